@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -20,8 +21,8 @@ func TestBoardsAreBounded(t *testing.T) {
 	if len(a.Place) < 100 || a.Digest() != b.Digest() {
 		t.Errorf("with few boards %d are placed (%s), with all %d (%s)", len(a.Place), a.Digest(), len(b.Place), b.Digest())
 	}
-	if len(few.core.scorer.scoreCaches.requests) != minScoreCaches || len(all.core.scorer.scoreCaches.requests) < 100 {
-		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.scorer.scoreCaches.requests), minScoreCaches, len(all.core.scorer.scoreCaches.requests))
+	if len(few.core.scorer.ScoreCaches.Requests) != score.MinScoreCaches || len(all.core.scorer.ScoreCaches.Requests) < 100 {
+		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.scorer.ScoreCaches.Requests), score.MinScoreCaches, len(all.core.scorer.ScoreCaches.Requests))
 	}
 	for _, s := range []*State{few, all} {
 		if err := s.Check(); err != nil {
@@ -53,7 +54,7 @@ func TestCrestsPassOver(t *testing.T) {
 func crowd(t *testing.T, cells int) *State {
 	t.Helper()
 	s := New()
-	s.core.scorer.scoreCaches.maxCells = cells
+	s.core.scorer.ScoreCaches.MaxCells = cells
 	events := []ares.Event{{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}}}
 	for i := range 100 {
 		n := &ares.Node{ID: fmt.Sprintf("n%03d", i), CPUs: 64, MemoryMB: 1 << 20}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -15,7 +16,7 @@ type core struct {
 	cfg      config.Config
 	revision int64
 	cluster  *cluster.Cluster
-	scorer   *Scorer
+	scorer   *score.Scorer
 	jobs     *jobTable
 	windows  *calendar
 }
@@ -24,7 +25,7 @@ func newCore(cfg config.Config) *core {
 	co := &core{cfg: cfg}
 	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
 	co.cluster = cluster.NewCluster(&co.cfg, queues.ModelIndex)
-	co.scorer = newScorer(&co.cfg, co.cluster)
+	co.scorer = score.NewScorer(&co.cfg, co.cluster)
 	co.jobs = newJobTable(&co.cfg, queues, co.cluster, co.scorer)
 	co.windows = &calendar{cluster: co.cluster, jobs: co.jobs}
 	return co
@@ -33,7 +34,7 @@ func newCore(cfg config.Config) *core {
 // apply takes in a whole revision.
 func (co *core) apply(b ares.Batch) {
 	co.revision, co.jobs.at = b.Revision, b.At
-	co.scorer.demand.beginWindow(b.Revision)
+	co.scorer.Demand.BeginWindow(b.Revision)
 	co.applyEvents(b.Events)
-	co.scorer.advanceHorizon(b.Revision, len(co.jobs.entryByID), co.jobs.asks())
+	co.scorer.AdvanceHorizon(b.Revision, len(co.jobs.entryByID), co.jobs.asks())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -22,7 +23,7 @@ func TestHorizonMovesRarely(t *testing.T) {
 		}
 		const revisions = 100_000
 		for r := int64(1); r <= revisions; r++ {
-			at := demandHorizon(r, jobs)
+			at := score.DemandHorizon(r, jobs)
 			if at < last || at > r || at < r-span {
 				t.Fatalf("%d jobs: horizon %d at revision %d, after %d", jobs, at, r, last)
 			}
@@ -34,19 +35,19 @@ func TestHorizonMovesRarely(t *testing.T) {
 			t.Errorf("%d jobs: the horizon moved %d times, want at most %d", jobs, moves, most)
 		}
 	}
-	if demandHorizon(0, 0) < 0 {
+	if score.DemandHorizon(0, 0) < 0 {
 		t.Error("a state that knows nothing has a horizon before the first revision")
 	}
 }
 
 func TestRoundNumbers(t *testing.T) {
 	for n, want := range map[int]int64{-1: 0, 0: 0, 1: 1, 2: 2, 3: 4, 5: 4, 11: 8, 12: 16, 12_000: 8192, 49_152: 65_536} {
-		if got := nearestPowerOfTwo(n); got != want {
+		if got := score.NearestPowerOfTwo(n); got != want {
 			t.Errorf("octave(%d) = %d, want %d", n, got, want)
 		}
 	}
 	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 4, 5: 4, 7: 6, 1000: 768, 1024: 1024} {
-		if got := roughCount(n); got != want {
+		if got := score.RoughCount(n); got != want {
 			t.Errorf("rough(%d) = %d, want %d", n, got, want)
 		}
 	}
@@ -54,34 +55,34 @@ func TestRoundNumbers(t *testing.T) {
 
 // The rest of a device is worth what those who come can fill of it.
 func TestForesee(t *testing.T) {
-	see := func(asks map[int]int64) *workloadMix {
+	see := func(asks map[int]int64) *score.WorkloadMix {
 		var rates [cluster.WholeMilli + 1]int64
 		for size, rate := range asks {
 			rates[size] = rate
 		}
-		var p workloadMix
-		p.computeFills(&rates)
+		var p score.WorkloadMix
+		p.ComputeFills(&rates)
 		return &p
 	}
 	large := see(map[int]int64{810: 1000, cluster.WholeMilli: 1000})
 	for left, want := range map[int]int32{0: 0, 190: 0, 809: 0} {
-		if got := large.fills[left]; got != want {
+		if got := large.Fills[left]; got != want {
 			t.Errorf("%d left beside jobs of 810 and 1000 is worth %d, want %d", left, got, want)
 		}
 	}
-	if got := large.fills[810]; got < 780 || got > 810 {
+	if got := large.Fills[810]; got < 780 || got > 810 {
 		t.Errorf("810 left is worth %d to jobs of 810", got)
 	}
 	small := see(map[int]int64{810: 1000, 160: 200, cluster.WholeMilli: 1000})
-	if got := small.fills[190]; got < 130 || got > 160 {
+	if got := small.Fills[190]; got < 130 || got > 160 {
 		t.Errorf("190 left is worth %d to jobs of 160", got)
 	}
 	halves := see(map[int]int64{470: 1000})
-	if got := halves.fills[530]; got < 450 || got > 470 {
+	if got := halves.Fills[530]; got < 450 || got > 470 {
 		t.Errorf("530 left is worth %d to jobs of 470: not all of it, and not nothing", got)
 	}
 	none := see(nil)
-	if none.fills[cluster.WholeMilli] != 0 {
+	if none.Fills[cluster.WholeMilli] != 0 {
 		t.Error("devices are worth something to nobody")
 	}
 }
@@ -171,15 +172,15 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 			if !reflect.DeepEqual(a, b) {
 				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
 			}
-			x, y := &lived.core.scorer.demand.mix, &told.core.scorer.demand.mix
-			if x.fills != y.fills || len(x.kinds) != len(y.kinds) {
-				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.kinds), len(y.kinds))
+			x, y := &lived.core.scorer.Demand.Mix, &told.core.scorer.Demand.Mix
+			if x.Fills != y.Fills || len(x.Kinds) != len(y.Kinds) {
+				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.Kinds), len(y.Kinds))
 			}
 		}
 		if err := lived.Check(); err != nil {
 			t.Error(err)
 		}
-		learned[fmt.Sprint(lived.core.scorer.demand.mix.fills)] = true
+		learned[fmt.Sprint(lived.core.scorer.Demand.Mix.Fills)] = true
 	}
 	if len(learned) < 4 {
 		t.Errorf("six lengths of the past taught %d different things", len(learned))
@@ -216,8 +217,8 @@ func TestGivenMixIsNotLearnedOver(t *testing.T) {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
-	if k := s.core.scorer.demand.mix.kinds; len(k) != 1 || k[0].kind.gpus != 8 || s.core.scorer.mixCount != 1 {
-		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.scorer.mixCount, k)
+	if k := s.core.scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.Gpus != 8 || s.core.scorer.MixCount != 1 {
+		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.scorer.MixCount, k)
 	}
 }
 
@@ -249,15 +250,15 @@ func TestTheHorizonDoesNotFlap(t *testing.T) {
 		events = append(events, job(i, int64(i+1)))
 	}
 	s.Apply(ares.Batch{Revision: 50_000, Reset: true, Events: events})
-	moves, last := 0, s.core.scorer.demand.countedUntil
+	moves, last := 0, s.core.scorer.Demand.CountedUntil
 	for r := int64(50_001); r <= 51_000; r++ {
 		ev := job(1024, r)
 		if r%2 == 0 {
 			ev = ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "j1024"}}
 		}
 		s.Apply(ares.Batch{Revision: r, Events: []ares.Event{ev}})
-		if s.core.scorer.demand.countedUntil != last {
-			moves, last = moves+1, s.core.scorer.demand.countedUntil
+		if s.core.scorer.Demand.CountedUntil != last {
+			moves, last = moves+1, s.core.scorer.Demand.CountedUntil
 		}
 	}
 	if moves > 20 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -33,7 +34,7 @@ type entry struct {
 	delayUntil time.Time // in the delayed queue: the end of the delay
 	held       holdings  // as it was put into the accounts
 
-	ask demandAsk // what it adds to the demand
+	ask score.DemandAsk // what it adds to the demand
 
 	forecast *ares.RuntimePredicted // nil: nobody said how long it will run
 
@@ -228,9 +229,9 @@ func (j *jobTable) reshape(e *entry) {
 		j.tenant(e.job.Tenant)
 		e.shape = j.internShape(e.job)
 	}
-	e.ask.request, e.ask.members, e.ask.revision = nil, 0, 0
+	e.ask.Request, e.ask.Members, e.ask.Revision = nil, 0, 0
 	if e.job != nil {
-		e.ask.request, e.ask.members, e.ask.revision = e.shape.request, e.shape.members, e.job.Revision
+		e.ask.Request, e.ask.Members, e.ask.Revision = e.shape.request, e.shape.members, e.job.Revision
 	}
 	if old != nil {
 		j.shapes.release(old)
@@ -238,8 +239,8 @@ func (j *jobTable) reshape(e *entry) {
 }
 
 // asks yields what every job adds to the demand, in no order.
-func (j *jobTable) asks() iter.Seq[*demandAsk] {
-	return func(yield func(*demandAsk) bool) {
+func (j *jobTable) asks() iter.Seq[*score.DemandAsk] {
+	return func(yield func(*score.DemandAsk) bool) {
 		for _, e := range j.entryByID { // order-free: whoever asks sums
 			if !yield(&e.ask) {
 				return

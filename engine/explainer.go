@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
@@ -10,7 +11,7 @@ import (
 type explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
-	scorer  *Scorer
+	scorer  *score.Scorer
 	jobs    *jobTable
 	windows *calendar
 	core    *core

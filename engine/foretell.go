@@ -38,7 +38,7 @@ func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 	e := ex.jobs.entryByID[job.ID]
 	placing, why := ex.whatIf(e, now)
 	ex.core.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
-	ex.scorer.demand.forgetPending(&e.ask)
+	ex.scorer.Demand.ForgetPending(&e.ask)
 	ex.core.refresh()
 	return placing, why
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -17,7 +18,7 @@ import (
 type jobTable struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
-	scorer  *Scorer
+	scorer  *score.Scorer
 
 	at             time.Time // when the last batch was learned of; zero without a clock
 	entryByID      map[ares.JobID]*entry
@@ -43,7 +44,7 @@ type jobTable struct {
 	delaysLearned  map[*entry]time.Time // of the snapshot under way: when their delays were learned of
 }
 
-func newJobTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *Scorer) *jobTable {
+func newJobTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *jobTable {
 	return &jobTable{
 		cfg: cfg, cluster: cluster, scorer: scorer, queues: queues,
 		entryByID: map[ares.JobID]*entry{}, tenants: map[string]*tenant{}, shapes: newShapes(),
@@ -67,10 +68,10 @@ func (j *jobTable) updateEntry(e *entry, alter func()) {
 	alter()
 	j.estimated += e.estimates()
 	if e.job != before {
-		j.scorer.uncountDemand(&e.ask)
+		j.scorer.UncountDemand(&e.ask)
 		j.dequeue(e)
 		j.reshape(e)
-		j.scorer.countDemand(&e.ask)
+		j.scorer.CountDemand(&e.ask)
 	}
 	j.chargeJob(e, +1)
 	j.countArray(e, +1)

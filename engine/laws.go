@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -268,21 +269,21 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 // checkBoards wants what is kept for each node and each want to be what would
 // be worked out now, and the counted asks to be those of the jobs.
 func (co *core) checkBoards() error {
-	if d := &co.scorer.demand; len(co.cfg.Mix) == 0 {
-		kinds, shares := d.kinds, d.shares
+	if d := &co.scorer.Demand; len(co.cfg.Mix) == 0 {
+		kinds, shares := d.Kinds, d.Shares
 		recent := 0
 		for _, e := range co.jobs.entryByID { // order-free: a count
-			if e.job != nil && e.job.Revision > d.window {
+			if e.job != nil && e.job.Revision > d.Window {
 				recent++
 			}
 		}
-		if recent != d.recent {
-			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.recent)
+		if recent != d.Recent {
+			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.Recent)
 		}
-		co.scorer.recountDemand(co.jobs.asks())
-		same := len(kinds) == len(d.kinds) && shares == d.shares
+		co.scorer.RecountDemand(co.jobs.asks())
+		same := len(kinds) == len(d.Kinds) && shares == d.Shares
 		for key, k := range kinds { // order-free: all of them
-			same = same && d.kinds[key] != nil && d.kinds[key].count == k.count
+			same = same && d.Kinds[key] != nil && d.Kinds[key].Count == k.Count
 		}
 		if !same {
 			return errors.New("the asks that were counted are not those of the jobs")
@@ -296,20 +297,20 @@ func (co *core) checkBoards() error {
 		}
 	}
 	for _, w := range co.jobs.shapes.requests.ByKey { // order-free: each by itself
-		at := co.scorer.scoreCaches.of(w)
-		if at != nil && !slices.Contains(co.scorer.scoreCaches.requests, w) {
+		at := co.scorer.ScoreCaches.Of(w)
+		if at != nil && !slices.Contains(co.scorer.ScoreCaches.Requests, w) {
 			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)
 		}
-		if at == nil || at.layout != co.cluster.Layout || at.mix != co.scorer.demand.mix.id {
+		if at == nil || at.Layout != co.cluster.Layout || at.Mix != co.scorer.Demand.Mix.Id {
 			continue
 		}
-		b := co.scorer.refreshScores(w)
-		kept := scoreCache{costs: slices.Clone(b.costs), least: slices.Clone(b.least)}
-		if co.scorer.rescoreAll(w); !slices.Equal(kept.costs, b.costs) || !slices.Equal(kept.least, b.least) {
+		b := co.scorer.RefreshScores(w)
+		kept := score.ScoreCache{Costs: slices.Clone(b.Costs), Least: slices.Clone(b.Least)}
+		if co.scorer.RescoreAll(w); !slices.Equal(kept.Costs, b.Costs) || !slices.Equal(kept.Least, b.Least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.Key)
 		}
 		for i, n := range co.cluster.Nodes {
-			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.costs[i] < noFit) {
+			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.Costs[i] < score.NoFit) {
 				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.Id, w.Key, room, !room)
 			}
 		}

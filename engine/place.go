@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/topology"
@@ -86,7 +87,7 @@ func (pl *Placer) placeSingle(sh *shape, w *cluster.Request, allowed *cluster.Se
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.Id}
 	if !w.AnyNodeDoes {
-		m.Stranded = strandedMilli(pl.scorer.fragmentationCost(w, n) - historyPenalty(n))
+		m.Stranded = score.StrandedMilli(pl.scorer.FragmentationCost(w, n) - score.HistoryPenalty(n))
 	}
 	if w.Gpus > 1 {
 		m.FirstFit = n.Typ.Links.BottleneckMBps(n.Typ.Links.FirstFit(w.DeviceMask(n.Typ)&n.Free, w.Gpus))
@@ -113,15 +114,15 @@ func (pl *Placer) bestSingleNode(sh *shape, w *cluster.Request, allowed *cluster
 			if !ok {
 				break
 			}
-			if n := pl.scorer.bestNode(w, in, lo, hi); n != nil {
+			if n := pl.scorer.BestNode(w, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := pl.scorer.bestNode(w, liked, 0, len(pl.cluster.Nodes)); n != nil || liked == allowed {
+	if n := pl.scorer.BestNode(w, liked, 0, len(pl.cluster.Nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return pl.scorer.bestNode(w, allowed, 0, len(pl.cluster.Nodes))
+	return pl.scorer.BestNode(w, allowed, 0, len(pl.cluster.Nodes))
 }
 
 // placeGang takes seats for several members: the domain is chosen by the topology,
@@ -141,7 +142,7 @@ func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, a
 	if e != nil && e.run != nil {
 		ask.PreviousNodes = pl.jobs.lastNodes(e)
 	}
-	view := gangView{pl, w, pl.scorer.refreshScores(w), allowed, sh.spreadsMembers()}
+	view := gangView{pl, w, pl.scorer.RefreshScores(w), allowed, sh.spreadsMembers()}
 	picks, m, ok := pl.cluster.Domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
@@ -153,9 +154,9 @@ func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, a
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.costs[p.Node] - historyPenalty(pl.cluster.Nodes[p.Node])) * int64(p.Members)
+		cost += (view.scores.Costs[p.Node] - score.HistoryPenalty(pl.cluster.Nodes[p.Node])) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = strandedMilli(cost), pl.cluster.FirstFitBandwidth(w, allowed, total)
+	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.cluster.FirstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := pl.cluster.Nodes[p.Node]
@@ -171,7 +172,7 @@ func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, a
 type gangView struct {
 	state   *Placer
 	request *cluster.Request
-	scores  *scoreCache
+	scores  *score.ScoreCache
 	allowed *cluster.Set
 	apart   bool // no two members on a node
 }
@@ -191,12 +192,12 @@ func (v gangView) Capacity(at int) int {
 
 // Penalty is what a member there would strand.
 func (v gangView) Penalty(at int) int {
-	if v.scores.costs[at] == noFit {
+	if v.scores.Costs[at] == score.NoFit {
 		return 0
 	}
-	cost := int(v.scores.costs[at])
+	cost := int(v.scores.Costs[at])
 	if f := &v.request.Constraints.Feasible; f.HasPreference && !f.Preferred.Has(at) {
-		cost += warmCost
+		cost += score.WarmCost
 	}
 	return cost
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -11,7 +12,7 @@ import (
 type Placer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
-	scorer  *Scorer
+	scorer  *score.Scorer
 	jobs    *jobTable
 	windows *calendar
 	txn     *cluster.Txn
@@ -124,7 +125,7 @@ type placedJob struct {
 // assign takes the place of one member on a node that has room for it: the
 // devices that are linked best.
 func (pl *Placer) assign(n *cluster.Node, w *cluster.Request, rank int) ares.Seat {
-	if set := pl.scorer.policyDevice(n, w); set != 0 {
+	if set := pl.scorer.PolicyDevice(n, w); set != 0 {
 		return pl.txn.AssignDevices(n, w, rank, set, -1)
 	}
 	set, numa := n.PickDevices(w)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
@@ -14,7 +15,7 @@ import (
 type preemptRound struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
-	scorer   *Scorer
+	scorer   *score.Scorer
 	jobs     *jobTable
 	windows  *calendar
 	txn      *cluster.Txn

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 
@@ -15,7 +16,7 @@ import (
 type round struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
-	scorer   *Scorer
+	scorer   *score.Scorer
 	jobs     *jobTable
 	windows  *calendar
 	txn      *cluster.Txn

@@ -139,10 +139,10 @@ func (co *core) applyDeletion(g ares.Gone) {
 
 // refresh brings everything that is derived from the records up to date.
 func (co *core) refresh() {
-	co.scorer.refreshMix()
+	co.scorer.RefreshMix()
 	before := co.cluster.Capacity
 	co.cluster.RefreshIndex()
-	co.scorer.syncLayout()
+	co.scorer.SyncLayout()
 	if co.cluster.Capacity != before {
 		co.jobs.queues.SetCapacity(co.cluster.Capacity)
 	}

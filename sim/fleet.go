@@ -15,8 +15,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ares-scheduler/ares/engine/cluster"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 )
 
 // Fleet is the machines of a simulation, and the tenants that share them.
@@ -134,8 +135,8 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	if !knownLink.MatchString(m.Links) {
 		p.Add(field+".links", "%q is not known: use NV1 to NV99, PIX, PXB, PHB, NODE or SYS", m.Links)
 	}
-	if m.GPUs > engine.MaxDevices {
-		p.Add(field+".gpus", "at most %d, got %d", engine.MaxDevices, m.GPUs)
+	if m.GPUs > cluster.MaxDevices {
+		p.Add(field+".gpus", "at most %d, got %d", cluster.MaxDevices, m.GPUs)
 	}
 	if m.Profile != "" && (m.GPUs+m.CPUs+m.MemoryMB+m.GPUMemoryMB > 0 || m.Model+m.Links != "") {
 		p.Add(field, "has the profile %q: leave out gpus, model, gpu_memory_mb, cpus, memory_mb and links", m.Profile)
@@ -201,8 +202,8 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 				return nil, ares.Errorf(ares.Invalid, "line %d: %q %s", i+2, r[k+1], what)
 			}
 		}
-		if figures[2] > engine.MaxDevices {
-			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], engine.MaxDevices)
+		if figures[2] > cluster.MaxDevices {
+			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], cluster.MaxDevices)
 		}
 		f.Machines = append(f.Machines, Machine{Name: r[0], Count: 1, CPUs: figures[0], MemoryMB: figures[1], GPUs: figures[2], Model: r[4]})
 	}

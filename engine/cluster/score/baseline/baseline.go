@@ -18,12 +18,12 @@ import (
 )
 
 func init() {
-	score.Register(config.PolicyRandom, func(b score.Basis) score.Policy { return &random{baseline: baseline(b)} })
-	score.Register(config.PolicyBestFit, func(b score.Basis) score.Policy { return &bestFit{baseline(b)} })
-	score.Register(config.PolicyDotProduct, func(b score.Basis) score.Policy { return &dotProduct{baseline(b)} })
-	score.Register(config.PolicyPacking, func(b score.Basis) score.Policy { return &packing{baseline(b)} })
-	score.Register(config.PolicyClustering, func(b score.Basis) score.Policy { return &clustering{baseline(b)} })
-	score.Register(config.PolicyFGD, func(b score.Basis) score.Policy { return &fgd{baseline: baseline(b)} })
+	score.Register(config.PolicyRandom, func(b score.Basis) score.Policy { return &random{baseline: baseline{b.Config, b.Cluster}} })
+	score.Register(config.PolicyBestFit, func(b score.Basis) score.Policy { return &bestFit{baseline{b.Config, b.Cluster}} })
+	score.Register(config.PolicyDotProduct, func(b score.Basis) score.Policy { return &dotProduct{baseline{b.Config, b.Cluster}} })
+	score.Register(config.PolicyPacking, func(b score.Basis) score.Policy { return &packing{baseline{b.Config, b.Cluster}} })
+	score.Register(config.PolicyClustering, func(b score.Basis) score.Policy { return &clustering{baseline{b.Config, b.Cluster}} })
+	score.Register(config.PolicyFGD, func(b score.Basis) score.Policy { return &fgd{baseline: baseline{b.Config, b.Cluster}} })
 }
 
 // baseline is what the policies have in common: they choose the device as the default

@@ -1,4 +1,4 @@
-package engine
+package score
 
 import (
 	"cmp"
@@ -8,16 +8,16 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// scoreCache is what each node would cost a want. It is brought up to date when the
+// ScoreCache is what each node would cost a want. It is brought up to date when the
 // want is looked for a place, and only for nodes that have changed since: so a
 // decision costs little more on 10,000 nodes than on 100, and yet finds the
 // best of all.
-type scoreCache struct {
-	layout int // State.layout as of which positions are right
-	mix    int // the one the costs are by
+type ScoreCache struct {
+	Layout int // State.layout as of which positions are right
+	Mix    int // the one the costs are by
 	seen   int // changes of nodes that were taken in
-	costs  []int64
-	least  []int64 // of each 64 nodes
+	Costs  []int64
+	Least  []int64 // of each 64 nodes
 	used   bool    // since the hand of the rack passed
 }
 
@@ -25,20 +25,20 @@ type scoreCache struct {
 // may ask for as many different things as there are jobs: beyond the pool's room
 // the cache that was not used for longest, by and large, goes to the next request.
 type scoreCachePool struct {
-	caches    []*scoreCache
-	requests  []*cluster.Request
+	caches    []*ScoreCache
+	Requests  []*cluster.Request
 	clockHand int
-	maxCells  int // costs in all caches together, maxScoreCells if it is 0
+	MaxCells  int // costs in all caches together, maxScoreCells if it is 0
 }
 
 // Limits on the score caches of a cluster.
 const (
 	maxScoreCells  = 1 << 22 // costs in all caches together: 32 MB
-	minScoreCaches = 8       // however many nodes there are
+	MinScoreCaches = 8       // however many nodes there are
 )
 
-// of is the cache of a request, nil for none.
-func (r *scoreCachePool) of(w *cluster.Request) *scoreCache {
+// Of is the cache of a request, nil for none.
+func (r *scoreCachePool) Of(w *cluster.Request) *ScoreCache {
 	if w.ScoreSlot == 0 {
 		return nil
 	}
@@ -46,44 +46,44 @@ func (r *scoreCachePool) of(w *cluster.Request) *scoreCache {
 }
 
 // assignScoreCache gives the request a cache, if need be that of another.
-func (sc *Scorer) assignScoreCache(w *cluster.Request) *scoreCache {
-	r, nodes := &sc.scoreCaches, len(sc.cluster.Nodes)
-	if len(r.requests) < max(cmp.Or(r.maxCells, maxScoreCells)/max(nodes, 1), minScoreCaches) {
-		r.requests = append(r.requests, w)
-		r.caches = append(r.caches, &scoreCache{costs: make([]int64, 0, nodes), least: make([]int64, 0, nodes/64+1)})
-		w.ScoreSlot = len(r.requests)
-		return r.of(w)
+func (sc *Scorer) assignScoreCache(w *cluster.Request) *ScoreCache {
+	r, nodes := &sc.ScoreCaches, len(sc.cluster.Nodes)
+	if len(r.Requests) < max(cmp.Or(r.MaxCells, maxScoreCells)/max(nodes, 1), MinScoreCaches) {
+		r.Requests = append(r.Requests, w)
+		r.caches = append(r.caches, &ScoreCache{Costs: make([]int64, 0, nodes), Least: make([]int64, 0, nodes/64+1)})
+		w.ScoreSlot = len(r.Requests)
+		return r.Of(w)
 	}
 	for {
-		r.clockHand = (r.clockHand + 1) % len(r.requests)
+		r.clockHand = (r.clockHand + 1) % len(r.Requests)
 		if c := r.caches[r.clockHand]; c.used {
 			c.used = false
 			continue
 		}
-		r.requests[r.clockHand].ScoreSlot = 0
-		r.requests[r.clockHand], w.ScoreSlot = w, r.clockHand+1
-		return r.of(w)
+		r.Requests[r.clockHand].ScoreSlot = 0
+		r.Requests[r.clockHand], w.ScoreSlot = w, r.clockHand+1
+		return r.Of(w)
 	}
 }
 
 // clear takes all caches away: the nodes are others.
 func (r *scoreCachePool) clear() {
-	for _, w := range r.requests {
+	for _, w := range r.Requests {
 		w.ScoreSlot = 0
 	}
-	*r = scoreCachePool{maxCells: r.maxCells}
+	*r = scoreCachePool{MaxCells: r.MaxCells}
 }
 
-// refreshScores brings the want's board up to date.
-func (sc *Scorer) refreshScores(w *cluster.Request) *scoreCache {
-	b := sc.scoreCaches.of(w)
-	if b == nil || b.layout != sc.cluster.Layout || b.mix != sc.demand.mix.id || sc.cluster.CapacityChanges.HasGap(b.seen) {
-		b = sc.rescoreAll(w)
+// RefreshScores brings the want's board up to date.
+func (sc *Scorer) RefreshScores(w *cluster.Request) *ScoreCache {
+	b := sc.ScoreCaches.Of(w)
+	if b == nil || b.Layout != sc.cluster.Layout || b.Mix != sc.Demand.Mix.Id || sc.cluster.CapacityChanges.HasGap(b.seen) {
+		b = sc.RescoreAll(w)
 	} else {
 		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(b.seen))
 		for i, at := range sc.cluster.CapacityChanges.Since(b.seen) {
 			if sc.cluster.LastCapacityChange[at] == first+i { // else it changed again later
-				b.set(int(at), sc.fragmentationCost(w, sc.cluster.Nodes[at]))
+				b.set(int(at), sc.FragmentationCost(w, sc.cluster.Nodes[at]))
 			}
 		}
 	}
@@ -91,26 +91,26 @@ func (sc *Scorer) refreshScores(w *cluster.Request) *scoreCache {
 	return b
 }
 
-// rescoreAll works out what every node costs the request.
-func (sc *Scorer) rescoreAll(w *cluster.Request) *scoreCache {
-	b := sc.scoreCaches.of(w)
+// RescoreAll works out what every node costs the request.
+func (sc *Scorer) RescoreAll(w *cluster.Request) *ScoreCache {
+	b := sc.ScoreCaches.Of(w)
 	if b == nil {
 		b = sc.assignScoreCache(w)
 	}
-	b.layout, b.mix, b.costs, b.least = sc.cluster.Layout, sc.demand.mix.id, b.costs[:0], b.least[:0]
+	b.Layout, b.Mix, b.Costs, b.Least = sc.cluster.Layout, sc.Demand.Mix.Id, b.Costs[:0], b.Least[:0]
 	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.NodeTypes.All))[:len(sc.cluster.NodeTypes.All)]
 	clear(sc.idleScratch)
 	for k := range sc.cluster.BlockMaxes {
-		least, high := int64(noFit), sc.cluster.BlockMaxAt(k).ExceededBy(w)
+		least, high := int64(NoFit), sc.cluster.BlockMaxAt(k).ExceededBy(w)
 		for _, n := range sc.cluster.Nodes[64*k : min(64*k+64, len(sc.cluster.Nodes))] {
-			cost := int64(noFit)
+			cost := int64(NoFit)
 			if !high {
 				cost = sc.cachedIdleCost(w, n)
 			}
-			b.costs = append(b.costs, cost)
+			b.Costs = append(b.Costs, cost)
 			least = min(least, cost)
 		}
-		b.least = append(b.least, least)
+		b.Least = append(b.Least, least)
 	}
 	return b
 }
@@ -124,25 +124,25 @@ type idleNode struct {
 // cachedIdleCost is what the node costs. Most nodes of a fleet that comes up are alike.
 func (sc *Scorer) cachedIdleCost(w *cluster.Request, n *cluster.Node) int64 {
 	if n.Seats > 0 || !n.Schedulable() {
-		return sc.fragmentationCost(w, n)
+		return sc.FragmentationCost(w, n)
 	}
 	like := &sc.idleScratch[n.Typ.Id]
 	if o := like.node; o == nil || o.Free != n.Free || o.Usable != n.Usable || o.HistoryScore() != n.HistoryScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
-		*like = idleNode{n, sc.fragmentationCost(w, n)}
+		*like = idleNode{n, sc.FragmentationCost(w, n)}
 	}
 	return like.cost
 }
 
 // set changes the cost of one node.
-func (b *scoreCache) set(at int, cost int64) {
-	before, least := b.costs[at], &b.least[at/64]
-	b.costs[at] = cost
+func (b *ScoreCache) set(at int, cost int64) {
+	before, least := b.Costs[at], &b.Least[at/64]
+	b.Costs[at] = cost
 	switch {
 	case cost <= *least:
 		*least = cost
 	case before == *least:
-		*least = noFit
-		for _, c := range b.costs[at/64*64 : min(at/64*64+64, len(b.costs))] {
+		*least = NoFit
+		for _, c := range b.Costs[at/64*64 : min(at/64*64+64, len(b.Costs))] {
 			*least = min(*least, c)
 		}
 	}
@@ -150,24 +150,24 @@ func (b *scoreCache) set(at int, cost int64) {
 
 // cheapest is the cheapest of the allowed nodes from lo up to hi, the first of
 // several; -1 when none has room.
-func (b *scoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
-	best, least := -1, int64(noFit)
-	for k := lo / 64; k < len(b.least) && 64*k < hi; k++ {
-		if b.least[k] >= least {
+func (b *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
+	best, least := -1, int64(NoFit)
+	for k := lo / 64; k < len(b.Least) && 64*k < hi; k++ {
+		if b.Least[k] >= least {
 			continue
 		}
 		for m := allowed.Words[k]; m != 0; m &= m - 1 {
-			if i := 64*k + bits.TrailingZeros64(m); b.costs[i] < least && i >= lo && i < hi {
-				best, least = i, b.costs[i]
+			if i := 64*k + bits.TrailingZeros64(m); b.Costs[i] < least && i >= lo && i < hi {
+				best, least = i, b.Costs[i]
 			}
 		}
 	}
 	return best
 }
 
-// bestNode finds the best node for one member among the allowed ones from lo up to
+// BestNode finds the best node for one member among the allowed ones from lo up to
 // hi, nil when none has room.
-func (sc *Scorer) bestNode(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
+func (sc *Scorer) BestNode(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	switch {
 	case w.AnyNodeDoes:
 		return sc.cluster.AnyNode(w, allowed, lo, hi)
@@ -177,7 +177,7 @@ func (sc *Scorer) bestNode(w *cluster.Request, allowed *cluster.Set, lo, hi int)
 	if w.ScoreSlot == 0 && sc.cluster.FitsNowhere(w) {
 		return nil
 	}
-	if at := sc.refreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
+	if at := sc.RefreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
 		return sc.cluster.Nodes[at]
 	}
 	return nil

@@ -1,4 +1,4 @@
-package engine
+package score
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
@@ -12,8 +12,8 @@ type Scorer struct {
 
 	policy Policy // nil for the default
 
-	demand      demandTracker
-	scoreCaches scoreCachePool
+	Demand      demandTracker
+	ScoreCaches scoreCachePool
 	idleScratch []idleNode // scratch of weighAll, by profile
 	// free is what each node has left and the mix could use of that, by position.
 	// It is good where freeStamp is the node's count of changes.
@@ -22,12 +22,12 @@ type Scorer struct {
 	freeLayout int           // layout as of which positions are right
 	freeMix    int           // the mix as of which it is right
 	types      []typeDemands // by number of the node type
-	mixCount   int           // and these
+	MixCount   int           // and these
 }
 
-func newScorer(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
+func NewScorer(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
 	sc := &Scorer{cfg: cfg, cluster: cluster}
-	sc.demand.kinds = map[demandKind]*demandCount{}
+	sc.Demand.Kinds = map[demandKind]*demandCount{}
 	if policy := policies[cfg.Placement]; policy != nil {
 		sc.policy = policy(Basis{cfg, cluster})
 	} else if cfg.Placement != config.PolicyDefault {

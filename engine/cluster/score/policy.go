@@ -1,4 +1,4 @@
-package engine
+package score
 
 import (
 	ares "github.com/ares-scheduler/ares"
@@ -63,9 +63,9 @@ func (sc *Scorer) BeginJob(id ares.JobID, element int) {
 	}
 }
 
-// policyDevice is the device for a share by a policy that chooses differently than
+// PolicyDevice is the device for a share by a policy that chooses differently than
 // the tightest, empty to leave it at that: heat and NUMA nodes matter more.
-func (sc *Scorer) policyDevice(n *cluster.Node, w *cluster.Request) uint64 {
+func (sc *Scorer) PolicyDevice(n *cluster.Node, w *cluster.Request) uint64 {
 	if sc.policy == nil || w.Milli == 0 || w.Numa != cluster.NumaNone || n.Warm != 0 {
 		return 0
 	}

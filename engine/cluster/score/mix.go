@@ -1,4 +1,4 @@
-package engine
+package score
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mixTotal is what the weights of a mix add up to.
-	mixTotal = 4096
+	// MixTotal is what the weights of a mix add up to.
+	MixTotal = 4096
 	// observedWeight is what one ask weighs beside the default mix, whose thousand
 	// counts twice: as much as 31 asks.
 	observedWeight = 64
@@ -16,23 +16,23 @@ const (
 	// most devices, all together. A look at a node takes time for each.
 	maxMixKinds = 16
 	// minMixWeight is what a kind weighs at least to be told apart.
-	minMixWeight = mixTotal / 1024
+	minMixWeight = MixTotal / 1024
 	// rareShift is how much less often than anything else, as a power of two, a
 	// device is supposed to have no visitor any more.
 	rareShift = 8
 )
 
-// workloadMix is the mix that is expected: kinds of asks, and what becomes of
+// WorkloadMix is the mix that is expected: kinds of asks, and what becomes of
 // devices of which a part is taken.
-type workloadMix struct {
-	id    int // tells it from every other, from 1
-	kinds []mixKind
-	fills [cluster.WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
+type WorkloadMix struct {
+	Id    int // tells it from every other, from 1
+	Kinds []mixKind
+	Fills [cluster.WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
 }
 
 // mixKind is a kind of ask with its weight in mixWhole.
 type mixKind struct {
-	kind    demandKind
+	Kind    demandKind
 	example *cluster.Request // nil for one of a Mix
 	weight  int
 }
@@ -61,21 +61,21 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	for len(sc.types) <= p.Id {
 		sc.types = append(sc.types, typeDemands{})
 	}
-	o, d := &sc.demand.mix, &sc.types[p.Id]
-	if d.mix == o.id {
+	o, d := &sc.Demand.Mix, &sc.types[p.Id]
+	if d.mix == o.Id {
 		return d.demands
 	}
-	d.mix, d.demands = o.id, d.demands[:0]
-	for i := range o.kinds {
-		e := &o.kinds[i]
-		a := mixDemand{weight: int64(e.weight), gpus: int64(e.kind.gpus), groups: servedGroups(p, e.example)}
+	d.mix, d.demands = o.Id, d.demands[:0]
+	for i := range o.Kinds {
+		e := &o.Kinds[i]
+		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.Gpus), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
 			continue // never for this machine: it has nothing to keep for it
 		}
 		if e.example != nil {
-			a.cpu, a.memory = unitsPerDevice(1, e.kind.cpus), unitsPerDevice(1, e.kind.memory)
+			a.cpu, a.memory = unitsPerDevice(1, e.Kind.cpus), unitsPerDevice(1, e.Kind.memory)
 		} else {
-			share := int64(e.kind.percent)
+			share := int64(e.Kind.percent)
 			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.Cpus)*share)
 			a.memory = unitsPerDevice(100*len(p.Devices), int64(p.Memory)*share)
 		}
@@ -103,13 +103,13 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// computeFills works out what becomes of a device with so much left, for every
+// ComputeFills works out what becomes of a device with so much left, for every
 // amount. Visitors come as often as kinds were asked for, each that fits is
 // taken in, and now and then nobody comes any more.
 //
 // That is why 190 thousandths beside a job of 810 count for little where
 // nobody asks for less than 200, and why 530 count for 470 and not for all.
-func (o *workloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
+func (o *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64
@@ -131,12 +131,12 @@ func (o *workloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 			sum += rates[size] * (int64(size)<<precision + fine[left-size])
 		}
 		fine[left] = sum / come
-		o.fills[left] = int32(fine[left] >> precision)
+		o.Fills[left] = int32(fine[left] >> precision)
 	}
 }
 
 // byDevicesAsked puts first what asks for the most devices, so that a few that
 // ask for whole machines are not lost among many small ones.
 func byDevicesAsked(a, b mixKind) int {
-	return cmp.Or(cmp.Compare(b.weight*max(b.kind.gpus, 1), a.weight*max(a.kind.gpus, 1)), a.kind.compare(b.kind))
+	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.Gpus, 1), a.weight*max(a.Kind.Gpus, 1)), a.Kind.compare(b.Kind))
 }

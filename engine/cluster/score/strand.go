@@ -1,4 +1,4 @@
-package engine
+package score
 
 import (
 	"math/bits"
@@ -19,34 +19,34 @@ type freeCapacity struct {
 	usable int64 // by the expected mix
 }
 
-// warmCost is what using a device near the limit of heat costs: more than any
+// WarmCost is what using a device near the limit of heat costs: more than any
 // fragmentation.
-const warmCost = 1 << 40
+const WarmCost = 1 << 40
 
-// strandedMilli is the cost of a placement as people read it: what it adds to the
+// StrandedMilli is the cost of a placement as people read it: what it adds to the
 // capacity the expected jobs cannot use, in thousandths of a device.
-func strandedMilli(cost int64) int {
-	if cost > warmCost/2 {
-		cost -= warmCost
+func StrandedMilli(cost int64) int {
+	if cost > WarmCost/2 {
+		cost -= WarmCost
 	}
-	return int((cost >> tieBits) / mixTotal)
+	return int((cost >> TieBits) / MixTotal)
 }
 
-// tieBits are the lowest bits of a cost: they tell apart what strands the same.
-const tieBits = 10
+// TieBits are the lowest bits of a cost: they tell apart what strands the same.
+const TieBits = 10
 
-// syncLayout drops what is kept for each node when nodes have other positions,
+// SyncLayout drops what is kept for each node when nodes have other positions,
 // and what is kept by the mix when that is another.
-func (sc *Scorer) syncLayout() {
+func (sc *Scorer) SyncLayout() {
 	if sc.freeLayout != sc.cluster.Layout {
 		sc.freeLayout = sc.cluster.Layout
 		sc.free = slices.Grow(sc.free[:0], len(sc.cluster.Nodes))[:len(sc.cluster.Nodes)]
 		sc.freeStamp = slices.Grow(sc.freeStamp[:0], len(sc.cluster.Nodes))[:len(sc.cluster.Nodes)]
 		clear(sc.freeStamp)
-		sc.scoreCaches.clear()
+		sc.ScoreCaches.clear()
 	}
-	if sc.freeMix != sc.demand.mix.id {
-		sc.freeMix = sc.demand.mix.id
+	if sc.freeMix != sc.Demand.Mix.Id {
+		sc.freeMix = sc.Demand.Mix.Id
 		clear(sc.freeStamp)
 	}
 }
@@ -62,7 +62,7 @@ func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 
 // refreshCapacity works out the capacity of a schedulable node.
 func (sc *Scorer) refreshCapacity(n *cluster.Node) {
-	o, p := &sc.demand.mix, n.Typ
+	o, p := &sc.Demand.Mix, n.Typ
 	h := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.Cpus-n.Cpus, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
 	for g, mask := range p.Groups {
 		if mask != 0 {
@@ -70,9 +70,9 @@ func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 			h.total += h.whole[g]
 		}
 	}
-	h.parts = int64(h.total) * int64(o.fills[cluster.WholeMilli])
+	h.parts = int64(h.total) * int64(o.Fills[cluster.WholeMilli])
 	for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
-		h.parts += int64(o.fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(m)].Taken, 0)])
+		h.parts += int64(o.Fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(m)].Taken, 0)])
 	}
 	h.usable = h.usableBy(sc.demandsOn(p))
 	sc.free[n.Pos] = h
@@ -121,16 +121,16 @@ func (h *freeCapacity) devicesFor(a *mixDemand) int64 {
 	return free
 }
 
-// noFit is the cost of a node that cannot take the want.
-const noFit = 1<<63 - 1
+// NoFit is the cost of a node that cannot take the want.
+const NoFit = 1<<63 - 1
 
-// fragmentationCost is what placing one member of the want on the node would strand: lower
+// FragmentationCost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room. Who did badly so far costs more.
-func (sc *Scorer) fragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
+func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
 	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || !n.Fits(w) {
-		return noFit
+		return NoFit
 	}
-	o, p := &sc.demand.mix, n.Typ
+	o, p := &sc.Demand.Mix, n.Typ
 	before := sc.capacityOf(n)
 	h := *before
 	h.cpus, h.memory = max(h.cpus-int64(w.Cpus), 0), max(h.memory-int64(w.Memory), 0)
@@ -138,34 +138,34 @@ func (sc *Scorer) fragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
 		h.minus(w, n, o)
 	}
 	took := int64(w.Gpus*cluster.WholeMilli + w.Milli)
-	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
+	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
 	if p.Cpus > 0 {
 		cost += min(h.cpus*8/int64(p.Cpus), 7)
 	}
 	if w.NeedsDevices() && h.total < h.warm {
-		cost += warmCost
+		cost += WarmCost
 	}
-	return cost + historyPenalty(n)
+	return cost + HistoryPenalty(n)
 }
 
 // minus removes the devices that the want would get on the node, or the part of
 // one.
-func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *workloadMix) {
+func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *WorkloadMix) {
 	mask := w.DeviceMask(n.Typ)
 	need := int32(w.Gpus)
 	if w.Milli > 0 {
 		set := n.TightestShare(mask, w.Milli)
 		if set != 0 {
 			left := cluster.WholeMilli - n.Devices[bits.TrailingZeros64(set)].Taken
-			h.parts += int64(o.fills[left-w.Milli] - o.fills[left])
+			h.parts += int64(o.Fills[left-w.Milli] - o.Fills[left])
 			return
 		}
-		h.parts += int64(o.fills[cluster.WholeMilli-w.Milli])
+		h.parts += int64(o.Fills[cluster.WholeMilli-w.Milli])
 		need = 1
 	}
-	h.parts -= int64(need) * int64(o.fills[cluster.WholeMilli])
+	h.parts -= int64(need) * int64(o.Fills[cluster.WholeMilli])
 	h.total -= need
 	for g := range h.whole {
 		if mask&n.Typ.Groups[g] != 0 {
@@ -181,10 +181,10 @@ func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *workloadMix
 // did badly is still better than none, and than to break up much.
 const maxHistoryPenalty = 250
 
-// historyPenalty is what a node's score adds to every cost there.
-func historyPenalty(n *cluster.Node) int64 {
+// HistoryPenalty is what a node's score adds to every cost there.
+func HistoryPenalty(n *cluster.Node) int64 {
 	if n.Score == nil {
 		return 0
 	}
-	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
+	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * MixTotal << TieBits
 }
