@@ -7,7 +7,6 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/engine"
 )
 
@@ -260,10 +259,13 @@ func (f *forward) settle() (wake time.Time) {
 		if plan.Empty() {
 			return plan.Wake
 		}
-		for _, c := range control.Changes(f.state, &plan) {
+		changes, err := engine.PlanChanges(f.state, &plan, f.now)
+		mustMove(err)
+		for i := range changes {
+			c := &changes[i]
 			job, _ := f.state.Job(c.Job)
-			f.carry(job, c.Next, c.New)
-			for _, e := range c.Make {
+			f.carry(job, c.Run, c.Kind == engine.ChangePlace)
+			for _, e := range c.Elements {
 				e.Job.Revision = f.revision + 1
 				f.batch = append(f.batch, ares.Event{Job: e.Job})
 				f.carry(e.Job, e.Run, true)

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -56,19 +55,20 @@ func (w *World) Pour(t *Trace, rows []int, see func(Moment)) error {
 func (w *World) offer() (placed bool, err error) {
 	r := &w.jobs[len(w.jobs)-1]
 	plan := engine.Decide(w.state, w.now)
-	if len(plan.Place) == 0 {
-		w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
-		return false, nil
+	changes, err := engine.PlanChanges(w.state, &plan, w.now)
+	if err != nil {
+		return false, err
 	}
-	run := ares.NewRun(w.now)
-	if err := plan.Place[0].Apply(&run, w.now); err != nil {
-		return false, fmt.Errorf("place %s: %w", r.id, err)
+	for i := range changes {
+		if c := &changes[i]; c.Kind == engine.ChangePlace {
+			w.put(c)
+			r.placed = w.now
+			w.held.to(w.now, r.gpus)
+			return true, nil
+		}
 	}
-	run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
-	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: r.id, Run: run}})
-	r.placed = w.now
-	w.held.to(w.now, r.gpus)
-	return true, nil
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
+	return false, nil
 }
 
 // ReadOrder reads the rows of a replay, one a line.

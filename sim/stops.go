@@ -6,83 +6,27 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
 )
 
-// stop carries out what a plan says of jobs that give way, and of those whose
-// turn has come again. It says how many of them wait from now on.
-func (w *World) stop(plan *ares.Plan) (waiting int, err error) {
-	for _, id := range plan.Ready {
-		run, _ := w.state.Run(id)
-		if err := run.Ready(w.now); err != nil {
-			return waiting, fmt.Errorf("ready %s: %w", id, err)
-		}
-		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
+// stop stops the attempt of a job, at once or when its progress is saved. It says
+// whether the job waits from now on.
+func (w *World) stop(c *engine.RunChange) (waits bool, err error) {
+	r := w.record(c.Job)
+	job, _ := w.state.Job(c.Job)
+	r.stops++
+	if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
+		r.left -= ran
+	} else {
+		r.lost += int64(r.gpus) * int64(ran/time.Second) // it starts over
 	}
-	for i := range plan.Note {
-		n := &plan.Note[i]
-		run, _ := w.state.Run(n.Job)
-		if err := run.NoteLateness(n, w.now); err != nil {
-			return waiting, fmt.Errorf("note %s: %w", n.Job, err)
-		}
-		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
+	r.attempts++ // cancels the end that was expected of this attempt
+	r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
+	if saving := time.Duration(w.policy.CheckpointSeconds) * time.Second; saving > 0 {
+		heap.Push(&w.ends, end{w.now.Add(saving), c.Job, 0})
+		return false, nil
 	}
-	if err := w.nominate(plan); err != nil {
-		return waiting, err
-	}
-	for _, s := range plan.Stop {
-		r := w.record(s.Job)
-		job, _ := w.state.Job(s.Job)
-		run, _ := w.state.Run(s.Job)
-		if err := run.RequestStop(s.Stop); err != nil {
-			return waiting, fmt.Errorf("stop %s: %w", s.Job, err)
-		}
-		if s.Stop.Why == ares.StopQueue {
-			w.quit(r)
-			waiting--
-			continue
-		}
-		r.stops++
-		if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
-			r.left -= ran
-		} else {
-			r.lost += int64(r.gpus) * int64(ran/time.Second) // it begins anew
-		}
-		r.attempts++ // the end it was to come to is none now
-		saving := time.Duration(w.policy.CheckpointSeconds) * time.Second
-		r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
-		if saving == 0 {
-			if err := w.giveUp(s.Job, &run); err != nil {
-				return waiting, err
-			}
-			waiting++
-		} else {
-			heap.Push(&w.ends, end{w.now.Add(saving), s.Job, 0})
-		}
-		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: s.Job, Run: run}})
-	}
-	return waiting, nil
-}
-
-// nominate keeps the seats that a plan keeps for jobs, and gives up those that it
-// gives up.
-func (w *World) nominate(plan *ares.Plan) error {
-	for i := range plan.Nominate {
-		n := &plan.Nominate[i]
-		run, _ := w.state.Run(n.Job)
-		if err := run.Nominate(n.Nomination); err != nil {
-			return fmt.Errorf("nominate %s: %w", n.Job, err)
-		}
-		run.Revision = w.revision + 1
-		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
-	}
-	for _, n := range plan.Withdraw {
-		run, _ := w.state.Run(n.Job)
-		if err := run.Withdraw(n.Why, w.now); err != nil {
-			return fmt.Errorf("withdraw %s: %w", n.Job, err)
-		}
-		w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: n.Job, Run: run}})
-	}
-	return nil
+	return true, w.giveUp(c.Job, &c.Run)
 }
 
 // quit lets a job go that has waited for as long as it would.

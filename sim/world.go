@@ -2,7 +2,6 @@ package sim
 
 import (
 	"container/heap"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -249,24 +248,56 @@ func (w *World) decide() (placed int, err error) {
 		if w.judge != nil {
 			w.judge.hold(w.state, &plan)
 		}
-		for i := range plan.Place {
-			p := &plan.Place[i]
-			run, _ := w.state.Run(p.Job)
-			if err := p.Apply(&run, w.now); err != nil {
-				return placed, fmt.Errorf("place %s: %w", p.Job, err)
-			}
-			run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
-			w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
-			w.start(p.Job)
-		}
-		n, err := w.stop(&plan)
+		n, err := w.apply(&plan)
 		if err != nil {
 			return placed, err
 		}
-		placed += len(plan.Place) - n
+		placed += n
 		w.flush()
 	}
 	return placed, nil
+}
+
+// apply makes the changes of a plan, which are those that a server writes, and
+// what follows from each at once: attempts begin and stop. It says how many jobs
+// fewer wait.
+func (w *World) apply(plan *ares.Plan) (placed int, err error) {
+	changes, err := engine.PlanChanges(w.state, plan, w.now)
+	if err != nil {
+		return 0, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case c.Kind == engine.ChangePlace:
+			w.start(c.Job)
+			placed++
+		case c.Kind == engine.ChangeStop && c.Run.Phase.Final():
+			w.quit(w.record(c.Job))
+			placed++
+			continue
+		case c.Kind == engine.ChangeStop:
+			waits, err := w.stop(c)
+			if err != nil {
+				return placed, err
+			}
+			if waits {
+				placed--
+			}
+		}
+		w.put(c)
+	}
+	return placed, nil
+}
+
+// put writes a changed run with the next revision, which is the fence of an
+// attempt that begins.
+func (w *World) put(c *engine.RunChange) {
+	c.Run.Revision = w.revision + 1
+	if c.Kind == engine.ChangePlace {
+		c.Run.Last().Fence, c.Run.Last().StartedAt = ares.Fence(w.revision+1), w.now
+	}
+	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: c.Job, Run: c.Run}})
 }
 
 // start notes when a placed job will end.
