@@ -139,7 +139,8 @@ func (w *World) Commit(plan ares.Plan) error {
 }
 
 // Write writes a plan as one revision, which is the fence of every attempt it
-// places.
+// places. It is a second, simpler implementation of engine.PlanChanges on
+// purpose: the oracle that every plan of a test is checked against.
 func (w *World) Write(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
@@ -196,6 +197,9 @@ func (w *World) Write(plan ares.Plan) error {
 		}
 		run.Last().Fence = ares.Fence(w.revision + 1)
 		put(p.Job, run)
+	}
+	if err := w.checkPlanChanges(&plan, events); err != nil {
+		return err
 	}
 	if len(events) > 0 {
 		w.write(events)
