@@ -381,8 +381,8 @@ func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
 			return nil, context.Canceled
 		}
 		line, _, _ := strings.Cut(string(head), "\n")
-		if kind = sim.Guess(line); kind == "" {
-			if near, missing := sim.Nearly(line); len(missing) > 0 {
+		if kind = sim.DetectFormat(line); kind == "" {
+			if near, missing := sim.ClosestFormat(line); len(missing) > 0 {
 				return nil, usagef("--trace %s: it looks like a trace of kind %s and lacks the column %s", f.trace, near, strings.Join(missing, ", "))
 			}
 			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))

@@ -8,26 +8,26 @@ import (
 
 // blend is the runs of several groups, weighed.
 type blend struct {
-	all  []weighed
+	all  []weightedRun
 	main int // the level that weighs most; the guess is that after the last
 	best int // that of the groups, as long as there are runs
 	runs int // of that group
 }
 
-type weighed struct {
-	took   int64 // milliseconds
-	weight float64
-	cut    bool
+type weightedRun struct {
+	runtime  int64 // milliseconds
+	weight   float64
+	censored bool
 }
 
-// enough is how little may be left to wider groups before they are not asked: it
+// minShare is how little may be left to wider groups before they are not asked: it
 // would not move a ninth decile.
-const enough = 0.01
+const minShare = 0.01
 
-// weigh says how much each level's group counts, and what is left for the guess.
+// levelShares says how much each level's group counts, and what is left for the guess.
 // A group weighs by the runs that no narrower one has: the same run again is no
 // more evidence.
-func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
+func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
 	left = 1
 	most, counted := 0.0, 0
 	for i, key := range keys {
@@ -41,7 +41,7 @@ func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(level
 		if share[i] > most {
 			most, b.best, b.runs = share[i], i, len(g.runs)
 		}
-		if left -= share[i]; left < enough {
+		if left -= share[i]; left < minShare {
 			break
 		}
 	}
@@ -52,8 +52,8 @@ func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(level
 }
 
 // blend puts together what the groups of an ask know.
-func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
-	b, share, left := f.weigh(keys)
+func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
+	b, share, left := f.levelShares(keys)
 	b.all = f.scratch[:0]
 	for i := range levels {
 		if share[i] == 0 {
@@ -62,20 +62,20 @@ func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
 		runs := f.groups.byKey[keys[i]].runs
 		unit := share[i] / f.total[len(runs)]
 		for k, s := range runs {
-			b.all = append(b.all, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.cut})
+			b.all = append(b.all, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
 		}
 	}
 	// The guess is never quite without weight: where all runs were cut short it
 	// says what lies beyond.
 	for _, part := range f.guess(a.Limit) {
-		b.all = append(b.all, weighed{part.Milliseconds(), max(left, least) / guesses, false})
+		b.all = append(b.all, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
 	}
 	f.scratch = b.all
-	slices.SortFunc(b.all, func(x, y weighed) int {
-		if c := cmp.Compare(x.took, y.took); c != 0 || x.cut == y.cut {
+	slices.SortFunc(b.all, func(x, y weightedRun) int {
+		if c := cmp.Compare(x.runtime, y.runtime); c != 0 || x.censored == y.censored {
 			return c
 		}
-		if x.cut { // ended before cut, as among equals in Kaplan and Meier's
+		if x.censored { // ended before cut, as among equals in Kaplan and Meier's
 			return 1
 		}
 		return -1
@@ -84,20 +84,20 @@ func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
 	return b
 }
 
-// least is the weight of the guess beside all the evidence there can be.
-const least = 1e-4
+// guessWeight is the weight of the guess beside all the evidence there can be.
+const guessWeight = 1e-4
 
-// guesses is how many equal parts the guess without evidence has.
-const guesses = 10
+// guessParts is how many equal parts the guess without evidence has.
+const guessParts = 10
 
 // guess is what is thought of a job of which nothing is known but its limit:
 // half of such jobs take up to half of it.
-func (f *Forecaster) guess(limit time.Duration) (out [guesses]time.Duration) {
+func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) {
 	if limit <= 0 {
 		limit = f.cfg.Unlimited
 	}
 	for i := range out {
-		out[i] = limit * time.Duration(i+1) / guesses
+		out[i] = limit * time.Duration(i+1) / guessParts
 	}
 	return out
 }
@@ -115,7 +115,7 @@ func (b *blend) redistribute() {
 		r := &b.all[i]
 		w := r.weight
 		behind -= w
-		if r.cut && i < len(b.all)-1 && behind > 1e-12 {
+		if r.censored && i < len(b.all)-1 && behind > 1e-12 {
 			factor *= (behind + w) / behind
 			r.weight = 0
 			continue
@@ -135,7 +135,7 @@ func (b *blend) quantile(part float64) time.Duration {
 		if b.all[i].weight == 0 {
 			continue
 		}
-		last = b.all[i].took
+		last = b.all[i].runtime
 		if sofar += b.all[i].weight; sofar >= goal {
 			break
 		}

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// grade is the correction of one kind of evidence, and how well it did.
-type grade struct {
-	shift   float64 // in logarithms to the base of 2
-	told    int
-	covered int
+// coverage is the correction of one kind of evidence, and how well it did.
+type coverage struct {
+	shift     float64 // in logarithms to the base of 2
+	predicted int
+	covered   int
 }
 
 // The steps of the corrections, in logarithms to the base of 2: by so much, times
@@ -24,7 +24,7 @@ const (
 
 // shift is the correction for an ask of a tenant whose evidence is mainly of one level.
 func (f *Forecaster) shift(tenant uint64, main int) float64 {
-	shift := f.grades[main].shift
+	shift := f.coverages[main].shift
 	if g := f.groups.byKey[tenant]; g != nil {
 		shift += g.shift
 	}
@@ -41,21 +41,21 @@ func stretch(d time.Duration, shift float64) time.Duration {
 // Overdue learns that a run has outlasted the p90 that was told of it and goes
 // on. That it was covered is known of a run early and that it was not only late,
 // so whoever waits for the ends of long runs believes for long that all is well.
-func (f *Forecaster) Overdue(a Ask) {
+func (f *Forecaster) Overdue(a Features) {
 	keys := a.keys()
-	f.grade(&keys, false)
+	f.recordCoverage(&keys, false)
 }
 
-// grade notes whether a run was covered by what was told of it.
-func (f *Forecaster) grade(keys *[len(levels)]uint64, covered bool) {
-	b, _, _ := f.weigh(keys)
-	g, t := &f.grades[b.main], f.groups.touch(keys[tenantLevel])
+// recordCoverage notes whether a run was covered by what was told of it.
+func (f *Forecaster) recordCoverage(keys *[len(levels)]uint64, covered bool) {
+	b, _, _ := f.levelShares(keys)
+	g, t := &f.coverages[b.main], f.groups.touch(keys[tenantLevel])
 	miss := 1 - target
 	if covered {
 		miss = -target
 		g.covered++
 	}
-	g.told++
+	g.predicted++
 	g.shift = clamp(g.shift + stepOfKind*miss)
 	t.shift = clamp(t.shift + stepOfTenant*miss)
 }
@@ -65,8 +65,8 @@ func clamp(shift float64) float64 { return max(-maxShift, min(maxShift, shift)) 
 // Accuracy says how many runs were held against what was told of them, and how
 // many took no longer than the p90.
 func (f *Forecaster) Accuracy() (told, covered int) {
-	for _, g := range f.grades {
-		told, covered = told+g.told, covered+g.covered
+	for _, g := range f.coverages {
+		told, covered = told+g.predicted, covered+g.covered
 	}
 	return told, covered
 }

@@ -32,9 +32,9 @@ func root(n uint64) uint64 {
 	return r
 }
 
-// factor is what is left of one after a time, in fixed point. It is worked out
+// decayFactor is what is left of one after a time, in fixed point. It is worked out
 // in whole numbers, so that every machine finds the same.
-func factor(after time.Duration) uint64 {
+func decayFactor(after time.Duration) uint64 {
 	if after <= 0 {
 		return one
 	}
@@ -52,10 +52,10 @@ func factor(after time.Duration) uint64 {
 	return f >> halves
 }
 
-// faded is what is left of a number by a factor, rounded to the nearest.
-func faded(v int64, by uint64) int64 {
+// decayed is what is left of a number by a factor, rounded to the nearest.
+func decayed(v int64, by uint64) int64 {
 	if v < 0 {
-		return -faded(-v, by)
+		return -decayed(-v, by)
 	}
 	hi, lo := bits.Mul64(uint64(v), by)
 	lo, carry := bits.Add64(lo, one/2, 0)
@@ -100,13 +100,13 @@ func logUp(big, small uint64) int64 {
 	return log * 1000 / 1024
 }
 
-// power is 2 to the power of so many thousandths, in thousandths.
-func power(log int64) int {
+// powerOfTwo is 2 to the power of so many thousandths, in thousandths.
+func powerOfTwo(log int64) int {
 	neg := log < 0
 	if neg {
 		log = -log
 	}
-	f := factor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
+	f := decayFactor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
 	if neg {
 		return int((f*1000 + one/2) >> 32)
 	}

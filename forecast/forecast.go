@@ -39,12 +39,12 @@ const (
 
 // Run is a run that is over.
 type Run struct {
-	Ask     Ask
-	Took    time.Duration
-	Outcome Outcome
+	Features Features
+	Took     time.Duration
+	Outcome  Outcome
 	// Told is the p90 that was told of it; 0 when none was: then it says nothing
 	// of how good forecasts are.
-	Told time.Duration
+	PredictedP90 time.Duration
 	// Overdue says that it was told to Forecaster.Overdue already.
 	Overdue bool
 }
@@ -52,13 +52,13 @@ type Run struct {
 // Forecaster remembers runs and says how long the next will take. It is for one
 // goroutine at a time.
 type Forecaster struct {
-	cfg     Config
-	groups  groups
-	grades  []grade // by the level that weighs most, the guess last
-	drifts  []Drift
-	weights []float64 // of runs by their age
-	total   []float64 // of the first weights
-	scratch []weighed
+	cfg       Config
+	groups    groups
+	coverages []coverage // by the level that weighs most, the guess last
+	drifts    []Drift
+	weights   []float64 // of runs by their age
+	total     []float64 // of the first weights
+	scratch   []weightedRun
 }
 
 // shrinkage is how many runs it takes until a group weighs as much as all wider
@@ -81,7 +81,7 @@ func New(cfg Config) *Forecaster {
 	if cfg.Unlimited <= 0 {
 		cfg.Unlimited = 24 * time.Hour
 	}
-	f := &Forecaster{cfg: cfg, grades: make([]grade, len(levels)+1), groups: groups{byKey: map[uint64]*group{}, limit: cfg.Groups}}
+	f := &Forecaster{cfg: cfg, coverages: make([]coverage, len(levels)+1), groups: groups{byKey: map[uint64]*group{}, limit: cfg.Groups}}
 	f.total = append(f.total, 0)
 	for i := range cfg.Window {
 		f.weights = append(f.weights, math.Exp2(-float64(i)/halfLife))
@@ -91,7 +91,7 @@ func New(cfg Config) *Forecaster {
 }
 
 // Predict says how long a run will take. It changes nothing that is remembered.
-func (f *Forecaster) Predict(a Ask) Forecast {
+func (f *Forecaster) Predict(a Features) Forecast {
 	keys := a.keys()
 	b := f.blend(&a, &keys)
 	p50, p90 := b.quantile(0.5), stretch(b.quantile(0.9), f.shift(keys[tenantLevel], b.main))
@@ -102,7 +102,7 @@ func (f *Forecaster) Predict(a Ask) Forecast {
 }
 
 // basis says in words what an answer rests on.
-func (b *blend) basis(a *Ask) string {
+func (b *blend) basis(a *Features) string {
 	runs := ""
 	switch b.runs {
 	case 0:
@@ -132,14 +132,14 @@ func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	if r.Took < 0 || r.Outcome == Cut && r.Took == 0 {
 		return found, false // that it did not run says nothing
 	}
-	a, keys := r.Ask, r.Ask.keys()
+	a, keys := r.Features, r.Features.keys()
 	if r.Outcome == Limited && a.Limit > 0 {
 		r.Took = min(r.Took, a.Limit) // the rest is the time it had to stop
 	}
 	// One that was cut before its p90 may have been about to pass it: it counts
 	// neither way.
-	if late := r.Took > r.Told; r.Told > 0 && !r.Overdue && (late || r.Outcome != Cut) {
-		f.grade(&keys, !late)
+	if late := r.Took > r.PredictedP90; r.PredictedP90 > 0 && !r.Overdue && (late || r.Outcome != Cut) {
+		f.recordCoverage(&keys, !late)
 	}
 	for i, key := range keys {
 		if key == 0 {
@@ -147,9 +147,9 @@ func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 		}
 		g := f.groups.touch(key)
 		g.add(sampleOf(&levels[i], r.Took, a.Limit, r.Outcome != Ended), f.cfg.Window)
-		if d, ok := g.drifted(i, &a); ok && !drifted && !levels[i].share {
+		if d, ok := g.checkDrift(i, &a); ok && !drifted && !levels[i].share {
 			found, drifted = d, true
-			f.note(d)
+			f.addDrift(d)
 		}
 	}
 	return found, drifted

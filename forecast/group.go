@@ -15,8 +15,8 @@ type group struct {
 
 // sample is one run.
 type sample struct {
-	took int64 // milliseconds, or millionths of the limit
-	cut  bool  // it would have taken longer
+	runtime  int64 // milliseconds, or millionths of the limit
+	censored bool  // it would have taken longer
 }
 
 func (g *group) add(s sample, window int) {
@@ -85,15 +85,15 @@ const longest = 10 * 365 * 24 * time.Hour
 // sampleOf is a run as a level keeps it.
 func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
 	if l.share {
-		return sample{took: int64(min(float64(took)/float64(limit), 1) * shares), cut: cut}
+		return sample{runtime: int64(min(float64(took)/float64(limit), 1) * shares), censored: cut}
 	}
-	return sample{took: min(took, longest).Milliseconds(), cut: cut}
+	return sample{runtime: min(took, longest).Milliseconds(), censored: cut}
 }
 
-// length is how long a sample would be for an ask, in milliseconds.
-func (s sample) length(l *level, limit time.Duration) int64 {
+// runtimeFor is how long a sample would be for an ask, in milliseconds.
+func (s sample) runtimeFor(l *level, limit time.Duration) int64 {
 	if l.share {
-		return min(int64(float64(s.took)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
+		return min(int64(float64(s.runtime)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
 	}
-	return min(s.took, longest.Milliseconds())
+	return min(s.runtime, longest.Milliseconds())
 }

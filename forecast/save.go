@@ -16,10 +16,10 @@ const format = 1
 func (f *Forecaster) Save() []byte {
 	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
 	out = append(out, format)
-	out = binary.AppendUvarint(out, uint64(len(f.grades)))
-	for _, g := range f.grades {
+	out = binary.AppendUvarint(out, uint64(len(f.coverages)))
+	for _, g := range f.coverages {
 		out = number(out, g.shift)
-		out = binary.AppendUvarint(out, uint64(g.told))
+		out = binary.AppendUvarint(out, uint64(g.predicted))
 		out = binary.AppendUvarint(out, uint64(g.covered))
 	}
 	out = binary.AppendUvarint(out, uint64(len(f.drifts)))
@@ -37,8 +37,8 @@ func (f *Forecaster) Save() []byte {
 		out = binary.AppendUvarint(out, uint64(g.seen))
 		out = binary.AppendUvarint(out, uint64(len(g.runs)))
 		for _, s := range g.runs {
-			n := uint64(s.took) << 1
-			if s.cut {
+			n := uint64(s.runtime) << 1
+			if s.censored {
 				n |= 1
 			}
 			out = binary.AppendUvarint(out, n)
@@ -61,9 +61,9 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	}
 	grades := r.count(1 << 10)
 	for i := range grades {
-		g := grade{shift: clamp(r.number()), told: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
-		if grades == len(f.grades) { // another version had other levels: it starts anew with these
-			f.grades[i] = g
+		g := coverage{shift: clamp(r.number()), predicted: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
+		if grades == len(f.coverages) { // another version had other levels: it starts anew with these
+			f.coverages[i] = g
 		}
 	}
 	for range r.count(maxDrifts) {
@@ -94,7 +94,7 @@ func (r *reader) group(f *Forecaster) {
 	seen := r.count(1 << 40)
 	for range r.count(255) {
 		n := r.uvarint()
-		g.add(sample{took: int64(n >> 1), cut: n&1 == 1}, f.cfg.Window)
+		g.add(sample{runtime: int64(n >> 1), censored: n&1 == 1}, f.cfg.Window)
 	}
 	g.seen = seen
 }

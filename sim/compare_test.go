@@ -7,7 +7,7 @@ import (
 )
 
 func fake(label, trace string, seed uint64, wait float64) Labelled {
-	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Spread{Mean: wait}, Placed: 5}}
+	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Distribution{Mean: wait}, Placed: 5}}
 }
 
 // TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
@@ -96,8 +96,8 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 func TestStudentNarrows(t *testing.T) {
 	t.Parallel()
 	for n := 2; n < 2000; n++ {
-		if student(n) > student(n-1) || student(n) < 1.96 {
-			t.Fatalf("t of %d is %v", n, student(n))
+		if studentT(n) > studentT(n-1) || studentT(n) < 1.96 {
+			t.Fatalf("t of %d is %v", n, studentT(n))
 		}
 	}
 }

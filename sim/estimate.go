@@ -20,7 +20,7 @@ func Estimates() []string { return []string{"none", EstimateOracle, EstimateFore
 
 // estimate tells the engine what the policy thinks of a job that has come.
 func (w *World) estimate(job *ares.Job, a *Arrival) {
-	if w.seer != nil {
+	if w.predictor != nil {
 		w.batch = append(w.batch, ares.Event{Forecast: w.predict(job)})
 		return
 	}
@@ -37,11 +37,11 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: said, P90: said, Basis: basis, Samples: 1}})
 }
 
-// fit splits a job that asks for more GPUs than a machine has into equal
+// split splits a job that asks for more GPUs than a machine has into equal
 // members, as few as will do, as a server does with a gang of which nobody said
 // how many members it has. It says whether the job can never run here, as a
 // server would when it is submitted.
-func (w *World) fit(said ares.Spec) (ares.Spec, bool) {
+func (w *World) split(said ares.Spec) (ares.Spec, bool) {
 	if said.GPUs <= w.largest || said.Members > 1 {
 		return said, w.fleet.Never(said.WithDefaults()) != nil
 	}

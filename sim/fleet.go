@@ -33,7 +33,7 @@ type Fleet struct {
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
 
-	times int // what CPUs of machines are multiplied with; 0 for 1
+	cpuFactor int // what CPUs of machines are multiplied with; 0 for 1
 }
 
 // Machine is some machines that are alike: those of a profile, or as described.
@@ -99,7 +99,7 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", err)
 	}
 	var p ares.Problems
-	zeros(&p, text)
+	checkZeros(&p, text)
 	nodes := 0
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -116,8 +116,8 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	for i := range f.Shares {
 		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
 	}
-	f.checkWindows(&p)
-	f.twice(&p)
+	f.checkReservations(&p)
+	f.checkDuplicates(&p)
 	return &f, p.Err()
 }
 
@@ -171,7 +171,7 @@ func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 		}
 		m.like, m.GPUs = like, len(like.Devices)
 	}
-	return f.promised()
+	return f.checkQuotaModels()
 }
 
 // ReadOpenbNodes reads the list of nodes of Alibaba's trace of 2023.
@@ -289,21 +289,21 @@ func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
 }
 
 func (f *Fleet) scaled(n *ares.Node) *ares.Node {
-	if f.times <= 1 {
+	if f.cpuFactor <= 1 {
 		return n
 	}
 	out := *n
-	out.CPUs *= f.times
+	out.CPUs *= f.cpuFactor
 	return &out
 }
 
-// sameCPUs is a trace and a fleet that count CPUs alike: where only one is in
+// sameCPUUnit is a trace and a fleet that count CPUs alike: where only one is in
 // thousandths of cores, so is the other then. Neither loses anything by that.
-func sameCPUs(t *Trace, f *Fleet) (*Trace, *Fleet) {
+func sameCPUUnit(t *Trace, f *Fleet) (*Trace, *Fleet) {
 	switch {
 	case t.MilliCPU && !f.MilliCPU:
 		fine := *f
-		fine.MilliCPU, fine.times = true, 1000
+		fine.MilliCPU, fine.cpuFactor = true, 1000
 		return t, &fine
 	case f.MilliCPU && !t.MilliCPU:
 		fine := *t

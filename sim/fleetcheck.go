@@ -23,7 +23,7 @@ func decode(text []byte, into any) error {
 	if err := in.Decode(into); errors.Is(err, io.EOF) {
 		return err
 	} else if err != nil {
-		return errors.New(plain(err))
+		return errors.New(yamlProblem(err))
 	}
 	var more yaml.Node
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
@@ -47,8 +47,8 @@ var (
 	kindsIn = map[string]string{"seq": "a list", "map": "keys with values"}
 )
 
-// plain is a mistake in YAML without the names of Go.
-func plain(err error) string {
+// yamlProblem is a mistake in YAML without the names of Go.
+func yamlProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "unmarshal errors:\n  "), "\n  ", "; ")
 	text = unknownKey.ReplaceAllString(text, "there is no $1")
@@ -80,8 +80,8 @@ type given struct {
 	} `yaml:"tenants"`
 }
 
-// zeros finds what is given as 0 and would else count as left out.
-func zeros(p *ares.Problems, text []byte) {
+// checkZeros finds what is given as 0 and would else count as left out.
+func checkZeros(p *ares.Problems, text []byte) {
 	var g given
 	if yaml.Unmarshal(text, &g) != nil {
 		return // it was read before: this cannot be
@@ -104,8 +104,8 @@ func zeros(p *ares.Problems, text []byte) {
 	}
 }
 
-// twice finds names that are given to two.
-func (f *Fleet) twice(p *ares.Problems) {
+// checkDuplicates finds names that are given to two.
+func (f *Fleet) checkDuplicates(p *ares.Problems) {
 	counts := make(map[string]int, len(f.Machines))
 	for i, m := range f.Machines {
 		if _, there := counts[m.Name]; there {
@@ -141,9 +141,9 @@ func numbered(name string, k int) string { return fmt.Sprintf("%s-%05d", name, k
 // knownLink is what nvidia-smi writes between two GPUs.
 var knownLink = regexp.MustCompile(`^(NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS)?$`)
 
-// promised wants quotas of models that a machine has: a promise of others would
+// checkQuotaModels wants quotas of models that a machine has: a promise of others would
 // hold for nothing.
-func (f *Fleet) promised() error {
+func (f *Fleet) checkQuotaModels() error {
 	var models []string
 	for i := range f.Machines {
 		if f.Machines[i].Count == 0 {

@@ -24,23 +24,23 @@ var gzipMagic = []byte{0x1f, 0x8b}
 // AssumedRuntime is how long a job runs of which nobody knows.
 const AssumedRuntime = time.Hour
 
-// past collects what became of the jobs of a server.
-type past struct {
-	trace *Trace
-	state *engine.State // of a recording; an archive has only what ended
-	known map[ares.JobID]*life
-	nodes map[string]*ares.Node // that were there at some time
-	ends  time.Time             // of what was seen
+// historyReader collects what became of the jobs of a server.
+type historyReader struct {
+	trace     *Trace
+	state     *engine.State // of a recording; an archive has only what ended
+	jobs      map[ares.JobID]*jobHistory
+	nodes     map[string]*ares.Node // that were there at some time
+	seenUntil time.Time             // of what was seen
 }
 
-// life is one job with the last that is known of it.
-type life struct {
+// jobHistory is one job with the last that is known of it.
+type jobHistory struct {
 	job  *ares.Job
 	run  ares.Run
 	line int
 }
 
-// readPast reads the past of a server as a trace: a recording, with its fleet,
+// readHistory reads the past of a server as a trace: a recording, with its fleet,
 // or the lines of an archive.
 //
 // A job arrives when it was accepted, or when the last of those had ended that
@@ -50,18 +50,18 @@ type life struct {
 // Elements of arrays are jobs of their own, and those that are yet to be made come
 // with their array. Jobs that ended without having run, and elements that nobody
 // will make, are nothing to place.
-func readPast(from io.Reader) (*Trace, error) {
+func readHistory(from io.Reader) (*Trace, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16)
-	p := &past{trace: &Trace{Format: "ares"}, known: map[ares.JobID]*life{}, nodes: map[string]*ares.Node{}}
+	p := &historyReader{trace: &Trace{Format: "ares"}, jobs: map[ares.JobID]*jobHistory{}, nodes: map[string]*ares.Node{}}
 	head, err := in.Peek(len(gzipMagic))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read the trace: %w", err)
 	}
 	if slices.Equal(head, gzipMagic) {
-		err = p.recorded(in)
+		err = p.readRecording(in)
 	} else {
-		err = p.archived(in)
+		err = p.readArchive(in)
 	}
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func readPast(from io.Reader) (*Trace, error) {
 	return p.trace, nil
 }
 
-// recorded reads a recording.
-func (p *past) recorded(from io.Reader) error {
+// readRecording reads a recording.
+func (p *historyReader) readRecording(from io.Reader) error {
 	in, err := recording.NewReader(from)
 	if err != nil {
 		return err
@@ -93,24 +93,24 @@ func (p *past) recorded(from io.Reader) error {
 		if f.Batch == nil {
 			continue
 		}
-		if p.ends.Before(f.Batch.At) {
-			p.ends = f.Batch.At
+		if p.seenUntil.Before(f.Batch.At) {
+			p.seenUntil = f.Batch.At
 		}
 		p.state.Apply(*f.Batch)
 		for i := range f.Batch.Events {
-			p.hear(&f.Batch.Events[i])
+			p.apply(&f.Batch.Events[i])
 		}
 	}
 }
 
-func (p *past) hear(ev *ares.Event) {
+func (p *historyReader) apply(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
-		if p.known[ev.Job.ID] == nil {
-			p.known[ev.Job.ID] = &life{job: ev.Job, run: ares.NewRun(ev.Job.AcceptedAt), line: len(p.known) + 1}
+		if p.jobs[ev.Job.ID] == nil {
+			p.jobs[ev.Job.ID] = &jobHistory{job: ev.Job, run: ares.NewRun(ev.Job.AcceptedAt), line: len(p.jobs) + 1}
 		}
 	case ev.Run != nil:
-		if l := p.known[ev.Run.Job]; l != nil {
+		if l := p.jobs[ev.Run.Job]; l != nil {
 			l.run = ev.Run.Run
 		}
 	case ev.Node != nil:
@@ -118,8 +118,8 @@ func (p *past) hear(ev *ares.Event) {
 	}
 }
 
-// archived reads the lines that a server has written of finished jobs.
-func (p *past) archived(in *bufio.Reader) error {
+// readArchive reads the lines that a server has written of finished jobs.
+func (p *historyReader) readArchive(in *bufio.Reader) error {
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
 		if len(text) > 1 {
@@ -128,11 +128,11 @@ func (p *past) archived(in *bufio.Reader) error {
 				Run ares.Run
 			}
 			if bad := json.Unmarshal(text, &l); bad != nil {
-				p.trace.bad(line, "not a line of an archive: "+bad.Error())
+				p.trace.addProblem(line, "not a line of an archive: "+bad.Error())
 			} else if !ares.ValidJobID(string(l.Job.ID)) || !l.Run.Phase.Final() {
-				p.trace.bad(line, "not a finished job")
+				p.trace.addProblem(line, "not a finished job")
 			} else {
-				p.known[l.Job.ID] = &life{job: &l.Job, run: l.Run, line: line} // a crash may have repeated it
+				p.jobs[l.Job.ID] = &jobHistory{job: &l.Job, run: l.Run, line: line} // a crash may have repeated it
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -145,8 +145,8 @@ func (p *past) archived(in *bufio.Reader) error {
 }
 
 // arrivals makes the jobs of the trace.
-func (p *past) arrivals() {
-	all := slices.SortedFunc(maps.Values(p.known), func(a, b *life) int { // as they were accepted
+func (p *historyReader) arrivals() {
+	all := slices.SortedFunc(maps.Values(p.jobs), func(a, b *jobHistory) int { // as they were accepted
 		return cmp.Or(cmp.Compare(a.job.Revision, b.job.Revision), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	for _, l := range all {
@@ -158,15 +158,15 @@ func (p *past) arrivals() {
 			continue
 		}
 		for i := l.run.Next; i < l.job.Array.Count; i++ { // those before are jobs of their own
-			p.arrive(&life{job: l.job.Element(i), run: ares.NewRun(l.job.AcceptedAt), line: l.line})
+			p.arrive(&jobHistory{job: l.job.Element(i), run: ares.NewRun(l.job.AcceptedAt), line: l.line})
 		}
 	}
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 }
 
 // arrive makes one of them, unless it ended without having run.
-func (p *past) arrive(l *life) {
-	runs, seen := p.ran(l)
+func (p *historyReader) arrive(l *jobHistory) {
+	runs, seen := p.runtime(l)
 	if seen && runs == 0 {
 		return
 	}
@@ -179,29 +179,29 @@ func (p *past) arrive(l *life) {
 }
 
 // eligible is when a job could have begun at the earliest.
-func (p *past) eligible(l *life) time.Time {
+func (p *historyReader) eligible(l *jobHistory) time.Time {
 	at := l.job.AcceptedAt
 	after := l.job.After
-	if array := p.known[l.job.ArrayOf]; array != nil {
+	if array := p.jobs[l.job.ArrayOf]; array != nil {
 		after = array.job.After
 	}
 	for _, id := range after {
-		if before := p.known[ares.JobID(id)]; before != nil && before.run.FinishedAt.After(at) {
+		if before := p.jobs[ares.JobID(id)]; before != nil && before.run.FinishedAt.After(at) {
 			at = before.run.FinishedAt
 		}
 	}
 	return at
 }
 
-// ran is how long a job runs, 0 when it ended without having run, and whether
+// runtime is how long a job runs, 0 when it ended without having run, and whether
 // its end was seen.
-func (p *past) ran(l *life) (runs time.Duration, seen bool) {
-	runs = l.run.RanFor(p.ends)
+func (p *historyReader) runtime(l *jobHistory) (runs time.Duration, seen bool) {
+	runs = l.run.RanFor(p.seenUntil)
 	if l.run.Phase.Final() {
 		return runs, true
 	}
-	done := l.run.Done(l.job, p.ends)
-	total, basis := lasts(p.state, l.job, AssumedRuntime, done)
+	done := l.run.Done(l.job, p.seenUntil)
+	total, basis := expectedRuntime(p.state, l.job, AssumedRuntime, done)
 	if basis == ByAssumption {
 		p.trace.Assumed++
 	}
@@ -210,7 +210,7 @@ func (p *past) ran(l *life) (runs time.Duration, seen bool) {
 
 // fleet is what the recording knows of machines and tenants: every machine that
 // it speaks of, and the shares as they were last.
-func (p *past) fleet() *Fleet {
+func (p *historyReader) fleet() *Fleet {
 	f := &Fleet{Topology: p.state.Topology()}
 	for _, id := range slices.Sorted(maps.Keys(p.nodes)) {
 		n := *p.nodes[id]

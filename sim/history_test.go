@@ -91,7 +91,7 @@ func recordedPast(t *testing.T) []byte {
 func TestTheOwnPastIsATrace(t *testing.T) {
 	t.Parallel()
 	data := recordedPast(t)
-	if Guess(string(data[:100])) != "ares" {
+	if DetectFormat(string(data[:100])) != "ares" {
 		t.Error("a recording is not seen as one")
 	}
 	trace, err := Read("ares", bytes.NewReader(data))
@@ -128,7 +128,7 @@ func TestAnArchiveIsATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(line) + "\n" + string(line) + "\n{\"torn\n"
-	if Guess(text) != "ares" {
+	if DetectFormat(text) != "ares" {
 		t.Error("an archive is not seen as one")
 	}
 	trace, err := Read("ares", strings.NewReader(text))

@@ -51,14 +51,14 @@ func (p page) Several() bool { return len(p.Runs) > 1 }
 type view struct {
 	*Report
 	Path   string
-	Tiles  []shown
+	Tiles  []pageFigure
 	Plots  []*plot
-	Heat   *heat
+	Heat   *heatmap
 	Groups []tableOf
 }
 
-// shown is a figure: what people read, and where it is in the report.
-type shown struct {
+// pageFigure is a figure: what people read, and where it is in the report.
+type pageFigure struct {
 	Words string
 	Text  string
 	Note  string
@@ -76,15 +76,15 @@ type tableOf struct {
 
 type groupRow struct {
 	Name  string
-	Cells []shown
+	Cells []pageFigure
 }
 
 // Name is what tells a run from the others.
 func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
 
 // Tile is a figure by its words.
-func (v *view) Tile(words string) shown {
-	return v.Tiles[slices.IndexFunc(v.Tiles, func(s shown) bool { return s.Words == words })]
+func (v *view) Tile(words string) pageFigure {
+	return v.Tiles[slices.IndexFunc(v.Tiles, func(s pageFigure) bool { return s.Words == words })]
 }
 
 func newView(path string, r *Report) *view {
@@ -92,12 +92,12 @@ func newView(path string, r *Report) *view {
 	v.tiles()
 	v.plots()
 	if r.Occupancy != nil {
-		v.Heat = newHeat(r.Occupancy, r.Virtual)
+		v.Heat = newHeatmap(r.Occupancy, r.Virtual)
 	}
-	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
+	all := groupRow{Name: "all", Cells: distributionCells(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
 	sizes := tableOf{Title: "By size", Also: "completion", Rows: []groupRow{all}}
 	for i := range r.BySize {
-		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
+		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeText(r.BySize[i].Name)))
 	}
 	tenants := tableOf{Title: "By tenant", Also: "completion"}
 	for i := range r.ByTenant {
@@ -108,7 +108,7 @@ func newView(path string, r *Report) *view {
 }
 
 func (v *view) row(list string, i int, g *Group, name string) groupRow {
-	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
+	return groupRow{Name: name, Cells: distributionCells(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
 }
 
 // delays is all the waiting of jobs by how many GPUs they ask for, and how often
@@ -117,34 +117,34 @@ func (v *view) delays() tableOf {
 	r := v.Report
 	out := tableOf{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
 	add := func(name, path, count string, g *Group) {
-		cells := spreads(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
+		cells := distributionCells(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
 		for _, c := range []struct {
 			name  string
 			value float64
 		}{{"preemptions", float64(g.Preempted)}, {"preemptions_most", float64(g.PreemptedMost)}, {"lost_gpu_seconds", g.Lost}} {
-			cells = append(cells, shown{Text: number(c.value), Path: path + c.name, Value: number(c.value)})
+			cells = append(cells, pageFigure{Text: number(c.value), Path: path + c.name, Value: number(c.value)})
 		}
 		out.Rows = append(out.Rows, groupRow{Name: name, Cells: cells})
 	}
 	add("all", v.Path, "placed", &Group{Jobs: r.Placed, Wait: r.Wait, Delay: r.Delay, Preempted: r.Preempted, PreemptedMost: r.PreemptedMost, Lost: r.Lost})
 	for i := range r.ByGPUs {
-		add(CountWords(r.ByGPUs[i].Name), fmt.Sprintf("%sby_gpu_count.%d.", v.Path, i), "jobs", &r.ByGPUs[i])
+		add(CountText(r.ByGPUs[i].Name), fmt.Sprintf("%sby_gpu_count.%d.", v.Path, i), "jobs", &r.ByGPUs[i])
 	}
 	return out
 }
 
 func (v *view) tile(words, path, text, note string, value float64) {
-	v.Tiles = append(v.Tiles, shown{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
+	v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
 }
 
 // times is a tile of the mean of some times, which carries no value where there
 // are none.
-func (v *view) times(words, path string, s *Spread) {
+func (v *view) times(words, path string, s *Distribution) {
 	if s == nil {
-		v.Tiles = append(v.Tiles, shown{Words: words, Text: none, Path: v.Path + path})
+		v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: none, Path: v.Path + path})
 		return
 	}
-	v.tile(words, path+".mean", lasting(s.Mean), "p95 "+lasting(s.P95), s.Mean)
+	v.tile(words, path+".mean", durationText(s.Mean), "p95 "+durationText(s.P95), s.Mean)
 }
 
 // none stands where there is no value.
@@ -168,7 +168,7 @@ func (v *view) tiles() {
 	if d := r.Deadline; d.Jobs > 0 {
 		v.tile("deadlines missed", "deadlines.missed", number(float64(d.Missed)), fmt.Sprintf("of %d", d.Jobs), float64(d.Missed))
 	}
-	v.tile("simulated time", "virtual_seconds", lasting(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
+	v.tile("simulated time", "virtual_seconds", durationText(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
 }
 
 func refusals(r *Report) string {
@@ -178,15 +178,15 @@ func refusals(r *Report) string {
 	return fmt.Sprintf("%d too large, ", r.Refused)
 }
 
-func spreads(path string, jobs int, count string, wait *Spread, also string, other *Spread) []shown {
-	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
+func distributionCells(path string, jobs int, count string, wait *Distribution, also string, other *Distribution) []pageFigure {
+	out := []pageFigure{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
 	for _, s := range []struct {
 		name string
-		of   *Spread
+		of   *Distribution
 	}{{"waiting_seconds", wait}, {also, other}} {
 		if s.of == nil {
 			for range 5 {
-				out = append(out, shown{Text: none, Path: path + s.name})
+				out = append(out, pageFigure{Text: none, Path: path + s.name})
 			}
 			continue
 		}
@@ -194,7 +194,7 @@ func spreads(path string, jobs int, count string, wait *Spread, also string, oth
 			name  string
 			value float64
 		}{{"mean", s.of.Mean}, {"p50", s.of.P50}, {"p95", s.of.P95}, {"p99", s.of.P99}, {"max", s.of.Max}} {
-			out = append(out, shown{Text: lasting(c.value), Path: path + s.name + "." + c.name, Value: number(c.value)})
+			out = append(out, pageFigure{Text: durationText(c.value), Path: path + s.name + "." + c.name, Value: number(c.value)})
 		}
 	}
 	return out
@@ -222,11 +222,11 @@ func (v *view) plots() {
 	longest, says := 0.0, "Share of jobs that waited, and that were done, within a time."
 	if r.Wait != nil {
 		longest = r.Wait.Max
-		says += " Half of those that were placed waited up to " + lasting(r.Wait.P50) + "."
+		says += " Half of those that were placed waited up to " + durationText(r.Wait.P50) + "."
 	}
 	if r.Complete != nil {
 		longest = max(longest, r.Complete.Max)
-		says += " Half of those that ended were done within " + lasting(r.Complete.P50) + "."
+		says += " Half of those that ended were done within " + durationText(r.Complete.P50) + "."
 	}
 	cdf := newPlot("cdf", "How long jobs took", says, durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
 	cdf.draw(v.Path+"waiting_cdf_seconds", "waiting", "a", false, r.WaitCDF, shares)
@@ -272,8 +272,8 @@ func (v *view) fairness(f *Fairness) {
 	v.Plots = append(v.Plots, p)
 }
 
-// SizeWords says which jobs a group by size has.
-func SizeWords(name string) string {
+// SizeText says which jobs a group by size has.
+func SizeText(name string) string {
 	switch name {
 	case "0":
 		return "no GPUs"
@@ -287,8 +287,8 @@ func SizeWords(name string) string {
 	return "up to " + name + " GPUs"
 }
 
-// CountWords says which jobs a group by GPU count has.
-func CountWords(name string) string {
+// CountText says which jobs a group by GPU count has.
+func CountText(name string) string {
 	switch name {
 	case "0":
 		return "no GPUs"
@@ -310,10 +310,10 @@ func (v *view) Facts() [][2]string {
 		{"Seed", strings.TrimSuffix(fmt.Sprintf("%d, resampled by %s", src.Seed, src.Resample), ", resampled by none")},
 	}
 	if src.Until > 0 {
-		facts = append(facts, [2]string{"Until", lasting(src.Until)})
+		facts = append(facts, [2]string{"Until", durationText(src.Until)})
 	}
 	if src.Halted {
-		facts = append(facts, [2]string{"Interrupted", "at " + lasting(v.Virtual) + " of simulated time"})
+		facts = append(facts, [2]string{"Interrupted", "at " + durationText(v.Virtual) + " of simulated time"})
 	}
 	return facts
 }

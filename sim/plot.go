@@ -165,8 +165,8 @@ func (p *plot) dot(name, words, class string, x, y []float64) {
 	p.Few = p.Few || len(x) < 2
 }
 
-// lasting is a length of time in one or two units.
-func lasting(seconds float64) string {
+// durationText is a length of time in one or two units.
+func durationText(seconds float64) string {
 	d := time.Duration(math.Round(seconds*1000)) * time.Millisecond
 	switch {
 	case d < 10*time.Second:

@@ -28,12 +28,12 @@ var policies = map[string]func() Policy{
 	"ares": func() Policy { return Policy{Engine: engine.Default()} },
 
 	// Rules for which node a job goes to.
-	"random":     placing(engine.PlaceRandom),
-	"dotprod":    placing(engine.PlaceDotProduct),
-	"clustering": placing(engine.PlaceClustering),
-	"packing":    placing(engine.PlacePacking),
-	"bestfit":    placing(engine.PlaceBestFit),
-	"fgd":        placing(engine.PlaceFGD),
+	"random":     withPlacement(engine.PlaceRandom),
+	"dotprod":    withPlacement(engine.PlaceDotProduct),
+	"clustering": withPlacement(engine.PlaceClustering),
+	"packing":    withPlacement(engine.PlacePacking),
+	"bestfit":    withPlacement(engine.PlaceBestFit),
+	"fgd":        withPlacement(engine.PlaceFGD),
 
 	// Orders of a queue. What an oracle says is told by the trace.
 	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
@@ -44,15 +44,15 @@ var policies = map[string]func() Policy{
 	"sjf":           queueing(engine.Queueing{Order: engine.OrderShortest, Blocked: engine.BlockedHold}, EstimateOracle),
 	"srtf":          queueing(engine.Queueing{Order: engine.OrderRemaining, Yield: true}, EstimateOracle),
 	"tiresias":      queueing(engine.Queueing{Order: engine.OrderAttained, Yield: true}, ""),
-	"ares-turns":    turns,
+	"ares-turns":    aresTurns,
 	"qssf":          queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateOracle),
 	"qssf-forecast": queueing(engine.Queueing{Order: engine.OrderLeastService, Blocked: engine.BlockedHold}, EstimateForecast),
 	"easy-forecast": queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedReserve}, EstimateForecast),
 	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
 }
 
-// placing is Ares with another rule for which node a job goes to.
-func placing(rule engine.Placement) func() Policy {
+// withPlacement is Ares with another rule for which node a job goes to.
+func withPlacement(rule engine.Placement) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default()}
 		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only which node is compared
@@ -85,13 +85,13 @@ func queueing(q engine.Queueing, estimate string) func() Policy {
 	}
 }
 
-// turns is for jobs that save their progress, of which nobody knows how long they
+// aresTurns is for jobs that save their progress, of which nobody knows how long they
 // run: those that had little so far come first, and the others give way to them,
 // each at most ten times and never in its first five minutes back. The level is
 // not that of tiresias because five thousand GPU-seconds keep long jobs of one
 // GPU from being stopped as soon as they have begun: docs/performance.md has what
 // others do.
-func turns() Policy {
+func aresTurns() Policy {
 	p := Policy{Engine: engine.Default(), CheckpointSeconds: 30}
 	p.Engine.Queueing = engine.Queueing{Order: engine.OrderAttained, Yield: true, Attained: 5000}
 	p.Engine.Yielding.MaxYields = 10

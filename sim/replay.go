@@ -13,8 +13,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Replayed is what came of deciding a recording again.
-type Replayed struct {
+// ReplayResult is what came of deciding a recording again.
+type ReplayResult struct {
 	Server    string      `json:"server"`
 	Build     string      `json:"build"` // version of Ares that recorded it
 	Began     time.Time   `json:"began"`
@@ -45,17 +45,17 @@ const lookAhead = 64
 
 // Replay gives what was recorded to a new state and decides again wherever its
 // server did. tick, if there is one, hears of every decision.
-func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
+func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
 	h := &in.Header
-	r := &replay{state: engine.NewWith(h.Config), out: &Replayed{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
+	r := &replay{state: engine.NewWith(h.Config), out: &ReplayResult{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
 	for {
 		f, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			r.settle()
+			r.finish()
 			r.out.End = in.End
 			return r.out, nil
 		}
@@ -63,7 +63,7 @@ func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
 			return r.out, err
 		}
 		if f.Batch != nil {
-			r.saw(f.Batch)
+			r.apply(f.Batch)
 			continue
 		}
 		if err = r.decide(f.Decision); err != nil {
@@ -78,14 +78,14 @@ func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
 // replay is one under way.
 type replay struct {
 	state *engine.State
-	out   *Replayed
+	out   *ReplayResult
 	// Of the first difference: the placings of both, and how many batches are
 	// still searched for the recorded ones.
 	replayed, recorded []string
 	ahead              int
 }
 
-func (r *replay) saw(b *ares.Batch) {
+func (r *replay) apply(b *ares.Batch) {
 	r.out.Batches++
 	r.out.Events += len(b.Events)
 	r.out.Revision = b.Revision
@@ -103,7 +103,7 @@ func (r *replay) saw(b *ares.Batch) {
 		}
 	}
 	if r.ahead--; r.ahead == 0 {
-		r.settle()
+		r.finish()
 	}
 }
 
@@ -132,17 +132,17 @@ func (r *replay) decide(d *recording.Decision) error {
 	return nil
 }
 
-// settle says what only one of both has placed.
-func (r *replay) settle() {
+// finish says what only one of both has placed.
+func (r *replay) finish() {
 	if r.out.First == nil {
 		return
 	}
 	r.ahead = 0
-	r.out.First.OnlyRecorded = without(r.recorded, r.replayed)
-	r.out.First.OnlyReplayed = without(r.replayed, r.recorded)
+	r.out.First.OnlyRecorded = missingFrom(r.recorded, r.replayed)
+	r.out.First.OnlyReplayed = missingFrom(r.replayed, r.recorded)
 }
 
-func without(lines, others []string) []string {
+func missingFrom(lines, others []string) []string {
 	var out []string
 	for _, line := range lines {
 		if !slices.Contains(others, line) && !slices.Contains(out, line) {

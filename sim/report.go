@@ -20,22 +20,22 @@ type Reports struct {
 
 // Report is what a simulation shows. Times are in seconds, shares in percent.
 type Report struct {
-	Source   Source  `json:"source"`
-	Jobs     int     `json:"jobs"`
-	Refused  int     `json:"refused"` // that can never run on this fleet
-	Placed   int     `json:"placed"`
-	Ended    int     `json:"ended"`
-	Quit     int     `json:"quit,omitzero"` // that had waited for as long as they would (max_queue_minutes)
-	Virtual  float64 `json:"virtual_seconds"`
-	GPUs     int     `json:"gpus"`
-	Use      float64 `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
-	Peak     float64 `json:"gpu_use_peak_percent"`
-	Complete *Spread `json:"completion_seconds"` // from submission to end; nil where none has ended
-	Wait     *Spread `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
+	Source   Source        `json:"source"`
+	Jobs     int           `json:"jobs"`
+	Refused  int           `json:"refused"` // that can never run on this fleet
+	Placed   int           `json:"placed"`
+	Ended    int           `json:"ended"`
+	Quit     int           `json:"quit,omitzero"` // that had waited for as long as they would (max_queue_minutes)
+	Virtual  float64       `json:"virtual_seconds"`
+	GPUs     int           `json:"gpus"`
+	Use      float64       `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
+	Peak     float64       `json:"gpu_use_peak_percent"`
+	Complete *Distribution `json:"completion_seconds"` // from submission to end; nil where none has ended
+	Wait     *Distribution `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
 	// Delay is completion without what a job itself runs for: all its waiting,
 	// before it started and after it gave way, and what giving way has cost.
-	Delay    *Spread   `json:"delay_seconds"`
-	Deadline Deadlines `json:"deadlines"`
+	Delay    *Distribution `json:"delay_seconds"`
+	Deadline Deadlines     `json:"deadlines"`
 	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
 	// that this has cost: devices held while progress was saved.
 	// PreemptedMost is how often the job did that gave way most often.
@@ -96,8 +96,8 @@ type PolicySource struct {
 	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
-// Spread is the shape of a set of times. There is none of no times.
-type Spread struct {
+// Distribution is the shape of a set of times. There is none of no times.
+type Distribution struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
 	P95  float64 `json:"p95"`
@@ -114,13 +114,13 @@ type Deadlines struct {
 
 // Group is the jobs of one size or tenant.
 type Group struct {
-	Name     string  `json:"name"`
-	Jobs     int     `json:"jobs"`    // that were placed
-	Ended    int     `json:"ended"`   // of these
-	Waiting  int     `json:"waiting"` // that were not placed
-	Complete *Spread `json:"completion_seconds"`
-	Wait     *Spread `json:"waiting_seconds"`
-	Delay    *Spread `json:"delay_seconds"`
+	Name     string        `json:"name"`
+	Jobs     int           `json:"jobs"`    // that were placed
+	Ended    int           `json:"ended"`   // of these
+	Waiting  int           `json:"waiting"` // that were not placed
+	Complete *Distribution `json:"completion_seconds"`
+	Wait     *Distribution `json:"waiting_seconds"`
+	Delay    *Distribution `json:"delay_seconds"`
 
 	Preempted     int     `json:"preemptions"`
 	PreemptedMost int     `json:"preemptions_most"`
@@ -129,7 +129,7 @@ type Group struct {
 
 // Report says how the jobs have fared so far.
 func (w *World) Report() Report {
-	w.held.to(w.now, 0)
+	w.allocated.to(w.now, 0)
 	r := Report{Jobs: len(w.jobs), Virtual: rounded(w.now.Sub(Epoch).Seconds()), GPUs: w.gpus}
 	all := group{}
 	counts, sizes, tenants := map[string]*group{}, map[string]*group{}, map[string]*group{}
@@ -139,7 +139,7 @@ func (w *World) Report() Report {
 		if j.refused {
 			r.Refused++
 		}
-		if !j.quit.IsZero() {
+		if !j.leftQueue.IsZero() {
 			r.Quit++
 		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
@@ -151,16 +151,16 @@ func (w *World) Report() Report {
 			r.Ended++
 			complete = j.ended.Sub(j.accepted)
 		}
-		for _, g := range []*group{&all, in(counts, countName(j.gpus)), in(sizes, sizeName(j.gpus)), in(tenants, j.tenant)} {
+		for _, g := range []*group{&all, groupNamed(counts, countName(j.gpus)), groupNamed(sizes, sizeName(j.gpus)), groupNamed(tenants, j.tenant)} {
 			g.add(j, wait, complete)
 		}
 	}
-	r.Wait, r.Complete, r.Delay = spread(all.waits), spread(all.completes), spread(all.delays)
+	r.Wait, r.Complete, r.Delay = distribution(all.waits), distribution(all.completes), distribution(all.delays)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
 	r.ByGPUs, r.BySize, r.ByTenant = groups(counts), groups(sizes), groups(tenants)
 	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // their first digits are in order
 	if w.gpus > 0 {
-		r.Use, r.Peak = w.held.use(w.gpus, r.Virtual)
+		r.Use, r.Peak = w.allocated.use(w.gpus, r.Virtual)
 	}
 	r.Preempted, r.PreemptedMost, r.Lost = all.stops, all.most, rounded(float64(all.lost)/1000)
 	return r
@@ -175,28 +175,28 @@ func (r *Report) GPUsNamed(name string) *Group {
 	return &r.ByGPUs[at]
 }
 
-// settle takes away the spreads of no times, which older reports have as zeros.
-func (r *Report) settle() {
-	settle(&r.Wait, r.Placed)
-	settle(&r.Complete, r.Ended)
-	settle(&r.Delay, r.Ended)
+// dropEmpty takes away the spreads of no times, which older reports have as zeros.
+func (r *Report) dropEmpty() {
+	dropEmptyDistribution(&r.Wait, r.Placed)
+	dropEmptyDistribution(&r.Complete, r.Ended)
+	dropEmptyDistribution(&r.Delay, r.Ended)
 	for _, list := range [][]Group{r.ByGPUs, r.BySize, r.ByTenant} {
 		for i := range list {
-			settle(&list[i].Wait, list[i].Jobs)
-			settle(&list[i].Complete, list[i].Ended)
-			settle(&list[i].Delay, list[i].Ended)
+			dropEmptyDistribution(&list[i].Wait, list[i].Jobs)
+			dropEmptyDistribution(&list[i].Complete, list[i].Ended)
+			dropEmptyDistribution(&list[i].Delay, list[i].Ended)
 		}
 	}
 }
 
-func settle(s **Spread, times int) {
+func dropEmptyDistribution(s **Distribution, times int) {
 	if times == 0 {
 		*s = nil
 	}
 }
 
 func (d *Deadlines) count(j *record, now time.Time) {
-	due := j.due
+	due := j.deadline
 	if due.IsZero() {
 		return
 	}
@@ -216,7 +216,7 @@ type group struct {
 	lost                     int64
 }
 
-func in(groups map[string]*group, name string) *group {
+func groupNamed(groups map[string]*group, name string) *group {
 	if groups[name] == nil {
 		groups[name] = &group{}
 	}
@@ -224,7 +224,7 @@ func in(groups map[string]*group, name string) *group {
 }
 
 func (g *group) add(j *record, wait, complete time.Duration) {
-	g.stops, g.most, g.lost = g.stops+j.stops, max(g.most, j.stops), g.lost+j.lost
+	g.stops, g.most, g.lost = g.stops+j.preemptions, max(g.most, j.preemptions), g.lost+j.lostMilli
 	if wait < 0 {
 		g.waiting++
 		return
@@ -232,7 +232,7 @@ func (g *group) add(j *record, wait, complete time.Duration) {
 	g.waits = append(g.waits, wait.Seconds())
 	if complete >= 0 {
 		g.completes = append(g.completes, complete.Seconds())
-		g.delays = append(g.delays, (complete - j.runs).Seconds())
+		g.delays = append(g.delays, (complete - j.runtime).Seconds())
 	}
 }
 
@@ -241,7 +241,7 @@ func groups(by map[string]*group) []Group {
 	for name, g := range by {
 		out = append(out, Group{
 			Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting,
-			Wait: spread(g.waits), Complete: spread(g.completes), Delay: spread(g.delays),
+			Wait: distribution(g.waits), Complete: distribution(g.completes), Delay: distribution(g.delays),
 			Preempted: g.stops, PreemptedMost: g.most, Lost: rounded(float64(g.lost) / 1000),
 		})
 	}

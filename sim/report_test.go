@@ -55,10 +55,10 @@ func TestReportCounts(t *testing.T) {
 	if r.Jobs != 6 || r.Placed != 5 || r.Refused != 1 || r.Ended != 5 || r.Virtual != 200 || r.GPUs != 8 {
 		t.Errorf("counts %+v", r)
 	}
-	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
+	if want := (Distribution{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
 		t.Errorf("waits %+v, want %+v", r.Wait, want)
 	}
-	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
+	if want := (Distribution{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
 		t.Errorf("completions %+v, want %+v", r.Complete, want)
 	}
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
@@ -139,16 +139,16 @@ func names(groups []Group) (out []string) {
 func TestStranded(t *testing.T) {
 	t.Parallel()
 	room := &engine.Room{Whole: 1, Parts: []uint16{300}, CPUs: 10, MemoryMB: 10}
-	mix := []kind{{milli: 500, jobs: 2}, {gpus: 1, jobs: 1}, {gpus: 2, jobs: 1}, {gpus: 1, cpus: 11, jobs: 1}, {milli: 200, jobs: 5}}
+	mix := []jobKind{{milli: 500, jobs: 2}, {gpus: 1, jobs: 1}, {gpus: 2, jobs: 1}, {gpus: 1, cpus: 11, jobs: 1}, {milli: 200, jobs: 5}}
 	want := []int{300, 300, 1300, 1300, 0}
 	sum := 0
 	for i := range mix {
-		if got := mix[i].fragments(room, room.Milli()); got != want[i] {
+		if got := mix[i].fragmented(room, room.Milli()); got != want[i] {
 			t.Errorf("%+v cannot use %d, want %d", mix[i], got, want[i])
 		}
 		sum += want[i] * mix[i].jobs
 	}
-	if got := stranded(mix, room, room.Milli()); got != sum/10 {
+	if got := fragmentation(mix, room, room.Milli()); got != sum/10 {
 		t.Errorf("stranded %d, want %d", got, sum/10)
 	}
 }

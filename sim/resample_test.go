@@ -83,7 +83,7 @@ func TestGuess(t *testing.T) {
 		"":                                                               "",
 		"timestamp,duration,num_gpus,cluster,name,cpu_milli,memory_mib,num_gpu,gpu_milli": "",
 	} {
-		if got := Guess(head); got != want {
+		if got := DetectFormat(head); got != want {
 			t.Errorf("%q is guessed to be %q, want %q", head, got, want)
 		}
 	}

@@ -30,11 +30,11 @@ func (r *Reservation) record() (*ares.Reservation, error) {
 	var from time.Duration
 	if r.From != "" {
 		var err error
-		if from, err = span("from", r.From); err != nil {
+		if from, err = parseDuration("from", r.From); err != nil {
 			return nil, err
 		}
 	}
-	lasts, err := span("for", r.For)
+	lasts, err := parseDuration("for", r.For)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (r *Reservation) record() (*ares.Reservation, error) {
 	return out, out.Check(Epoch)
 }
 
-// span reads a length of time, with days.
-func span(field, text string) (time.Duration, error) {
+// parseDuration reads a length of time, with days.
+func parseDuration(field, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n <= 366 {
 			return time.Duration(n * float64(24*time.Hour)), nil
@@ -58,8 +58,8 @@ func span(field, text string) (time.Duration, error) {
 	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a length of time: write 90m, 36h or 2d", field, text)
 }
 
-// checkWindows reports every mistake of the fleet's reservations.
-func (f *Fleet) checkWindows(p *ares.Problems) {
+// checkReservations reports every mistake of the fleet's reservations.
+func (f *Fleet) checkReservations(p *ares.Problems) {
 	if len(f.Reserved) > ares.MaxReservations {
 		p.Add("reservations", "at most %d of them", ares.MaxReservations)
 	}
@@ -71,7 +71,7 @@ func (f *Fleet) checkWindows(p *ares.Problems) {
 			p.Add(field, "%s", err)
 		}
 		for _, n := range r.Nodes {
-			if !f.has(n) {
+			if !f.hasNode(n) {
 				p.Add(field+".nodes", "there is no machine %q: several of a name are called %s and so on", n, numbered("NAME", 0))
 			}
 		}
@@ -82,8 +82,8 @@ func (f *Fleet) checkWindows(p *ares.Problems) {
 	}
 }
 
-// has says whether a machine of the fleet is called so.
-func (f *Fleet) has(node string) bool {
+// hasNode says whether a machine of the fleet is called so.
+func (f *Fleet) hasNode(node string) bool {
 	return slices.ContainsFunc(f.Machines, func(m Machine) bool {
 		if m.Count == 1 {
 			return m.Name == node
@@ -105,8 +105,8 @@ func (f *Fleet) Reservations() []*ares.Reservation {
 	return out
 }
 
-// windows adds the reservations of an edit.
-func (d *drafter) windows(e *Edit) error {
+// reservations adds the reservations of an edit.
+func (d *editResolver) reservations(e *Edit) error {
 	for _, r := range e.Reserve {
 		for there := range d.state.Reservations() {
 			if there.Name == r.Name {
@@ -114,7 +114,7 @@ func (d *drafter) windows(e *Edit) error {
 			}
 		}
 		d.events = append(d.events, ares.Event{Reservation: r})
-		d.said = append(d.said, fmt.Sprintf("reservation %s %s from %s until %s", r.Name, r.For(),
+		d.descriptions = append(d.descriptions, fmt.Sprintf("reservation %s %s from %s until %s", r.Name, r.For(),
 			r.From.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339)))
 	}
 	return nil

@@ -26,11 +26,11 @@ func windowed(t *testing.T, reservations string) *World {
 	}
 	p.Estimate = EstimateOracle
 	w := NewWorld(f, p)
-	w.Judge(1)
+	w.CheckLaws(1)
 	if err := w.Run(jobs, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if v := w.Verdict(); v.Violations > 0 {
+	if v := w.LawReport(); v.Violations > 0 {
 		t.Errorf("broken laws: %v", v.First)
 	}
 	return w
@@ -56,7 +56,7 @@ func TestAFleetHasReservations(t *testing.T) {
 			if w.jobs[i].ended.After(last) {
 				last = w.jobs[i].ended
 			}
-			stops += w.jobs[i].stops
+			stops += w.jobs[i].preemptions
 		}
 		if last.Sub(Epoch) != c.ends || stops != c.stops {
 			t.Errorf("%s: the last ends after %s with %d stops, want %s and %d", c.name, last.Sub(Epoch), stops, c.ends, c.stops)
@@ -105,8 +105,8 @@ func TestADrainedJobBeginsAnew(t *testing.T) {
 	if err := w.Run(jobs, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if j := w.jobs[0]; j.ended.Sub(Epoch) != 55*time.Hour || j.stops != 1 || j.lost != 4000*25*3600 {
-		t.Errorf("it ends after %s, was stopped %d times and lost %d", j.ended.Sub(Epoch), j.stops, j.lost)
+	if j := w.jobs[0]; j.ended.Sub(Epoch) != 55*time.Hour || j.preemptions != 1 || j.lostMilli != 4000*25*3600 {
+		t.Errorf("it ends after %s, was stopped %d times and lost %d", j.ended.Sub(Epoch), j.preemptions, j.lostMilli)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestWhatIfReserves(t *testing.T) {
 	m.runs("first", "a", "n", 8, 60, 30*time.Minute)
 	m.waits("second", "a", 8, 60)
 	r := &ares.Reservation{Name: "disks", From: noon.Add(time.Hour), Until: noon.Add(3 * time.Hour), Nodes: []string{"n"}}
-	w, err := Ask(t.Context(), m.snapshot(), &Edit{Reserve: []*ares.Reservation{r}}, 24*time.Hour, time.Hour)
+	w, err := RunWhatIf(t.Context(), m.snapshot(), &Edit{Reserve: []*ares.Reservation{r}}, 24*time.Hour, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

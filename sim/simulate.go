@@ -47,10 +47,10 @@ func Simulate(s Setup) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	trace, fleet := sameCPUs(trace, s.Fleet)
+	trace, fleet := sameCPUUnit(trace, s.Fleet)
 	w := NewWorld(fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
-	seen := watch(w, trace, s.Until)
+	seen := addSampler(w, trace, s.Until)
 	total := len(trace.Arrivals)
 	for i := range trace.Arrivals {
 		if trace.Arrivals[i].Runs > 0 {
@@ -110,9 +110,9 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
 			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
-			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "", j.own,
+			strconv.Itoa(j.preemptions), strconv.FormatFloat(float64(j.lostMilli)/1000, 'f', -1, 64), seconds(j.deadline, Epoch), "", j.traceID,
 		}
-		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
+		if due := j.deadline; !due.IsZero() && !j.ended.IsZero() {
 			row[len(row)-2] = strconv.FormatBool(!j.ended.After(due))
 		}
 		if err := to.Write(row); err != nil {
@@ -159,7 +159,7 @@ func ReadReports(from io.Reader) (*Reports, error) {
 		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
 	}
 	for i := range r.Runs {
-		r.Runs[i].settle()
+		r.Runs[i].dropEmpty()
 	}
 	return &r, nil
 }

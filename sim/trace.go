@@ -66,24 +66,24 @@ type format struct {
 	optional []string
 	milliCPU bool   // as in Trace
 	idle     string // why rows have nothing for a fleet to do
-	arrival  func(r *row) (Arrival, use)
+	arrival  func(r *row) (Arrival, rowUse)
 }
 
-// use is what a row is good for.
-type use int
+// rowUse is what a row is good for.
+type rowUse int
 
 const (
-	place use = iota // a job to place
-	idle             // a job with nothing for a fleet to do: counted
-	part             // of a job that has a row of its own
+	rowJob  rowUse = iota // a job to place
+	rowIdle               // a job with nothing for a fleet to do: counted
+	rowStep               // of a job that has a row of its own
 )
 
-// unless is a job to place, unless there is nothing to do.
-func unless(nothing bool) use {
+// jobUnless is a job to place, unless there is nothing to do.
+func jobUnless(nothing bool) rowUse {
 	if nothing {
-		return idle
+		return rowIdle
 	}
-	return place
+	return rowJob
 }
 
 var formats = map[string]format{
@@ -112,7 +112,7 @@ var formats = map[string]format{
 // with its line; it is never guessed at.
 func Read(kind string, from io.Reader) (*Trace, error) {
 	if kind == "ares" {
-		return readPast(from)
+		return readHistory(from)
 	}
 	f, ok := formats[kind]
 	if !ok {
@@ -141,24 +141,24 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
-			t.bad(in.line, parse.Err.Error())
+			t.addProblem(in.line, parse.Err.Error())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
 		r := &row{columns: columns, cells: cells}
 		if n := len(head); len(cells) != n && !(len(cells) == n+1 && cells[n] == "") {
-			t.bad(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
+			t.addProblem(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
 			continue
 		}
 		a, good := f.arrival(r)
-		r.within(&a.Spec)
+		r.checkLimits(&a.Spec)
 		switch {
 		case r.why != "":
-			t.bad(in.line, r.why)
-		case good == idle:
+			t.addProblem(in.line, r.why)
+		case good == rowIdle:
 			t.Idle++
-		case good == place:
+		case good == rowJob:
 			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
 		}
@@ -195,9 +195,9 @@ func (l *lines) next() ([]string, error) {
 	}
 }
 
-// Guess finds the kind of a trace by its first line: the one whose columns are
+// DetectFormat finds the kind of a trace by its first line: the one whose columns are
 // all there. "" when there is none, or more than one.
-func Guess(head string) string {
+func DetectFormat(head string) string {
 	if strings.HasPrefix(head, string(gzipMagic)) || strings.HasPrefix(head, `{"job":`) {
 		return "ares"
 	}
@@ -230,9 +230,9 @@ func (f *format) missing(head string) []string {
 	return out
 }
 
-// Nearly finds the kind of trace of which a first line has most columns, half of
+// ClosestFormat finds the kind of trace of which a first line has most columns, half of
 // them or more, and those it lacks. "" when there is none.
-func Nearly(head string) (kind string, missing []string) {
+func ClosestFormat(head string) (kind string, missing []string) {
 	for _, k := range Formats() {
 		f, ok := formats[k]
 		if !ok {
@@ -266,7 +266,7 @@ func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, 
 	return columns, nil
 }
 
-func (t *Trace) bad(line int, why string) {
+func (t *Trace) addProblem(line int, why string) {
 	t.Bad++
 	if len(t.Problems) < maxProblems {
 		t.Problems = append(t.Problems, Problem{line, why})
@@ -288,17 +288,17 @@ func (r *row) text(name string) string {
 	return strings.TrimSpace(r.cells[i])
 }
 
-func (r *row) wrong(name, what string) { r.is(name, "is not "+what) }
+func (r *row) wrong(name, what string) { r.problem(name, "is not "+what) }
 
-func (r *row) is(name, what string) {
+func (r *row) problem(name, what string) {
 	if r.why == "" {
 		r.why = fmt.Sprintf("%s %q %s", name, r.text(name), what)
 	}
 }
 
-// within wants a job that a server would take, however large the fleet. CPUs and
+// checkLimits wants a job that a server would take, however large the fleet. CPUs and
 // memory may be in any unit: they are only held against those of the fleet.
-func (r *row) within(s *ares.Spec) {
+func (r *row) checkLimits(s *ares.Spec) {
 	members := max(s.Members, 1)
 	if s.GPUs > ares.MaxGPUsPerMember || members > ares.MaxMembers || members*s.GPUs > ares.MaxJobGPUs {
 		r.why = cmp.Or(r.why, fmt.Sprintf("%d times %d GPUs are more than a job may have (%d members, %d GPUs each, %d in all)",
@@ -314,7 +314,7 @@ func (r *row) number(name string) int {
 	}
 	n, err := strconv.Atoi(s)
 	if what := notWhole(n, err); what != "" {
-		r.is(name, what)
+		r.problem(name, what)
 		return 0
 	}
 	return n
@@ -341,9 +341,9 @@ func (r *row) seconds(name string) time.Duration {
 	case err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v):
 		r.wrong(name, "a number of seconds")
 	case v < 0:
-		r.is(name, "is negative")
+		r.problem(name, "is negative")
 	case v > most:
-		r.is(name, "is too large: at most 4000000000 seconds")
+		r.problem(name, "is too large: at most 4000000000 seconds")
 	default:
 		return time.Duration(v * float64(time.Second))
 	}

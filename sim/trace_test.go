@@ -67,7 +67,7 @@ func TestCPUsAreCountedAlike(t *testing.T) {
 			}
 		}
 	}
-	if jobs.Arrivals[0].Spec.CPUs != 5 || own.times != 0 {
+	if jobs.Arrivals[0].Spec.CPUs != 5 || own.cpuFactor != 0 {
 		t.Error("a simulation has changed what it was given")
 	}
 }
@@ -179,7 +179,7 @@ func TestNearly(t *testing.T) {
 		"timestamp,duration,cluster":             "philly num_gpus",
 		"a,b,c":                                  " ",
 	} {
-		kind, missing := Nearly(head)
+		kind, missing := ClosestFormat(head)
 		if got := kind + " " + strings.Join(missing, ","); got != want {
 			t.Errorf("%s is nearly %q, want %q", head, got, want)
 		}

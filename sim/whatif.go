@@ -66,28 +66,28 @@ type JobShift struct {
 	Lost   bool       `json:"lost_its_place"`       // it ran already and had to give way
 }
 
-// Ask runs a snapshot forward twice, as it is and changed, and compares. assumed
+// RunWhatIf runs a snapshot forward twice, as it is and changed, and compares. assumed
 // is how long jobs run of which nobody knows.
-func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
-	now := newForward(s, s.Config, horizon, assumed)
-	now.begin()
+func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
+	now := newProjection(s, s.Config, horizon, assumed)
+	now.resumeJobs()
 	now.step()
 	cfg := s.Config
 	if e.Config != nil {
 		cfg = under(*e.Config, s.Config)
 	}
-	then := newForward(s, cfg, horizon, assumed)
-	events, said, err := e.draft(then.state)
+	then := newProjection(s, cfg, horizon, assumed)
+	events, said, err := e.resolve(then.state)
 	if err != nil {
 		return nil, err
 	}
-	then.begin()
+	then.resumeJobs()
 	then.lose(e.Remove)
 	then.batch = append(then.batch, events...)
 	then.step()
 	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
 	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
-	for _, f := range []*forward{now, then} {
+	for _, f := range []*projection{now, then} {
 		if err := f.run(ctx); err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func keep[T comparable](mine *T, usual, server T) {
 
 // lose ends what runs on nodes that go: it is lost there, and starts again
 // elsewhere from its beginning, unless it is an at_most_once job.
-func (f *forward) lose(nodes []string) {
+func (f *projection) lose(nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ func (f *forward) lose(nodes []string) {
 		attempt, lost := run.Current(), 0
 		for _, node := range nodes {
 			n, err := run.Abandon(job, node, true, f.now)
-			mustMove(err)
+			mustTransition(err)
 			lost += n
 		}
 		if lost == 0 {
@@ -136,10 +136,10 @@ func (f *forward) lose(nodes []string) {
 		if attempt != nil && run.Current() == nil { // its other ranks end too
 			fence := run.Last().Fence
 			for _, h := range append([]ares.Held(nil), run.Last().Seats...) {
-				mustMove(run.Release(fence, h.Rank))
+				mustTransition(run.Release(fence, h.Rank))
 			}
-			fate := f.fate(job)
-			f.pause(fate)
+			fate := f.outcome(job)
+			f.countGPUHours(fate)
 			fate.Start = time.Time{}
 			if fate.Stops++; run.Phase.Final() {
 				fate.End = f.now
@@ -164,10 +164,10 @@ func gpusOf(s *engine.State) int {
 }
 
 // compare goes over every job that either world knows.
-func (w *WhatIf) compare(now, then *forward) {
+func (w *WhatIf) compare(now, then *projection) {
 	tenants := map[string]*TenantShift{}
-	for _, id := range union(now.fates, then.fates) {
-		a, b := now.fates[id], then.fates[id]
+	for _, id := range union(now.outcomes, then.outcomes) {
+		a, b := now.outcomes[id], then.outcomes[id]
 		job := cmp.Or(a, b).Job
 		t := shiftOf(tenants, job.Tenant)
 		waited := a == nil || !a.Ran
@@ -181,17 +181,17 @@ func (w *WhatIf) compare(now, then *forward) {
 			w.Bases[basis]++
 		}
 		for _, side := range []struct {
-			f     *forward
-			fate  *Fate
+			f     *projection
+			fate  *JobOutcome
 			whole *Outlook
 			part  *Outlook
 		}{{now, a, &w.Now.Outlook, &t.Now}, {then, b, &w.Then.Outlook, &t.Then}} {
 			side.whole.add(side.f, side.fate, job, waited)
 			side.part.add(side.f, side.fate, job, waited)
 		}
-		w.shift(now, then, id, t)
+		w.compareJob(now, then, id, t)
 	}
-	w.unmade(now, then, tenants)
+	w.countUnmadeElements(now, then, tenants)
 	for _, o := range []*FleetOutlook{&w.Now, &w.Then} {
 		if o.GPUs > 0 {
 			o.Use = 100 * o.GPUHours / (float64(o.GPUs) * w.Horizon)
@@ -217,8 +217,8 @@ func shiftOf(tenants map[string]*TenantShift, name string) *TenantShift {
 	return tenants[name]
 }
 
-// unmade counts the elements of arrays whose turn comes in neither world.
-func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
+// countUnmadeElements counts the elements of arrays whose turn comes in neither world.
+func (w *WhatIf) countUnmadeElements(now, then *projection, tenants map[string]*TenantShift) {
 	for job, run := range now.state.Jobs() {
 		if !job.IsArray() || run != nil && run.Phase.Final() {
 			continue
@@ -237,7 +237,7 @@ func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
 	}
 }
 
-func union(a, b map[ares.JobID]*Fate) []ares.JobID {
+func union(a, b map[ares.JobID]*JobOutcome) []ares.JobID {
 	var out []ares.JobID
 	for id := range a {
 		out = append(out, id)
@@ -251,7 +251,7 @@ func union(a, b map[ares.JobID]*Fate) []ares.JobID {
 	return out
 }
 
-func basisOf(f *Fate) Basis {
+func basisOf(f *JobOutcome) Basis {
 	if f == nil {
 		return ""
 	}
@@ -259,9 +259,9 @@ func basisOf(f *Fate) Basis {
 }
 
 // add counts a job; fate is nil for an element that is never made.
-func (o *Outlook) add(f *forward, fate *Fate, job *ares.Job, waited bool) {
+func (o *Outlook) add(f *projection, fate *JobOutcome, job *ares.Job, waited bool) {
 	if fate == nil {
-		fate = &Fate{Job: job}
+		fate = &JobOutcome{Job: job}
 	}
 	o.GPUHours += fate.GPUHours
 	o.Stops += fate.Stops
@@ -287,7 +287,7 @@ func (o *Outlook) mean(waiting int) {
 }
 
 // wait is how long a job waits from the moment on that was looked at.
-func (f *forward) wait(fate *Fate) time.Duration {
+func (f *projection) wait(fate *JobOutcome) time.Duration {
 	began := f.until.Add(-f.horizon)
 	if fate == nil || fate.Start.IsZero() {
 		return f.horizon
@@ -295,9 +295,9 @@ func (f *forward) wait(fate *Fate) time.Duration {
 	return fate.Start.Sub(began)
 }
 
-// shift notes a job that starts at another time, or lost its place.
-func (w *WhatIf) shift(now, then *forward, id ares.JobID, t *TenantShift) {
-	a, b := now.fates[id], then.fates[id]
+// compareJob notes a job that starts at another time, or lost its place.
+func (w *WhatIf) compareJob(now, then *projection, id ares.JobID, t *TenantShift) {
+	a, b := now.outcomes[id], then.outcomes[id]
 	job := cmp.Or(a, b).Job
 	sooner := now.wait(a) - then.wait(b)
 	lost := b != nil && a != nil && b.Stops > a.Stops
@@ -316,7 +316,7 @@ func (w *WhatIf) shift(now, then *forward, id ares.JobID, t *TenantShift) {
 	})
 }
 
-func startOf(f *Fate) *time.Time {
+func startOf(f *JobOutcome) *time.Time {
 	if f == nil || f.Start.IsZero() {
 		return nil
 	}

@@ -83,11 +83,11 @@ func (m *moment) snapshot() *Snapshot {
 
 func (m *moment) ask(e *Edit) *WhatIf {
 	m.t.Helper()
-	w, err := Ask(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
+	w, err := RunWhatIf(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	again, err := Ask(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
+	again, err := RunWhatIf(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -216,15 +216,15 @@ func TestAGuessIsNoPrediction(t *testing.T) {
 		}
 		job := m.waits("job", "a", 8, c.minutes, edit...)
 		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: 12 * time.Minute, P90: 12 * time.Hour, Samples: c.known}})
-		f := newForward(m.snapshot(), engine.Default(), 24*time.Hour, 90*time.Minute)
-		f.begin()
+		f := newProjection(m.snapshot(), engine.Default(), 24*time.Hour, 90*time.Minute)
+		f.resumeJobs()
 		if err := f.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.fates) == 0 {
+		if len(f.outcomes) == 0 {
 			t.Errorf("%s: nothing ran", c.name)
 		}
-		for _, fate := range f.fates {
+		for _, fate := range f.outcomes {
 			if got := fate.End.Sub(fate.Start); got != c.want || fate.Basis != c.basis {
 				t.Errorf("%s: %s runs for %s by %s, want %s by %s", c.name, fate.Job.Name, got, fate.Basis, c.want, c.basis)
 			}
@@ -303,12 +303,12 @@ func TestAnotherPolicy(t *testing.T) {
 	if got := shifts(w); got != "short: 4h0m0s -> 0s, long: 0s -> 0s lost" {
 		t.Errorf("what changes is %s", got)
 	}
-	then := newForward(m.snapshot(), p.Engine, 24*time.Hour, time.Hour)
-	then.begin()
+	then := newProjection(m.snapshot(), p.Engine, 24*time.Hour, time.Hour)
+	then.resumeJobs()
 	if err = then.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := then.fates[long.ID].End.Sub(noon); got != 4*time.Hour+10*time.Minute {
+	if got := then.outcomes[long.ID].End.Sub(noon); got != 4*time.Hour+10*time.Minute {
 		t.Errorf("the long job ends after %s", got)
 	}
 }
@@ -326,12 +326,12 @@ func TestStopsUnderWay(t *testing.T) {
 	run := ares.NewRun(noon)
 	run.Phase, run.NotBefore = ares.Retrying, noon.Add(5*time.Minute)
 	m.events = append(m.events, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
-	now := newForward(m.snapshot(), engine.Default(), time.Hour, time.Hour)
-	now.begin()
+	now := newProjection(m.snapshot(), engine.Default(), time.Hour, time.Hour)
+	now.resumeJobs()
 	if err := now.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := now.fates[job.ID].Start.Sub(noon); got != 5*time.Minute {
+	if got := now.outcomes[job.ID].Start.Sub(noon); got != 5*time.Minute {
 		t.Errorf("the delayed job starts after %s", got)
 	}
 	if err := now.state.Check(); err != nil {
@@ -365,8 +365,8 @@ func TestNoChangeChangesNothing(t *testing.T) {
 		if len(w.Jobs) > 0 || w.Now != w.Then {
 			r.Errorf("nothing was changed, and %s; %+v became %+v", shifts(w), w.Now, w.Then)
 		}
-		f := newForward(m.snapshot(), engine.Default(), 12*time.Hour, time.Hour)
-		f.begin()
+		f := newProjection(m.snapshot(), engine.Default(), 12*time.Hour, time.Hour)
+		f.resumeJobs()
 		if err := f.run(t.Context()); err != nil {
 			r.Error(err)
 		}
@@ -394,7 +394,7 @@ func TestWhatIfMistakes(t *testing.T) {
 		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
 		`nothing is to be changed`:                             {},
 	} {
-		if _, err := Ask(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := RunWhatIf(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

@@ -17,61 +17,61 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // for a server, it does for the engine: it applies what plans want, and tells
 // what became of it as batches of events.
 type World struct {
-	state    *engine.State
-	policy   Policy
-	now      time.Time
-	wake     time.Time // when the plan may change without an event, zero for never
-	moment   time.Time // when something last happened
-	acted    bool      // the plans of the present moment changed something
-	revision int64
-	jobs     []record
-	ends     ends
-	batch    []ares.Event // of the present moment
-	usage    map[string]ares.Usage
-	known    map[string]bool // tenants
-	gpus     int
-	largest  int           // GPUs of a machine
-	fleet    *engine.Fleet // tells what can never run, and how to split what is larger
-	held     meter
-	load     int // thousandths of devices that jobs ask for which have come and not ended
-	finished int // jobs
-	halted   bool
-	company  bool           // some job wants to be near others
-	probes   []func(*World) // each sees every moment at which something happened
-	ledger   *ledger        // nil when nobody asked for it
-	fair     *scale         // as above
-	judge    *judge         // as above
-	seer     *seer          // nil unless the policy learns how long jobs run
+	state       *engine.State
+	policy      Policy
+	now         time.Time
+	wake        time.Time // when the plan may change without an event, zero for never
+	lastChange  time.Time // when something last happened
+	changed     bool      // the plans of the present moment changed something
+	revision    int64
+	jobs        []record
+	ends        endHeap
+	batch       []ares.Event // of the present moment
+	usage       map[string]ares.Usage
+	known       map[string]bool // tenants
+	gpus        int
+	largest     int           // GPUs of a machine
+	fleet       *engine.Fleet // tells what can never run, and how to split what is larger
+	allocated   timeMeter
+	demandMilli int // thousandths of devices that jobs ask for which have come and not ended
+	finished    int // jobs
+	halted      bool
+	hasAffinity bool           // some job wants to be near others
+	probes      []func(*World) // each sees every moment at which something happened
+	accounting  *accounting    // nil when nobody asked for it
+	fairness    *fairnessMeter // as above
+	laws        *lawChecker    // as above
+	predictor   *predictor     // nil unless the policy learns how long jobs run
 }
 
 // record is what becomes of one arrival.
 type record struct {
-	id       ares.JobID
-	tenant   string
-	name     string
-	own      string        // the trace's name for it
-	line     int           // of the trace
-	runs     time.Duration // as Arrival.Runs
-	due      time.Time     // zero for none
-	accepted time.Time
-	placed   time.Time // zero while it waits
-	ended    time.Time
-	gpus     int       // thousandths of devices
-	refused  bool      // it can never run on this fleet
-	quit     time.Time // it had waited for as long as it would, and ended
+	id        ares.JobID
+	tenant    string
+	name      string
+	traceID   string        // the trace's name for it
+	line      int           // of the trace
+	runtime   time.Duration // as Arrival.Runs
+	deadline  time.Time     // zero for none
+	accepted  time.Time
+	placed    time.Time // zero while it waits
+	ended     time.Time
+	gpus      int       // thousandths of devices
+	refused   bool      // it can never run on this fleet
+	leftQueue time.Time // it had waited for as long as it would, and ended
 
-	left     time.Duration // to run, as of the start of the attempt under way
-	since    time.Time     // when that started
-	attempts int
-	stops    int   // times it gave way
-	lost     int64 // thousandths of GPU-seconds that this has cost
+	remaining   time.Duration // to run, as of the start of the attempt under way
+	since       time.Time     // when that started
+	attempts    int
+	preemptions int   // times it gave way
+	lostMilli   int64 // thousandths of GPU-seconds that this has cost
 }
 
 // NewWorld is the fleet, with nothing to do, decided on by a policy.
 func NewWorld(f *Fleet, p Policy) *World {
 	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
-		w.seer = newSeer()
+		w.predictor = newPredictor()
 	}
 	for _, t := range f.Tenants() {
 		w.known[t.ID] = true
@@ -86,7 +86,7 @@ func NewWorld(f *Fleet, p Policy) *World {
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}
-	w.held.since = Epoch
+	w.allocated.since = Epoch
 	for n := range f.Nodes() {
 		w.gpus += len(n.Devices)
 		w.largest = max(w.largest, len(n.Devices))
@@ -125,15 +125,15 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 	}
 	zero, waiting := coming.At, 0
 	for !w.halted && (more || len(w.ends) > 0 || !w.wake.IsZero()) {
-		at := w.soonest(coming, more, zero)
+		at := w.nextTime(coming, more, zero)
 		if until > 0 && at.After(Epoch.Add(until)) {
 			w.now = Epoch.Add(until)
 			return nil
 		}
-		w.now, w.acted = at, false
+		w.now, w.changed = at, false
 		happens := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(coming.At-zero).After(at)
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
-			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
+			if waits, err := w.handleEnd(heap.Pop(&w.ends).(attemptEnd)); err != nil {
 				return err
 			} else if waits {
 				waiting++
@@ -151,10 +151,10 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			return err
 		}
 		waiting -= placed
-		if !happens && !w.acted {
+		if !happens && !w.changed {
 			continue // the engine looked again, and nothing came of it
 		}
-		w.moment = w.now
+		w.lastChange = w.now
 		for _, look := range w.probes {
 			look(w)
 		}
@@ -162,15 +162,15 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			tick(w.now, waiting)
 		}
 	}
-	w.now = w.moment
+	w.now = w.lastChange
 	return nil
 }
 
 // Halt ends a run after the present moment.
 func (w *World) Halt() { w.halted = true }
 
-// soonest is when something happens next.
-func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Time {
+// nextTime is when something happens next.
+func (w *World) nextTime(coming *Arrival, more bool, zero time.Duration) time.Time {
 	var at time.Time
 	if more {
 		at = Epoch.Add(coming.At - zero)
@@ -187,7 +187,7 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 // arrive accepts a job, and says whether it waits now.
 func (w *World) arrive(a *Arrival) bool {
 	id := jobID(len(w.jobs))
-	said, refused := w.fit(a.Spec)
+	said, refused := w.split(a.Spec)
 	spec := said.WithDefaults()
 	if !spec.Deadline.IsZero() { // traces count from their own beginning
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
@@ -197,8 +197,8 @@ func (w *World) arrive(a *Arrival) bool {
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
 	w.jobs = append(w.jobs, record{
-		id: id, tenant: spec.Tenant, name: spec.Name, own: a.ID, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
-		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
+		id: id, tenant: spec.Tenant, name: spec.Name, traceID: a.ID, line: a.Line, runtime: a.Runs, deadline: spec.Deadline, accepted: w.now,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), remaining: a.Runs, refused: refused,
 	})
 	if refused {
 		return false
@@ -207,8 +207,8 @@ func (w *World) arrive(a *Arrival) bool {
 		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
 	}
 	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
-	w.load += w.jobs[len(w.jobs)-1].gpus
-	w.company = w.company || len(spec.Placement.Affinity) > 0
+	w.demandMilli += w.jobs[len(w.jobs)-1].gpus
+	w.hasAffinity = w.hasAffinity || len(spec.Placement.Affinity) > 0
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
 	w.batch = append(w.batch, ares.Event{Job: job})
 	w.estimate(job, a)
@@ -242,11 +242,11 @@ func (w *World) decide() (placed int, err error) {
 		// room than there was. Only company may make a place for somebody, or those
 		// who give way; and who was just placed may be the next to do so. When that
 		// one ends counts for the places that are kept, and so for those behind.
-		again = w.company || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
+		again = w.hasAffinity || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
-		w.acted = w.acted || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
-		if w.judge != nil {
-			w.judge.hold(w.state, &plan)
+		w.changed = w.changed || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
+		if w.laws != nil {
+			w.laws.check(w.state, &plan)
 		}
 		n, err := w.apply(&plan)
 		if err != nil {
@@ -273,11 +273,11 @@ func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 			w.start(c.Job)
 			placed++
 		case c.Kind == engine.ChangeStop && c.Run.Phase.Final():
-			w.quit(w.record(c.Job))
+			w.leaveQueue(w.record(c.Job))
 			placed++
 			continue
 		case c.Kind == engine.ChangeStop:
-			waits, err := w.stop(c)
+			waits, err := w.stopAttempt(c)
 			if err != nil {
 				return placed, err
 			}
@@ -308,10 +308,10 @@ func (w *World) start(id ares.JobID) {
 	}
 	r.since = w.now
 	r.attempts++
-	w.held.to(w.now, r.gpus)
-	w.began(r)
-	if r.runs > 0 {
-		heap.Push(&w.ends, end{w.now.Add(r.left), r.id, r.attempts})
+	w.allocated.to(w.now, r.gpus)
+	w.scheduleOverdue(r)
+	if r.runtime > 0 {
+		heap.Push(&w.ends, attemptEnd{w.now.Add(r.remaining), r.id, r.attempts})
 	}
 }
 
@@ -320,9 +320,9 @@ func (w *World) start(id ares.JobID) {
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
-	w.learn(r)
-	w.held.to(w.now, -r.gpus)
-	w.load -= r.gpus
+	w.observeEnd(r)
+	w.allocated.to(w.now, -r.gpus)
+	w.demandMilli -= r.gpus
 	w.finished++
 	job, _ := w.state.Job(id)
 	key := ares.QueueID(job.Tenant, job.Queue)
@@ -353,32 +353,32 @@ func (w *World) flush() {
 		w.batch[i].Revision = w.revision
 	}
 	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
-	if w.ledger != nil {
-		w.ledger.hear(w.batch, w.now)
+	if w.accounting != nil {
+		w.accounting.apply(w.batch, w.now)
 	}
 	w.batch = nil
 }
 
-// end is when a job ends.
-type end struct {
+// attemptEnd is when a job ends.
+type attemptEnd struct {
 	at      time.Time
 	job     ares.JobID
 	attempt int // the end of another one means nothing; 0 for the end of a stop
 }
 
-// ends is a heap of them: by time, then job.
-type ends []end
+// endHeap is a heap of them: by time, then job.
+type endHeap []attemptEnd
 
-func (e ends) Len() int { return len(e) }
-func (e ends) Less(i, j int) bool {
+func (e endHeap) Len() int { return len(e) }
+func (e endHeap) Less(i, j int) bool {
 	if c := e[i].at.Compare(e[j].at); c != 0 {
 		return c < 0
 	}
 	return e[i].job < e[j].job
 }
-func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
-func (e *ends) Pop() any {
+func (e endHeap) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *endHeap) Push(x any)   { *e = append(*e, x.(attemptEnd)) }
+func (e *endHeap) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
 	return last

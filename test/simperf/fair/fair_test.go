@@ -94,14 +94,14 @@ func replay(b *testing.B, trace *sim.Trace, machines int, p sim.Policy) []string
 	b.Helper()
 	w := sim.NewWorld(&sim.Fleet{Machines: []sim.Machine{{Name: "m", Count: machines, GPUs: gpus, CPUs: 64, MemoryMB: 512_000}}}, p)
 	w.MeasureFairness()
-	w.Judge(500)
+	w.CheckLaws(500)
 	var lap rounds.Lap
 	var err error
 	lap.Time(func() { err = w.Run(trace, 0, nil) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	v, f := w.Verdict(), w.Fairness()
+	v, f := w.LawReport(), w.Fairness()
 	for _, what := range v.First {
 		fmt.Println("  ", what)
 	}

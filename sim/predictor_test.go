@@ -41,10 +41,10 @@ func TestForecastsReachTheEngine(t *testing.T) {
 	if err := w.Run(trace, 5*time.Hour, nil); err != nil {
 		t.Fatal(err)
 	}
-	if seen == 0 || !w.seer.told["job-0000060"].overdue {
-		t.Errorf("seen %d times, told %+v", seen, w.seer.told)
+	if seen == 0 || !w.predictor.predictions["job-0000060"].overdue {
+		t.Errorf("seen %d times, told %+v", seen, w.predictor.predictions)
 	}
-	if told, covered := w.seer.mind.Accuracy(); told != 63 || covered > 62 || len(w.seer.told) != 1 {
-		t.Errorf("%d of %d were covered, %d are open", covered, told, len(w.seer.told))
+	if told, covered := w.predictor.forecaster.Accuracy(); told != 63 || covered > 62 || len(w.predictor.predictions) != 1 {
+		t.Errorf("%d of %d were covered, %d are open", covered, told, len(w.predictor.predictions))
 	}
 }

@@ -58,96 +58,96 @@ type FairPoint struct {
 // MeasureFairness has the world measure how evenly tenants fare. It is called
 // before Run.
 func (w *World) MeasureFairness() {
-	if w.fair == nil {
-		w.fair = &scale{ledger: w.keepLedger(), byName: map[string]*fared{}}
-		w.probes = append(w.probes, func(w *World) { w.fair.measure(w.now) })
+	if w.fairness == nil {
+		w.fairness = &fairnessMeter{accounting: w.startAccounting(), byName: map[string]*tenantFairness{}}
+		w.probes = append(w.probes, func(w *World) { w.fairness.measure(w.now) })
 	}
 }
 
 // Fairness is what was measured, nil without MeasureFairness.
 func (w *World) Fairness() *Fairness {
-	if w.fair == nil {
+	if w.fairness == nil {
 		return nil
 	}
-	return w.fair.report(w.now)
+	return w.fairness.report(w.now)
 }
 
-// scale measures fairness moment by moment. What it sees lasts until the next.
-type scale struct {
-	ledger  *ledger
-	byName  map[string]*fared
-	last    glance
-	any     bool
-	moments int
-	whole   stretch
-	series  series
-	out     Fairness
+// fairnessMeter measures fairness moment by moment. What it sees lasts until the next.
+type fairnessMeter struct {
+	accounting *accounting
+	byName     map[string]*tenantFairness
+	last       fairnessSample
+	any        bool
+	moments    int
+	whole      bucket
+	series     bucketSeries
+	out        Fairness
 
-	at      []*party // scratch
-	demands []demand // scratch
+	wanting []*tenantUsage // scratch
+	demands []demand       // scratch
 }
 
-// glance is one moment.
-type glance struct {
+// fairnessSample is one moment.
+type fairnessSample struct {
 	at             time.Time
 	several        bool // two or more want something
 	jain, attained float64
 	gap            float64 // percent
-	fares          []fare
+	shares         []tenantShare
 }
 
-// fare is how one tenant fares in a moment, in percent.
-type fare struct {
-	of          *fared
+// tenantShare is how one tenant fares in a moment, in percent.
+type tenantShare struct {
+	total       *tenantFairness
 	share, fair float64
 }
 
-// fared is how a tenant fared over time.
-type fared struct {
+// tenantFairness is how a tenant fared over time.
+type tenantFairness struct {
 	secs        float64
 	share, fair float64 // by seconds
 	gap         float64
 }
 
-func (s *scale) measure(now time.Time) {
-	s.pass(now)
+func (s *fairnessMeter) measure(now time.Time) {
+	s.advance(now)
 	s.moments++
-	s.at, s.demands = s.at[:0], s.demands[:0]
-	for _, p := range s.ledger.parties {
-		if p.wanted != (amounts{}) {
-			s.at = append(s.at, p)
-			s.demands = append(s.demands, demand{wants: p.wanted, weight: p.weight, most: p.most()})
+	s.wanting, s.demands = s.wanting[:0], s.demands[:0]
+	for _, p := range s.accounting.tenants {
+		if p.wanted != (resources{}) {
+			s.wanting = append(s.wanting, p)
+			s.demands = append(s.demands, demand{wanted: p.wanted, weight: p.weight, maxFraction: p.maxFraction()})
 		}
 	}
-	g := glance{at: now, several: len(s.at) > 1, jain: 1, attained: 1, fares: s.last.fares[:0]}
-	weighted, attained := make([]float64, 0, len(s.at)), make([]float64, 0, len(s.at))
-	for i, fair := range fill(s.demands, s.ledger.capacity) {
-		p := s.at[i]
-		share := p.share(s.ledger.capacity)
+	g := fairnessSample{at: now, several: len(s.wanting) > 1, jain: 1, attained: 1, shares: s.last.shares[:0]}
+	weighted, attained := make([]float64, 0, len(s.wanting)), make([]float64, 0, len(s.wanting))
+	for i, fair := range progressiveFilling(s.demands, s.accounting.capacity) {
+		p := s.wanting[i]
+		share := p.dominantShare(s.accounting.capacity)
 		weighted = append(weighted, share/p.weight)
 		if fair > 0 {
 			attained = append(attained, share/fair)
 		}
-		s.note(&g, p, 100*share, 100*fair)
+		s.addTenant(&g, p, 100*share, 100*fair)
 	}
 	g.jain, g.attained = jain(weighted), jain(attained)
 	secs := now.Sub(Epoch).Seconds()
 	if g.several {
-		s.out.Jain.low(g.jain, secs, !s.any)
-		s.out.Attained.low(g.attained, secs, !s.any)
+		s.out.Jain.lower(g.jain, secs, !s.any)
+		s.out.Attained.lower(g.attained, secs, !s.any)
 		s.any = true
 	}
 	s.last = g
 }
 
-// note takes one tenant's part in the moment.
-func (s *scale) note(g *glance, p *party, share, fair float64) {
+// addTenant takes one tenant's part in the moment.
+func (s *fairnessMeter) addTenant(g *fairnessSample, p *tenantUsage, share, fair float64) {
 	f := s.byName[p.name]
 	if f == nil {
-		f = &fared{}
+		f = &tenantFairness{}
 		s.byName[p.name] = f
 	}
-	g.fares = append(g.fares, fare{f, share, fair})
+	g.shares = append(g.shares, tenantShare{f, share, fair})
 	short := fair - share
 	f.gap, g.gap = max(f.gap, short), max(g.gap, short)
 	if short > s.out.Gap {
@@ -155,22 +155,22 @@ func (s *scale) note(g *glance, p *party, share, fair float64) {
 	}
 }
 
-func (i *Index) low(value, at float64, first bool) {
+func (i *Index) lower(value, at float64, first bool) {
 	if first || value < i.Min {
 		i.Min, i.MinAt = value, at
 	}
 }
 
-// pass lets the last moment last until now.
-func (s *scale) pass(now time.Time) {
+// advance lets the last moment last until now.
+func (s *fairnessMeter) advance(now time.Time) {
 	secs := now.Sub(s.last.at).Seconds()
 	if s.moments == 0 || secs <= 0 {
 		return
 	}
-	for _, f := range s.last.fares {
-		f.of.secs += secs
-		f.of.share += f.share * secs
-		f.of.fair += f.fair * secs
+	for _, f := range s.last.shares {
+		f.total.secs += secs
+		f.total.share += f.share * secs
+		f.total.fair += f.fair * secs
 	}
 	if s.last.several {
 		s.whole.add(&s.last, secs)
@@ -179,8 +179,8 @@ func (s *scale) pass(now time.Time) {
 }
 
 // report ends the last moment now.
-func (s *scale) report(now time.Time) *Fairness {
-	s.pass(now)
+func (s *fairnessMeter) report(now time.Time) *Fairness {
+	s.advance(now)
 	s.last.at = now
 	out := s.out
 	out.Tenants, out.Moments = len(s.byName), s.moments
@@ -192,7 +192,7 @@ func (s *scale) report(now time.Time) *Fairness {
 	} else {
 		out.Jain, out.Attained = Index{Mean: 1, Min: 1}, Index{Mean: 1, Min: 1}
 	}
-	for _, p := range s.ledger.parties {
+	for _, p := range s.accounting.tenants {
 		if f := s.byName[p.name]; f != nil {
 			share, fair := s.means(f)
 			out.ByTenant = append(out.ByTenant, FairTenant{Name: p.name, Weight: p.weight, Seconds: f.secs, Share: share, Fair: fair, Gap: f.gap})
@@ -204,12 +204,12 @@ func (s *scale) report(now time.Time) *Fairness {
 
 // means are a tenant's shares over the time in which it wanted something, or
 // those of now where that was no time.
-func (s *scale) means(f *fared) (share, fair float64) {
+func (s *fairnessMeter) means(f *tenantFairness) (share, fair float64) {
 	if f.secs >= tiny {
 		return f.share / f.secs, f.fair / f.secs
 	}
-	for _, now := range s.last.fares {
-		if now.of == f {
+	for _, now := range s.last.shares {
+		if now.total == f {
 			return now.share, now.fair
 		}
 	}

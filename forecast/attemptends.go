@@ -14,8 +14,8 @@ type End struct {
 	At   time.Time
 	// Family names the job and those like it: the same failure again says nothing
 	// new of a node.
-	Family uint64
-	How    Fate
+	Family  uint64
+	Outcome NodeOutcome
 	// Timed says that it ran to its end, and Log by how much longer than predicted:
 	// a binary logarithm in thousandths.
 	Timed bool
@@ -25,14 +25,14 @@ type End struct {
 	Gang, Last bool
 }
 
-// Fate is how an attempt fared on a node.
-type Fate int
+// NodeOutcome is how an attempt fared on a node.
+type NodeOutcome int
 
 // The fates.
 const (
-	Well    Fate = iota // it ended well
-	Failed              // it failed, and that may be its own doing
-	Faulted             // the node ended it
+	OutcomeWell    NodeOutcome = iota // it ended well
+	OutcomeFailed                     // it failed, and that may be its own doing
+	OutcomeFaulted                    // the node ended it
 )
 
 // What makes a straggler of a node: it took so much longer than the node in the
@@ -43,16 +43,16 @@ const (
 	lateMost = 30 * time.Second
 )
 
-// EndsOf says what an ended attempt tells of its nodes: nothing of those where it
+// EndsOfAttempt says what an ended attempt tells of its nodes: nothing of those where it
 // was merely stopped. Predicted is the p50 that was told of the job, 0 when
 // nothing was, and ahead how far a node's clock is ahead of the others.
-func EndsOf(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(node string) time.Duration) []End {
-	ask := AskOf(j)
+func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(node string) time.Duration) []End {
+	ask := FeaturesOf(j)
 	family := ask.family()
 	var out []End
 	for i := range a.Seats {
 		h := &a.Seats[i]
-		how, known := fateOf(h)
+		how, known := outcomeOn(h)
 		if !known {
 			continue
 		}
@@ -61,7 +61,7 @@ func EndsOf(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(no
 			out = append(out, End{Node: h.Node, At: a.EndedAt, Family: family})
 			at = len(out) - 1
 		}
-		out[at].How = max(out[at].How, how)
+		out[at].Outcome = max(out[at].Outcome, how)
 	}
 	if a.Outcome != ares.OutcomeSucceeded || a.StartedAt.IsZero() {
 		return out
@@ -73,12 +73,12 @@ func EndsOf(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(no
 			out[i].Timed, out[i].Log = len(out) == 1, log
 		}
 	}
-	straggle(out, a, ahead)
+	markStragglers(out, a, ahead)
 	return out
 }
 
 // family is the narrowest group that the ask has.
-func (a *Ask) family() uint64 {
+func (a *Features) family() uint64 {
 	keys := a.keys()
 	for _, k := range keys[:3] { // by command or name
 		if k != 0 {
@@ -88,38 +88,38 @@ func (a *Ask) family() uint64 {
 	return keys[tenantLevel]
 }
 
-// fateOf says how a rank fared on its node; false when that says nothing.
-func fateOf(h *ares.Held) (Fate, bool) {
+// outcomeOn says how a rank fared on its node; false when that says nothing.
+func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
 	if h.Result == nil {
-		return Well, false
+		return OutcomeWell, false
 	}
 	switch h.Result.Outcome {
 	case ares.OutcomeSucceeded, ares.OutcomeTimeout:
-		return Well, true
+		return OutcomeWell, true
 	case ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError: // a command that is not there is the job's doing too
-		return Failed, true
+		return OutcomeFailed, true
 	case ares.OutcomeLost:
-		return Faulted, !h.Result.Restored()
+		return OutcomeFaulted, !h.Result.Restored()
 	case ares.OutcomeStopped:
 	}
-	return Well, false
+	return OutcomeWell, false
 }
 
-// pace is how a node did among the nodes of a gang.
-type pace struct {
+// nodePace is how a node did among the nodes of a gang.
+type nodePace struct {
 	end   *End
 	took  time.Duration
 	began time.Time
 }
 
-// straggle finds the nodes that the others of a gang waited for. Lengths are by
+// markStragglers finds the nodes that the others of a gang waited for. Lengths are by
 // each node's own clock; beginnings are held against each other by how far the
 // clocks are known to differ.
-func straggle(ends []End, a *ares.Attempt, ahead func(string) time.Duration) {
+func markStragglers(ends []End, a *ares.Attempt, ahead func(string) time.Duration) {
 	if len(ends) < 3 {
 		return // of two nobody can say which is as it should be
 	}
-	paces := make([]pace, len(ends))
+	paces := make([]nodePace, len(ends))
 	for i := range ends {
 		paces[i].end = &ends[i]
 		for k := range a.Seats {
@@ -138,9 +138,9 @@ func straggle(ends []End, a *ares.Attempt, ahead func(string) time.Duration) {
 		}
 	}
 	middle := (len(paces) - 1) / 2
-	slices.SortFunc(paces, func(a, b pace) int { return cmp.Compare(a.took, b.took) })
+	slices.SortFunc(paces, func(a, b nodePace) int { return cmp.Compare(a.took, b.took) })
 	usual := paces[middle].took
-	slices.SortFunc(paces, func(a, b pace) int { return a.began.Compare(b.began) })
+	slices.SortFunc(paces, func(a, b nodePace) int { return a.began.Compare(b.began) })
 	begin := paces[middle].began
 	for _, p := range paces {
 		p.end.Gang = true

@@ -29,26 +29,26 @@ func TestJainByHand(t *testing.T) {
 
 func TestFillByHand(t *testing.T) {
 	t.Parallel()
-	gpus := func(n int64, weight float64) demand { return demand{amounts{n, 0, 0}, weight, 1} }
+	gpus := func(n int64, weight float64) demand { return demand{resources{n, 0, 0}, weight, 1} }
 	for name, c := range map[string]struct {
-		capacity amounts
+		capacity resources
 		demands  []demand
 		want     []float64
 	}{
-		"nobody":                   {amounts{10, 0, 0}, nil, nil},
-		"one wants less":           {amounts{10, 0, 0}, []demand{gpus(2, 1), gpus(9, 1), gpus(9, 1)}, []float64{0.2, 0.4, 0.4}},
-		"all are content":          {amounts{10, 0, 0}, []demand{gpus(2, 1), gpus(3, 1)}, []float64{0.2, 0.3}},
-		"weights":                  {amounts{12, 0, 0}, []demand{gpus(12, 1), gpus(12, 3)}, []float64{0.25, 0.75}},
-		"weights and a small want": {amounts{12, 0, 0}, []demand{gpus(12, 1), gpus(3, 3)}, []float64{0.75, 0.25}},
-		"nothing wanted":           {amounts{12, 0, 0}, []demand{gpus(0, 1), gpus(30, 1)}, []float64{0, 1}},
-		"a limit":                  {amounts{10, 0, 0}, []demand{{amounts{8, 0, 0}, 1, 0.25}, gpus(10, 1)}, []float64{0.2, 0.8}},
+		"nobody":                   {resources{10, 0, 0}, nil, nil},
+		"one wants less":           {resources{10, 0, 0}, []demand{gpus(2, 1), gpus(9, 1), gpus(9, 1)}, []float64{0.2, 0.4, 0.4}},
+		"all are content":          {resources{10, 0, 0}, []demand{gpus(2, 1), gpus(3, 1)}, []float64{0.2, 0.3}},
+		"weights":                  {resources{12, 0, 0}, []demand{gpus(12, 1), gpus(12, 3)}, []float64{0.25, 0.75}},
+		"weights and a small want": {resources{12, 0, 0}, []demand{gpus(12, 1), gpus(3, 3)}, []float64{0.75, 0.25}},
+		"nothing wanted":           {resources{12, 0, 0}, []demand{gpus(0, 1), gpus(30, 1)}, []float64{0, 1}},
+		"a limit":                  {resources{10, 0, 0}, []demand{{resources{8, 0, 0}, 1, 0.25}, gpus(10, 1)}, []float64{0.2, 0.8}},
 		// The example of the paper on dominant resource fairness: 9 cores, 18 GB;
 		// one runs tasks of 1 core and 4 GB, the other of 3 cores and 1 GB.
-		"two resources": {amounts{0, 9, 18}, []demand{{amounts{0, 100, 400}, 1, 1}, {amounts{0, 300, 100}, 1, 1}}, []float64{2.0 / 3, 2.0 / 3}},
+		"two resources": {resources{0, 9, 18}, []demand{{resources{0, 100, 400}, 1, 1}, {resources{0, 300, 100}, 1, 1}}, []float64{2.0 / 3, 2.0 / 3}},
 		// The GPUs are used up by the first two; the third goes on with cores alone.
-		"one resource runs dry": {amounts{10, 10, 0}, []demand{gpus(10, 1), gpus(10, 1), {amounts{0, 10, 0}, 1, 1}}, []float64{0.5, 0.5, 1}},
+		"one resource runs dry": {resources{10, 10, 0}, []demand{gpus(10, 1), gpus(10, 1), {resources{0, 10, 0}, 1, 1}}, []float64{0.5, 0.5, 1}},
 	} {
-		got := fill(c.demands, c.capacity)
+		got := progressiveFilling(c.demands, c.capacity)
 		for i := range c.want {
 			if math.Abs(got[i]-c.want[i]) > 1e-9 {
 				t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -65,16 +65,16 @@ func TestFillIsMaxMin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity, demands := drawDemands(t, 0)
-		shares := fill(demands, capacity)
+		shares := progressiveFilling(demands, capacity)
 		var used [3]float64
 		for i, d := range demands {
-			full := dominant(d.wants, capacity)
-			if shares[i] > full*d.most+1e-9 {
-				t.Fatalf("tenant %d has %v of at most %v", i, shares[i], full*d.most)
+			full := dominant(d.wanted, capacity)
+			if shares[i] > full*d.maxFraction+1e-9 {
+				t.Fatalf("tenant %d has %v of at most %v", i, shares[i], full*d.maxFraction)
 			}
 			for r := range used {
 				if full > 0 {
-					used[r] += shares[i] / full * float64(d.wants[r])
+					used[r] += shares[i] / full * float64(d.wanted[r])
 				}
 			}
 		}
@@ -84,7 +84,7 @@ func TestFillIsMaxMin(t *testing.T) {
 			}
 		}
 		for i, d := range demands {
-			if full := dominant(d.wants, capacity); shares[i] < full*d.most-1e-9 && !bottleneck(demands, shares, used, capacity, i) {
+			if full := dominant(d.wanted, capacity); shares[i] < full*d.maxFraction-1e-9 && !bottleneck(demands, shares, used, capacity, i) {
 				t.Fatalf("tenant %d could have more than %v: %+v, %v", i, shares[i], demands, shares)
 			}
 		}
@@ -93,14 +93,14 @@ func TestFillIsMaxMin(t *testing.T) {
 
 // bottleneck says whether a tenant needs a resource that is used up and of which
 // nobody has more by weight than it.
-func bottleneck(demands []demand, shares []float64, used [3]float64, capacity amounts, i int) bool {
+func bottleneck(demands []demand, shares []float64, used [3]float64, capacity resources, i int) bool {
 	for r := range used {
-		if demands[i].wants[r] == 0 || capacity[r] == 0 || used[r] < float64(capacity[r])-1e-6 {
+		if demands[i].wanted[r] == 0 || capacity[r] == 0 || used[r] < float64(capacity[r])-1e-6 {
 			continue
 		}
 		most := true
 		for k := range demands {
-			most = most && (demands[k].wants[r] == 0 || shares[k]/demands[k].weight <= shares[i]/demands[i].weight+1e-9)
+			most = most && (demands[k].wanted[r] == 0 || shares[k]/demands[k].weight <= shares[i]/demands[i].weight+1e-9)
 		}
 		if most {
 			return true
@@ -117,7 +117,7 @@ func TestFillAgainstCrumbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity, demands := drawDemands(t, 5)
 		const crumb = 1.0 / 4000 // of the fleet, in dominant share by weight
-		got, want := fill(demands, capacity), crumbs(demands, capacity, crumb)
+		got, want := progressiveFilling(demands, capacity), crumbs(demands, capacity, crumb)
 		for i := range got {
 			if math.Abs(got[i]-want[i]) > 0.02 {
 				t.Fatalf("tenant %d: %v, crumb by crumb %v, of %+v in %v", i, got, want, demands, capacity)
@@ -126,17 +126,17 @@ func TestFillAgainstCrumbs(t *testing.T) {
 	})
 }
 
-func crumbs(demands []demand, capacity amounts, crumb float64) []float64 {
+func crumbs(demands []demand, capacity resources, crumb float64) []float64 {
 	shares := make([]float64, len(demands))
 	var used [3]float64
 	for {
 		best := -1
 		for i, d := range demands {
-			full := dominant(d.wants, capacity)
+			full := dominant(d.wanted, capacity)
 			next := shares[i] + crumb*d.weight
-			fits := full > 0 && next <= full*d.most
+			fits := full > 0 && next <= full*d.maxFraction
 			for r := range used {
-				fits = fits && (d.wants[r] == 0 || used[r]+crumb*d.weight/full*float64(d.wants[r]) <= float64(capacity[r]))
+				fits = fits && (d.wanted[r] == 0 || used[r]+crumb*d.weight/full*float64(d.wanted[r]) <= float64(capacity[r]))
 			}
 			if fits && (best < 0 || shares[i]/d.weight < shares[best]/demands[best].weight) {
 				best = i
@@ -148,22 +148,22 @@ func crumbs(demands []demand, capacity amounts, crumb float64) []float64 {
 		d := demands[best]
 		shares[best] += crumb * d.weight
 		for r := range used {
-			used[r] += crumb * d.weight / dominant(d.wants, capacity) * float64(d.wants[r])
+			used[r] += crumb * d.weight / dominant(d.wanted, capacity) * float64(d.wanted[r])
 		}
 	}
 }
 
-func drawDemands(t *rapid.T, least int64) (amounts, []demand) {
+func drawDemands(t *rapid.T, least int64) (resources, []demand) {
 	some := func(most int64, label string) int64 {
 		if n := rapid.Int64Range(0, most).Draw(t, label); n > least {
 			return n
 		}
 		return 0
 	}
-	capacity := amounts{rapid.Int64Range(1+least, 20).Draw(t, "gpus"), some(20, "cores"), 0}
+	capacity := resources{rapid.Int64Range(1+least, 20).Draw(t, "gpus"), some(20, "cores"), 0}
 	demands := make([]demand, rapid.IntRange(1, 4).Draw(t, "tenants"))
 	for i := range demands {
-		wants := amounts{some(30, "wants"), 0, 0}
+		wants := resources{some(30, "wants"), 0, 0}
 		if capacity[1] > 0 {
 			wants[1] = some(30, "wants cores")
 		}

@@ -69,38 +69,38 @@ func (a Amount) of(old float64) float64 {
 	return a.By
 }
 
-// drafter works an edit out against a state: the events it is, and in words.
-type drafter struct {
-	state  *engine.State
-	shares map[string]*share // by ID of the tenant or queue; copies
-	events []ares.Event
-	said   []string
+// editResolver works an edit out against a state: the events it is, and in words.
+type editResolver struct {
+	state        *engine.State
+	shares       map[string]*tenantOrQueue // by ID of the tenant or queue; copies
+	events       []ares.Event
+	descriptions []string
 }
 
-// share is what a tenant and a queue have in common.
-type share struct {
+// tenantOrQueue is what a tenant and a queue have in common.
+type tenantOrQueue struct {
 	tenant *ares.Tenant
 	queue  *ares.Queue
 }
 
-func (s *share) parts() (limits *ares.Limits, quotas *[]ares.Quota, weight *float64) {
+func (s *tenantOrQueue) parts() (limits *ares.Limits, quotas *[]ares.Quota, weight *float64) {
 	if s.queue != nil {
 		return &s.queue.Limits, &s.queue.Quotas, &s.queue.Weight
 	}
 	return &s.tenant.Limits, &s.tenant.Quotas, &s.tenant.Weight
 }
 
-// draft says what an edit changes in a state. Nodes that go take what runs on
+// resolve says what an edit changes in a state. Nodes that go take what runs on
 // them along: see forward.lose.
-func (e *Edit) draft(s *engine.State) (events []ares.Event, said []string, err error) {
-	d := &drafter{state: s, shares: map[string]*share{}}
+func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err error) {
+	d := &editResolver{state: s, shares: map[string]*tenantOrQueue{}}
 	for _, q := range e.Quotas {
 		if err = d.quota(q); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, w := range e.Weights {
-		if err = d.weigh(w); err != nil {
+		if err = d.weight(w); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -114,20 +114,20 @@ func (e *Edit) draft(s *engine.State) (events []ares.Event, said []string, err e
 	if err = d.nodes(e); err != nil {
 		return nil, nil, err
 	}
-	if err = d.windows(e); err != nil {
+	if err = d.reservations(e); err != nil {
 		return nil, nil, err
 	}
 	if e.Config != nil {
-		d.said = append(d.said, "policy "+e.Policy)
+		d.descriptions = append(d.descriptions, "policy "+e.Policy)
 	}
-	if len(d.said) == 0 {
+	if len(d.descriptions) == 0 {
 		return nil, nil, ares.Errorf(ares.Invalid, "nothing is to be changed: say what with --quota, --weight, --add-nodes, --remove-nodes, --reserve or --policy")
 	}
-	return d.events, d.said, nil
+	return d.events, d.descriptions, nil
 }
 
 // share finds a tenant or queue and makes a copy to be changed.
-func (d *drafter) share(whom string) (*share, error) {
+func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
 	if d.shares[whom] != nil {
 		return d.shares[whom], nil
 	}
@@ -138,9 +138,9 @@ func (d *drafter) share(whom string) (*share, error) {
 		if t.ID == whom {
 			made := *t
 			made.Quotas = slices.Clone(t.Quotas)
-			d.shares[whom] = &share{tenant: &made}
+			d.shares[whom] = &tenantOrQueue{tenant: &made}
 		} else if t.ID == tenant && queue == ares.DefaultQueue {
-			d.shares[whom] = &share{queue: new(ares.NewDefaultQueue(tenant))} // unless it has a record
+			d.shares[whom] = &tenantOrQueue{queue: new(ares.NewDefaultQueue(tenant))} // unless it has a record
 		}
 	}
 	for q := range d.state.Queues() {
@@ -148,7 +148,7 @@ func (d *drafter) share(whom string) (*share, error) {
 		if q.ID() == whom {
 			made := *q
 			made.Quotas = slices.Clone(q.Quotas)
-			d.shares[whom] = &share{queue: &made}
+			d.shares[whom] = &tenantOrQueue{queue: &made}
 		}
 	}
 	if d.shares[whom] == nil {
@@ -163,7 +163,7 @@ func (d *drafter) share(whom string) (*share, error) {
 
 // quota changes what bounds the GPUs of a tenant or queue: the limit if there is
 // one, and the quota if there is one; of several quotas, that of the model.
-func (d *drafter) quota(a Amount) error {
+func (d *editResolver) quota(a Amount) error {
 	sh, err := d.share(a.Whom)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (d *drafter) quota(a Amount) error {
 	change := func(what string, to *int) {
 		was := *to
 		*to = max(int(a.of(float64(was))), 0)
-		d.said = append(d.said, fmt.Sprintf("%s of %s %s → %s", what, a.Whom, bound(was), bound(*to)))
+		d.descriptions = append(d.descriptions, fmt.Sprintf("%s of %s %s → %s", what, a.Whom, bound(was), bound(*to)))
 	}
 	if len(*quotas) > 0 {
 		i := 0
@@ -209,7 +209,7 @@ func bound(n int) string {
 	return strconv.Itoa(n)
 }
 
-func (d *drafter) weigh(a Amount) error {
+func (d *editResolver) weight(a Amount) error {
 	sh, err := d.share(a.Whom)
 	if err != nil {
 		return err
@@ -223,11 +223,11 @@ func (d *drafter) weigh(a Amount) error {
 		}
 		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Whom, ares.MinWeight, ares.MaxWeight, *weight, sum)
 	}
-	d.said = append(d.said, fmt.Sprintf("weight of %s %v → %v", a.Whom, was, *weight))
+	d.descriptions = append(d.descriptions, fmt.Sprintf("weight of %s %v → %v", a.Whom, was, *weight))
 	return nil
 }
 
-func (d *drafter) nodes(e *Edit) error {
+func (d *editResolver) nodes(e *Edit) error {
 	names := []string{}
 	for n := range d.state.Nodes() {
 		names = append(names, n.Node.ID)
@@ -239,7 +239,7 @@ func (d *drafter) nodes(e *Edit) error {
 			}
 			d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
 		}
-		d.said = append(d.said, e.Add[i].String())
+		d.descriptions = append(d.descriptions, e.Add[i].String())
 	}
 	for i, id := range e.Remove {
 		if slices.Contains(e.Remove[:i], id) { // once is enough
@@ -249,7 +249,7 @@ func (d *drafter) nodes(e *Edit) error {
 			return unknown("node", id, names)
 		}
 		d.events = append(d.events, ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: id}}, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: id}})
-		d.said = append(d.said, "without node "+id)
+		d.descriptions = append(d.descriptions, "without node "+id)
 	}
 	return nil
 }

@@ -6,82 +6,82 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// floor is what every machine has left, counted from the seats alone, and
+// cluster is what every machine has left, counted from the seats alone, and
 // whether a job would find a place there.
-type floor struct {
-	machines []*standing
-	byID     map[string]*standing
+type cluster struct {
+	machines []*machineCapacity
+	byID     map[string]*machineCapacity
 }
 
-// standing is one machine.
-type standing struct {
+// machineCapacity is one machine.
+type machineCapacity struct {
 	model  string
-	left   []int // thousandths of each device
+	free   []int // thousandths of each device
 	cpus   int
 	memory int
 }
 
-func (f *floor) stands(n *ares.Node) {
+func (f *cluster) setNode(n *ares.Node) {
 	m := f.byID[n.ID]
 	if m == nil {
-		m = &standing{}
+		m = &machineCapacity{}
 		f.byID[n.ID] = m
 		f.machines = append(f.machines, m)
 	}
-	*m = standing{left: make([]int, len(n.Devices)), cpus: n.CPUs, memory: n.MemoryMB}
+	*m = machineCapacity{free: make([]int, len(n.Devices)), cpus: n.CPUs, memory: n.MemoryMB}
 	for i := range n.Devices {
-		m.left[i], m.model = 1000, n.Devices[i].Model
+		m.free[i], m.model = 1000, n.Devices[i].Model
 	}
 }
 
 // take takes a seat, or gives it back with sign -1.
-func (f *floor) take(seat *ares.Seat, sign int) {
+func (f *cluster) take(seat *ares.Seat, sign int) {
 	m := f.byID[seat.Node]
 	for _, sh := range seat.Shares {
-		m.left[sh.Index] -= sign * sh.Milli
+		m.free[sh.Index] -= sign * sh.Milli
 	}
 	m.cpus -= sign * seat.CPUs
 	m.memory -= sign * seat.Memory
 }
 
-// want is what one member asks for, and how many there are at least. Jobs with
+// request is what one member asks for, and how many there are at least. Jobs with
 // one want fare alike.
-type want struct {
-	least, gpus, milli, cpus, memory int
-	model                            string
-	priority                         int
+type request struct {
+	minMembers, gpus, milli, cpus, memory int
+	model                                 string
+	priority                              int
 }
 
-// wantOf is what a job asks for; false for one with wishes about where it runs,
+// requestOf is what a job asks for; false for one with wishes about where it runs,
 // which take the engine's own words to judge.
-func wantOf(j *ares.Job) (want, bool) {
+func requestOf(j *ares.Job) (request, bool) {
 	p := &j.Placement
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
 		len(p.NodeAffinity) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
 		(j.NUMAPolicy == "" || j.NUMAPolicy == "none")
-	return want{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
+	return request{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
 }
 
 // fits says whether the members would all find a place.
-func (f *floor) fits(w *want) bool {
+func (f *cluster) fits(w *request) bool {
 	seats := 0
 	for _, m := range f.machines {
-		if seats += m.seats(w); seats >= w.least {
+		if seats += m.fitCount(w); seats >= w.minMembers {
 			return true
 		}
 	}
 	return false
 }
 
-// seats is how many members fit on a machine.
-func (m *standing) seats(w *want) int {
-	n := w.least
+// fitCount is how many members fit on a machine.
+func (m *machineCapacity) fitCount(w *request) int {
+	n := w.minMembers
 	if w.model != "" && !modelMatches(w.model, m.model) {
 		return 0
 	}
 	if w.gpus > 0 {
 		whole := 0
-		for _, left := range m.left {
+		for _, left := range m.free {
 			if left == 1000 {
 				whole++
 			}
@@ -90,7 +90,7 @@ func (m *standing) seats(w *want) int {
 	}
 	if w.milli > 0 {
 		parts := 0
-		for _, left := range m.left {
+		for _, left := range m.free {
 			parts += left / w.milli
 		}
 		n = min(n, parts)

@@ -9,40 +9,40 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// stop stops the attempt of a job, at once or when its progress is saved. It says
+// stopAttempt stops the attempt of a job, at once or when its progress is saved. It says
 // whether the job waits from now on.
-func (w *World) stop(c *engine.RunChange) (waits bool, err error) {
+func (w *World) stopAttempt(c *engine.RunChange) (waits bool, err error) {
 	r := w.record(c.Job)
 	job, _ := w.state.Job(c.Job)
-	r.stops++
+	r.preemptions++
 	if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
-		r.left -= ran
+		r.remaining -= ran
 	} else {
-		r.lost += int64(r.gpus) * int64(ran/time.Second) // it starts over
+		r.lostMilli += int64(r.gpus) * int64(ran/time.Second) // it starts over
 	}
 	r.attempts++ // cancels the end that was expected of this attempt
-	r.lost += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
+	r.lostMilli += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
 	if saving := time.Duration(w.policy.CheckpointSeconds) * time.Second; saving > 0 {
-		heap.Push(&w.ends, end{w.now.Add(saving), c.Job, 0})
+		heap.Push(&w.ends, attemptEnd{w.now.Add(saving), c.Job, 0})
 		return false, nil
 	}
-	return true, w.giveUp(c.Job, &c.Run)
+	return true, w.endAttempt(c.Job, &c.Run)
 }
 
-// quit lets a job go that has waited for as long as it would.
-func (w *World) quit(r *record) {
-	r.quit = w.now
-	w.load -= r.gpus
+// leaveQueue lets a job go that has waited for as long as it would.
+func (w *World) leaveQueue(r *record) {
+	r.leftQueue = w.now
+	w.demandMilli -= r.gpus
 	w.finished++
-	if w.seer != nil {
-		delete(w.seer.told, r.id)
+	if w.predictor != nil {
+		delete(w.predictor.predictions, r.id)
 	}
 	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
 }
 
-// giveUp ends an attempt that was asked to stop, and frees its seats.
-func (w *World) giveUp(id ares.JobID, run *ares.Run) error {
-	w.held.to(w.now, -w.record(id).gpus)
+// endAttempt ends an attempt that was asked to stop, and frees its seats.
+func (w *World) endAttempt(id ares.JobID, run *ares.Run) error {
+	w.allocated.to(w.now, -w.record(id).gpus)
 	job, _ := w.state.Job(id)
 	fence, ranks := run.Fence(), len(run.Last().Seats)
 	res := ares.RankResult{Outcome: ares.OutcomeStopped, Reason: "stopped", StartedAt: run.Last().StartedAt, EndedAt: w.now}
@@ -57,9 +57,9 @@ func (w *World) giveUp(id ares.JobID, run *ares.Run) error {
 	return nil
 }
 
-// endOf is the end of an attempt: of the job, or of its stop. It says whether
+// handleEnd is the end of an attempt: of the job, or of its stop. It says whether
 // the job waits again.
-func (w *World) endOf(e end) (waits bool, err error) {
+func (w *World) handleEnd(e attemptEnd) (waits bool, err error) {
 	if e.attempt != 0 {
 		if e.attempt == w.record(e.job).attempts {
 			w.finish(e.job)
@@ -67,7 +67,7 @@ func (w *World) endOf(e end) (waits bool, err error) {
 		return false, nil
 	}
 	run, _ := w.state.Run(e.job)
-	if err := w.giveUp(e.job, &run); err != nil {
+	if err := w.endAttempt(e.job, &run); err != nil {
 		return false, err
 	}
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: e.job, Run: run}})

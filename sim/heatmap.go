@@ -2,9 +2,9 @@ package sim
 
 import "fmt"
 
-// heat is the fleet over time: a row a machine or some, darker where more of its
+// heatmap is the fleet over time: a row a machine or some, darker where more of its
 // GPUs are taken.
-type heat struct {
+type heatmap struct {
 	X             axis
 	Rows          []heatRow
 	Width, Height float64
@@ -38,8 +38,8 @@ const (
 	labelHeight = 11.0
 )
 
-func newHeat(o *Occupancy, end float64) *heat {
-	h := &heat{Width: heatWidth, Left: heatLeft, Few: len(o.Seconds) < 2 || len(o.Rows) == 0}
+func newHeatmap(o *Occupancy, end float64) *heatmap {
+	h := &heatmap{Width: heatWidth, Left: heatLeft, Few: len(o.Seconds) < 2 || len(o.Rows) == 0}
 	h.Each = min(max(560/float64(max(len(o.Rows), 1)), 7), 20)
 	h.Bottom = 8 + h.Each*float64(len(o.Rows))
 	h.Height = h.Bottom + 34
@@ -54,7 +54,7 @@ func newHeat(o *Occupancy, end float64) *heat {
 		y := 8 + h.Each*float64(i)
 		row := heatRow{Name: name, Y: y, Text: y + h.Each/2 + 3.5, Cells: h.cells(name, o.Seconds, o.Percent[i], end)}
 		if y-lastLabel >= labelHeight {
-			row.Label, lastLabel = middled(name), y
+			row.Label, lastLabel = shortenMiddle(name), y
 		}
 		h.Rows = append(h.Rows, row)
 	}
@@ -62,10 +62,10 @@ func newHeat(o *Occupancy, end float64) *heat {
 }
 
 // Inner is the height of a row less a gap to the next.
-func (h *heat) Inner() float64 { return h.Each - 1 }
+func (h *heatmap) Inner() float64 { return h.Each - 1 }
 
 // cells joins neighbours of one value.
-func (h *heat) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
+func (h *heatmap) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
 	var out []heatCell
 	for i := 0; i < len(percent); {
 		next := i + 1
@@ -80,7 +80,7 @@ func (h *heat) cells(name string, seconds []float64, percent []int, end float64)
 			out = append(out, heatCell{
 				X: h.X.at(seconds[i]), Width: h.X.at(until) - h.X.at(seconds[i]), Percent: percent[i],
 				Opacity: fmt.Sprintf("%.2f", 0.12+0.88*float64(percent[i])/100),
-				Says:    fmt.Sprintf("%s: %d %% from %s to %s", name, percent[i], lasting(seconds[i]), lasting(until)),
+				Says:    fmt.Sprintf("%s: %d %% from %s to %s", name, percent[i], durationText(seconds[i]), durationText(until)),
 			})
 		}
 		i = next
@@ -88,8 +88,8 @@ func (h *heat) cells(name string, seconds []float64, percent []int, end float64)
 	return out
 }
 
-// middled leaves out the middle of a name that is too long.
-func middled(name string) string {
+// shortenMiddle leaves out the middle of a name that is too long.
+func shortenMiddle(name string) string {
 	r := []rune(name)
 	if len(r) <= labelRunes {
 		return name

@@ -10,8 +10,8 @@ import (
 // sum are noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// spread sorts times and reads them off, nil where there are none.
-func spread(times []float64) *Spread {
+// distribution sorts times and reads them off, nil where there are none.
+func distribution(times []float64) *Distribution {
 	if len(times) == 0 {
 		return nil
 	}
@@ -21,7 +21,7 @@ func spread(times []float64) *Spread {
 		sum += t
 	}
 	at := func(percent int) float64 { return rounded(percentile(times, percent)) }
-	return &Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+	return &Distribution{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
 }
 
 // percentile is the smallest of sorted values that at least so many percent of
@@ -55,15 +55,15 @@ func (f *Fairness) rounded() *Fairness {
 	return f
 }
 
-// meter adds up what is held over time.
-type meter struct {
+// timeMeter adds up what is held over time.
+type timeMeter struct {
 	milli int // now
 	peak  int
 	area  float64 // thousandths of devices by seconds
 	since time.Time
 }
 
-func (m *meter) to(now time.Time, change int) {
+func (m *timeMeter) to(now time.Time, change int) {
 	m.area += float64(m.milli) * now.Sub(m.since).Seconds()
 	m.since = now
 	m.milli += change
@@ -72,7 +72,7 @@ func (m *meter) to(now time.Time, change int) {
 
 // use is what share of the devices was held on average, and at most, in percent.
 // Where no time has passed the average is what is held now.
-func (m *meter) use(devices int, secs float64) (mean, peak float64) {
+func (m *timeMeter) use(devices int, secs float64) (mean, peak float64) {
 	milli := float64(m.milli)
 	if secs > 0 {
 		milli = m.area / secs

@@ -16,11 +16,11 @@ type Moment struct {
 	Held    int // given so far
 }
 
-// Pour lets jobs of the trace arrive in a given order, one at a time: the
+// Load lets jobs of the trace arrive in a given order, one at a time: the
 // experiment of Weng and others (USENIX ATC 2023). What is placed stays to the
 // end; what finds no place at once is dropped. Rows count from 0 without the
 // header and may repeat. see hears of every arrival.
-func (w *World) Pour(t *Trace, rows []int, see func(Moment)) error {
+func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	byRow := make(map[int]*Arrival, len(t.Arrivals))
 	for i := range t.Arrivals {
 		byRow[t.Arrivals[i].Line-2] = &t.Arrivals[i]
@@ -63,7 +63,7 @@ func (w *World) offer() (placed bool, err error) {
 		if c := &changes[i]; c.Kind == engine.ChangePlace {
 			w.put(c)
 			r.placed = w.now
-			w.held.to(w.now, r.gpus)
+			w.allocated.to(w.now, r.gpus)
 			return true, nil
 		}
 	}

@@ -45,26 +45,26 @@ type sample struct {
 type sampler struct {
 	step, next time.Duration
 	samples    []sample
-	kinds      []kind
+	kinds      []jobKind
 	rows       []string
 	rowOf      []int // by node with devices, in the order of Rooms
 	size       []int // thousandths of devices of each row
 }
 
-// watch adds a sampler to a world that will run the trace.
-func watch(w *World, t *Trace, until time.Duration) *sampler {
+// addSampler adds a sampler to a world that will run the trace.
+func addSampler(w *World, t *Trace, until time.Duration) *sampler {
 	length := until
 	if n := len(t.Arrivals); length == 0 && n > 0 {
 		length = t.Arrivals[n-1].At - t.Arrivals[0].At
 	}
 	s := &sampler{step: max(length/maxSamples, time.Millisecond), kinds: kinds(t)}
-	s.layOut(w)
-	w.probes = append(w.probes, s.look)
+	s.assignRows(w)
+	w.probes = append(w.probes, s.sampleIfDue)
 	return s
 }
 
-// layOut gives every machine with devices its row.
-func (s *sampler) layOut(w *World) {
+// assignRows gives every machine with devices its row.
+func (s *sampler) assignRows(w *World) {
 	var names []string
 	var milli []int
 	for r := range w.state.Rooms() {
@@ -86,8 +86,8 @@ func (s *sampler) layOut(w *World) {
 	}
 }
 
-// look takes a sample when it is time for one.
-func (s *sampler) look(w *World) {
+// sampleIfDue takes a sample when it is time for one.
+func (s *sampler) sampleIfDue(w *World) {
 	now := w.now.Sub(Epoch)
 	if now < s.next {
 		return
@@ -105,7 +105,7 @@ func (s *sampler) look(w *World) {
 }
 
 func (s *sampler) take(w *World) {
-	p := sample{at: w.now.Sub(Epoch), load: w.load, held: w.held.milli, rows: make([]uint8, len(s.rows))}
+	p := sample{at: w.now.Sub(Epoch), load: w.demandMilli, held: w.allocated.milli, rows: make([]uint8, len(s.rows))}
 	for _, share := range engine.Fairness(w.state, w.now).Shares {
 		if share.Queue == "" {
 			p.waiting += share.Waiting
@@ -119,7 +119,7 @@ func (s *sampler) take(w *World) {
 		}
 		milli := r.Milli()
 		free[s.rowOf[node]] += milli
-		p.stranded += stranded(s.kinds, r, milli)
+		p.stranded += fragmentation(s.kinds, r, milli)
 		node++
 	}
 	for row, size := range s.size {

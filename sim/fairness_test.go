@@ -43,11 +43,11 @@ func TestFairnessByHand(t *testing.T) {
 // TestSeriesIsBounded: a long time makes wide stretches, and nothing is lost.
 func TestSeriesIsBounded(t *testing.T) {
 	t.Parallel()
-	var s series
+	var s bucketSeries
 	for i := range 100_000 {
-		s.add(&glance{jain: 0.5, attained: 1, gap: float64(i % 7)}, 10*float64(i), 10)
+		s.add(&fairnessSample{jain: 0.5, attained: 1, gap: float64(i % 7)}, 10*float64(i), 10)
 	}
-	if len(s.points) > seriesMost || len(s.points) < seriesMost/4 {
+	if len(s.points) > maxBuckets || len(s.points) < maxBuckets/4 {
 		t.Errorf("there are %d points", len(s.points))
 	}
 	secs := 0.0

@@ -39,7 +39,7 @@ func TestPour(t *testing.T) {
 	}
 	w := NewWorld(f, Policy{Engine: engine.Default()})
 	var seen []Moment
-	if err := w.Pour(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
+	if err := w.Load(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []Moment{{1000, 1000}, {5000, 1000}, {5500, 1500}, {5500, 1500}, {6000, 2000}, {6500, 2000}}
@@ -64,7 +64,7 @@ func TestPourRefusesRowsThatAreNot(t *testing.T) {
 		t.Errorf("x as a row: %v", err)
 	}
 	w := NewWorld(&Fleet{}, Policy{Engine: engine.Default()})
-	if err := w.Pour(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
+	if err := w.Load(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
 		t.Errorf("row 5 of 5: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // was said.
 func TestDraw(t *testing.T) {
 	t.Parallel()
-	d := Draw{Jobs: 50_000, GPUs: 800, Load: 0.9, Seed: 7}
+	d := Synthetic{Jobs: 50_000, GPUs: 800, Load: 0.9, Seed: 7}
 	a, b := d.Trace(), d.Trace()
 	if !reflect.DeepEqual(a, b) {
 		t.Error("two draws of one seed differ")

@@ -9,7 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Draw makes up jobs that look like those of a large training cluster, as many
+// Synthetic makes up jobs that look like those of a large training cluster, as many
 // as one likes, the same for the same seed:
 //
 //   - 70 % ask for one GPU, 8 % for two, 8 % for four, 10 % for eight, 3 % for two
@@ -20,7 +20,7 @@ import (
 //   - they come at random, by day half as often again as on average and by night
 //     half as often, so that on average they ask for Load times the fleet;
 //   - tenants are many, and the n'th is 1/n as busy as the first.
-type Draw struct {
+type Synthetic struct {
 	Jobs    int
 	GPUs    int     // of the fleet
 	Load    float64 // 1 asks for all of it
@@ -40,7 +40,7 @@ const (
 )
 
 // Stream yields the jobs one by one. Each is good until the next is asked for.
-func (d Draw) Stream() func() (*Arrival, bool) {
+func (d Synthetic) Stream() func() (*Arrival, bool) {
 	dice := rand.New(rand.NewPCG(d.Seed, 0xd1ce)) //nolint:gosec // a draw that can be had again
 	if d.Tenants == 0 {
 		d.Tenants = 50
@@ -73,7 +73,7 @@ func (d Draw) Stream() func() (*Arrival, bool) {
 }
 
 // Trace is all the jobs at once.
-func (d Draw) Trace() *Trace {
+func (d Synthetic) Trace() *Trace {
 	t := &Trace{Format: "drawn", Arrivals: make([]Arrival, 0, d.Jobs)}
 	next := d.Stream()
 	for a, more := next(); more; a, more = next() {

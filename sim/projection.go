@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Fate is what becomes of a job when the queue runs forward.
-type Fate struct {
+// JobOutcome is what becomes of a job when the queue runs forward.
+type JobOutcome struct {
 	Job      *ares.Job
 	Ran      bool      // already at the beginning
 	Start    time.Time // zero when it finds no place in time; of one that ran already, the beginning
@@ -33,11 +33,11 @@ const (
 	ByAssumption Basis = "assumption"
 )
 
-// forward runs a snapshot forward. What agents and the store do for a server, it
+// projection runs a snapshot forward. What agents and the store do for a server, it
 // does for the engine: a placed job starts at once, runs as long as it is
 // thought to, ends well, and is free in the same instant; one that is asked to
 // stop does so at once. Nobody new arrives.
-type forward struct {
+type projection struct {
 	state    *engine.State
 	now      time.Time
 	until    time.Time
@@ -45,29 +45,29 @@ type forward struct {
 	assumed  time.Duration
 	revision int64
 	dues     dues
-	fates    map[ares.JobID]*Fate
+	outcomes map[ares.JobID]*JobOutcome
 	batch    []ares.Event
 }
 
-// newForward is the moment of the snapshot.
-func newForward(s *Snapshot, cfg engine.Config, horizon, assumed time.Duration) *forward {
-	f := &forward{
+// newProjection is the moment of the snapshot.
+func newProjection(s *Snapshot, cfg engine.Config, horizon, assumed time.Duration) *projection {
+	f := &projection{
 		state: engine.NewWith(cfg), now: s.Taken, until: s.Taken.Add(horizon), horizon: horizon, assumed: assumed,
-		revision: s.Batch.Revision, fates: map[ares.JobID]*Fate{},
+		revision: s.Batch.Revision, outcomes: map[ares.JobID]*JobOutcome{},
 	}
 	f.state.Apply(s.Batch)
 	return f
 }
 
-// begin takes up what is under way.
-func (f *forward) begin() {
+// resumeJobs takes up what is under way.
+func (f *projection) resumeJobs() {
 	online := map[string]bool{}
 	for n := range f.state.Nodes() {
 		online[n.Node.ID] = n.Session != nil
 	}
 	for job, stored := range f.state.Jobs() {
 		if stored == nil || job.IsArray() {
-			f.fate(job)
+			f.outcome(job)
 			continue
 		}
 		run := stored.Clone()
@@ -75,11 +75,11 @@ func (f *forward) begin() {
 			continue
 		}
 		if !run.Phase.Final() {
-			f.fate(job)
+			f.outcome(job)
 		}
 		changed := release(&run, online)
 		if a := run.Current(); a != nil {
-			fate := f.fate(job)
+			fate := f.outcome(job)
 			fate.Ran, fate.Start = true, f.now
 			changed = f.resume(job, &run) || changed
 		}
@@ -104,58 +104,58 @@ func release(run *ares.Run, online map[string]bool) (changed bool) {
 }
 
 // resume goes on with an attempt that is under way.
-func (f *forward) resume(job *ares.Job, run *ares.Run) (changed bool) {
+func (f *projection) resume(job *ares.Job, run *ares.Run) (changed bool) {
 	if run.Stop != nil {
-		f.finish(job, run, ares.OutcomeStopped)
+		f.endAttempt(job, run, ares.OutcomeStopped)
 		return true
 	}
 	if changed = run.Current().StartedAt.IsZero(); changed {
-		f.claim(job, run)
+		f.startRanks(job, run)
 	}
-	f.await(job, run)
+	f.scheduleEnd(job, run)
 	return changed
 }
 
-// fate finds what becomes of a job. An array has none: its elements do.
-func (f *forward) fate(job *ares.Job) *Fate {
-	if f.fates[job.ID] == nil && !job.IsArray() {
-		f.fates[job.ID] = &Fate{Job: job}
+// outcome finds what becomes of a job. An array has none: its elements do.
+func (f *projection) outcome(job *ares.Job) *JobOutcome {
+	if f.outcomes[job.ID] == nil && !job.IsArray() {
+		f.outcomes[job.ID] = &JobOutcome{Job: job}
 	}
-	return f.fates[job.ID]
+	return f.outcomes[job.ID]
 }
 
-// claim has every rank start.
-func (f *forward) claim(job *ares.Job, run *ares.Run) {
+// startRanks has every rank start.
+func (f *projection) startRanks(job *ares.Job, run *ares.Run) {
 	a := run.Current()
 	for _, h := range a.Seats {
 		if h.State == ares.SeatPlaced {
-			mustMove(run.Claim(job, a.Fence, h.Rank, h.Node, f.now))
+			mustTransition(run.Claim(job, a.Fence, h.Rank, h.Node, f.now))
 		}
 	}
 }
 
-// finish has every rank end, and its seat come free.
-func (f *forward) finish(job *ares.Job, run *ares.Run, how ares.Outcome) {
+// endAttempt has every rank end, and its seat come free.
+func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) {
 	a := run.Current()
 	fence := a.Fence
 	for _, h := range append([]ares.Held(nil), a.Seats...) {
 		if h.Result == nil {
-			mustMove(run.Finish(job, fence, h.Rank, ares.RankResult{Outcome: how, StartedAt: a.StartedAt, EndedAt: f.now}, f.now))
+			mustTransition(run.Finish(job, fence, h.Rank, ares.RankResult{Outcome: how, StartedAt: a.StartedAt, EndedAt: f.now}, f.now))
 		}
 		if !h.State.Free() {
-			mustMove(run.Release(fence, h.Rank))
+			mustTransition(run.Release(fence, h.Rank))
 		}
 	}
-	f.pause(f.fate(job))
+	f.countGPUHours(f.outcome(job))
 	if run.Phase.Final() {
-		f.fates[job.ID].End = f.now
+		f.outcomes[job.ID].End = f.now
 	} else {
-		f.fates[job.ID].Stops++
+		f.outcomes[job.ID].Stops++
 	}
 }
 
-// pause counts what a job has held.
-func (f *forward) pause(fate *Fate) {
+// countGPUHours counts what a job has held.
+func (f *projection) countGPUHours(fate *JobOutcome) {
 	if !fate.since.IsZero() {
 		milli := fate.Job.Members * max(1000*fate.Job.GPUs, fate.Job.GPUMilli)
 		fate.GPUHours += float64(milli) / 1000 * f.now.Sub(fate.since).Hours()
@@ -163,33 +163,33 @@ func (f *forward) pause(fate *Fate) {
 	}
 }
 
-// mustMove is for moves that a run in that phase can always make.
-func mustMove(err error) {
+// mustTransition is for moves that a run in that phase can always make.
+func mustTransition(err error) {
 	if err != nil {
 		panic("sim: a run refused a move: " + err.Error())
 	}
 }
 
-// await notes when an attempt that begins or goes on will end.
-func (f *forward) await(job *ares.Job, run *ares.Run) {
-	fate, a := f.fate(job), run.Last()
+// scheduleEnd notes when an attempt that begins or goes on will end.
+func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
+	fate, a := f.outcome(job), run.Last()
 	fate.since = f.now
 	done := run.Done(job, f.now)
-	total, basis := f.lasts(job, done)
+	total, basis := f.expectedRuntime(job, done)
 	fate.Basis = basis
 	heap.Push(&f.dues, due{f.now.Add(total - done), job.ID, a.Number})
 }
 
-// lasts is how long a job that has run for some time runs altogether.
-func (f *forward) lasts(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
-	return lasts(f.state, job, f.assumed, elapsed)
+// expectedRuntime is how long a job that has run for some time runs altogether.
+func (f *projection) expectedRuntime(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
+	return expectedRuntime(f.state, job, f.assumed, elapsed)
 }
 
-// lasts is how long a job that has run for some time runs altogether: what was
+// expectedRuntime is how long a job that has run for some time runs altogether: what was
 // predicted from runs like it, or else its limit, or else what is assumed. One
 // that has outlived all of these runs as long again as it has. A guess from no
 // runs is no prediction: the limit, or what the asker assumes, is known better.
-func lasts(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time.Duration, Basis) {
+func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time.Duration, Basis) {
 	limit := job.MaxRuntime()
 	within := func(d time.Duration) time.Duration {
 		if limit > 0 {
@@ -218,18 +218,18 @@ func lasts(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time
 }
 
 // run decides and lets time pass until the horizon.
-func (f *forward) run(ctx context.Context) error {
+func (f *projection) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		next := f.until
-		if wake := f.settle(); wake.After(f.now) && wake.Before(next) {
+		if wake := f.decide(); wake.After(f.now) && wake.Before(next) {
 			next = wake
 		}
 		if len(f.dues) > 0 && f.dues[0].at.Before(next) {
 			next = f.dues[0].at
 		}
 		if f.now = next; !next.Before(f.until) {
-			for _, fate := range f.fates {
-				f.pause(fate)
+			for _, fate := range f.outcomes {
+				f.countGPUHours(fate)
 			}
 			return nil
 		}
@@ -242,61 +242,61 @@ func (f *forward) run(ctx context.Context) error {
 }
 
 // end ends an attempt, unless it gave way before.
-func (f *forward) end(d due) {
+func (f *projection) end(d due) {
 	job, known := f.state.Job(d.job)
 	run, _ := f.state.Run(d.job)
 	if a := run.Current(); known && a != nil && a.Number == d.attempt {
-		f.finish(job, &run, ares.OutcomeSucceeded)
+		f.endAttempt(job, &run, ares.OutcomeSucceeded)
 		f.put(job, run)
 	}
 }
 
-// settle decides and carries out until nothing changes any more, and says when
+// decide decides and carries out until nothing changes any more, and says when
 // it might again.
-func (f *forward) settle() (wake time.Time) {
+func (f *projection) decide() (wake time.Time) {
 	for {
 		plan := engine.Decide(f.state, f.now)
 		if plan.Empty() {
 			return plan.Wake
 		}
 		changes, err := engine.PlanChanges(f.state, &plan, f.now)
-		mustMove(err)
+		mustTransition(err)
 		for i := range changes {
 			c := &changes[i]
 			job, _ := f.state.Job(c.Job)
-			f.carry(job, c.Run, c.Kind == engine.ChangePlace)
+			f.apply(job, c.Run, c.Kind == engine.ChangePlace)
 			for _, e := range c.Elements {
 				e.Job.Revision = f.revision + 1
 				f.batch = append(f.batch, ares.Event{Job: e.Job})
-				f.carry(e.Job, e.Run, true)
+				f.apply(e.Job, e.Run, true)
 			}
 		}
 		f.flush()
 	}
 }
 
-// carry makes a change of a plan, with what follows from it at once.
-func (f *forward) carry(job *ares.Job, run ares.Run, starts bool) {
+// apply makes a change of a plan, with what follows from it at once.
+func (f *projection) apply(job *ares.Job, run ares.Run, starts bool) {
 	if starts {
 		run.Last().Fence = ares.Fence(f.revision + 1)
-		f.claim(job, &run)
-		if fate := f.fate(job); fate.Start.IsZero() {
+		f.startRanks(job, &run)
+		if fate := f.outcome(job); fate.Start.IsZero() {
 			fate.Start = f.now
 		}
-		f.await(job, &run)
+		f.scheduleEnd(job, &run)
 	} else if run.Stop != nil && run.Current() != nil {
-		f.finish(job, &run, ares.OutcomeStopped)
+		f.endAttempt(job, &run, ares.OutcomeStopped)
 	}
 	f.put(job, run)
 }
 
-func (f *forward) put(job *ares.Job, run ares.Run) {
+func (f *projection) put(job *ares.Job, run ares.Run) {
 	run.Revision = f.revision + 1
 	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
 }
 
 // flush tells the engine what has happened, if anything has.
-func (f *forward) flush() {
+func (f *projection) flush() {
 	if len(f.batch) > 0 {
 		f.step()
 	}
@@ -304,7 +304,7 @@ func (f *forward) flush() {
 
 // step is flush at a new revision in any case: what is learned depends on the
 // revision, so worlds that are compared go through as many.
-func (f *forward) step() {
+func (f *projection) step() {
 	f.revision++
 	for i := range f.batch {
 		f.batch[i].Revision = f.revision

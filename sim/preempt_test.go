@@ -31,8 +31,8 @@ func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
 	if err := w.state.Check(); err != nil {
 		t.Error(err)
 	}
-	if w.held.milli != 0 || w.load != 0 {
-		t.Errorf("at the end %d are held and %d wanted", w.held.milli, w.load)
+	if w.allocated.milli != 0 || w.demandMilli != 0 {
+		t.Errorf("at the end %d are held and %d wanted", w.allocated.milli, w.demandMilli)
 	}
 	return w
 }
@@ -100,7 +100,7 @@ func TestGivingWayCosts(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	r := w.Report()
-	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].stops != 1 {
+	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].preemptions != 1 {
 		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
 	}
 	// The first was done 55 s later than it runs for though it never waited to
@@ -146,7 +146,7 @@ func TestFreedSeatsAreKept(t *testing.T) {
 	w = run(t, "srtf", trace+"2017-10-09 06:00:10,100,1,a\n", func(p *Policy) { p.CheckpointSeconds = 5 })
 	stops := 0
 	for i := range w.jobs {
-		stops += w.jobs[i].stops
+		stops += w.jobs[i].preemptions
 	}
 	if stops != 1 {
 		t.Errorf("%d stops for one short job", stops)

@@ -1,28 +1,28 @@
 package sim
 
-// series is the fairness of stretches of time, all of one width. The width
+// bucketSeries is the fairness of stretches of time, all of one width. The width
 // doubles when there would be too many of them, so that a simulation of any
 // length is a plot of some hundred points.
-type series struct {
+type bucketSeries struct {
 	width  float64 // seconds
-	points []stretch
+	points []bucket
 }
 
-// seriesMost is how many stretches there are at most.
-const seriesMost = 512
+// maxBuckets is how many stretches there are at most.
+const maxBuckets = 512
 
 // tiny is a time that is none, to divide by.
 const tiny = 1e-9
 
-// stretch is what was seen in a stretch of time, by seconds.
-type stretch struct {
+// bucket is what was seen in a stretch of time, by seconds.
+type bucket struct {
 	secs           float64
 	jain, attained float64
 	gaps           float64 // percent by seconds
 	gap            float64 // the largest
 }
 
-func (t *stretch) add(g *glance, secs float64) {
+func (t *bucket) add(g *fairnessSample, secs float64) {
 	t.secs += secs
 	t.jain += g.jain * secs
 	t.attained += g.attained * secs
@@ -30,7 +30,7 @@ func (t *stretch) add(g *glance, secs float64) {
 	t.gap = max(t.gap, g.gap)
 }
 
-func (t *stretch) mean() FairPoint {
+func (t *bucket) mean() FairPoint {
 	if t.secs < tiny {
 		return FairPoint{Jain: 1, Attained: 1}
 	}
@@ -38,17 +38,17 @@ func (t *stretch) mean() FairPoint {
 }
 
 // add lets a moment last from a time on, in seconds.
-func (s *series) add(g *glance, from, secs float64) {
+func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	if s.width == 0 {
 		s.width = 1
 	}
-	for from+secs > s.width*seriesMost {
+	for from+secs > s.width*maxBuckets {
 		s.widen()
 	}
 	for secs > 0 {
 		at := int(from / s.width)
 		for len(s.points) <= at {
-			s.points = append(s.points, stretch{})
+			s.points = append(s.points, bucket{})
 		}
 		part := min(secs, float64(at+1)*s.width-from)
 		if part <= 0 { // rounding: the rest is nothing
@@ -60,7 +60,7 @@ func (s *series) add(g *glance, from, secs float64) {
 }
 
 // widen makes one stretch of every two.
-func (s *series) widen() {
+func (s *bucketSeries) widen() {
 	s.width *= 2
 	half := s.points[:0]
 	for i := 0; i < len(s.points); i += 2 {
@@ -78,7 +78,7 @@ func (s *series) widen() {
 	s.points = half
 }
 
-func (s *series) report() []FairPoint {
+func (s *bucketSeries) report() []FairPoint {
 	out := make([]FairPoint, len(s.points))
 	for i := range s.points {
 		out[i] = s.points[i].mean()

@@ -19,25 +19,25 @@ import (
 // nodes of its kind, and gangs that waited for it. Jobs that fail by themselves
 // count when many different ones fail there, and they do not elsewhere.
 type Scores struct {
-	nodes map[string]*standing
+	nodes map[string]*nodeRecord
 	kinds map[string]string // of nodes: those of one kind can be compared
 }
 
-// standing is a node with its sums, as of sums.At.
-type standing struct {
+// nodeRecord is a node with its sums, as of sums.At.
+type nodeRecord struct {
 	sums ares.NodeScore
 }
 
 // Of a sum in thousandths.
 const (
-	once = 1000
+	oneSample = 1000
 	// prior is how many attempts that ended well every node is thought to have had:
 	// so that the first loss does not condemn it.
-	prior = 3 * once
+	prior = 3 * oneSample
 	// peers is how many samples the others must have to be compared with.
-	peers = 3 * once
-	// dust is what is no longer worth remembering.
-	dust = once / 20
+	peers = 3 * oneSample
+	// negligible is what is no longer worth remembering.
+	negligible = oneSample / 20
 )
 
 // familiesKept is how many kinds of jobs that failed on a node are remembered.
@@ -49,16 +49,16 @@ const slack = 100
 
 // NewScores knows nothing.
 func NewScores() *Scores {
-	return &Scores{nodes: map[string]*standing{}, kinds: map[string]string{}}
+	return &Scores{nodes: map[string]*nodeRecord{}, kinds: map[string]string{}}
 }
 
-// Kind says which nodes a node can be compared with: those of the same kind.
-func (s *Scores) Kind(node, kind string) { s.kinds[node] = kind }
+// SetKind says which nodes a node can be compared with: those of the same kind.
+func (s *Scores) SetKind(node, kind string) { s.kinds[node] = kind }
 
 // Restore goes on from what was reckoned before.
 func (s *Scores) Restore(r ares.NodeScore) {
 	r.Families = slices.Clone(r.Families)
-	s.nodes[r.Node] = &standing{r}
+	s.nodes[r.Node] = &nodeRecord{r}
 }
 
 // Forget drops a node.
@@ -79,37 +79,37 @@ func (s *Scores) Until(node string) time.Time {
 func (s *Scores) Observe(e *End) {
 	st := s.nodes[e.Node]
 	if st == nil {
-		st = &standing{ares.NodeScore{Node: e.Node, At: e.At}}
+		st = &nodeRecord{ares.NodeScore{Node: e.Node, At: e.At}}
 		s.nodes[e.Node] = st
 	}
 	sums := &st.sums
 	if e.At.After(sums.Until) {
 		sums.Until = e.At
 	}
-	if e.How == Failed && slices.Contains(sums.Families, e.Family) {
+	if e.Outcome == OutcomeFailed && slices.Contains(sums.Families, e.Family) {
 		return // it fails wherever it goes, for all that is known
 	}
-	weight := int64(once)
+	weight := int64(oneSample)
 	if e.At.After(sums.At) {
-		fade(sums, e.At)
+		decay(sums, e.At)
 	} else {
-		weight = faded(once, factor(sums.At.Sub(e.At)))
+		weight = decayed(oneSample, decayFactor(sums.At.Sub(e.At)))
 	}
 	sums.Samples += weight
-	switch e.How {
-	case Faulted:
+	switch e.Outcome {
+	case OutcomeFaulted:
 		sums.Failures += weight
-	case Failed:
+	case OutcomeFailed:
 		sums.Own += weight
 		if sums.Families = append(sums.Families, e.Family); len(sums.Families) > familiesKept {
 			sums.Families = slices.Delete(sums.Families, 0, 1)
 		}
-	case Well:
+	case OutcomeWell:
 		sums.Families = slices.DeleteFunc(sums.Families, func(f uint64) bool { return f == e.Family })
 	}
 	if e.Timed {
 		sums.Timed += weight
-		sums.Logs += e.Log * weight / once
+		sums.Logs += e.Log * weight / oneSample
 	}
 	if e.Gang {
 		sums.Gangs += weight
@@ -119,27 +119,27 @@ func (s *Scores) Observe(e *End) {
 	}
 }
 
-// fade brings sums forward to a time.
-func fade(r *ares.NodeScore, now time.Time) {
-	f := factor(now.Sub(r.At))
+// decay brings sums forward to a time.
+func decay(r *ares.NodeScore, now time.Time) {
+	f := decayFactor(now.Sub(r.At))
 	for _, v := range []*int64{&r.Samples, &r.Failures, &r.Own, &r.Timed, &r.Logs, &r.Stragglers, &r.Gangs} {
-		*v = faded(*v, f)
+		*v = decayed(*v, f)
 	}
 	if now.After(r.At) {
 		r.At = now
 	}
 }
 
-// Reckon scores every node as of now, by name. It changes nothing that is
+// Compute scores every node as of now, by name. It changes nothing that is
 // remembered, but for nodes of which nothing is left worth remembering.
-func (s *Scores) Reckon(now time.Time) []ares.NodeScore {
+func (s *Scores) Compute(now time.Time) []ares.NodeScore {
 	out := make([]ares.NodeScore, 0, len(s.nodes))
 	fleet := map[string]*ares.NodeScore{}
 	for id, st := range s.nodes {
 		r := st.sums
 		r.Families = slices.Clone(r.Families)
-		fade(&r, now)
-		if r.Samples < dust {
+		decay(&r, now)
+		if r.Samples < negligible {
 			delete(s.nodes, id)
 			continue
 		}
@@ -155,7 +155,7 @@ func (s *Scores) Reckon(now time.Time) []ares.NodeScore {
 		r := &out[i]
 		others := *fleet[s.kinds[r.Node]]
 		add(&others, r, -1)
-		reckon(r, &others)
+		computeScore(r, &others)
 	}
 	slices.SortFunc(out, func(a, b ares.NodeScore) int { return cmp.Compare(a.Node, b.Node) })
 	return out
@@ -172,21 +172,21 @@ func add(to, r *ares.NodeScore, sign int64) {
 	to.Gangs += sign * r.Gangs
 }
 
-// reckon finds the score of a node beside others of its kind, and why it is that.
-func reckon(r, others *ares.NodeScore) {
+// computeScore finds the score of a node beside others of its kind, and why it is that.
+func computeScore(r, others *ares.NodeScore) {
 	var why []string
 	blame, own := r.Failures, int64(0)
 	if others.Samples >= peers {
-		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-once, 0) // one may be chance
+		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // one may be chance
 	}
 	failing := ares.FullScore * (blame + own) / (r.Samples + prior)
-	if blame >= dust {
+	if blame >= negligible {
 		why = append(why, fmt.Sprintf("it ended %s of %s attempts", tenths(blame), tenths(r.Samples)))
 	}
 	if own > 0 {
 		why = append(why, fmt.Sprintf("%s different jobs failed there, where %s would elsewhere", tenths(r.Own), tenths(others.Own*r.Samples/others.Samples)))
 	}
-	slow := slowness(r, others)
+	slow := slownessPenalty(r, others)
 	if slow > 0 {
 		why = append(why, fmt.Sprintf("runs take %d.%02d times as long as elsewhere (%s runs)", r.Slowdown/1000, r.Slowdown%1000/10, tenths(r.Timed)))
 	}
@@ -202,15 +202,15 @@ func reckon(r, others *ares.NodeScore) {
 	r.Why = strings.Join(why, "; ")
 }
 
-// slowness is what the length of its runs takes from a node's score, and notes
+// slownessPenalty is what the length of its runs takes from a node's score, and notes
 // the slowdown. Twice as long as elsewhere takes nearly half, once it is certain.
-func slowness(r, others *ares.NodeScore) int64 {
+func slownessPenalty(r, others *ares.NodeScore) int64 {
 	r.Slowdown = 1000
-	if r.Timed < dust || others.Timed < peers {
+	if r.Timed < negligible || others.Timed < peers {
 		return 0
 	}
-	log := r.Logs*once/r.Timed - others.Logs*once/others.Timed
-	r.Slowdown = power(log)
+	log := r.Logs*oneSample/r.Timed - others.Logs*oneSample/others.Timed
+	r.Slowdown = powerOfTwo(log)
 	sure := log * r.Timed / (r.Timed + prior)
 	return min(max(sure-slack, 0), ares.FullScore) / 2
 }
@@ -219,7 +219,7 @@ func slowness(r, others *ares.NodeScore) int64 {
 // what others have, chance allowed for: twice the deviation of so rare a thing.
 func excess(n, of, others, ofOthers int64) int64 {
 	expected := others * of / ofOthers
-	return n - expected - 2*int64(root(uint64(max(expected, 0))*once))
+	return n - expected - 2*int64(root(uint64(max(expected, 0))*oneSample))
 }
 
 // tenths writes thousandths with at most one digit after the point.

@@ -9,8 +9,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Ask is what is known of a job before it runs.
-type Ask struct {
+// Features is what is known of a job before it runs.
+type Features struct {
 	Tenant  string
 	User    string
 	Name    string // without its numbers
@@ -21,34 +21,34 @@ type Ask struct {
 	Limit   time.Duration
 }
 
-// AskOf is what a job asks for.
-func AskOf(j *ares.Job) Ask {
-	return Ask{
-		Tenant: j.Tenant, User: j.Owner, Name: plain(j.Name), Image: j.Image, Command: plain(strings.Join(j.Argv(), " ")),
+// FeaturesOf is what a job asks for.
+func FeaturesOf(j *ares.Job) Features {
+	return Features{
+		Tenant: j.Tenant, User: j.Owner, Name: withoutNumbers(j.Name), Image: j.Image, Command: withoutNumbers(strings.Join(j.Argv(), " ")),
 		Model: j.GPUModel, Milli: max(j.Members, 1) * (1000*j.GPUs + j.GPUMilli), Limit: j.MaxRuntime(),
 	}
 }
 
-// plain is a name with its numbers taken out: what tells the tries of one
+// withoutNumbers is a name with its numbers taken out: what tells the tries of one
 // experiment apart, not what it is. A word of eight or more hexadecimal digits
 // is a number too.
-func plain(name string) string {
+func withoutNumbers(name string) string {
 	var out strings.Builder
 	for len(name) > 0 {
-		n := word(name)
+		n := wordLength(name)
 		if n == 0 {
 			_, n = utf8.DecodeRuneInString(name)
 			out.WriteString(name[:n])
-		} else if !hash(name[:n]) {
-			numberless(&out, name[:n])
+		} else if !isHash(name[:n]) {
+			writeWithoutNumbers(&out, name[:n])
 		}
 		name = name[n:]
 	}
 	return strings.Trim(out.String(), "-_.:/ ")
 }
 
-// word is the length of the letters and digits that a name begins with.
-func word(s string) int {
+// wordLength is the length of the letters and digits that a name begins with.
+func wordLength(s string) int {
 	n := 0
 	for n < len(s) && (letter(s[n]) || digit(s[n])) {
 		n++
@@ -56,7 +56,7 @@ func word(s string) int {
 	return n
 }
 
-func hash(word string) bool {
+func isHash(word string) bool {
 	digits := 0
 	for i := range len(word) {
 		if digit(word[i]) {
@@ -68,7 +68,7 @@ func hash(word string) bool {
 	return digits > 0 && len(word) >= 8
 }
 
-func numberless(out *strings.Builder, word string) {
+func writeWithoutNumbers(out *strings.Builder, word string) {
 	for i := range len(word) {
 		if !digit(word[i]) {
 			out.WriteByte(word[i])
@@ -99,29 +99,29 @@ type level struct {
 	// share says that its runs are kept as shares of their limits.
 	share bool
 	// words says what its runs are, after their number.
-	words func(a *Ask) string
+	words func(a *Features) string
 }
 
 // levels are the kinds of groups, narrow to wide.
 var levels = [...]level{
-	{scope: byCommand, size: true, words: func(a *Ask) string { return named(a) + " with this command on " + gpus(a) }},
-	{scope: byName, size: true, words: func(a *Ask) string { return named(a) + " on " + gpus(a) }},
-	{scope: byName, words: named},
-	{scope: byUser, share: true, words: func(a *Ask) string { return a.User + "'s jobs, against their limits" }},
-	{scope: byUser, size: true, words: func(a *Ask) string { return a.User + "'s jobs on " + gpus(a) }},
-	{scope: byUser, words: func(a *Ask) string { return a.User + "'s jobs" }},
-	{scope: byTenant, size: true, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
-	{scope: byTenant, words: func(a *Ask) string { return "tenant " + a.Tenant + "'s jobs" }},
-	{scope: everybody, share: true, words: func(*Ask) string { return "all tenants' jobs, against their limits" }},
-	{scope: everybody, size: true, words: func(a *Ask) string { return "all tenants' jobs on " + gpus(a) }},
-	{scope: everybody, words: func(*Ask) string { return "all tenants' jobs" }},
+	{scope: byCommand, size: true, words: func(a *Features) string { return describe(a) + " with this command on " + gpus(a) }},
+	{scope: byName, size: true, words: func(a *Features) string { return describe(a) + " on " + gpus(a) }},
+	{scope: byName, words: describe},
+	{scope: byUser, share: true, words: func(a *Features) string { return a.User + "'s jobs, against their limits" }},
+	{scope: byUser, size: true, words: func(a *Features) string { return a.User + "'s jobs on " + gpus(a) }},
+	{scope: byUser, words: func(a *Features) string { return a.User + "'s jobs" }},
+	{scope: byTenant, size: true, words: func(a *Features) string { return "tenant " + a.Tenant + "'s jobs on " + gpus(a) }},
+	{scope: byTenant, words: func(a *Features) string { return "tenant " + a.Tenant + "'s jobs" }},
+	{scope: everybody, share: true, words: func(*Features) string { return "all tenants' jobs, against their limits" }},
+	{scope: everybody, size: true, words: func(a *Features) string { return "all tenants' jobs on " + gpus(a) }},
+	{scope: everybody, words: func(*Features) string { return "all tenants' jobs" }},
 }
 
 // tenantLevel is the level of all runs of a tenant: it keeps the tenant's
 // correction too.
 const tenantLevel = 7
 
-func named(a *Ask) string {
+func describe(a *Features) string {
 	switch {
 	case a.Name != "" && a.User != "":
 		return a.User + "'s " + a.Name
@@ -134,7 +134,7 @@ func named(a *Ask) string {
 	}
 }
 
-func gpus(a *Ask) string {
+func gpus(a *Features) string {
 	out := fmt.Sprintf("%g GPUs", float64(a.Milli)/1000)
 	switch {
 	case a.Milli == 0:
@@ -149,7 +149,7 @@ func gpus(a *Ask) string {
 
 // keys names the groups of an ask, by level, 0 where it has none. Two groups get
 // one name about once in 2^64 pairs: they would share their runs.
-func (a *Ask) keys() (out [len(levels)]uint64) {
+func (a *Features) keys() (out [len(levels)]uint64) {
 	var of [scopes]hasher
 	of[everybody] = offset
 	of[byTenant] = of[everybody].text(a.Tenant)
@@ -174,7 +174,7 @@ func (a *Ask) keys() (out [len(levels)]uint64) {
 }
 
 // has says whether the ask says what the members of a scope have in common.
-func (a *Ask) has(s scope) bool {
+func (a *Features) has(s scope) bool {
 	switch s {
 	case byUser:
 		return a.User != ""

@@ -1,0 +1,321 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/laws"
+)
+
+// LawReport is what was found when decisions were held against the laws.
+//
+// The law of turns is judged at every decision, from a count of its own: nobody
+// is placed while a job of a higher class, or of a poorer tenant in the same
+// class, waits that would fit at that moment. Poorer is who has a smaller
+// dominant share by weight, of what is held and of decayed past use together,
+// by more than rounding could have decided.
+//
+// The laws of the run as a whole are judged at every decision too: nobody stops a
+// job that had stopped it, by itself or by others, while both live.
+type LawReport struct {
+	Decisions  int      `json:"decisions"` // that placed or stopped somebody
+	Placings   int      `json:"placings"`
+	Rivals     int      `json:"rivals"`     // waiting lines that preceded a placing, and did not fit
+	Unjudged   int      `json:"unjudged"`   // jobs with wishes about where they run: not seen as rivals
+	AllLaws    int      `json:"all_laws"`   // decisions that were held against every law
+	Stopped    int      `json:"stopped"`    // jobs that gave way to others, each time
+	MostStops  int      `json:"most_stops"` // of one job
+	Violations int      `json:"violations"` // of any law
+	First      []string `json:"first_violations,omitempty"`
+}
+
+// maxViolationTexts is how many violations are told; all are counted.
+const maxViolationTexts = 10
+
+// CheckLaws has every decision held against the law of turns, and every so many'th
+// one that places something against all laws; 0 for none, because each such
+// check counts the whole fleet anew. It is called before Run. Policies that
+// keep others waiting behind a blocked job break the law of turns as they mean
+// to, and the weights of models are not known to it.
+func (w *World) CheckLaws(every int) {
+	if w.laws != nil {
+		return
+	}
+	w.laws = &lawChecker{
+		every: every, state: w.state, accounting: w.startAccounting(), cfg: w.state.Config(), cluster: cluster{byID: map[string]*machineCapacity{}},
+		queues: map[requestKey]*requestQueue{}, byTenant: map[*tenantUsage][]*requestQueue{}, stops: map[ares.JobID]int{},
+	}
+	w.accounting.watch = w.laws
+	for n := range w.state.Nodes() {
+		w.laws.nodeChanged(n.Node)
+	}
+}
+
+// LawReport is what was found, nil without Judge.
+func (w *World) LawReport() *LawReport {
+	if w.laws == nil {
+		return nil
+	}
+	return &w.laws.out
+}
+
+// lawChecker keeps what the law of turns needs: what every tenant holds, who waits,
+// and what every machine has left.
+type lawChecker struct {
+	every      int
+	state      *engine.State
+	accounting *accounting
+	cfg        engine.Config
+	cluster    cluster
+	queues     map[requestKey]*requestQueue
+	byTenant   map[*tenantUsage][]*requestQueue
+	unfit      map[request]bool // found no place since there was last more room
+	run        laws.Witness
+	stops      map[ares.JobID]int
+	out        LawReport
+}
+
+// requestQueue are waiting jobs of one tenant that fare alike, the earliest first.
+type requestQueue struct {
+	request request
+	jobs    []*jobUsage
+}
+
+type requestKey struct {
+	tenant  *tenantUsage
+	request request
+}
+
+func (j *lawChecker) nodeChanged(n *ares.Node) {
+	j.cluster.setNode(n)
+	j.unfit = nil
+}
+
+func (j *lawChecker) jobWaits(c *jobUsage) {
+	w, plain := requestOf(c.job)
+	if !plain || c.tenant.bound {
+		j.out.Unjudged++
+		return
+	}
+	line := j.queues[requestKey{c.tenant, w}]
+	if line == nil {
+		line = &requestQueue{request: w}
+		j.queues[requestKey{c.tenant, w}] = line
+		j.byTenant[c.tenant] = append(j.byTenant[c.tenant], line)
+	}
+	at, there := slices.BinarySearchFunc(line.jobs, c, func(a, b *jobUsage) int {
+		return cmp.Or(a.job.AcceptedAt.Compare(b.job.AcceptedAt), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	if !there {
+		line.jobs = slices.Insert(line.jobs, at, c)
+	}
+}
+
+// first is the earliest that waits, nil for none.
+func (r *requestQueue) first() *jobUsage {
+	for len(r.jobs) > 0 && !r.jobs[0].waiting {
+		r.jobs[0] = nil
+		r.jobs = r.jobs[1:]
+	}
+	if len(r.jobs) == 0 {
+		return nil
+	}
+	return r.jobs[0]
+}
+
+func (j *lawChecker) jobSeated(c *jobUsage, seats []*ares.Seat) {
+	for _, seat := range c.seats {
+		j.cluster.take(seat, -1)
+	}
+	for _, seat := range seats {
+		j.cluster.take(seat, 1)
+	}
+	if len(seats) < len(c.seats) {
+		j.unfit = nil
+	}
+	c.seats = seats
+}
+
+// check a plan against the laws before it is carried out. The state is as it was
+// when the plan was made.
+func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
+	j.checkStops(s, plan)
+	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
+		return
+	}
+	j.out.Decisions++
+	if j.every > 0 && j.out.Decisions%j.every == 0 {
+		j.out.AllLaws++
+		for _, v := range laws.Check(s, plan) {
+			j.addViolation(plan.Now, v.Error())
+		}
+	}
+	kept := j.holdNominations(s, plan)
+	for i := range plan.Place {
+		p := &plan.Place[i]
+		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
+			j.countPlacing(p, plan.Now) // it is not its turn that gives it what was kept for it
+			continue
+		}
+		j.checkTurn(p, plan.Now)
+	}
+	for _, seat := range kept {
+		j.cluster.take(seat, -1)
+	}
+	if len(kept) > 0 {
+		j.unfit = nil
+	}
+}
+
+// checkStops holds who is stopped against the laws of the whole run.
+func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
+	before := len(j.run.Stopped)
+	if err := j.run.See(s, plan); err != nil {
+		j.addViolation(plan.Now, err.Error())
+	}
+	for _, gone := range j.run.Stopped[before:] {
+		j.stops[gone.Job]++
+		j.out.Stopped++
+		j.out.MostStops = max(j.out.MostStops, j.stops[gone.Job])
+	}
+}
+
+// checkTurn wants nobody to be waiting, with a place, before the one who is placed.
+func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
+	c := j.accounting.jobs[p.Job]
+	if c == nil { // an element of an array: its job comes with its run
+		return
+	}
+	j.out.Placings++
+	class := laws.ClassAt(c.job, now, j.ageingStep()).Rank()
+	least, _ := j.shareBounds(c.tenant, now)
+	for _, of := range j.accounting.tenants {
+		if of == c.tenant || len(j.byTenant[of]) == 0 {
+			continue
+		}
+		_, most := j.shareBounds(of, now)
+		for _, line := range j.byTenant[of] {
+			rival := line.first()
+			if rival == nil {
+				continue
+			}
+			its := laws.ClassAt(rival.job, now, j.ageingStep()).Rank()
+			if its < class || its == class && most >= least {
+				continue
+			}
+			if j.fits(line.request) && !j.mayDelay(rival.job.ID, now) && !j.state.Borrows(rival.job.ID) {
+				j.addViolation(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.tenant.name, least, rival.job.ID, of.name, most))
+				continue
+			}
+			j.out.Rivals++
+		}
+	}
+	j.countPlacing(p, now)
+}
+
+// countPlacing counts a placing.
+func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
+	c := j.accounting.jobs[p.Job]
+	if c == nil {
+		return
+	}
+	seats := make([]*ares.Seat, len(p.Seats))
+	for i := range p.Seats {
+		seats[i] = &p.Seats[i]
+	}
+	j.accounting.setSeats(c, seats, now)
+	j.accounting.setWaiting(c, false)
+}
+
+// holdNominations takes the seats that are kept for jobs, by this plan or before: nobody
+// fits there.
+func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
+	placed := map[ares.JobID]bool{}
+	for i := range plan.Place {
+		placed[plan.Place[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		placed[plan.Withdraw[i].Job] = true
+	}
+	for id, n := range s.Nominations() {
+		for i := range n.Seats {
+			if !placed[id] {
+				kept = append(kept, &n.Seats[i])
+			}
+		}
+	}
+	for i := range plan.Nominate {
+		for k := range plan.Nominate[i].Nomination.Seats {
+			kept = append(kept, &plan.Nominate[i].Nomination.Seats[k])
+		}
+	}
+	for _, seat := range kept {
+		j.cluster.take(seat, 1)
+	}
+	return kept
+}
+
+// mayDelay says whether the job could delay one for which the plan keeps a place:
+// it may wait though it fits.
+func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
+	ends, known := j.state.Ends(id, now)
+	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
+}
+
+// ageingStep is how long a job waits for a point of priority, 0 where nobody ages.
+func (j *lawChecker) ageingStep() time.Duration {
+	if j.cfg.Queueing.Order != engine.OrderAged {
+		return 0
+	}
+	return j.cfg.AgeingStep
+}
+
+// fits remembers who does not, as long as room is only taken.
+func (j *lawChecker) fits(w request) bool {
+	w.priority = 0
+	if j.unfit[w] {
+		return false
+	}
+	if j.cluster.fits(&w) {
+		return true
+	}
+	if j.unfit == nil {
+		j.unfit = map[request]bool{}
+	}
+	j.unfit[w] = true
+	return false
+}
+
+// shareBounds is what a tenant has by weight: at least, and at most, because the
+// engine keeps past use in whole units and for a limited time.
+func (j *lawChecker) shareBounds(p *tenantUsage, now time.Time) (least, most float64) {
+	const cut = 1.0 / 10_000
+	p.decay(now, j.cfg.HalfLife)
+	for r, all := range j.accounting.capacity {
+		if all == 0 {
+			continue
+		}
+		slack := [3]float64{2, 2, 1024}[r]
+		held := float64(p.held[r])
+		least = max(least, (held+max(p.past[r]*(1-cut)-slack, 0))/float64(all)/p.weight)
+		above := p.past[r]*(1+cut) + slack
+		if p.past[r] == 0 {
+			above = 0
+		}
+		most = max(most, (held+above)/float64(all)/p.weight)
+	}
+	return least, most
+}
+
+func (j *lawChecker) addViolation(now time.Time, what string) {
+	j.out.Violations++
+	if len(j.out.First) < maxViolationTexts {
+		j.out.First = append(j.out.First, fmt.Sprintf("after %s: %s", now.Sub(Epoch), what))
+	}
+}
