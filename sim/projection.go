@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"time"
@@ -44,7 +43,7 @@ type projection struct {
 	horizon  time.Duration // from the beginning to until
 	assumed  time.Duration
 	revision int64
-	dues     dues
+	ends     endHeap
 	outcomes map[ares.JobID]*JobOutcome
 	batch    []ares.Event
 }
@@ -177,7 +176,7 @@ func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
 	done := run.Done(job, f.now)
 	total, basis := f.expectedRuntime(job, done)
 	fate.Basis = basis
-	heap.Push(&f.dues, due{f.now.Add(total - done), job.ID, a.Number})
+	heap.Push(&f.ends, attemptEnd{f.now.Add(total - done), job.ID, a.Number})
 }
 
 // expectedRuntime is how long a job that has run for some time runs altogether.
@@ -224,8 +223,8 @@ func (f *projection) run(ctx context.Context) error {
 		if wake := f.decide(); wake.After(f.now) && wake.Before(next) {
 			next = wake
 		}
-		if len(f.dues) > 0 && f.dues[0].at.Before(next) {
-			next = f.dues[0].at
+		if len(f.ends) > 0 && f.ends[0].at.Before(next) {
+			next = f.ends[0].at
 		}
 		if f.now = next; !next.Before(f.until) {
 			for _, fate := range f.outcomes {
@@ -233,8 +232,8 @@ func (f *projection) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		for len(f.dues) > 0 && !f.dues[0].at.After(f.now) {
-			f.end(heap.Pop(&f.dues).(due))
+		for len(f.ends) > 0 && !f.ends[0].at.After(f.now) {
+			f.end(heap.Pop(&f.ends).(attemptEnd))
 		}
 		f.flush()
 	}
@@ -242,7 +241,7 @@ func (f *projection) run(ctx context.Context) error {
 }
 
 // end ends an attempt, unless it gave way before.
-func (f *projection) end(d due) {
+func (f *projection) end(d attemptEnd) {
 	job, known := f.state.Job(d.job)
 	run, _ := f.state.Run(d.job)
 	if a := run.Current(); known && a != nil && a.Number == d.attempt {
@@ -311,26 +310,4 @@ func (f *projection) step() {
 	}
 	f.state.Apply(ares.Batch{Revision: f.revision, Events: f.batch, At: f.now})
 	f.batch = nil
-}
-
-// due is when an attempt ends.
-type due struct {
-	at      time.Time
-	job     ares.JobID
-	attempt int
-}
-
-// dues is a heap of them: by time, then job.
-type dues []due
-
-func (d dues) Len() int { return len(d) }
-func (d dues) Less(i, j int) bool {
-	return cmp.Or(d[i].at.Compare(d[j].at), cmp.Compare(d[i].job, d[j].job)) < 0
-}
-func (d dues) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
-func (d *dues) Push(x any)   { *d = append(*d, x.(due)) }
-func (d *dues) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
 }
