@@ -10,39 +10,39 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// resources are thousandths of devices, cores and megabytes. Devices of all models
-// count alike.
+// resources are thousandths of devices, cores and megabytes. Devices of all
+// models count alike.
 type resources [3]int64
 
-// accounting is what tenants hold and want, counted from the events alone: it shares
-// no code with the engine whose decisions it is there to judge.
+// accounting tracks what tenants hold and request, from events alone: it shares
+// no code with the engine whose decisions it checks.
 type accounting struct {
 	capacity resources
 	halfLife time.Duration
-	tenants  []*tenantUsage // by name
+	tenants  []*tenantUsage // sorted by name
 	byName   map[string]*tenantUsage
 	jobs     map[ares.JobID]*jobUsage
 	nodes    map[string]resources
-	watch    watcher // nil when nobody looks at single jobs
+	watch    watcher // nil unless single jobs are followed
 }
 
-// watcher hears of single jobs and nodes.
+// watcher is told about single jobs and nodes.
 type watcher interface {
-	jobWaits(*jobUsage)                        // it begins to wait
-	jobSeated(c *jobUsage, seats []*ares.Seat) // all it has now
+	jobWaits(*jobUsage)                        // it is waiting from now on
+	jobSeated(c *jobUsage, seats []*ares.Seat) // all its seats
 	nodeChanged(n *ares.Node)
 }
 
-// tenantUsage is a tenant.
+// tenantUsage is what a tenant holds and requests.
 type tenantUsage struct {
 	name   string
 	weight float64
 	limits ares.Limits
-	bound  bool // by limits or quotas
+	bound  bool // it has limits or quotas
 	held   resources
-	wanted resources  // held and waiting together
-	past   [3]float64 // average of what was held, where one half-life ago counts half
-	pastAt time.Time  // of past
+	wanted resources  // by running and waiting jobs
+	past   [3]float64 // decayed average of held resources
+	pastAt time.Time  // the time that past is decayed to
 }
 
 // jobUsage is a job that is neither archived nor ended.
@@ -51,7 +51,7 @@ type jobUsage struct {
 	tenant  *tenantUsage
 	asks    resources
 	holds   resources
-	seats   []*ares.Seat // when somebody watches
+	seats   []*ares.Seat // only with a watcher
 	waiting bool
 }
 
@@ -59,7 +59,8 @@ func newAccounting(halfLife time.Duration) *accounting {
 	return &accounting{halfLife: halfLife, byName: map[string]*tenantUsage{}, jobs: map[ares.JobID]*jobUsage{}, nodes: map[string]resources{}}
 }
 
-// startAccounting has a ledger kept, from what the engine knows already on.
+// startAccounting starts the accounting from what the engine knows already,
+// unless it was started before.
 func (w *World) startAccounting() *accounting {
 	if w.accounting != nil {
 		return w.accounting
@@ -79,7 +80,7 @@ func (w *World) startAccounting() *accounting {
 	return w.accounting
 }
 
-// apply takes events in.
+// apply counts events.
 func (l *accounting) apply(events []ares.Event, now time.Time) {
 	for i := range events {
 		switch ev := &events[i]; {
@@ -122,8 +123,8 @@ func (l *accounting) tenant(name string) *tenantUsage {
 	return p
 }
 
-// setRecord takes over a tenant's record. A quota of all GPUs is a limit here:
-// what it may borrow counts, whether or not somebody lends it.
+// setRecord copies a tenant's record. A quota of all GPUs counts as a limit,
+// including what it may borrow, whether or not another tenant lends it.
 func (p *tenantUsage) setRecord(t *ares.Tenant) {
 	p.weight, p.limits = cmp.Or(t.Weight, 1), t.Limits
 	p.bound = p.limits != ares.NoLimits() || len(t.Quotas) > 0
@@ -134,7 +135,7 @@ func (p *tenantUsage) setRecord(t *ares.Tenant) {
 	}
 }
 
-// addJob opens the claim of a job, which waits.
+// addJob adds a waiting job.
 func (l *accounting) addJob(job *ares.Job) {
 	if l.jobs[job.ID] != nil {
 		return
@@ -148,7 +149,7 @@ func (l *accounting) addJob(job *ares.Job) {
 	}
 }
 
-// updateRun takes over the state of a job's run: what its seats hold, and whether it
+// updateRun copies the state of a run: what its seats hold, and whether it
 // waits.
 func (l *accounting) updateRun(ev *ares.RunEvent, now time.Time) {
 	c := l.jobs[ev.Job]
@@ -167,7 +168,7 @@ func (l *accounting) updateRun(ev *ares.RunEvent, now time.Time) {
 	l.setWaiting(c, ev.Run.Phase.Waiting())
 }
 
-// setSeats says which seats a job has now.
+// setSeats sets the seats of a job.
 func (l *accounting) setSeats(c *jobUsage, seats []*ares.Seat, now time.Time) {
 	var holds resources
 	for _, seat := range seats {
@@ -187,7 +188,7 @@ func (a *resources) add(seat *ares.Seat) {
 	a[2] += int64(seat.Memory)
 }
 
-// removeJob closes the claim of a job that is over.
+// removeJob removes a job that has ended.
 func (l *accounting) removeJob(id ares.JobID, now time.Time) {
 	if c := l.jobs[id]; c != nil {
 		l.setSeats(c, nil, now)
@@ -196,7 +197,7 @@ func (l *accounting) removeJob(id ares.JobID, now time.Time) {
 	}
 }
 
-// setHeld changes what a job holds.
+// setHeld sets what a job holds.
 func (l *accounting) setHeld(c *jobUsage, holds resources, now time.Time) {
 	if holds == c.holds {
 		return
@@ -209,7 +210,7 @@ func (l *accounting) setHeld(c *jobUsage, holds resources, now time.Time) {
 	c.holds = holds
 }
 
-// setWaiting says whether a job waits.
+// setWaiting sets whether a job waits.
 func (l *accounting) setWaiting(c *jobUsage, waiting bool) {
 	switch {
 	case c.waiting == waiting:
@@ -231,8 +232,8 @@ func (p *tenantUsage) addWanted(a resources, sign int64) {
 	}
 }
 
-// decay brings past use to now. What is held since it was last asked counts as
-// held all that time.
+// decay decays past use to now. What is held now counts as held since the last
+// call.
 func (p *tenantUsage) decay(now time.Time, halfLife time.Duration) {
 	if halfLife <= 0 || !now.After(p.pastAt) {
 		return
@@ -244,7 +245,8 @@ func (p *tenantUsage) decay(now time.Time, halfLife time.Duration) {
 	p.pastAt = now
 }
 
-// dominantShare is what a tenant holds of the fleet, of the resource where that is most.
+// dominantShare returns the tenant's largest share of any resource of the
+// fleet.
 func (p *tenantUsage) dominantShare(capacity resources) float64 { return dominant(p.held, capacity) }
 
 func dominant(a, capacity resources) float64 {
@@ -257,7 +259,8 @@ func dominant(a, capacity resources) float64 {
 	return most
 }
 
-// maxFraction is the part of what it wants that its limits let the tenant have.
+// maxFraction returns the fraction of its demand that the limits of the tenant
+// allow.
 func (p *tenantUsage) maxFraction() float64 {
 	part := 1.0
 	for r, limit := range []int64{1000 * int64(p.limits.GPUs), int64(p.limits.CPUs), int64(p.limits.MemoryMB)} {

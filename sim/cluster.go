@@ -6,14 +6,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// cluster is what every machine has left, counted from the seats alone, and
-// whether a job would find a place there.
+// cluster is the free capacity of every machine, counted from seats alone. It
+// tells whether a job would fit.
 type cluster struct {
 	machines []*machineCapacity
 	byID     map[string]*machineCapacity
 }
 
-// machineCapacity is one machine.
+// machineCapacity is the free capacity of one machine.
 type machineCapacity struct {
 	model  string
 	free   []int // thousandths of each device
@@ -21,6 +21,7 @@ type machineCapacity struct {
 	memory int
 }
 
+// setNode adds a machine, or resets it to its full capacity.
 func (f *cluster) setNode(n *ares.Node) {
 	m := f.byID[n.ID]
 	if m == nil {
@@ -34,7 +35,7 @@ func (f *cluster) setNode(n *ares.Node) {
 	}
 }
 
-// take takes a seat, or gives it back with sign -1.
+// take takes the capacity of a seat, or returns it with sign -1.
 func (f *cluster) take(seat *ares.Seat, sign int) {
 	m := f.byID[seat.Node]
 	for _, sh := range seat.Shares {
@@ -44,16 +45,16 @@ func (f *cluster) take(seat *ares.Seat, sign int) {
 	m.memory -= sign * seat.Memory
 }
 
-// request is what one member asks for, and how many there are at least. Jobs with
-// one want fare alike.
+// request is the resources of one member and the least number of members. Jobs
+// with equal requests fit on the same machines.
 type request struct {
 	minMembers, gpus, milli, cpus, memory int
 	model                                 string
 	priority                              int
 }
 
-// requestOf is what a job asks for; false for one with wishes about where it runs,
-// which take the engine's own words to judge.
+// requestOf returns the request of a job; false for a job with placement
+// constraints, which this check does not model.
 func requestOf(j *ares.Job) (request, bool) {
 	p := &j.Placement
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
@@ -62,7 +63,7 @@ func requestOf(j *ares.Job) (request, bool) {
 	return request{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
 }
 
-// fits says whether the members would all find a place.
+// fits says whether all members would fit.
 func (f *cluster) fits(w *request) bool {
 	seats := 0
 	for _, m := range f.machines {
@@ -73,7 +74,7 @@ func (f *cluster) fits(w *request) bool {
 	return false
 }
 
-// fitCount is how many members fit on a machine.
+// fitCount returns how many members fit on a machine.
 func (m *machineCapacity) fitCount(w *request) int {
 	n := w.minMembers
 	if w.model != "" && !modelMatches(w.model, m.model) {
@@ -104,7 +105,8 @@ func (m *machineCapacity) fitCount(w *request) int {
 	return n
 }
 
-// modelMatches says whether a machine's devices are of one of the models asked for.
+// modelMatches says whether the devices of a machine are of one of the
+// requested models.
 func modelMatches(asked, model string) bool {
 	for one := range strings.SplitSeq(asked, "|") {
 		if strings.Contains(strings.ToLower(model), strings.ToLower(one)) {

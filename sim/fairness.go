@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// Fairness is how evenly tenants had the fleet. A share is what a tenant holds
-// of the fleet, of the resource where that is most. Its fair share is what
-// progressive filling would give it at that moment for what it holds and waits
-// for, if jobs could be divided and moved at will. Who wants nothing does not
-// count. All of it is measured at every moment at which something happened;
-// means are over time, while two or more wanted something.
+// Fairness measures how evenly tenants shared the fleet. The share of a tenant
+// is its dominant share. Its fair share is what progressive filling would give
+// it at that time for its running and waiting jobs, if jobs could be divided
+// and moved freely. Tenants without running or waiting jobs are not counted.
+// All figures are measured after every time step with an event; means are over
+// the time in which two or more tenants had jobs.
 type Fairness struct {
 	Tenants int `json:"tenants"`
 	Moments int `json:"moments"`
-	// Jain is Jain's index of the shares divided by weights: 1 when all have the
-	// same. It falls when one wants less than the others, too.
+	// Jain is Jain's index of the shares divided by weights: 1 when all are
+	// equal. It is also lower when one tenant requests less than the others.
 	Jain Index `json:"jain"`
-	// Attained is Jain's index of each one's share divided by its fair share.
+	// Attained is Jain's index of the shares divided by the fair shares.
 	Attained Index `json:"attained"`
-	// Gap is by how much the share of one tenant was below its fair share at most,
-	// in percent of the fleet.
+	// Gap is the largest amount by which the share of a tenant was below its fair
+	// share, in percent of the fleet.
 	Gap       float64 `json:"largest_gap_percent"`
 	GapAt     float64 `json:"largest_gap_at_seconds"`
 	GapTenant string  `json:"largest_gap_tenant"`
@@ -29,34 +29,34 @@ type Fairness struct {
 	Series   []FairPoint  `json:"series"`
 }
 
-// Index is how an index went over time.
+// Index is the mean and the minimum of an index over time.
 type Index struct {
 	Mean  float64 `json:"mean"`
 	Min   float64 `json:"min"`
 	MinAt float64 `json:"min_at_seconds"`
 }
 
-// FairTenant is a tenant's part, in percent of the fleet and on average over
-// the time in which it wanted something.
+// FairTenant is the share of a tenant in percent of the fleet, averaged over
+// the time in which it had jobs.
 type FairTenant struct {
 	Name    string  `json:"name"`
 	Weight  float64 `json:"weight"`
-	Seconds float64 `json:"seconds"` // in which it wanted something
+	Seconds float64 `json:"seconds"` // in which it had jobs
 	Share   float64 `json:"share_percent"`
 	Fair    float64 `json:"fair_share_percent"`
 	Gap     float64 `json:"largest_gap_percent"`
 }
 
-// FairPoint is a stretch of time: the means of the indexes, and the largest gap.
+// FairPoint is one interval of time: the means of the indexes, and the largest
+// gap.
 type FairPoint struct {
-	At       float64 `json:"at_seconds"` // where it begins
+	At       float64 `json:"at_seconds"` // start of the interval
 	Jain     float64 `json:"jain"`
 	Attained float64 `json:"attained"`
 	Gap      float64 `json:"largest_gap_percent"`
 }
 
-// MeasureFairness has the world measure how evenly tenants fare. It is called
-// before Run.
+// MeasureFairness makes the world measure fairness. Call it before Run.
 func (w *World) MeasureFairness() {
 	if w.fairness == nil {
 		w.fairness = &fairnessMeter{accounting: w.startAccounting(), byName: map[string]*tenantFairness{}}
@@ -64,7 +64,7 @@ func (w *World) MeasureFairness() {
 	}
 }
 
-// Fairness is what was measured, nil without MeasureFairness.
+// Fairness returns what was measured, nil without MeasureFairness.
 func (w *World) Fairness() *Fairness {
 	if w.fairness == nil {
 		return nil
@@ -72,7 +72,8 @@ func (w *World) Fairness() *Fairness {
 	return w.fairness.report(w.now)
 }
 
-// fairnessMeter measures fairness moment by moment. What it sees lasts until the next.
+// fairnessMeter measures fairness after every time step. A sample is valid
+// until the next one.
 type fairnessMeter struct {
 	accounting *accounting
 	byName     map[string]*tenantFairness
@@ -87,25 +88,25 @@ type fairnessMeter struct {
 	demands []demand       // scratch
 }
 
-// fairnessSample is one moment.
+// fairnessSample is the fairness at one time.
 type fairnessSample struct {
 	at             time.Time
-	several        bool // two or more want something
+	several        bool // two or more tenants have jobs
 	jain, attained float64
 	gap            float64 // percent
 	shares         []tenantShare
 }
 
-// tenantShare is how one tenant fares in a moment, in percent.
+// tenantShare is the share of one tenant at one time, in percent.
 type tenantShare struct {
 	total       *tenantFairness
 	share, fair float64
 }
 
-// tenantFairness is how a tenant fared over time.
+// tenantFairness sums up the shares of a tenant over time.
 type tenantFairness struct {
 	secs        float64
-	share, fair float64 // by seconds
+	share, fair float64 // multiplied by seconds
 	gap         float64
 }
 
@@ -140,7 +141,7 @@ func (s *fairnessMeter) measure(now time.Time) {
 	s.last = g
 }
 
-// addTenant takes one tenant's part in the moment.
+// addTenant adds the share of one tenant to a sample.
 func (s *fairnessMeter) addTenant(g *fairnessSample, p *tenantUsage, share, fair float64) {
 	f := s.byName[p.name]
 	if f == nil {
@@ -161,7 +162,7 @@ func (i *Index) lower(value, at float64, first bool) {
 	}
 }
 
-// advance lets the last moment last until now.
+// advance counts the last sample up to now.
 func (s *fairnessMeter) advance(now time.Time) {
 	secs := now.Sub(s.last.at).Seconds()
 	if s.moments == 0 || secs <= 0 {
@@ -178,13 +179,13 @@ func (s *fairnessMeter) advance(now time.Time) {
 	s.series.add(&s.last, s.last.at.Sub(Epoch).Seconds(), secs)
 }
 
-// report ends the last moment now.
+// report counts the last sample up to now and returns all figures.
 func (s *fairnessMeter) report(now time.Time) *Fairness {
 	s.advance(now)
 	s.last.at = now
 	out := s.out
 	out.Tenants, out.Moments = len(s.byName), s.moments
-	if s.whole.secs < tiny && s.last.several { // no time has passed: what stands now is the mean
+	if s.whole.secs < tiny && s.last.several { // no time has passed: the current value is the mean
 		out.Jain.Mean, out.Attained.Mean, out.GapMean = s.last.jain, s.last.attained, s.last.gap
 	} else if mean := s.whole.mean(); s.any {
 		out.Jain.Mean, out.Attained.Mean = mean.Jain, mean.Attained
@@ -202,8 +203,8 @@ func (s *fairnessMeter) report(now time.Time) *Fairness {
 	return &out
 }
 
-// means are a tenant's shares over the time in which it wanted something, or
-// those of now where that was no time.
+// means returns the mean shares of a tenant over the time in which it had jobs,
+// or the current shares if that time is zero.
 func (s *fairnessMeter) means(f *tenantFairness) (share, fair float64) {
 	if f.secs >= tiny {
 		return f.share / f.secs, f.fair / f.secs

@@ -1,24 +1,24 @@
 package sim
 
-// bucketSeries is the fairness of stretches of time, all of one width. The width
-// doubles when there would be too many of them, so that a simulation of any
-// length is a plot of some hundred points.
+// bucketSeries is the fairness over time in buckets of equal width. The width
+// doubles when there would be too many buckets, so that a simulation of any
+// length becomes a plot of a few hundred points.
 type bucketSeries struct {
 	width  float64 // seconds
 	points []bucket
 }
 
-// maxBuckets is how many stretches there are at most.
+// maxBuckets is the largest number of buckets.
 const maxBuckets = 512
 
-// tiny is a time that is none, to divide by.
+// tiny is the time in seconds below which an interval counts as empty.
 const tiny = 1e-9
 
-// bucket is what was seen in a stretch of time, by seconds.
+// bucket sums up the samples of an interval, multiplied by seconds.
 type bucket struct {
 	secs           float64
 	jain, attained float64
-	gaps           float64 // percent by seconds
+	gaps           float64 // percent, multiplied by seconds
 	gap            float64 // the largest
 }
 
@@ -37,7 +37,7 @@ func (t *bucket) mean() FairPoint {
 	return FairPoint{Jain: t.jain / t.secs, Attained: t.attained / t.secs, Gap: t.gap}
 }
 
-// add lets a moment last from a time on, in seconds.
+// add counts a sample for a number of seconds from a time on.
 func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	if s.width == 0 {
 		s.width = 1
@@ -51,7 +51,7 @@ func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 			s.points = append(s.points, bucket{})
 		}
 		part := min(secs, float64(at+1)*s.width-from)
-		if part <= 0 { // rounding: the rest is nothing
+		if part <= 0 { // a rounding error
 			return
 		}
 		s.points[at].add(g, part)
@@ -59,7 +59,7 @@ func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	}
 }
 
-// widen makes one stretch of every two.
+// widen merges every two buckets into one.
 func (s *bucketSeries) widen() {
 	s.width *= 2
 	half := s.points[:0]

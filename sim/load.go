@@ -10,16 +10,16 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Moment is how a fleet stands after an arrival, in thousandths of GPUs.
+// Moment is the state of a fleet after an arrival, in thousandths of GPUs.
 type Moment struct {
-	Arrived int // asked for so far, by every job
-	Held    int // given so far
+	Arrived int // requested so far, by all jobs
+	Held    int // allocated so far
 }
 
 // Load lets jobs of the trace arrive in a given order, one at a time: the
-// experiment of Weng and others (USENIX ATC 2023). What is placed stays to the
-// end; what finds no place at once is dropped. Rows count from 0 without the
-// header and may repeat. see hears of every arrival.
+// experiment of Weng and others (USENIX ATC 2023). A placed job never ends; a
+// job that cannot be placed at once is dropped. Rows count from 0 without the
+// header and may repeat. Load calls see after every arrival.
 func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	byRow := make(map[int]*Arrival, len(t.Arrivals))
 	for i := range t.Arrivals {
@@ -50,8 +50,8 @@ func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	return nil
 }
 
-// offer decides on the one job that waits: it is placed, or it goes. The engine
-// hears of that with the next arrival.
+// offer decides on the one waiting job: it is placed or dropped. The engine
+// learns of that with the next arrival.
 func (w *World) offer() (placed bool, err error) {
 	r := &w.jobs[len(w.jobs)-1]
 	plan := engine.Decide(w.state, w.now)
@@ -71,7 +71,7 @@ func (w *World) offer() (placed bool, err error) {
 	return false, nil
 }
 
-// ReadOrder reads the rows of a replay, one a line.
+// ReadOrder reads the row numbers of an arrival order, one per line.
 func ReadOrder(from io.Reader) ([]int, error) {
 	var rows []int
 	in := bufio.NewScanner(from)
@@ -85,5 +85,5 @@ func ReadOrder(from io.Reader) ([]int, error) {
 	return rows, in.Err()
 }
 
-// GPUs is how many the fleet has.
+// GPUs returns the number of GPUs of the fleet.
 func (w *World) GPUs() int { return w.gpus }

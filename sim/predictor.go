@@ -7,26 +7,28 @@ import (
 	"github.com/ares-scheduler/ares/forecast"
 )
 
-// predictor tells the engine how long jobs will run from those that ended before, as
-// a server does. It learns of a run when that ends, and of one that outlasts its
-// p90 then.
+// predictor predicts how long jobs will run from jobs that ended before, as a
+// server does. It observes a run when the run ends, and also when it exceeds
+// its predicted p90.
 type predictor struct {
 	forecaster  *forecast.Forecaster
 	predictions map[ares.JobID]prediction // of jobs that have not ended
-	overdueAt   endHeap                   // when running ones will have outlasted their p90
+	overdueAt   endHeap                   // when running jobs exceed their p90
 }
 
+// prediction is what was predicted for one job.
 type prediction struct {
 	ask       forecast.Features
 	predicted ares.RuntimePredicted
 	overdue   bool
 }
 
+// newPredictor returns a predictor that has seen no runs.
 func newPredictor() *predictor {
 	return &predictor{forecaster: forecast.New(forecast.Config{}), predictions: map[ares.JobID]prediction{}}
 }
 
-// predict says how long a job that has just come will run.
+// predict predicts the runtime of a job that has just arrived.
 func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	w.markOverdue()
 	p := prediction{ask: forecast.FeaturesOf(job)}
@@ -36,7 +38,8 @@ func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	return &p.predicted
 }
 
-// scheduleOverdue notes when a run will be overdue. What it ran before it gave way counts.
+// scheduleOverdue notes when a run will exceed its p90. Its runtime before a
+// preemption counts.
 func (w *World) scheduleOverdue(r *record) {
 	if w.predictor == nil {
 		return
@@ -57,7 +60,7 @@ func (w *World) observeEnd(r *record) {
 	w.predictor.forecaster.Observe(forecast.Run{Features: p.ask, Took: r.runtime, Outcome: forecast.Ended, PredictedP90: p.predicted.P90, Overdue: p.overdue})
 }
 
-// markOverdue notes the runs that have become overdue by now.
+// markOverdue reports the runs that have exceeded their p90 by now.
 func (w *World) markOverdue() {
 	for late := &w.predictor.overdueAt; len(*late) > 0 && (*late)[0].at.Before(w.now); {
 		e := heap.Pop(late).(attemptEnd)

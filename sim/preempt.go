@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// stopAttempt stops the attempt of a job, at once or when its progress is saved. It says
-// whether the job waits from now on.
+// stopAttempt stops the current attempt of a job, at once or after its
+// checkpoint. It returns whether the job is waiting now.
 func (w *World) stopAttempt(c *engine.RunChange) (waits bool, err error) {
 	r := w.record(c.Job)
 	job, _ := w.state.Job(c.Job)
@@ -29,7 +29,7 @@ func (w *World) stopAttempt(c *engine.RunChange) (waits bool, err error) {
 	return true, w.endAttempt(c.Job, &c.Run)
 }
 
-// leaveQueue lets a job go that has waited for as long as it would.
+// leaveQueue removes a job whose queue timeout has expired.
 func (w *World) leaveQueue(r *record) {
 	r.leftQueue = w.now
 	w.demandMilli -= r.gpus
@@ -57,8 +57,8 @@ func (w *World) endAttempt(id ares.JobID, run *ares.Run) error {
 	return nil
 }
 
-// handleEnd is the end of an attempt: of the job, or of its stop. It says whether
-// the job waits again.
+// handleEnd handles a scheduled end: of the job, or of the checkpoint of a
+// preempted attempt. It returns whether the job is waiting again.
 func (w *World) handleEnd(e attemptEnd) (waits bool, err error) {
 	if e.attempt != 0 {
 		if e.attempt == w.record(e.job).attempts {

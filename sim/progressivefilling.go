@@ -10,14 +10,14 @@ import (
 type demand struct {
 	wanted      resources
 	weight      float64
-	maxFraction float64 // the part of it that it may have at most: 1, or less by its limits
+	maxFraction float64 // the fraction of it that its limits allow, at most 1
 }
 
-// progressiveFilling is the fair division by progressive filling: every tenant's weighted
-// dominant share rises at the same pace, until the tenant has all it may have or
-// a resource it needs is used up. Everything can be divided: jobs are taken to
-// run in part and anywhere, so that it is an oracle, not a schedule. It yields
-// the dominant share of each.
+// progressiveFilling returns the fair dominant share of each tenant: all
+// weighted share at which its demand is met dominant shares rise at the same rate, until a tenant has all that
+// it wants or is allowed, or a resource that it needs is exhausted. It assumes
+// that jobs can be divided and run anywhere, so it is an upper bound to compare
+// with, not a schedule.
 func progressiveFilling(demands []demand, capacity resources) []float64 {
 	f := fillState{shares: make([]float64, len(demands)), demands: demands}
 	for i, d := range demands {
@@ -38,22 +38,22 @@ func progressiveFilling(demands []demand, capacity resources) []float64 {
 	return f.shares
 }
 
-// fillState is a division under way.
+// fillState is a progressive filling in progress.
 type fillState struct {
 	demands []demand
 	shares  []float64
-	rising  []risingTenant // by the level at which each has all it may have
+	rising  []risingTenant // sorted by stopLevel
 	left    [3]float64
 }
 
 // risingTenant is a tenant whose share still rises.
 type risingTenant struct {
 	index     int
-	fullShare float64 // dominant share of all it wants
-	stopLevel float64 // weighted
+	fullShare float64 // dominant share of its whole demand
+	stopLevel float64 // weighted share at which its demand is met
 }
 
-// rate is what one step of the level takes of each resource for a tenant.
+// rate returns how much of each resource a tenant takes per unit of the level.
 func (f *fillState) rate(r risingTenant) (by [3]float64) {
 	d := &f.demands[r.index]
 	for k := range by {
@@ -62,8 +62,8 @@ func (f *fillState) rate(r risingTenant) (by [3]float64) {
 	return by
 }
 
-// raise lifts the level to where the next tenant has enough, or the next
-// resource is used up, and takes those out that rise no further.
+// raise lifts the level to where the next tenant has enough or the next
+// resource is exhausted, and removes the tenants that rise no further.
 func (f *fillState) raise(level float64) float64 {
 	var pace [3]float64
 	for _, r := range f.rising {
@@ -80,7 +80,7 @@ func (f *fillState) raise(level float64) float64 {
 	var dry [3]bool
 	for k := range pace {
 		f.left[k] -= (next - level) * pace[k]
-		// What rounding leaves over is nothing.
+		// Less than this is a rounding error.
 		dry[k] = pace[k] > 0 && f.left[k] <= 1e-9*math.Max(1, pace[k])
 	}
 	f.rising = slices.DeleteFunc(f.rising, func(r risingTenant) bool {
@@ -97,8 +97,8 @@ func (f *fillState) raise(level float64) float64 {
 	return next
 }
 
-// jain is Jain's index: 1 when all are alike, 1/n when one of n has everything.
-// Without any it is 1.
+// jain returns Jain's index: 1 when all values are equal or there are none, 1/n
+// when one of n has everything.
 func jain(values []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range values {

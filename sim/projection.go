@@ -78,8 +78,8 @@ func (f *projection) resumeJobs() {
 		}
 		changed := release(&run, online)
 		if a := run.Current(); a != nil {
-			fate := f.outcome(job)
-			fate.Ran, fate.Start = true, f.now
+			outcome := f.outcome(job)
+			outcome.Ran, outcome.Start = true, f.now
 			changed = f.resume(job, &run) || changed
 		}
 		if changed {
@@ -154,11 +154,11 @@ func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) 
 }
 
 // countGPUHours counts what a job has held.
-func (f *projection) countGPUHours(fate *JobOutcome) {
-	if !fate.since.IsZero() {
-		milli := fate.Job.Members * max(1000*fate.Job.GPUs, fate.Job.GPUMilli)
-		fate.GPUHours += float64(milli) / 1000 * f.now.Sub(fate.since).Hours()
-		fate.since = time.Time{}
+func (f *projection) countGPUHours(outcome *JobOutcome) {
+	if !outcome.since.IsZero() {
+		milli := outcome.Job.Members * max(1000*outcome.Job.GPUs, outcome.Job.GPUMilli)
+		outcome.GPUHours += float64(milli) / 1000 * f.now.Sub(outcome.since).Hours()
+		outcome.since = time.Time{}
 	}
 }
 
@@ -171,11 +171,11 @@ func mustTransition(err error) {
 
 // scheduleEnd notes when an attempt that begins or goes on will end.
 func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
-	fate, a := f.outcome(job), run.Last()
-	fate.since = f.now
+	outcome, a := f.outcome(job), run.Last()
+	outcome.since = f.now
 	done := run.Done(job, f.now)
 	total, basis := f.expectedRuntime(job, done)
-	fate.Basis = basis
+	outcome.Basis = basis
 	heap.Push(&f.ends, attemptEnd{f.now.Add(total - done), job.ID, a.Number})
 }
 
@@ -227,8 +227,8 @@ func (f *projection) run(ctx context.Context) error {
 			next = f.ends[0].at
 		}
 		if f.now = next; !next.Before(f.until) {
-			for _, fate := range f.outcomes {
-				f.countGPUHours(fate)
+			for _, outcome := range f.outcomes {
+				f.countGPUHours(outcome)
 			}
 			return nil
 		}
@@ -279,8 +279,8 @@ func (f *projection) apply(job *ares.Job, run ares.Run, starts bool) {
 	if starts {
 		run.Last().Fence = ares.Fence(f.revision + 1)
 		f.startRanks(job, &run)
-		if fate := f.outcome(job); fate.Start.IsZero() {
-			fate.Start = f.now
+		if outcome := f.outcome(job); outcome.Start.IsZero() {
+			outcome.Start = f.now
 		}
 		f.scheduleEnd(job, &run)
 	} else if run.Stop != nil && run.Current() != nil {

@@ -138,11 +138,11 @@ func (f *projection) lose(nodes []string) {
 			for _, h := range append([]ares.Held(nil), run.Last().Seats...) {
 				mustTransition(run.Release(fence, h.Rank))
 			}
-			fate := f.outcome(job)
-			f.countGPUHours(fate)
-			fate.Start = time.Time{}
-			if fate.Stops++; run.Phase.Final() {
-				fate.End = f.now
+			outcome := f.outcome(job)
+			f.countGPUHours(outcome)
+			outcome.Start = time.Time{}
+			if outcome.Stops++; run.Phase.Final() {
+				outcome.End = f.now
 			}
 		}
 		f.put(job, run)
@@ -182,12 +182,12 @@ func (w *WhatIf) compare(now, then *projection) {
 		}
 		for _, side := range []struct {
 			f     *projection
-			fate  *JobOutcome
+			outcome  *JobOutcome
 			whole *Outlook
 			part  *Outlook
 		}{{now, a, &w.Now.Outlook, &t.Now}, {then, b, &w.Then.Outlook, &t.Then}} {
-			side.whole.add(side.f, side.fate, job, waited)
-			side.part.add(side.f, side.fate, job, waited)
+			side.whole.add(side.f, side.outcome, job, waited)
+			side.part.add(side.f, side.outcome, job, waited)
 		}
 		w.compareJob(now, then, id, t)
 	}
@@ -258,24 +258,24 @@ func basisOf(f *JobOutcome) Basis {
 	return f.Basis
 }
 
-// add counts a job; fate is nil for an element that is never made.
-func (o *Outlook) add(f *projection, fate *JobOutcome, job *ares.Job, waited bool) {
-	if fate == nil {
-		fate = &JobOutcome{Job: job}
+// add counts a job; outcome is nil for an element that is never made.
+func (o *Outlook) add(f *projection, outcome *JobOutcome, job *ares.Job, waited bool) {
+	if outcome == nil {
+		outcome = &JobOutcome{Job: job}
 	}
-	o.GPUHours += fate.GPUHours
-	o.Stops += fate.Stops
-	if !fate.End.IsZero() {
+	o.GPUHours += outcome.GPUHours
+	o.Stops += outcome.Stops
+	if !outcome.End.IsZero() {
 		o.Ended++
 	}
-	if due := job.Deadline; !due.IsZero() && due.Before(f.until) && (fate.End.IsZero() || fate.End.After(due)) {
+	if due := job.Deadline; !due.IsZero() && due.Before(f.until) && (outcome.End.IsZero() || outcome.End.After(due)) {
 		o.Late++
 	}
 	if waited {
-		if !fate.Start.IsZero() {
+		if !outcome.Start.IsZero() {
 			o.Started++
 		}
-		o.Wait += f.wait(fate).Seconds()
+		o.Wait += f.wait(outcome).Seconds()
 	}
 }
 
@@ -287,12 +287,12 @@ func (o *Outlook) mean(waiting int) {
 }
 
 // wait is how long a job waits from the moment on that was looked at.
-func (f *projection) wait(fate *JobOutcome) time.Duration {
+func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	began := f.until.Add(-f.horizon)
-	if fate == nil || fate.Start.IsZero() {
+	if outcome == nil || outcome.Start.IsZero() {
 		return f.horizon
 	}
-	return fate.Start.Sub(began)
+	return outcome.Start.Sub(began)
 }
 
 // compareJob notes a job that starts at another time, or lost its place.

@@ -10,64 +10,65 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Epoch is when every simulation begins.
+// Epoch is the time at which every simulation starts.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// World is a fleet and the jobs of a trace in virtual time. What a store does
-// for a server, it does for the engine: it applies what plans want, and tells
-// what became of it as batches of events.
+// World simulates a fleet and the jobs of a trace in virtual time. It does for
+// the engine what a store does for a server: it applies plans and reports the
+// results as batches of events.
 type World struct {
 	state       *engine.State
 	policy      Policy
 	now         time.Time
-	wake        time.Time // when the plan may change without an event, zero for never
-	lastChange  time.Time // when something last happened
-	changed     bool      // the plans of the present moment changed something
+	wake        time.Time // next time at which the plan may change without an event, zero for none
+	lastChange  time.Time // time of the last event
+	changed     bool      // a plan of the current time step changed something
 	revision    int64
 	jobs        []record
 	ends        endHeap
-	batch       []ares.Event // of the present moment
+	batch       []ares.Event // of the current time step
 	usage       map[string]ares.Usage
 	known       map[string]bool // tenants
 	gpus        int
-	largest     int           // GPUs of a machine
-	fleet       *engine.Fleet // tells what can never run, and how to split what is larger
+	largest     int           // GPUs of the largest machine
+	fleet       *engine.Fleet // finds infeasible jobs and splits jobs that exceed one machine
 	allocated   timeMeter
-	demandMilli int // thousandths of devices that jobs ask for which have come and not ended
-	finished    int // jobs
+	demandMilli int // thousandths of devices requested by jobs that arrived and have not ended
+	finished    int // jobs that ended
 	halted      bool
-	hasAffinity bool           // some job wants to be near others
-	probes      []func(*World) // each sees every moment at which something happened
-	accounting  *accounting    // nil when nobody asked for it
+	hasAffinity bool           // some job has an affinity to other jobs
+	probes      []func(*World) // called after every time step with an event
+	accounting  *accounting    // nil unless it is needed
 	fairness    *fairnessMeter // as above
 	laws        *lawChecker    // as above
-	predictor   *predictor     // nil unless the policy learns how long jobs run
+	predictor   *predictor     // nil unless the policy uses predicted runtimes
 }
 
-// record is what becomes of one arrival.
+// record is the state of one arrived job.
 type record struct {
 	id        ares.JobID
 	tenant    string
 	name      string
-	traceID   string        // the trace's name for it
+	traceID   string        // its ID in the trace
 	line      int           // of the trace
 	runtime   time.Duration // as Arrival.Runs
 	deadline  time.Time     // zero for none
 	accepted  time.Time
-	placed    time.Time // zero while it waits
+	placed    time.Time // zero before its first placement
 	ended     time.Time
 	gpus      int       // thousandths of devices
 	refused   bool      // it can never run on this fleet
-	leftQueue time.Time // it had waited for as long as it would, and ended
+	leftQueue time.Time // when its queue timeout expired, zero if it did not
 
-	remaining   time.Duration // to run, as of the start of the attempt under way
-	since       time.Time     // when that started
+	remaining   time.Duration // runtime left at the start of the current attempt
+	since       time.Time     // start of the current attempt
 	attempts    int
-	preemptions int   // times it gave way
-	lostMilli   int64 // thousandths of GPU-seconds that this has cost
+	preemptions int   // times it was preempted
+	lostMilli   int64 // thousandths of GPU-seconds lost by preemption
 }
 
-// NewWorld is the fleet, with nothing to do, decided on by a policy.
+// NewWorld returns a world with the machines, tenants, queues and reservations
+// of a fleet, no jobs, and a policy that decides.
 func NewWorld(f *Fleet, p Policy) *World {
 	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
@@ -98,9 +99,8 @@ func NewWorld(f *Fleet, p Policy) *World {
 	return w
 }
 
-// Run lets the trace happen until its last job has ended, or until a time since
-// the beginning if that is not zero. tick hears of every moment at which
-// something happened.
+// Run simulates a trace until its last job has ended, or until a time since the
+// start if that is not zero. It calls tick after every time step with an event.
 func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
 	at := 0
 	w.Expect(len(t.Arrivals))
@@ -113,11 +113,11 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	}, until, tick)
 }
 
-// Expect makes room for so many jobs.
+// Expect allocates memory for this number of jobs.
 func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
 
-// RunStream is Run with jobs that are asked for one by one, in the order of
-// their arrival, and not kept: each is good until the next is asked for.
+// RunStream is Run for jobs that are produced one by one, in the order of their
+// arrival. Each arrival is valid until the next one is requested.
 func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
 	coming, more := next()
 	if !more {
@@ -152,7 +152,7 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 		}
 		waiting -= placed
 		if !happens && !w.changed {
-			continue // the engine looked again, and nothing came of it
+			continue // the engine decided again and changed nothing
 		}
 		w.lastChange = w.now
 		for _, look := range w.probes {
@@ -166,10 +166,11 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 	return nil
 }
 
-// Halt ends a run after the present moment.
+// Halt ends a run after the current time step.
 func (w *World) Halt() { w.halted = true }
 
-// nextTime is when something happens next.
+// nextTime returns the time of the next event: an arrival, an attempt end, or
+// the wake time of the last plan.
 func (w *World) nextTime(coming *Arrival, more bool, zero time.Duration) time.Time {
 	var at time.Time
 	if more {
@@ -184,12 +185,12 @@ func (w *World) nextTime(coming *Arrival, more bool, zero time.Duration) time.Ti
 	return at
 }
 
-// arrive accepts a job, and says whether it waits now.
+// arrive accepts a job and returns whether it is waiting now.
 func (w *World) arrive(a *Arrival) bool {
 	id := jobID(len(w.jobs))
 	said, refused := w.split(a.Spec)
 	spec := said.WithDefaults()
-	if !spec.Deadline.IsZero() { // traces count from their own beginning
+	if !spec.Deadline.IsZero() { // the times of a trace count from its own start
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
 	if !w.known[spec.Tenant] {
@@ -204,9 +205,9 @@ func (w *World) arrive(a *Arrival) bool {
 		return false
 	}
 	if w.policy.Engine.Queueing.Yield {
-		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
+		spec.Checkpoint.Enabled = true // a preempted job resumes from its checkpoint
 	}
-	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
+	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // in a simulation, stopping takes exactly as long as the checkpoint
 	w.demandMilli += w.jobs[len(w.jobs)-1].gpus
 	w.hasAffinity = w.hasAffinity || len(spec.Placement.Affinity) > 0
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
@@ -215,7 +216,7 @@ func (w *World) arrive(a *Arrival) bool {
 	return true
 }
 
-// jobID names the n'th job: job-0000042.
+// jobID returns the ID of the n-th job: job-0000042.
 func jobID(n int) ares.JobID {
 	const wide = len("job-0000000")
 	b := strconv.AppendInt([]byte("job-0000000"), int64(n), 10)
@@ -227,8 +228,8 @@ func jobID(n int) ares.JobID {
 	return ares.JobID(b[:wide])
 }
 
-// decide decides and carries out until nothing more would change. It answers
-// with how many fewer wait.
+// decide makes decisions and applies them until nothing more would change. It
+// returns how many fewer jobs are waiting.
 func (w *World) decide() (placed int, err error) {
 	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
@@ -238,10 +239,11 @@ func (w *World) decide() (placed int, err error) {
 		if plan.Empty() {
 			break
 		}
-		// A plan that was not cut has tried every line, and placings leave no more
-		// room than there was. Only company may make a place for somebody, or those
-		// who give way; and who was just placed may be the next to do so. When that
-		// one ends counts for the places that are kept, and so for those behind.
+		// A complete plan has tried every kind of waiting job, and placements only
+		// take capacity, so a second decision would change nothing. Exceptions: an
+		// affinity that a placement satisfies, preemption (a job placed just now
+		// may be the next victim), and backfill reservations, which depend on the
+		// expected ends of the jobs placed just now.
 		again = w.hasAffinity || len(w.state.Promises()) > 0 || w.policy.Engine.Queueing.Yield || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		w.changed = w.changed || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
@@ -258,9 +260,9 @@ func (w *World) decide() (placed int, err error) {
 	return placed, nil
 }
 
-// apply makes the changes of a plan, which are those that a server writes, and
-// what follows from each at once: attempts begin and stop. It says how many jobs
-// fewer wait.
+// apply makes the changes of a plan, the same that a server would write, and
+// starts and stops attempts at once. It returns how many fewer jobs are
+// waiting.
 func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 	changes, err := engine.PlanChanges(w.state, plan, w.now)
 	if err != nil {
@@ -290,8 +292,8 @@ func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 	return placed, nil
 }
 
-// put writes a changed run with the next revision, which is the fence of an
-// attempt that begins.
+// put adds a changed run to the batch. Its revision is the next one, which is
+// also the fence of a new attempt.
 func (w *World) put(c *engine.RunChange) {
 	c.Run.Revision = w.revision + 1
 	if c.Kind == engine.ChangePlace {
@@ -300,7 +302,7 @@ func (w *World) put(c *engine.RunChange) {
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: c.Job, Run: c.Run}})
 }
 
-// start notes when a placed job will end.
+// start begins an attempt of a placed job and schedules its end.
 func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	if r.placed.IsZero() {
@@ -315,7 +317,7 @@ func (w *World) start(id ares.JobID) {
 	}
 }
 
-// finish ends a job. It is archived at once: what it used is kept, as by a
+// finish ends a job. The job is archived at once and its usage is kept, as on a
 // server.
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
@@ -343,7 +345,7 @@ func (w *World) record(id ares.JobID) *record {
 	return &w.jobs[n]
 }
 
-// flush tells the engine what has happened.
+// flush gives the collected events to the engine as one batch.
 func (w *World) flush() {
 	if len(w.batch) == 0 {
 		return
@@ -359,14 +361,14 @@ func (w *World) flush() {
 	w.batch = nil
 }
 
-// attemptEnd is when a job ends.
+// attemptEnd is the scheduled end of an attempt.
 type attemptEnd struct {
 	at      time.Time
 	job     ares.JobID
-	attempt int // the end of another one means nothing; 0 for the end of a stop
+	attempt int // ignored unless this is still the current attempt; 0 for the end of a checkpoint
 }
 
-// endHeap is a heap of them: by time, then job.
+// endHeap is a heap of attempt ends, ordered by time, then job.
 type endHeap []attemptEnd
 
 func (e endHeap) Len() int { return len(e) }
