@@ -18,38 +18,39 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// gzipMagic begins a recording; the lines of an archive begin with a brace.
+// gzipMagic starts a recording; the lines of an archive start with a brace.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// AssumedRuntime is how long a job runs of which nobody knows.
+// AssumedRuntime is the runtime of a job without a known end, prediction or
+// limit.
 const AssumedRuntime = time.Hour
 
-// historyReader collects what became of the jobs of a server.
+// historyReader collects the jobs of a server from a recording or an archive.
 type historyReader struct {
 	trace     *Trace
-	state     *engine.State // of a recording; an archive has only what ended
+	state     *engine.State // of a recording; an archive has only ended jobs
 	jobs      map[ares.JobID]*jobHistory
-	nodes     map[string]*ares.Node // that were there at some time
-	seenUntil time.Time             // of what was seen
+	nodes     map[string]*ares.Node // all nodes that ever existed
+	seenUntil time.Time             // time of the last event
 }
 
-// jobHistory is one job with the last that is known of it.
+// jobHistory is one job with its latest run.
 type jobHistory struct {
 	job  *ares.Job
 	run  ares.Run
 	line int
 }
 
-// readHistory reads the past of a server as a trace: a recording, with its fleet,
-// or the lines of an archive.
+// readHistory reads the history of a server as a trace: a recording, with its
+// fleet, or the lines of an archive.
 //
-// A job arrives when it was accepted, or when the last of those had ended that
-// it was to come after. It runs as long as its attempts ran together. One whose
-// end was not seen runs as long as is predicted from runs like it, else as its
-// limit allows, else for AssumedRuntime, but no shorter than it has.
-// Elements of arrays are jobs of their own, and those that are yet to be made come
-// with their array. Jobs that ended without having run, and elements that nobody
-// will make, are nothing to place.
+// A job arrives when it was accepted, or when the last of its `after`
+// dependencies had ended. It runs as long as all its attempts ran together. A
+// job without a known end runs as long as predicted from similar runs, else as
+// its limit allows, else for AssumedRuntime, but at least as long as it has.
+// Array elements are jobs of their own; those that do not exist yet arrive with
+// their array. Jobs that ended without running, and elements that will never be
+// made, are left out.
 func readHistory(from io.Reader) (*Trace, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16)
@@ -118,7 +119,7 @@ func (p *historyReader) apply(ev *ares.Event) {
 	}
 }
 
-// readArchive reads the lines that a server has written of finished jobs.
+// readArchive reads the lines of an archive of finished jobs.
 func (p *historyReader) readArchive(in *bufio.Reader) error {
 	for line := 1; ; line++ {
 		text, err := in.ReadBytes('\n')
@@ -132,7 +133,7 @@ func (p *historyReader) readArchive(in *bufio.Reader) error {
 			} else if !ares.ValidJobID(string(l.Job.ID)) || !l.Run.Phase.Final() {
 				p.trace.addProblem(line, "not a finished job")
 			} else {
-				p.jobs[l.Job.ID] = &jobHistory{job: &l.Job, run: l.Run, line: line} // a crash may have repeated it
+				p.jobs[l.Job.ID] = &jobHistory{job: &l.Job, run: l.Run, line: line} // a line may be repeated after a crash
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -144,9 +145,9 @@ func (p *historyReader) readArchive(in *bufio.Reader) error {
 	}
 }
 
-// arrivals makes the jobs of the trace.
+// arrivals makes the arrivals of the trace.
 func (p *historyReader) arrivals() {
-	all := slices.SortedFunc(maps.Values(p.jobs), func(a, b *jobHistory) int { // as they were accepted
+	all := slices.SortedFunc(maps.Values(p.jobs), func(a, b *jobHistory) int { // by acceptance
 		return cmp.Or(cmp.Compare(a.job.Revision, b.job.Revision), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	for _, l := range all {
@@ -157,14 +158,14 @@ func (p *historyReader) arrivals() {
 		if l.run.Phase.Final() || l.run.Stop != nil {
 			continue
 		}
-		for i := l.run.Next; i < l.job.Array.Count; i++ { // those before are jobs of their own
+		for i := l.run.Next; i < l.job.Array.Count; i++ { // earlier elements are jobs of their own
 			p.arrive(&jobHistory{job: l.job.Element(i), run: ares.NewRun(l.job.AcceptedAt), line: l.line})
 		}
 	}
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 }
 
-// arrive makes one of them, unless it ended without having run.
+// arrive makes the arrival of one job, unless the job ended without running.
 func (p *historyReader) arrive(l *jobHistory) {
 	runs, seen := p.runtime(l)
 	if seen && runs == 0 {
@@ -178,7 +179,7 @@ func (p *historyReader) arrive(l *jobHistory) {
 	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
 }
 
-// eligible is when a job could have begun at the earliest.
+// eligible returns the earliest time at which a job could have started.
 func (p *historyReader) eligible(l *jobHistory) time.Time {
 	at := l.job.AcceptedAt
 	after := l.job.After
@@ -193,8 +194,8 @@ func (p *historyReader) eligible(l *jobHistory) time.Time {
 	return at
 }
 
-// runtime is how long a job runs, 0 when it ended without having run, and whether
-// its end was seen.
+// runtime returns how long a job runs, 0 if it ended without running, and
+// whether its end is known.
 func (p *historyReader) runtime(l *jobHistory) (runs time.Duration, seen bool) {
 	runs = l.run.RanFor(p.seenUntil)
 	if l.run.Phase.Final() {
@@ -208,15 +209,15 @@ func (p *historyReader) runtime(l *jobHistory) (runs time.Duration, seen bool) {
 	return max(runs, runs-done+total), false
 }
 
-// fleet is what the recording knows of machines and tenants: every machine that
-// it speaks of, and the shares as they were last.
+// fleet returns the machines and tenants of the recording: every machine that
+// it mentions, and the latest tenant and queue records.
 func (p *historyReader) fleet() *Fleet {
 	f := &Fleet{Topology: p.state.Topology()}
 	for _, id := range slices.Sorted(maps.Keys(p.nodes)) {
 		n := *p.nodes[id]
 		n.Unfit, n.Devices = "", slices.Clone(n.Devices)
 		for i := range n.Devices {
-			n.Devices[i].Celsius = 0 // it went with the load of then
+			n.Devices[i].Celsius = 0 // it depended on the load at that time
 		}
 		f.nodes = append(f.nodes, &n)
 	}

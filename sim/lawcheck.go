@@ -11,36 +11,36 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// LawReport is what was found when decisions were held against the laws.
+// LawReport is the result of checking decisions against the laws of the engine.
 //
-// The law of turns is judged at every decision, from a count of its own: nobody
-// is placed while a job of a higher class, or of a poorer tenant in the same
-// class, waits that would fit at that moment. Poorer is who has a smaller
-// dominant share by weight, of what is held and of decayed past use together,
-// by more than rounding could have decided.
+// The law of turns is checked at every decision, from the simulator's own
+// accounting: no job is placed while a job of a higher priority class, or of a
+// tenant with a smaller share in the same class, is waiting and would fit. The
+// share is the weighted dominant share of held resources and decayed past use
+// together; differences that rounding could explain do not count.
 //
-// The laws of the run as a whole are judged at every decision too: nobody stops a
-// job that had stopped it, by itself or by others, while both live.
+// The laws of the whole run are checked at every decision too: no job preempts
+// a job that has preempted it, directly or through others, while both exist.
 type LawReport struct {
-	Decisions  int      `json:"decisions"` // that placed or stopped somebody
+	Decisions  int      `json:"decisions"` // that placed or stopped a job
 	Placings   int      `json:"placings"`
-	Rivals     int      `json:"rivals"`     // waiting lines that preceded a placing, and did not fit
-	Unjudged   int      `json:"unjudged"`   // jobs with wishes about where they run: not seen as rivals
-	AllLaws    int      `json:"all_laws"`   // decisions that were held against every law
-	Stopped    int      `json:"stopped"`    // jobs that gave way to others, each time
-	MostStops  int      `json:"most_stops"` // of one job
+	Rivals     int      `json:"rivals"`     // waiting jobs, by tenant and request, that were ahead of a placed job and did not fit
+	Unjudged   int      `json:"unjudged"`   // jobs with placement constraints: not compared
+	AllLaws    int      `json:"all_laws"`   // decisions that were checked against every law
+	Stopped    int      `json:"stopped"`    // preemptions
+	MostStops  int      `json:"most_stops"` // largest number of preemptions of one job
 	Violations int      `json:"violations"` // of any law
 	First      []string `json:"first_violations,omitempty"`
 }
 
-// maxViolationTexts is how many violations are told; all are counted.
+// maxViolationTexts is how many violations are kept as text; all are counted.
 const maxViolationTexts = 10
 
-// CheckLaws has every decision held against the law of turns, and every so many'th
-// one that places something against all laws; 0 for none, because each such
-// check counts the whole fleet anew. It is called before Run. Policies that
-// keep others waiting behind a blocked job break the law of turns as they mean
-// to, and the weights of models are not known to it.
+// CheckLaws makes the world check every decision against the law of turns, and
+// every n-th decision that places a job against all laws; 0 for none, because
+// each such check counts the whole fleet again. Call it before Run. Policies
+// that keep jobs waiting behind a blocked job break the law of turns by design,
+// and the check does not know weights of GPU models.
 func (w *World) CheckLaws(every int) {
 	if w.laws != nil {
 		return
@@ -55,7 +55,7 @@ func (w *World) CheckLaws(every int) {
 	}
 }
 
-// LawReport is what was found, nil without Judge.
+// LawReport returns the result of the checks, nil without CheckLaws.
 func (w *World) LawReport() *LawReport {
 	if w.laws == nil {
 		return nil
@@ -63,8 +63,8 @@ func (w *World) LawReport() *LawReport {
 	return &w.laws.out
 }
 
-// lawChecker keeps what the law of turns needs: what every tenant holds, who waits,
-// and what every machine has left.
+// lawChecker keeps what the law of turns needs: what every tenant holds, which
+// jobs wait, and the free capacity of every machine.
 type lawChecker struct {
 	every      int
 	state      *engine.State
@@ -73,18 +73,20 @@ type lawChecker struct {
 	cluster    cluster
 	queues     map[requestKey]*requestQueue
 	byTenant   map[*tenantUsage][]*requestQueue
-	unfit      map[request]bool // found no place since there was last more room
+	unfit      map[request]bool // did not fit since capacity was last freed
 	run        laws.Witness
 	stops      map[ares.JobID]int
 	out        LawReport
 }
 
-// requestQueue are waiting jobs of one tenant that fare alike, the earliest first.
+// requestQueue is the waiting jobs of one tenant with equal requests, the
+// earliest first.
 type requestQueue struct {
 	request request
 	jobs    []*jobUsage
 }
 
+// requestKey identifies a requestQueue.
 type requestKey struct {
 	tenant  *tenantUsage
 	request request
@@ -115,7 +117,7 @@ func (j *lawChecker) jobWaits(c *jobUsage) {
 	}
 }
 
-// first is the earliest that waits, nil for none.
+// first returns the earliest waiting job, nil for none.
 func (r *requestQueue) first() *jobUsage {
 	for len(r.jobs) > 0 && !r.jobs[0].waiting {
 		r.jobs[0] = nil
@@ -140,8 +142,8 @@ func (j *lawChecker) jobSeated(c *jobUsage, seats []*ares.Seat) {
 	c.seats = seats
 }
 
-// check a plan against the laws before it is carried out. The state is as it was
-// when the plan was made.
+// check checks a plan before it is applied. The state must be the one that the
+// plan was made from.
 func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	j.checkStops(s, plan)
 	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
@@ -158,7 +160,7 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	for i := range plan.Place {
 		p := &plan.Place[i]
 		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
-			j.countPlacing(p, plan.Now) // it is not its turn that gives it what was kept for it
+			j.countPlacing(p, plan.Now) // it takes its nominated seats, out of turn
 			continue
 		}
 		j.checkTurn(p, plan.Now)
@@ -171,7 +173,7 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	}
 }
 
-// checkStops holds who is stopped against the laws of the whole run.
+// checkStops checks preemptions against the laws of the whole run.
 func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
 	before := len(j.run.Stopped)
 	if err := j.run.See(s, plan); err != nil {
@@ -184,10 +186,10 @@ func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
 	}
 }
 
-// checkTurn wants nobody to be waiting, with a place, before the one who is placed.
+// checkTurn checks that no waiting job that fits is ahead of a placed job.
 func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 	c := j.accounting.jobs[p.Job]
-	if c == nil { // an element of an array: its job comes with its run
+	if c == nil { // an array element: its job arrives with its run
 		return
 	}
 	j.out.Placings++
@@ -217,7 +219,7 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 	j.countPlacing(p, now)
 }
 
-// countPlacing counts a placing.
+// countPlacing counts a placement.
 func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
 	c := j.accounting.jobs[p.Job]
 	if c == nil {
@@ -231,8 +233,8 @@ func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
 	j.accounting.setWaiting(c, false)
 }
 
-// holdNominations takes the seats that are kept for jobs, by this plan or before: nobody
-// fits there.
+// holdNominations takes the capacity of nominated seats, of this plan or
+// before: no other job fits there.
 func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
 	placed := map[ares.JobID]bool{}
 	for i := range plan.Place {
@@ -259,8 +261,8 @@ func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*
 	return kept
 }
 
-// mayDelay says whether the job could delay one for which the plan keeps a place:
-// it may wait though it fits.
+// mayDelay says whether a job could delay one with a backfill reservation: such
+// a job may wait although it fits.
 func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	ends, known := j.state.Ends(id, now)
 	return slices.ContainsFunc(j.state.Promises(), func(p ares.Promise) bool {
@@ -268,7 +270,8 @@ func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	})
 }
 
-// ageingStep is how long a job waits for a point of priority, 0 where nobody ages.
+// ageingStep returns how long a job waits for a point of priority, 0 without
+// ageing.
 func (j *lawChecker) ageingStep() time.Duration {
 	if j.cfg.Queueing.Order != engine.OrderAged {
 		return 0
@@ -276,7 +279,8 @@ func (j *lawChecker) ageingStep() time.Duration {
 	return j.cfg.AgeingStep
 }
 
-// fits remembers who does not, as long as room is only taken.
+// fits says whether a request fits. Requests that do not fit are remembered
+// until capacity is freed.
 func (j *lawChecker) fits(w request) bool {
 	w.priority = 0
 	if j.unfit[w] {
@@ -292,8 +296,8 @@ func (j *lawChecker) fits(w request) bool {
 	return false
 }
 
-// shareBounds is what a tenant has by weight: at least, and at most, because the
-// engine keeps past use in whole units and for a limited time.
+// shareBounds returns the bounds of a tenant's weighted share. They differ
+// because the engine keeps past use in whole units and for a limited time.
 func (j *lawChecker) shareBounds(p *tenantUsage, now time.Time) (least, most float64) {
 	const cut = 1.0 / 10_000
 	p.decay(now, j.cfg.HalfLife)

@@ -9,38 +9,38 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// JobOutcome is what becomes of a job when the queue runs forward.
+// JobOutcome is the projected start and end of a job.
 type JobOutcome struct {
 	Job      *ares.Job
-	Ran      bool      // already at the beginning
-	Start    time.Time // zero when it finds no place in time; of one that ran already, the beginning
-	End      time.Time // zero when it does not end in time
-	Basis    Basis     // of the time it runs
-	Stops    int       // times it was made to give way
-	GPUHours float64   // within the time looked at
+	Ran      bool      // it was running at the start
+	Start    time.Time // zero if it does not start within the horizon; the start of the projection if it was running
+	End      time.Time // zero if it does not end within the horizon
+	Basis    Basis     // of its runtime
+	Stops    int       // times it was preempted
+	GPUHours float64   // within the horizon
 
-	since time.Time // of the attempt under way, zero for none
+	since time.Time // start of the current attempt, zero for none
 }
 
-// Basis says where the time that a job runs was taken from.
+// Basis says what the runtime of a job is based on.
 type Basis string
 
-// The bases, the best first.
+// The bases, the most reliable first.
 const (
 	ByPrediction Basis = "prediction"
 	ByLimit      Basis = "limit"
 	ByAssumption Basis = "assumption"
 )
 
-// projection runs a snapshot forward. What agents and the store do for a server, it
-// does for the engine: a placed job starts at once, runs as long as it is
-// thought to, ends well, and is free in the same instant; one that is asked to
-// stop does so at once. Nobody new arrives.
+// projection runs a snapshot forward. It does for the engine what agents and
+// the store do for a server: a placed job starts at once, runs for its expected
+// runtime, succeeds, and frees its seats in the same instant; a job that is
+// asked to stop does so at once. No new jobs arrive.
 type projection struct {
 	state    *engine.State
 	now      time.Time
 	until    time.Time
-	horizon  time.Duration // from the beginning to until
+	horizon  time.Duration // from the start to until
 	assumed  time.Duration
 	revision int64
 	ends     endHeap
@@ -48,7 +48,7 @@ type projection struct {
 	batch    []ares.Event
 }
 
-// newProjection is the moment of the snapshot.
+// newProjection returns a projection that starts at the time of the snapshot.
 func newProjection(s *Snapshot, cfg engine.Config, horizon, assumed time.Duration) *projection {
 	f := &projection{
 		state: engine.NewWith(cfg), now: s.Taken, until: s.Taken.Add(horizon), horizon: horizon, assumed: assumed,
@@ -58,7 +58,7 @@ func newProjection(s *Snapshot, cfg engine.Config, horizon, assumed time.Duratio
 	return f
 }
 
-// resumeJobs takes up what is under way.
+// resumeJobs takes over the jobs that run or wait in the snapshot.
 func (f *projection) resumeJobs() {
 	online := map[string]bool{}
 	for n := range f.state.Nodes() {
@@ -89,7 +89,7 @@ func (f *projection) resumeJobs() {
 	f.flush()
 }
 
-// release frees the seats of ended attempts, as the agents that are there would.
+// release frees the seats of ended attempts on nodes with a connected agent.
 func release(run *ares.Run, online map[string]bool) (changed bool) {
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
@@ -102,7 +102,7 @@ func release(run *ares.Run, online map[string]bool) (changed bool) {
 	return changed
 }
 
-// resume goes on with an attempt that is under way.
+// resume continues a current attempt.
 func (f *projection) resume(job *ares.Job, run *ares.Run) (changed bool) {
 	if run.Stop != nil {
 		f.endAttempt(job, run, ares.OutcomeStopped)
@@ -115,7 +115,8 @@ func (f *projection) resume(job *ares.Job, run *ares.Run) (changed bool) {
 	return changed
 }
 
-// outcome finds what becomes of a job. An array has none: its elements do.
+// outcome returns the outcome of a job, nil for an array: its elements have
+// outcomes.
 func (f *projection) outcome(job *ares.Job) *JobOutcome {
 	if f.outcomes[job.ID] == nil && !job.IsArray() {
 		f.outcomes[job.ID] = &JobOutcome{Job: job}
@@ -123,7 +124,7 @@ func (f *projection) outcome(job *ares.Job) *JobOutcome {
 	return f.outcomes[job.ID]
 }
 
-// startRanks has every rank start.
+// startRanks starts every rank.
 func (f *projection) startRanks(job *ares.Job, run *ares.Run) {
 	a := run.Current()
 	for _, h := range a.Seats {
@@ -133,7 +134,7 @@ func (f *projection) startRanks(job *ares.Job, run *ares.Run) {
 	}
 }
 
-// endAttempt has every rank end, and its seat come free.
+// endAttempt ends every rank and frees its seat.
 func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) {
 	a := run.Current()
 	fence := a.Fence
@@ -153,7 +154,7 @@ func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) 
 	}
 }
 
-// countGPUHours counts what a job has held.
+// countGPUHours adds the GPU-hours of the current attempt and ends it.
 func (f *projection) countGPUHours(outcome *JobOutcome) {
 	if !outcome.since.IsZero() {
 		milli := outcome.Job.Members * max(1000*outcome.Job.GPUs, outcome.Job.GPUMilli)
@@ -162,14 +163,14 @@ func (f *projection) countGPUHours(outcome *JobOutcome) {
 	}
 }
 
-// mustTransition is for moves that a run in that phase can always make.
+// mustTransition panics on an error of a transition that the run always allows.
 func mustTransition(err error) {
 	if err != nil {
 		panic("sim: a run refused a move: " + err.Error())
 	}
 }
 
-// scheduleEnd notes when an attempt that begins or goes on will end.
+// scheduleEnd schedules the end of an attempt that starts or continues.
 func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
 	outcome, a := f.outcome(job), run.Last()
 	outcome.since = f.now
@@ -179,15 +180,17 @@ func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
 	heap.Push(&f.ends, attemptEnd{f.now.Add(total - done), job.ID, a.Number})
 }
 
-// expectedRuntime is how long a job that has run for some time runs altogether.
+// expectedRuntime returns the total runtime of a job that has run for some
+// time.
 func (f *projection) expectedRuntime(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
 	return expectedRuntime(f.state, job, f.assumed, elapsed)
 }
 
-// expectedRuntime is how long a job that has run for some time runs altogether: what was
-// predicted from runs like it, or else its limit, or else what is assumed. One
-// that has outlived all of these runs as long again as it has. A guess from no
-// runs is no prediction: the limit, or what the asker assumes, is known better.
+// expectedRuntime returns the total runtime of a job that has run for some
+// time: the prediction from similar runs, else its time limit, else the assumed
+// runtime. When a job has run past all of these, its runtime so far is doubled.
+// A prediction from no runs is not used: the limit and the user's assumption
+// are better.
 func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time.Duration, Basis) {
 	limit := job.MaxRuntime()
 	within := func(d time.Duration) time.Duration {
@@ -197,7 +200,7 @@ func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Durat
 		return d
 	}
 	p, _ := s.Forecast(job.ID)
-	if p.Samples == 0 && job.ArrayOf != "" { // of an element that is not yet made its array knows
+	if p.Samples == 0 && job.ArrayOf != "" { // before an element exists, its array has the prediction
 		p, _ = s.Forecast(job.ArrayOf)
 	}
 	if p.Samples > 0 {
@@ -216,7 +219,7 @@ func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Durat
 	return 2 * elapsed, ByAssumption
 }
 
-// run decides and lets time pass until the horizon.
+// run decides and advances time until the horizon.
 func (f *projection) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		next := f.until
@@ -240,7 +243,7 @@ func (f *projection) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// end ends an attempt, unless it gave way before.
+// end ends an attempt, unless it was stopped before.
 func (f *projection) end(d attemptEnd) {
 	job, known := f.state.Job(d.job)
 	run, _ := f.state.Run(d.job)
@@ -250,8 +253,8 @@ func (f *projection) end(d attemptEnd) {
 	}
 }
 
-// decide decides and carries out until nothing changes any more, and says when
-// it might again.
+// decide makes decisions and applies them until nothing changes. It returns the
+// time at which the next plan may differ.
 func (f *projection) decide() (wake time.Time) {
 	for {
 		plan := engine.Decide(f.state, f.now)
@@ -274,7 +277,7 @@ func (f *projection) decide() (wake time.Time) {
 	}
 }
 
-// apply makes a change of a plan, with what follows from it at once.
+// apply makes one change of a plan, with what follows from it at once.
 func (f *projection) apply(job *ares.Job, run ares.Run, starts bool) {
 	if starts {
 		run.Last().Fence = ares.Fence(f.revision + 1)
@@ -294,15 +297,16 @@ func (f *projection) put(job *ares.Job, run ares.Run) {
 	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
 }
 
-// flush tells the engine what has happened, if anything has.
+// flush gives the collected events to the engine, if there are any.
 func (f *projection) flush() {
 	if len(f.batch) > 0 {
 		f.step()
 	}
 }
 
-// step is flush at a new revision in any case: what is learned depends on the
-// revision, so worlds that are compared go through as many.
+// step gives the collected events to the engine at a new revision, even if
+// there are none: predictions depend on the revision, so projections that are
+// compared must have the same number of revisions.
 func (f *projection) step() {
 	f.revision++
 	for i := range f.batch {

@@ -10,37 +10,37 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// WhatIf is what would change for whom. Hours and waiting count from the moment
-// the queue was looked at; what does not happen in time counts as waiting to the
-// end of the time looked at.
+// WhatIf is the difference that an edit would make. Hours and waiting times
+// count from the time of the snapshot; a job that does not start within the
+// horizon counts as waiting until its end.
 type WhatIf struct {
 	Taken    time.Time     `json:"taken"`
 	Revision int64         `json:"-"`
 	Horizon  float64       `json:"horizon_hours"`
 	Changes  []string      `json:"changes"`
-	Running  int           `json:"running"` // jobs, at the beginning
-	Waiting  int           `json:"waiting"` // jobs and elements of arrays
+	Running  int           `json:"running"` // jobs, at the start
+	Waiting  int           `json:"waiting"` // jobs and array elements
 	Bases    map[Basis]int `json:"runtimes_by"`
 	Now      FleetOutlook  `json:"now"`
 	Then     FleetOutlook  `json:"then"`
 	Tenants  []TenantShift `json:"tenants"`
-	Jobs     []JobShift    `json:"jobs"` // those that start at another time, the largest change first
+	Jobs     []JobShift    `json:"jobs"` // jobs that start at another time, the largest change first
 }
 
-// FleetOutlook is how one world goes on, for all.
+// FleetOutlook is the projection of one case for the whole fleet.
 type FleetOutlook struct {
 	GPUs int     `json:"gpus"`
 	Use  float64 `json:"gpu_use_percent"`
 	Outlook
 }
 
-// Outlook is how one world goes on, for all or for a tenant.
+// Outlook is the projection of one case, for the fleet or for a tenant.
 type Outlook struct {
 	GPUHours float64 `json:"gpu_hours"`
-	Started  int     `json:"started"` // of those that waited
+	Started  int     `json:"started"` // of the waiting jobs
 	Ended    int     `json:"ended"`
-	Late     int     `json:"late"`  // jobs with a deadline within the time looked at that they miss
-	Stops    int     `json:"stops"` // times a job had to give way or lost its node
+	Late     int     `json:"late"`  // jobs that miss a deadline within the horizon
+	Stops    int     `json:"stops"` // times a job was preempted or lost its node
 	Wait     float64 `json:"mean_wait_seconds"`
 }
 
@@ -60,14 +60,15 @@ type JobShift struct {
 	Name   string     `json:"name"`
 	Tenant string     `json:"tenant"`
 	GPUs   float64    `json:"gpus"`
-	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the time looked at
+	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the horizon
 	Then   *time.Time `json:"starts_then,omitzero"` // as above
-	Sooner float64    `json:"sooner_seconds"`       // negative when it starts later; at least, when one of both is nil
-	Lost   bool       `json:"lost_its_place"`       // it ran already and had to give way
+	Sooner float64    `json:"sooner_seconds"`       // negative if it starts later; a lower bound if one of both is nil
+	Lost   bool       `json:"lost_its_place"`       // it was running and was stopped
 }
 
-// RunWhatIf runs a snapshot forward twice, as it is and changed, and compares. assumed
-// is how long jobs run of which nobody knows.
+// RunWhatIf runs a snapshot forward twice, unchanged and with an edit, and
+// compares the two. assumed is the runtime of jobs without a prediction or a
+// limit.
 func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
 	now := newProjection(s, s.Config, horizon, assumed)
 	now.resumeJobs()
@@ -96,8 +97,9 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 	return w, nil
 }
 
-// under is a policy on a server: what is about its machines and its idea of
-// shares stays the server's where the policy says nothing of its own.
+// under returns the configuration of a policy on a server: settings of its
+// machines and of fair share stay the server's where the policy does not set
+// them.
 func under(policy, server engine.Config) engine.Config {
 	usual := engine.Default()
 	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
@@ -116,8 +118,8 @@ func keep[T comparable](mine *T, usual, server T) {
 	}
 }
 
-// lose ends what runs on nodes that go: it is lost there, and starts again
-// elsewhere from its beginning, unless it is an at_most_once job.
+// lose ends the attempts on removed nodes. A lost job starts over elsewhere,
+// unless it is an at_most_once job.
 func (f *projection) lose(nodes []string) {
 	if len(nodes) == 0 {
 		return
@@ -150,7 +152,7 @@ func (f *projection) lose(nodes []string) {
 	f.flush()
 }
 
-// gpusOf counts the devices that are there.
+// gpusOf counts the devices of connected nodes.
 func gpusOf(s *engine.State) int {
 	n := 0
 	for v := range s.Nodes() {
@@ -163,7 +165,7 @@ func gpusOf(s *engine.State) int {
 	return n
 }
 
-// compare goes over every job that either world knows.
+// compare compares every job that either projection has.
 func (w *WhatIf) compare(now, then *projection) {
 	tenants := map[string]*TenantShift{}
 	for _, id := range union(now.outcomes, then.outcomes) {
@@ -181,10 +183,10 @@ func (w *WhatIf) compare(now, then *projection) {
 			w.Bases[basis]++
 		}
 		for _, side := range []struct {
-			f     *projection
-			outcome  *JobOutcome
-			whole *Outlook
-			part  *Outlook
+			f       *projection
+			outcome *JobOutcome
+			whole   *Outlook
+			part    *Outlook
 		}{{now, a, &w.Now.Outlook, &t.Now}, {then, b, &w.Then.Outlook, &t.Then}} {
 			side.whole.add(side.f, side.outcome, job, waited)
 			side.part.add(side.f, side.outcome, job, waited)
@@ -217,7 +219,8 @@ func shiftOf(tenants map[string]*TenantShift, name string) *TenantShift {
 	return tenants[name]
 }
 
-// countUnmadeElements counts the elements of arrays whose turn comes in neither world.
+// countUnmadeElements counts the array elements that start in neither
+// projection.
 func (w *WhatIf) countUnmadeElements(now, then *projection, tenants map[string]*TenantShift) {
 	for job, run := range now.state.Jobs() {
 		if !job.IsArray() || run != nil && run.Phase.Final() {
@@ -279,14 +282,14 @@ func (o *Outlook) add(f *projection, outcome *JobOutcome, job *ares.Job, waited 
 	}
 }
 
-// mean turns a sum of waiting into its mean.
+// mean divides the sum of waiting times by the number of waiting jobs.
 func (o *Outlook) mean(waiting int) {
 	if waiting > 0 {
 		o.Wait /= float64(waiting)
 	}
 }
 
-// wait is how long a job waits from the moment on that was looked at.
+// wait returns how long a job waits from the time of the snapshot on.
 func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	began := f.until.Add(-f.horizon)
 	if outcome == nil || outcome.Start.IsZero() {
@@ -295,7 +298,7 @@ func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	return outcome.Start.Sub(began)
 }
 
-// compareJob notes a job that starts at another time, or lost its place.
+// compareJob adds a job that starts at another time, or is stopped.
 func (w *WhatIf) compareJob(now, then *projection, id ares.JobID, t *TenantShift) {
 	a, b := now.outcomes[id], then.outcomes[id]
 	job := cmp.Or(a, b).Job

@@ -13,21 +13,22 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Edit is how a world is changed before it is asked what would become of it.
+// Edit is the change that a what-if analysis makes to a snapshot.
 type Edit struct {
 	Quotas  []Amount // GPUs
 	Weights []Amount
 	Add     []Addition
 	Remove  []string // nodes
 	Reserve []*ares.Reservation
-	Policy  string         // name of the one that decides, for people
-	Config  *engine.Config // of that policy; nil for the server's own
+	Policy  string         // name of the policy, for display
+	Config  *engine.Config // of that policy; nil to keep the server's
 }
 
-// Addition is machines that are added: of a profile, or like a node.
+// Addition is a number of added machines, of a profile or like an existing
+// node.
 type Addition struct {
 	Profile string
-	Like    string // a node, where there is no profile
+	Like    string // an existing node, if there is no profile
 	Nodes   []*ares.Node
 }
 
@@ -42,10 +43,11 @@ func (a *Addition) String() string {
 	return fmt.Sprintf("%d more %s like %s", len(a.Nodes), nodes, a.Like)
 }
 
-// Amount is a figure of a tenant or of one of its queues: set, or more, or less.
+// Amount is a new value for a tenant or a queue: absolute, or relative to the
+// old one.
 type Amount struct {
 	Whom     string // tenant or tenant/queue
-	Model    string // of GPUs, "" for none in particular
+	Model    string // of GPUs, "" for all
 	By       float64
 	Relative bool
 }
@@ -69,7 +71,7 @@ func (a Amount) of(old float64) float64 {
 	return a.By
 }
 
-// editResolver works an edit out against a state: the events it is, and in words.
+// editResolver resolves an edit against a state, into events and descriptions.
 type editResolver struct {
 	state        *engine.State
 	shares       map[string]*tenantOrQueue // by ID of the tenant or queue; copies
@@ -77,7 +79,7 @@ type editResolver struct {
 	descriptions []string
 }
 
-// tenantOrQueue is what a tenant and a queue have in common.
+// tenantOrQueue is a copy of a tenant or of a queue, whichever is changed.
 type tenantOrQueue struct {
 	tenant *ares.Tenant
 	queue  *ares.Queue
@@ -90,8 +92,8 @@ func (s *tenantOrQueue) parts() (limits *ares.Limits, quotas *[]ares.Quota, weig
 	return &s.tenant.Limits, &s.tenant.Quotas, &s.tenant.Weight
 }
 
-// resolve says what an edit changes in a state. Nodes that go take what runs on
-// them along: see forward.lose.
+// resolve returns the events that make an edit, and its descriptions.
+// projection.lose handles the jobs on removed nodes.
 func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err error) {
 	d := &editResolver{state: s, shares: map[string]*tenantOrQueue{}}
 	for _, q := range e.Quotas {
@@ -126,7 +128,7 @@ func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err
 	return d.events, d.descriptions, nil
 }
 
-// share finds a tenant or queue and makes a copy to be changed.
+// share finds a tenant or queue and copies it for changes.
 func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
 	if d.shares[whom] != nil {
 		return d.shares[whom], nil
@@ -140,7 +142,7 @@ func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
 			made.Quotas = slices.Clone(t.Quotas)
 			d.shares[whom] = &tenantOrQueue{tenant: &made}
 		} else if t.ID == tenant && queue == ares.DefaultQueue {
-			d.shares[whom] = &tenantOrQueue{queue: new(ares.NewDefaultQueue(tenant))} // unless it has a record
+			d.shares[whom] = &tenantOrQueue{queue: new(ares.NewDefaultQueue(tenant))} // replaced below if it has a record
 		}
 	}
 	for q := range d.state.Queues() {
@@ -161,8 +163,9 @@ func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
 	return d.shares[whom], nil
 }
 
-// quota changes what bounds the GPUs of a tenant or queue: the limit if there is
-// one, and the quota if there is one; of several quotas, that of the model.
+// quota changes the bounds on the GPUs of a tenant or queue: the limit if there
+// is one, and the quota if there is one; with several quotas, the one of the
+// model.
 func (d *editResolver) quota(a Amount) error {
 	sh, err := d.share(a.Whom)
 	if err != nil {
@@ -218,7 +221,7 @@ func (d *editResolver) weight(a Amount) error {
 	was := cmp.Or(*weight, 1)
 	if *weight = a.of(was); !ares.ValidWeight(*weight) {
 		sum := ""
-		if a.Relative { // somebody may have meant a weight below zero
+		if a.Relative { // the user may have meant an absolute value
 			sum = fmt.Sprintf(", which is %v%+v", was, a.By)
 		}
 		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Whom, ares.MinWeight, ares.MaxWeight, *weight, sum)
@@ -242,7 +245,7 @@ func (d *editResolver) nodes(e *Edit) error {
 		d.descriptions = append(d.descriptions, e.Add[i].String())
 	}
 	for i, id := range e.Remove {
-		if slices.Contains(e.Remove[:i], id) { // once is enough
+		if slices.Contains(e.Remove[:i], id) { // named twice
 			continue
 		}
 		if !slices.Contains(names, id) {
@@ -254,7 +257,7 @@ func (d *editResolver) nodes(e *Edit) error {
 	return nil
 }
 
-// unknown says that there is none of that name, and which might be meant.
+// unknown returns an error for an unknown name, with the closest known one.
 func unknown(what, name string, names []string) error {
 	if near := apipb.Nearest(name, names); near != "" {
 		return ares.Errorf(ares.NotFound, "there is no %s %q: did you mean %s?", what, name, near)
