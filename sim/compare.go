@@ -11,9 +11,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Comparison is policies side by side, each against the first.
+// Comparison is the figures of several policies side by side, each compared
+// with the first.
 type Comparison struct {
-	Trace    string   `json:"trace"` // with their digests where there are several
+	Trace    string   `json:"trace"` // with digests if there are several
 	Fleet    string   `json:"fleet"`
 	Seeds    []uint64 `json:"seeds"` // of the first policy
 	Policies []string `json:"policies"`
@@ -29,9 +30,9 @@ type Figure struct {
 	By    []PolicyMean `json:"by_policy"`
 }
 
-// PolicyMean is the mean of a figure over the runs of a policy that have it, nil for
-// none, and, but for the first policy, how it differs over the seeds that both
-// were run with.
+// PolicyMean is the mean of a figure over the runs of a policy that have it,
+// nil for none. Policies after the first also have the difference over the
+// seeds that both were run with.
 type PolicyMean struct {
 	Policy string   `json:"policy"`
 	Mean   *float64 `json:"mean"`
@@ -39,20 +40,20 @@ type PolicyMean struct {
 	Change *Change  `json:"difference,omitempty"`
 }
 
-// Change is the mean of the differences between paired runs, with the
-// interval that holds the true mean in 95 of 100 cases, by Student's t. With one
-// pair there is no interval, and nothing can be called significant.
+// Change is the mean of the differences between paired runs, with its 95 %
+// confidence interval by Student's t. One pair has no interval, and is never
+// significant.
 type Change struct {
 	Pairs       int      `json:"pairs"`
 	Mean        float64  `json:"mean"`
-	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil from 0 to something
-	Low         *float64 `json:"low"`     // nil with one pair, as is High
+	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil if that is 0 and the difference is not
+	Low         *float64 `json:"low"`     // nil with one pair, like High
 	High        *float64 `json:"high"`
-	Significant bool     `json:"significant"` // the interval leaves out 0
+	Significant bool     `json:"significant"` // the interval excludes 0
 	Better      bool     `json:"better"`
 }
 
-// figureOf takes a figure out of a report, false where it has none.
+// figureOf reads a figure from a report, false if the report does not have it.
 type figureOf func(*Report) (float64, bool)
 
 func always(of func(*Report) float64) figureOf {
@@ -71,7 +72,7 @@ func delayFigure(of func(*Distribution) float64) figureOf {
 	return func(r *Report) (float64, bool) { return optional(r.Delay, of) }
 }
 
-// delayFigureOf is the delay that 99 of 100 jobs of a class by GPUs do not exceed.
+// delayFigureOf reads the p99 delay of a group of jobs by GPU count.
 func delayFigureOf(gpus string) figureOf {
 	return func(r *Report) (float64, bool) {
 		g := r.GPUsNamed(gpus)
@@ -93,7 +94,7 @@ func optional[T any](from *T, of func(*T) float64) (float64, bool) {
 	return of(from), true
 }
 
-// figures are those that are compared.
+// figures are the figures that are compared.
 var figures = []struct {
 	name, words, unit string
 	more              bool
@@ -124,16 +125,15 @@ var figures = []struct {
 	{"deadlines.missed", "deadlines missed", "", false, always(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }
 
-// Labelled is a report with the name to show it under.
+// Labelled is a report with the label to show it under.
 type Labelled struct {
 	Label  string
 	Report *Report
 }
 
-// Compare puts runs side by side; the label of the first is what the others are
-// held against. Runs of different traces or fleets, and runs that were
-// interrupted, have nothing to say about policies: they are refused unless
-// anyway is set.
+// Compare compares runs; the policy of the first run is the baseline. It
+// rejects runs of different traces or fleets and interrupted runs, unless
+// anyway is set, because they say nothing about policies.
 func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	byLabel := map[string]map[uint64]*Report{}
 	var labels []string
@@ -181,7 +181,7 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	return c, nil
 }
 
-// pairs is how many seeds two policies have in common.
+// pairs returns how many seeds two policies have in common.
 func pairs(a, b map[uint64]*Report) int {
 	n := 0
 	for seed := range a {
@@ -192,7 +192,7 @@ func pairs(a, b map[uint64]*Report) int {
 	return n
 }
 
-// seedText are the first seeds of a policy.
+// seedText lists the first seeds of a policy.
 func seedText(runs map[uint64]*Report) string {
 	const told = 3
 	seeds := slices.Sorted(maps.Keys(runs))
@@ -203,7 +203,8 @@ func seedText(runs map[uint64]*Report) string {
 	return strings.ReplaceAll(words, " ", ", ")
 }
 
-// sources names what runs are of: by name alone where it is one.
+// sources names the traces or fleets of runs: by name alone if there is only
+// one.
 func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	var names, digests []string
 	for _, run := range runs {
@@ -221,18 +222,18 @@ func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	return strings.Join(names, ", ")
 }
 
-// Pairs says over how many pairs of runs the policy at a position is held
-// against the first, and how many runs each of them has.
+// Pairs returns over how many pairs of runs the policy at a position is
+// compared with the first, and how many runs each of them has.
 func (c *Comparison) Pairs(at int) (pairs, first, other int) {
-	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // which every run has
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // every run has it
 	by := c.Figures[i].By
 	return by[at].Change.Pairs, by[0].Runs, by[at].Runs
 }
 
-// whyIncomparable says why two runs say nothing about their policies.
+// whyIncomparable says why two runs cannot be compared, "" if they can.
 func whyIncomparable(a, b *Source) string {
 	switch {
-	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // what is built in has no digest
+	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // built-in workloads have no digest
 		return fmt.Sprintf("their traces differ, %s (%.12s) and %s (%.12s)", a.Trace.Name, a.Trace.SHA256, b.Trace.Name, b.Trace.SHA256)
 	case cmp.Or(a.Fleet.SHA256, a.Fleet.Name) != cmp.Or(b.Fleet.SHA256, b.Fleet.Name):
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
@@ -253,10 +254,11 @@ func untilText(secs float64) string {
 	return fmt.Sprintf("after %v s", secs)
 }
 
-// average is the mean over the runs that have a figure, and how many these are.
+// average returns the mean over the runs that have a figure, and the number of
+// these runs.
 func average(runs map[uint64]*Report, of figureOf) (*float64, int) {
 	sum, n := 0.0, 0
-	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
+	for _, seed := range slices.Sorted(maps.Keys(runs)) { // a fixed order makes the sum reproducible
 		if v, ok := of(runs[seed]); ok {
 			sum += v
 			n++
@@ -268,13 +270,13 @@ func average(runs map[uint64]*Report, of figureOf) (*float64, int) {
 	return roundedValue(sum / float64(n)), n
 }
 
-// roundedValue is a value that is there.
+// roundedValue returns a pointer to the rounded value.
 func roundedValue(v float64) *float64 {
 	v = rounded(v)
 	return &v
 }
 
-// difference pairs the runs of two policies by their seeds, nil where no pair
+// difference compares the runs of two policies, paired by seed, nil if no pair
 // has the figure.
 func difference(first, other map[uint64]*Report, of figureOf, more bool) *Change {
 	var changes []float64

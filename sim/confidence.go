@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// confidenceInterval is the mean of values and half the width of its 95 % interval.
+// confidenceInterval returns the mean of values and half the width of its 95 %
+// confidence interval.
 func confidenceInterval(values []float64) (mean, half float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -23,8 +24,9 @@ func confidenceInterval(values []float64) (mean, half float64) {
 	return mean, studentT(len(values)-1) * math.Sqrt(squares/(n-1)/n)
 }
 
-// studentT is the 97.5 % quantile of Student's t. Beyond the table the next
-// smaller entry is used, which errs on the wide side.
+// studentT returns the 97.5 % quantile of Student's t distribution. For degrees
+// of freedom between table entries it uses the next smaller entry, which makes
+// the interval wider.
 func studentT(freedom int) float64 {
 	table := []struct {
 		freedom int

@@ -7,19 +7,21 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// jobKind is jobs of a trace that ask for the same GPUs, with the CPUs and the
-// memory they ask for on average.
+// jobKind is the jobs of a trace that request the same GPUs, with their mean
+// CPUs and memory.
 type jobKind struct {
 	gpus, milli  int // of one member
 	cpus, memory int
 	jobs         int
 }
 
-// maxKinds is how many kinds fragmentation is measured by: the most frequent.
+// maxKinds is the number of kinds that fragmentation is measured with: the most
+// frequent ones.
 const maxKinds = 16
 
-// kinds are what a trace asks for. A fleet is measured by what will come, not by
-// what a policy says it expects: so policies are held against the same measure.
+// kinds returns the kinds of jobs of a trace. Fragmentation is measured with
+// the jobs of the trace, not with those that a policy expects, so that all
+// policies are measured alike.
 func kinds(t *Trace) []jobKind {
 	byGPUs := map[[2]int]*jobKind{}
 	for i := range t.Arrivals {
@@ -45,9 +47,10 @@ func kinds(t *Trace) []jobKind {
 	return all[:min(len(all), maxKinds)]
 }
 
-// fragmented is how much of a node's free devices a job of the kind could not
-// use, in thousandths, as Weng and others define it (USENIX ATC 2023): all of
-// it where the job does not fit, else the devices with too little left for it.
+// fragmented returns how much of the free devices of a node a job of this kind
+// could not use, in thousandths, as defined by Weng and others (USENIX ATC
+// 2023): all of it if the job does not fit, else the devices with too little
+// left for it.
 func (k *jobKind) fragmented(r *engine.Room, free int) int {
 	need := k.milli
 	if k.gpus > 0 {
@@ -67,8 +70,8 @@ func (k *jobKind) fragmented(r *engine.Room, free int) int {
 	return small
 }
 
-// fragmentation is what of a node's free devices a job drawn from the kinds could not
-// use on average, in thousandths.
+// fragmentation returns the mean of the free devices of a node that a job drawn
+// from the kinds could not use, in thousandths.
 func fragmentation(kinds []jobKind, r *engine.Room, free int) int {
 	sum, jobs := 0, 0
 	for i := range kinds {
