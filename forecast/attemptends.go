@@ -8,44 +8,45 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// End is what the end of an attempt says of one of its nodes.
+// End is what the end of an attempt says about one of its nodes.
 type End struct {
 	Node string
 	At   time.Time
-	// Family names the job and those like it: the same failure again says nothing
-	// new of a node.
+	// Family identifies similar jobs: the same failure again says nothing new
+	// about a node.
 	Family  uint64
 	Outcome NodeOutcome
-	// Timed says that it ran to its end, and Log by how much longer than predicted:
-	// a binary logarithm in thousandths.
+	// Timed says that it ran to its end. Log is the ratio of its runtime to the
+	// prediction, as a binary logarithm in thousandths.
 	Timed bool
 	Log   int64
-	// Gang says that it was one of several nodes that could be compared, and Last
-	// that the others waited for it.
+	// Gang says that the node was one of several comparable nodes. Last says that
+	// the others waited for it.
 	Gang, Last bool
 }
 
-// NodeOutcome is how an attempt fared on a node.
+// NodeOutcome is how an attempt ended on a node.
 type NodeOutcome int
 
-// The fates.
+// The outcomes.
 const (
 	OutcomeWell    NodeOutcome = iota // it ended well
-	OutcomeFailed                     // it failed, and that may be its own doing
+	OutcomeFailed                     // it failed, perhaps by its own fault
 	OutcomeFaulted                    // the node ended it
 )
 
-// What makes a straggler of a node: it took so much longer than the node in the
-// middle, or its processes began so much later.
+// A node is a straggler if it took this much longer than the median node, or if
+// its processes started this much later.
 const (
-	lagShare = 10 // one part in so many
+	lagShare = 10 // one part of this many
 	lagLeast = 10 * time.Second
 	lateMost = 30 * time.Second
 )
 
-// EndsOfAttempt says what an ended attempt tells of its nodes: nothing of those where it
-// was merely stopped. Predicted is the p50 that was told of the job, 0 when
-// nothing was, and ahead how far a node's clock is ahead of the others.
+// EndsOfAttempt returns what an ended attempt says about its nodes; nodes where
+// it was only stopped are left out. predicted is the predicted p50 of the job,
+// 0 for none, and ahead returns how far the clock of a node is ahead of the
+// others.
 func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(node string) time.Duration) []End {
 	ask := FeaturesOf(j)
 	family := ask.family()
@@ -69,7 +70,7 @@ func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead 
 	if took := a.EndedAt.Sub(a.StartedAt); predicted > 0 && took > 0 {
 		log := binaryLog(took, predicted)
 		for i := range out {
-			// Of a gang everybody is as slow as the slowest: who that is, its ranks tell.
+			// In a gang all ranks are as slow as the slowest node: markStragglers finds it.
 			out[i].Timed, out[i].Log = len(out) == 1, log
 		}
 	}
@@ -77,7 +78,7 @@ func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead 
 	return out
 }
 
-// family is the narrowest group that the ask has.
+// family returns the key of the narrowest group of a job.
 func (a *Features) family() uint64 {
 	keys := a.keys()
 	for _, k := range keys[:3] { // by command or name
@@ -88,7 +89,8 @@ func (a *Features) family() uint64 {
 	return keys[tenantLevel]
 }
 
-// outcomeOn says how a rank fared on its node; false when that says nothing.
+// outcomeOn returns the outcome of a rank on its node; false if it says nothing
+// about the node.
 func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
 	if h.Result == nil {
 		return OutcomeWell, false
@@ -96,7 +98,7 @@ func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
 	switch h.Result.Outcome {
 	case ares.OutcomeSucceeded, ares.OutcomeTimeout:
 		return OutcomeWell, true
-	case ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError: // a command that is not there is the job's doing too
+	case ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError: // a missing command is the fault of the job too
 		return OutcomeFailed, true
 	case ares.OutcomeLost:
 		return OutcomeFaulted, !h.Result.Restored()
@@ -105,19 +107,19 @@ func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
 	return OutcomeWell, false
 }
 
-// nodePace is how a node did among the nodes of a gang.
+// nodePace is the runtime and start of a node in a gang.
 type nodePace struct {
 	end   *End
 	took  time.Duration
 	began time.Time
 }
 
-// markStragglers finds the nodes that the others of a gang waited for. Lengths are by
-// each node's own clock; beginnings are held against each other by how far the
-// clocks are known to differ.
+// markStragglers marks the nodes that the others of a gang waited for. Runtimes
+// are by the clock of each node; start times are corrected by the known
+// differences of clocks.
 func markStragglers(ends []End, a *ares.Attempt, ahead func(string) time.Duration) {
 	if len(ends) < 3 {
-		return // of two nobody can say which is as it should be
+		return // with two nodes it is unknown which one is normal
 	}
 	paces := make([]nodePace, len(ends))
 	for i := range ends {

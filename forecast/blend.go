@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// blend is the runs of several groups, weighed.
+// blend is the weighted runs of several groups.
 type blend struct {
 	all  []weightedRun
-	main int // the level that weighs most; the guess is that after the last
-	best int // that of the groups, as long as there are runs
-	runs int // of that group
+	main int // the level with the largest weight; the guess is one past the last level
+	best int // the group level with the largest weight, if there are runs
+	runs int // in that group
 }
 
 type weightedRun struct {
@@ -20,13 +20,13 @@ type weightedRun struct {
 	censored bool
 }
 
-// minShare is how little may be left to wider groups before they are not asked: it
-// would not move a ninth decile.
+// minShare is the weight below which wider groups are not read: it would not
+// change the p90.
 const minShare = 0.01
 
-// levelShares says how much each level's group counts, and what is left for the guess.
-// A group weighs by the runs that no narrower one has: the same run again is no
-// more evidence.
+// levelShares returns the weight of the group of each level, and the weight
+// that is left for the guess. A group counts only the runs that no narrower
+// group has: the same run again is no more evidence.
 func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
 	left = 1
 	most, counted := 0.0, 0
@@ -51,7 +51,7 @@ func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len
 	return b, share, left
 }
 
-// blend puts together what the groups of an ask know.
+// blend combines the runs of all groups of a job.
 func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 	b, share, left := f.levelShares(keys)
 	b.all = f.scratch[:0]
@@ -65,8 +65,8 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 			b.all = append(b.all, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
 		}
 	}
-	// The guess is never quite without weight: where all runs were cut short it
-	// says what lies beyond.
+	// The guess always has some weight: if all runs are censored, it is the only
+	// information about longer runs.
 	for _, part := range f.guess(a.Limit) {
 		b.all = append(b.all, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
 	}
@@ -75,7 +75,7 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 		if c := cmp.Compare(x.runtime, y.runtime); c != 0 || x.censored == y.censored {
 			return c
 		}
-		if x.censored { // ended before cut, as among equals in Kaplan and Meier's
+		if x.censored { // ended runs sort before censored ones, as in Kaplan-Meier
 			return 1
 		}
 		return -1
@@ -84,14 +84,14 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 	return b
 }
 
-// guessWeight is the weight of the guess beside all the evidence there can be.
+// guessWeight is the smallest weight of the guess.
 const guessWeight = 1e-4
 
-// guessParts is how many equal parts the guess without evidence has.
+// guessParts is the number of equal parts of the guess.
 const guessParts = 10
 
-// guess is what is thought of a job of which nothing is known but its limit:
-// half of such jobs take up to half of it.
+// guess returns the runtimes that are assumed for a job with only a time limit:
+// the median is half of the limit.
 func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) {
 	if limit <= 0 {
 		limit = f.cfg.Unlimited
@@ -102,9 +102,9 @@ func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) 
 	return out
 }
 
-// redistribute gives the weight of each run that was cut short to those that
-// took longer, in proportion. One with none behind it keeps its own: that it
-// took at least so long is all that is known.
+// redistribute moves the weight of each censored run to the longer runs, in
+// proportion. A censored run without longer ones keeps its weight, as a lower
+// bound.
 func (b *blend) redistribute() {
 	behind := 0.0
 	for i := range b.all {
@@ -124,7 +124,8 @@ func (b *blend) redistribute() {
 	}
 }
 
-// quantile is the least time that a part of the weight is not above.
+// quantile returns the smallest runtime that this fraction of the weight does
+// not exceed.
 func (b *blend) quantile(part float64) time.Duration {
 	sum := 0.0
 	for i := range b.all {

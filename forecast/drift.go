@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Drift is a finding: the runs of a group have become longer or shorter.
+// Drift says that the runs of a group have become longer or shorter.
 type Drift struct {
-	Of            string // what runs, for people
+	Of            string // description of the group
 	Before, After time.Duration
-	Runs          int // how many runs the group had had
+	Runs          int // that the group had so far
 }
 
-// Limits of the test for drift. The newest runs are held against the older ones
-// of the window, each with each; newer ones that are longer count up, shorter
-// ones down. By chance the sum is beyond three and a half standard deviations less
-// than once in two thousand.
+// Limits of the drift test. It compares each of the newest runs with each of the
+// older runs of the window: a longer one counts +1, a shorter one -1. By chance
+// the sum exceeds 3.5 standard deviations less than once in 2,000 tests.
 const (
 	newest            = 8
 	minOlderRuns      = 12 // older runs to compare with
-	maxHalfDeviations = 7  // of standard deviations
+	maxHalfDeviations = 7  // in halves of standard deviations
 	maxDrifts         = 32
 )
 
-// checkDrift looks whether a group did, and makes it forget what it was before.
+// checkDrift tests a group for drift. A group that drifted forgets its older
+// runs.
 func (g *group) checkDrift(level int, a *Features) (Drift, bool) {
 	n, m := len(g.runs)-newest, newest
 	if n < minOlderRuns {
@@ -45,7 +45,7 @@ func (g *group) checkDrift(level int, a *Features) (Drift, bool) {
 	return found, true
 }
 
-// addDrift keeps a finding for those who ask.
+// addDrift keeps a drift for Drifts.
 func (f *Forecaster) addDrift(d Drift) {
 	if len(f.drifts) == maxDrifts {
 		f.drifts = slices.Delete(f.drifts, 0, 1)
@@ -53,7 +53,8 @@ func (f *Forecaster) addDrift(d Drift) {
 	f.drifts = append(f.drifts, d)
 }
 
-// compareRuntimes says which of two runs is longer, 0 when that is not known.
+// compareRuntimes compares two runs by runtime, 0 if censoring leaves it
+// unknown.
 func compareRuntimes(x, y sample) int {
 	switch {
 	case x.runtime > y.runtime && !y.censored:
@@ -73,5 +74,5 @@ func median(runs []sample) time.Duration {
 	return time.Duration(took[len(took)/2]) * time.Millisecond
 }
 
-// Drifts are the latest findings, oldest first, at most 32.
+// Drifts returns the latest drifts, oldest first, at most 32.
 func (f *Forecaster) Drifts() []Drift { return slices.Clone(f.drifts) }

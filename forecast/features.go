@@ -21,7 +21,7 @@ type Features struct {
 	Limit   time.Duration
 }
 
-// FeaturesOf is what a job asks for.
+// FeaturesOf returns the features of a job.
 func FeaturesOf(j *ares.Job) Features {
 	return Features{
 		Tenant: j.Tenant, User: j.Owner, Name: withoutNumbers(j.Name), Image: j.Image, Command: withoutNumbers(strings.Join(j.Argv(), " ")),
@@ -29,9 +29,9 @@ func FeaturesOf(j *ares.Job) Features {
 	}
 }
 
-// withoutNumbers is a name with its numbers taken out: what tells the tries of one
-// experiment apart, not what it is. A word of eight or more hexadecimal digits
-// is a number too.
+// withoutNumbers removes the numbers from a name. Numbers distinguish the tries
+// of one experiment, not what it does. A word of eight or more hexadecimal
+// digits counts as a number.
 func withoutNumbers(name string) string {
 	var out strings.Builder
 	for len(name) > 0 {
@@ -47,7 +47,8 @@ func withoutNumbers(name string) string {
 	return strings.Trim(out.String(), "-_.:/ ")
 }
 
-// wordLength is the length of the letters and digits that a name begins with.
+// wordLength returns the length of the letters and digits at the start of a
+// name.
 func wordLength(s string) int {
 	n := 0
 	for n < len(s) && (letter(s[n]) || digit(s[n])) {
@@ -88,21 +89,21 @@ const (
 	byUser
 	byName
 	byCommand // and image
-	scopes    // how many there are
+	scopes    // their number
 )
 
 // level is one kind of group.
 type level struct {
 	scope scope
-	// size says that the GPUs asked for, and their model, are in common too.
+	// size says that the requested GPUs and their model are in common too.
 	size bool
-	// share says that its runs are kept as shares of their limits.
+	// share says that runtimes are kept as fractions of the time limits.
 	share bool
-	// words says what its runs are, after their number.
+	// words describes its runs, to follow their number in a text.
 	words func(a *Features) string
 }
 
-// levels are the kinds of groups, narrow to wide.
+// levels are the kinds of groups, from narrow to wide.
 var levels = [...]level{
 	{scope: byCommand, size: true, words: func(a *Features) string { return describe(a) + " with this command on " + gpus(a) }},
 	{scope: byName, size: true, words: func(a *Features) string { return describe(a) + " on " + gpus(a) }},
@@ -117,8 +118,8 @@ var levels = [...]level{
 	{scope: everybody, words: func(*Features) string { return "all tenants' jobs" }},
 }
 
-// tenantLevel is the level of all runs of a tenant: it keeps the tenant's
-// correction too.
+// tenantLevel is the level of all runs of a tenant. It also keeps the tenant's
+// correction.
 const tenantLevel = 7
 
 func describe(a *Features) string {
@@ -147,8 +148,9 @@ func gpus(a *Features) string {
 	return out
 }
 
-// keys names the groups of an ask, by level, 0 where it has none. Two groups get
-// one name about once in 2^64 pairs: they would share their runs.
+// keys returns the keys of the groups of a job, by level, 0 for a level that it
+// does not have. Two groups collide about once in 2^64 pairs; they would share
+// their runs.
 func (a *Features) keys() (out [len(levels)]uint64) {
 	var of [scopes]hasher
 	of[everybody] = offset
@@ -173,7 +175,7 @@ func (a *Features) keys() (out [len(levels)]uint64) {
 	return out
 }
 
-// has says whether the ask says what the members of a scope have in common.
+// has says whether the job has what the members of a scope have in common.
 func (a *Features) has(s scope) bool {
 	switch s {
 	case byUser:
@@ -187,7 +189,7 @@ func (a *Features) has(s scope) bool {
 	}
 }
 
-// hasher is the hash of Fowler, Noll and Vo, variant 1a.
+// hasher is the FNV-1a hash.
 type hasher uint64
 
 const offset hasher = 14695981039346656037
@@ -198,5 +200,5 @@ func (h hasher) text(s string) hasher {
 	for i := range len(s) {
 		h = h.byte(s[i])
 	}
-	return h.byte(0xff) // no byte of UTF-8: where the field ends
+	return h.byte(0xff) // not a byte of UTF-8: marks the end of the field
 }

@@ -10,17 +10,17 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Scores reckons how nodes do, from the ends of attempts. Everything is in whole
-// numbers: the same ends give the same scores everywhere. It is for one goroutine
-// at a time.
+// Scores computes scores of nodes from the ends of attempts. It uses integers:
+// the same ends give the same scores everywhere. It is for one goroutine at a
+// time.
 //
-// Three things speak against a node: attempts that it ended (it was lost, or a
-// device failed), runs that take longer there than predicted, compared with other
-// nodes of its kind, and gangs that waited for it. Jobs that fail by themselves
-// count when many different ones fail there, and they do not elsewhere.
+// Three things lower the score of a node: attempts that it ended (it was lost,
+// or a device failed), runs that take longer than predicted, compared with
+// other nodes of its kind, and gangs that waited for it. Failures of jobs count
+// when many different jobs fail there and not elsewhere.
 type Scores struct {
 	nodes map[string]*nodeRecord
-	kinds map[string]string // of nodes: those of one kind can be compared
+	kinds map[string]string // of nodes; only nodes of one kind are compared
 }
 
 // nodeRecord is a node with its sums, as of sums.At.
@@ -28,46 +28,46 @@ type nodeRecord struct {
 	sums ares.NodeScore
 }
 
-// Of a sum in thousandths.
+// Values of sums, in thousandths.
 const (
 	oneSample = 1000
-	// prior is how many attempts that ended well every node is thought to have had:
-	// so that the first loss does not condemn it.
+	// prior is the number of successful attempts that every node starts with, so
+	// that the first loss does not ruin its score.
 	prior = 3 * oneSample
-	// peers is how many samples the others must have to be compared with.
+	// peers is the number of samples that the other nodes need for a comparison.
 	peers = 3 * oneSample
 	// negligible is what is no longer worth remembering.
 	negligible = oneSample / 20
 )
 
-// familiesKept is how many kinds of jobs that failed on a node are remembered.
+// familiesKept is how many families of failed jobs are remembered per node.
 const familiesKept = 8
 
-// slack is how much slower a node may be before it counts, as a binary logarithm
-// in thousandths: 7 %.
+// slack is how much slower a node may be before it counts, as a binary
+// logarithm in thousandths: 7 %.
 const slack = 100
 
-// NewScores knows nothing.
+// NewScores returns scores without any history.
 func NewScores() *Scores {
 	return &Scores{nodes: map[string]*nodeRecord{}, kinds: map[string]string{}}
 }
 
-// SetKind says which nodes a node can be compared with: those of the same kind.
+// SetKind sets the kind of a node: only nodes of the same kind are compared.
 func (s *Scores) SetKind(node, kind string) { s.kinds[node] = kind }
 
-// Restore goes on from what was reckoned before.
+// Restore continues from a stored score.
 func (s *Scores) Restore(r ares.NodeScore) {
 	r.Families = slices.Clone(r.Families)
 	s.nodes[r.Node] = &nodeRecord{r}
 }
 
-// Forget drops a node.
+// Forget removes a node.
 func (s *Scores) Forget(node string) {
 	delete(s.nodes, node)
 	delete(s.kinds, node)
 }
 
-// Until is the end of the latest attempt that is counted for a node.
+// Until returns the end of the latest attempt that is counted for a node.
 func (s *Scores) Until(node string) time.Time {
 	if st := s.nodes[node]; st != nil {
 		return st.sums.Until
@@ -87,7 +87,7 @@ func (s *Scores) Observe(e *End) {
 		sums.Until = e.At
 	}
 	if e.Outcome == OutcomeFailed && slices.Contains(sums.Families, e.Family) {
-		return // it fails wherever it goes, for all that is known
+		return // the same jobs fail on any node, as far as known
 	}
 	weight := int64(oneSample)
 	if e.At.After(sums.At) {
@@ -119,7 +119,7 @@ func (s *Scores) Observe(e *End) {
 	}
 }
 
-// decay brings sums forward to a time.
+// decay decays sums to a time.
 func decay(r *ares.NodeScore, now time.Time) {
 	f := decayFactor(now.Sub(r.At))
 	for _, v := range []*int64{&r.Samples, &r.Failures, &r.Own, &r.Timed, &r.Logs, &r.Stragglers, &r.Gangs} {
@@ -130,8 +130,8 @@ func decay(r *ares.NodeScore, now time.Time) {
 	}
 }
 
-// Compute scores every node as of now, by name. It changes nothing that is
-// remembered, but for nodes of which nothing is left worth remembering.
+// Compute returns the score of every node as of now, sorted by name. It changes
+// nothing, except that it removes nodes whose history is negligible.
 func (s *Scores) Compute(now time.Time) []ares.NodeScore {
 	out := make([]ares.NodeScore, 0, len(s.nodes))
 	fleet := map[string]*ares.NodeScore{}
@@ -161,7 +161,7 @@ func (s *Scores) Compute(now time.Time) []ares.NodeScore {
 	return out
 }
 
-// add adds sums, or takes them away.
+// add adds sums, or subtracts them with sign -1.
 func add(to, r *ares.NodeScore, sign int64) {
 	to.Samples += sign * r.Samples
 	to.Failures += sign * r.Failures
@@ -172,12 +172,13 @@ func add(to, r *ares.NodeScore, sign int64) {
 	to.Gangs += sign * r.Gangs
 }
 
-// computeScore finds the score of a node beside others of its kind, and why it is that.
+// computeScore sets the score of a node compared with others of its kind, and
+// its reasons.
 func computeScore(r, others *ares.NodeScore) {
 	var why []string
 	blame, own := r.Failures, int64(0)
 	if others.Samples >= peers {
-		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // one may be chance
+		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // one may be by chance
 	}
 	failing := ares.FullScore * (blame + own) / (r.Samples + prior)
 	if blame >= negligible {
@@ -202,8 +203,9 @@ func computeScore(r, others *ares.NodeScore) {
 	r.Why = strings.Join(why, "; ")
 }
 
-// slownessPenalty is what the length of its runs takes from a node's score, and notes
-// the slowdown. Twice as long as elsewhere takes nearly half, once it is certain.
+// slownessPenalty returns how much long runtimes lower a node's score, and sets
+// the slowdown. Runs of twice the usual length cost nearly half of the score,
+// once there is enough evidence.
 func slownessPenalty(r, others *ares.NodeScore) int64 {
 	r.Slowdown = 1000
 	if r.Timed < negligible || others.Timed < peers {
@@ -215,14 +217,14 @@ func slownessPenalty(r, others *ares.NodeScore) int64 {
 	return min(max(sure-slack, 0), ares.FullScore) / 2
 }
 
-// excess is by how much more a node has of something than one would expect by
-// what others have, chance allowed for: twice the deviation of so rare a thing.
+// excess returns by how much a count of a node exceeds what the other nodes
+// suggest, beyond two standard deviations of a rare event.
 func excess(n, of, others, ofOthers int64) int64 {
 	expected := others * of / ofOthers
 	return n - expected - 2*int64(root(uint64(max(expected, 0))*oneSample))
 }
 
-// tenths writes thousandths with at most one digit after the point.
+// tenths formats thousandths with at most one decimal.
 func tenths(n int64) string {
 	n = (n + 50) / 100
 	if n%10 == 0 {

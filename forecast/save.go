@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// format is the version of what Save writes.
+// format is the version of the format of Save.
 const format = 1
 
-// Save writes down everything that is remembered. With the default limits that
-// is at most about 700 kB.
+// Save writes the whole memory of the forecaster: at most about 700 kB with the
+// default limits.
 func (f *Forecaster) Save() []byte {
 	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
 	out = append(out, format)
@@ -51,8 +51,8 @@ func number(out []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(out, math.Float64bits(v))
 }
 
-// Restore is a forecaster that remembers what was saved, as far as its limits
-// allow: the newest groups, and of each the newest runs.
+// Restore returns a forecaster with what was saved, within its limits: the
+// newest groups, and the newest runs of each.
 func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
@@ -62,7 +62,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	grades := r.count(1 << 10)
 	for i := range grades {
 		g := coverage{shift: clamp(r.number()), predicted: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
-		if grades == len(f.coverages) { // another version had other levels: it starts anew with these
+		if grades == len(f.coverages) { // another version had other levels: corrections start over
 			f.coverages[i] = g
 		}
 	}
@@ -99,7 +99,7 @@ func (r *reader) group(f *Forecaster) {
 	g.seen = seen
 }
 
-// reader reads what Save wrote; what it returns once it is bad means nothing.
+// reader reads the format of Save. Once it is bad, its results mean nothing.
 type reader struct {
 	rest []byte
 	bad  bool

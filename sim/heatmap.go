@@ -2,8 +2,8 @@ package sim
 
 import "fmt"
 
-// heatmap is the fleet over time: a row a machine or some, darker where more of its
-// GPUs are taken.
+// heatmap is the allocation of the fleet over time: a row per machine or per
+// several, darker where more GPUs are allocated.
 type heatmap struct {
 	X             axis
 	Rows          []heatRow
@@ -14,14 +14,14 @@ type heatmap struct {
 }
 
 type heatRow struct {
-	Name  string // whole
-	Label string // as much as there is room for, "" for none
+	Name  string // in full
+	Label string // shortened, "" if there is no space
 	Y     float64
 	Text  float64 // the baseline of its label
 	Cells []heatCell
 }
 
-// heatCell is a stretch in which a row had one value.
+// heatCell is an interval in which a row had one value.
 type heatCell struct {
 	X, Width float64
 	Percent  int
@@ -45,7 +45,7 @@ func newHeatmap(o *Occupancy, end float64) *heatmap {
 	h.Height = h.Bottom + 34
 	h.X = timeline(end)
 	h.X.From, h.X.To = heatLeft, heatWidth-12
-	for i := range h.X.Ticks { // they were placed on a narrower axis
+	for i := range h.X.Ticks { // they were computed for a narrower axis
 		t := &h.X.Ticks[i]
 		t.At = h.X.From + (t.At-plotLeft)*(h.X.To-h.X.From)/(plotWidth-plotRight-plotLeft)
 	}
@@ -61,10 +61,10 @@ func newHeatmap(o *Occupancy, end float64) *heatmap {
 	return h
 }
 
-// Inner is the height of a row less a gap to the next.
+// Inner returns the height of a row without the gap to the next.
 func (h *heatmap) Inner() float64 { return h.Each - 1 }
 
-// cells joins neighbours of one value.
+// cells merges neighbouring cells of equal value.
 func (h *heatmap) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
 	var out []heatCell
 	for i := 0; i < len(percent); {
@@ -88,7 +88,7 @@ func (h *heatmap) cells(name string, seconds []float64, percent []int, end float
 	return out
 }
 
-// shortenMiddle leaves out the middle of a name that is too long.
+// shortenMiddle cuts the middle out of a name that is too long.
 func shortenMiddle(name string) string {
 	r := []rune(name)
 	if len(r) <= labelRunes {

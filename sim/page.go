@@ -17,8 +17,8 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // WriteHTML writes one page with the figures and plots of the reports. It needs
-// no other file and no network. Every figure on it carries the path of its value
-// in the JSON of the report, which is on the page too.
+// no other file and no network. Every figure carries the path of its value in the
+// JSON of the report, which is embedded in the page.
 func (r *Reports) WriteHTML(to io.Writer) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -47,7 +47,7 @@ type page struct {
 // Several says whether there is more than one run.
 func (p page) Several() bool { return len(p.Runs) > 1 }
 
-// view is one run as the page shows it.
+// view is one run on the page.
 type view struct {
 	*Report
 	Path   string
@@ -57,7 +57,7 @@ type view struct {
 	Groups []tableOf
 }
 
-// pageFigure is a figure: what people read, and where it is in the report.
+// pageFigure is a figure: its text, and the path of its value in the report.
 type pageFigure struct {
 	Words string
 	Text  string
@@ -66,11 +66,12 @@ type pageFigure struct {
 	Value string
 }
 
-// tableOf is the spreads of some groups: of waiting, and of something else.
+// tableOf is a table of groups with two distributions: of waiting times, and of
+// other times.
 type tableOf struct {
 	Title string
 	Also  string
-	More  []string // columns behind them
+	More  []string // headers of further columns
 	Rows  []groupRow
 }
 
@@ -79,10 +80,10 @@ type groupRow struct {
 	Cells []pageFigure
 }
 
-// Name is what tells a run from the others.
+// Name identifies a run among the others.
 func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
 
-// Tile is a figure by its words.
+// Tile returns a figure by its title.
 func (v *view) Tile(words string) pageFigure {
 	return v.Tiles[slices.IndexFunc(v.Tiles, func(s pageFigure) bool { return s.Words == words })]
 }
@@ -111,8 +112,7 @@ func (v *view) row(list string, i int, g *Group, name string) groupRow {
 	return groupRow{Name: name, Cells: distributionCells(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
 }
 
-// delays is all the waiting of jobs by how many GPUs they ask for, and how often
-// they gave way.
+// delays returns the table of delays and preemptions by GPU count.
 func (v *view) delays() tableOf {
 	r := v.Report
 	out := tableOf{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
@@ -137,8 +137,8 @@ func (v *view) tile(words, path, text, note string, value float64) {
 	v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
 }
 
-// times is a tile of the mean of some times, which carries no value where there
-// are none.
+// times adds a tile with the mean of some times, without a value if there are
+// none.
 func (v *view) times(words, path string, s *Distribution) {
 	if s == nil {
 		v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: none, Path: v.Path + path})
@@ -147,7 +147,7 @@ func (v *view) times(words, path string, s *Distribution) {
 	v.tile(words, path+".mean", durationText(s.Mean), "p95 "+durationText(s.P95), s.Mean)
 }
 
-// none stands where there is no value.
+// none is shown where there is no value.
 const none = "–"
 
 func (v *view) tiles() {
@@ -200,7 +200,7 @@ func distributionCells(path string, jobs int, count string, wait *Distribution, 
 	return out
 }
 
-// number is a value as JSON writes it.
+// number formats a value as JSON does.
 func number(v float64) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -209,7 +209,7 @@ func number(v float64) string {
 	return string(text)
 }
 
-// plots draws what was seen over time and over jobs.
+// plots draws the time series and the distributions.
 func (v *view) plots() {
 	r := v.Report
 	if s := r.Series; s != nil {
@@ -272,7 +272,7 @@ func (v *view) fairness(f *Fairness) {
 	v.Plots = append(v.Plots, p)
 }
 
-// SizeText says which jobs a group by size has.
+// SizeText describes a group of jobs by size.
 func SizeText(name string) string {
 	switch name {
 	case "0":
@@ -287,7 +287,7 @@ func SizeText(name string) string {
 	return "up to " + name + " GPUs"
 }
 
-// CountText says which jobs a group by GPU count has.
+// CountText describes a group of jobs by GPU count.
 func CountText(name string) string {
 	switch name {
 	case "0":
@@ -300,7 +300,7 @@ func CountText(name string) string {
 	return strings.ReplaceAll(name, "-", " to ") + " GPUs"
 }
 
-// Facts are the lines that say what was simulated.
+// Facts returns the lines that say what was simulated.
 func (v *view) Facts() [][2]string {
 	src := &v.Source
 	facts := [][2]string{

@@ -9,25 +9,25 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Policy is how a simulation decides.
+// Policy is the configuration that a simulation decides with.
 type Policy struct {
 	Name   string
 	Engine engine.Config
-	// Estimate is what the engine is told of runtimes when a job comes.
+	// Estimate is the kind of runtime estimate that the engine gets for a job.
 	Estimate string
-	// EstimateError makes it wrong: each is multiplied by e to the power of a
-	// normal draw of this deviation, by Engine.Seed.
+	// EstimateError adds an error to an oracle: each estimate is multiplied by
+	// e^(EstimateError·N), where N is a normal draw seeded by Engine.Seed.
 	EstimateError float64
-	// CheckpointSeconds is how long a job that gives way still holds its devices
-	// to save its progress.
+	// CheckpointSeconds is how long a preempted job still holds its devices to
+	// write its checkpoint.
 	CheckpointSeconds int
 }
 
-// policies are those with a name.
+// policies are the built-in policies.
 var policies = map[string]func() Policy{
 	"ares": func() Policy { return Policy{Engine: engine.Default()} },
 
-	// Rules for which node a job goes to.
+	// Placement rules.
 	"random":     withPlacement(engine.PlaceRandom),
 	"dotprod":    withPlacement(engine.PlaceDotProduct),
 	"clustering": withPlacement(engine.PlaceClustering),
@@ -35,7 +35,7 @@ var policies = map[string]func() Policy{
 	"bestfit":    withPlacement(engine.PlaceBestFit),
 	"fgd":        withPlacement(engine.PlaceFGD),
 
-	// Orders of a queue. What an oracle says is told by the trace.
+	// Queue orders. An oracle knows the runtimes of the trace.
 	"fifo":          queueing(engine.Queueing{Order: engine.OrderFIFO, Blocked: engine.BlockedHold}, ""),
 	"fifo-backfill": queueing(engine.Queueing{Order: engine.OrderFIFO}, ""),
 	"edf":           queueing(engine.Queueing{Order: engine.OrderDeadline, Blocked: engine.BlockedHold}, ""),
@@ -51,22 +51,22 @@ var policies = map[string]func() Policy{
 	"qssf-backfill": queueing(engine.Queueing{Order: engine.OrderLeastService}, EstimateOracle),
 }
 
-// withPlacement is Ares with another rule for which node a job goes to.
+// withPlacement returns the default policy with another placement rule.
 func withPlacement(rule engine.Placement) func() Policy {
 	return func() Policy {
 		p := Policy{Engine: engine.Default()}
-		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only which node is compared
+		p.Engine.Placement, p.Engine.Reserving = rule, engine.Reserving{} // only placement is compared
 		return p
 	}
 }
 
-// For is the policy for a trace: what engine.PlaceFGD keeps room for is the
-// kinds of jobs that make up 95 % of it, as with its authors, unless the policy
-// says; and what engine.PlaceRandom and errors of estimates draw, they draw from
-// the seed.
+// For returns the policy for a trace and a seed. engine.PlaceFGD keeps capacity
+// for the kinds of jobs that make up 95 % of the trace, as its authors do,
+// unless the policy sets other ones. engine.PlaceRandom and errors of estimates
+// draw from the seed.
 func (p Policy) For(t *Trace, seed uint64) Policy {
 	if p.Engine.Placement == engine.PlaceRandom || p.EstimateError > 0 {
-		p.Engine.Seed = int64(seed) //nolint:gosec // any bits will do
+		p.Engine.Seed = int64(seed) //nolint:gosec // any bits are a valid seed
 	}
 	if p.Engine.Placement == engine.PlaceFGD && len(p.Engine.Typical) == 0 {
 		p.Engine.Typical = t.Typical(95)
@@ -79,18 +79,18 @@ func queueing(q engine.Queueing, estimate string) func() Policy {
 		p := Policy{Engine: engine.Default(), Estimate: estimate}
 		p.Engine.Queueing, p.Engine.Reserving = q, engine.Reserving{}
 		if q.Yield {
-			p.Engine.Yielding = engine.Yielding{} // their authors know no bounds
+			p.Engine.Yielding = engine.Yielding{} // the published policies have no bounds on preemption
 		}
 		return p
 	}
 }
 
-// aresTurns is for jobs that save their progress, of which nobody knows how long they
-// run: those that had little so far come first, and the others give way to them,
-// each at most ten times and never in its first five minutes back. The level is
-// not that of tiresias because five thousand GPU-seconds keep long jobs of one
-// GPU from being stopped as soon as they have begun: docs/performance.md has what
-// others do.
+// aresTurns returns the policy for jobs that write checkpoints and have unknown
+// runtimes: jobs with little GPU time so far come first and preempt others,
+// each at most ten times and never in its first five minutes after a restart.
+// Its level is higher than that of tiresias: 5,000 GPU-seconds keep long jobs
+// of one GPU from being preempted right after their start. docs/performance.md
+// has the results of other values.
 func aresTurns() Policy {
 	p := Policy{Engine: engine.Default(), CheckpointSeconds: 30}
 	p.Engine.Queueing = engine.Queueing{Order: engine.OrderAttained, Yield: true, Attained: 5000}
@@ -98,10 +98,10 @@ func aresTurns() Policy {
 	return p
 }
 
-// PolicyNames are the built-in policies, by name.
+// PolicyNames returns the sorted names of the built-in policies.
 func PolicyNames() []string { return slices.Sorted(maps.Keys(policies)) }
 
-// PolicyNamed is one of the built-in policies.
+// PolicyNamed returns a built-in policy.
 func PolicyNamed(name string) (Policy, error) {
 	make, ok := policies[name]
 	if !ok {

@@ -13,38 +13,38 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// ReplayResult is what came of deciding a recording again.
+// ReplayResult is the result of deciding a recording again.
 type ReplayResult struct {
 	Server    string      `json:"server"`
-	Build     string      `json:"build"` // version of Ares that recorded it
+	Build     string      `json:"build"` // version of Ares that made the recording
 	Began     time.Time   `json:"began"`
 	Until     time.Time   `json:"until"` // of the last decision or batch
 	Revision  int64       `json:"-"`     // the last
 	Batches   int         `json:"batches"`
 	Events    int         `json:"events"`
 	Decisions int         `json:"decisions"`
-	Placed    int         `json:"placed"` // by all of them
+	Placed    int         `json:"placed"` // by all decisions
 	Different int         `json:"different"`
 	First     *Difference `json:"first_difference,omitzero"`
-	End       string      `json:"end"` // why it ends, "" when it was cut off
+	End       string      `json:"end"` // why it ends, "" if it was cut off
 }
 
-// Difference is a decision that came out otherwise. What was recorded of it is
-// its digest; the placings are those that the store had soon after.
+// Difference is a decision that came out differently. A recording has only the
+// digest of the decision; the placements are those that were stored soon after.
 type Difference struct {
 	Recorded recording.Decision `json:"recorded"`
 	Replayed recording.Decision `json:"replayed"`
-	// Of the placings, those that only one of them has, a line each.
+	// The placements that only one of both has, one per line.
 	OnlyRecorded []string `json:"only_recorded"`
 	OnlyReplayed []string `json:"only_replayed"`
 }
 
-// lookAhead is how many batches after a difference are searched for what was
-// placed: a plan is committed in parts.
+// lookAhead is how many batches after a difference are searched for placements:
+// a plan is committed in parts.
 const lookAhead = 64
 
-// Replay gives what was recorded to a new state and decides again wherever its
-// server did. tick, if there is one, hears of every decision.
+// Replay gives the recorded batches to a new state and decides again wherever
+// the server did. It calls tick, if there is one, after every decision.
 func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
@@ -75,12 +75,12 @@ func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	}
 }
 
-// replay is one under way.
+// replay is a replay in progress.
 type replay struct {
 	state *engine.State
 	out   *ReplayResult
-	// Of the first difference: the placings of both, and how many batches are
-	// still searched for the recorded ones.
+	// Of the first difference: the placements of both, and the number of batches
+	// that are still searched for the recorded ones.
 	replayed, recorded []string
 	ahead              int
 }
@@ -96,7 +96,7 @@ func (r *replay) apply(b *ares.Batch) {
 	if r.ahead == 0 {
 		return
 	}
-	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // as the store keeps it
+	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // the precision of the store
 	for i := range b.Events {
 		if ev := b.Events[i].Run; ev != nil && ev.Run.Last() != nil && ev.Run.Last().PlacedAt.Equal(at) {
 			r.recorded = append(r.recorded, placedLine(ev.Job, seatsOf(ev.Run.Last())))
@@ -132,7 +132,7 @@ func (r *replay) decide(d *recording.Decision) error {
 	return nil
 }
 
-// finish says what only one of both has placed.
+// finish keeps the placements that only one of both has.
 func (r *replay) finish() {
 	if r.out.First == nil {
 		return
@@ -160,7 +160,7 @@ func seatsOf(a *ares.Attempt) []ares.Seat {
 	return seats
 }
 
-// placedLine says where a job was placed.
+// placedLine describes the placement of a job.
 func placedLine(id ares.JobID, seats []ares.Seat) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on", id)

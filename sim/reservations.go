@@ -10,14 +10,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Reservation is a window of an administrator in a fleet file: which nodes are
-// for one tenant, or for nobody, and when. Times count from the arrival of the
-// first job.
+// Reservation is an administrator's reservation in a fleet file: nodes that are
+// reserved for a tenant, or for maintenance, for some time. Times count from
+// the arrival of the first job.
 type Reservation struct {
 	Name     string            `yaml:"name"`
-	Tenant   string            `yaml:"tenant"` // "" for nobody: maintenance
+	Tenant   string            `yaml:"tenant"` // "" for maintenance
 	Queue    string            `yaml:"queue"`
-	From     string            `yaml:"from"` // such as 36h or 2d; the beginning if it is not given
+	From     string            `yaml:"from"` // such as 36h or 2d; default 0
 	For      string            `yaml:"for"`
 	Nodes    []string          `yaml:"nodes"`
 	Selector map[string]string `yaml:"node_selector"`
@@ -25,7 +25,7 @@ type Reservation struct {
 	Drain    bool              `yaml:"drain"`
 }
 
-// record is the reservation as a server would have it.
+// record returns the reservation as a server stores it.
 func (r *Reservation) record() (*ares.Reservation, error) {
 	var from time.Duration
 	if r.From != "" {
@@ -45,7 +45,7 @@ func (r *Reservation) record() (*ares.Reservation, error) {
 	return out, out.Check(Epoch)
 }
 
-// parseDuration reads a length of time, with days.
+// parseDuration reads a duration, which may be in days.
 func parseDuration(field, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n <= 366 {
@@ -58,7 +58,7 @@ func parseDuration(field, text string) (time.Duration, error) {
 	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a length of time: write 90m, 36h or 2d", field, text)
 }
 
-// checkReservations reports every mistake of the fleet's reservations.
+// checkReservations reports every mistake in the fleet's reservations.
 func (f *Fleet) checkReservations(p *ares.Problems) {
 	if len(f.Reserved) > ares.MaxReservations {
 		p.Add("reservations", "at most %d of them", ares.MaxReservations)
@@ -82,7 +82,7 @@ func (f *Fleet) checkReservations(p *ares.Problems) {
 	}
 }
 
-// hasNode says whether a machine of the fleet is called so.
+// hasNode says whether the fleet has a machine of this name.
 func (f *Fleet) hasNode(node string) bool {
 	return slices.ContainsFunc(f.Machines, func(m Machine) bool {
 		if m.Count == 1 {
@@ -94,11 +94,11 @@ func (f *Fleet) hasNode(node string) bool {
 	})
 }
 
-// Reservations yields the records of the fleet's reservations.
+// Reservations returns the records of the fleet's reservations.
 func (f *Fleet) Reservations() []*ares.Reservation {
 	var out []*ares.Reservation
 	for i := range f.Reserved {
-		if r, err := f.Reserved[i].record(); err == nil { // or else it was told when it was read
+		if r, err := f.Reserved[i].record(); err == nil { // errors were reported by ReadFleet
 			out = append(out, r)
 		}
 	}
