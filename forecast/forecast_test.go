@@ -50,7 +50,7 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	if got = f.Predict(ask("ml", "alice", "train", 8, 0)); got.P90 <= 0 || !strings.Contains(got.Basis, "nothing") {
 		t.Errorf("from nothing: %+v", got)
 	}
-	// Whoever asks for ten times what he needs is believed a tenth.
+	// The prediction follows the fraction of the limit that the user's runs take.
 	for i := range 30 {
 		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
 	}
@@ -59,8 +59,8 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	}
 }
 
-// TestNarrowsToTheGroup: the more runs of the job itself, the nearer is the
-// answer to them, whatever others do.
+// TestNarrowsToTheGroup: the more runs of the job itself, the closer is the
+// prediction to them, whatever other jobs do.
 func TestNarrowsToTheGroup(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
@@ -85,9 +85,9 @@ func TestNarrowsToTheGroup(t *testing.T) {
 	}
 }
 
-// TestCutRuns: runs that were cut short at an hour make the forecast longer
-// than runs that ended then, and never shorter than without them.
-func TestCutRuns(t *testing.T) {
+// TestCensoredRuns: runs that were cut short after an hour make the prediction
+// longer than runs that ended then, and never shorter than without them.
+func TestCensoredRuns(t *testing.T) {
 	t.Parallel()
 	a := ask("ml", "alice", "train", 1, 0)
 	base := New(Config{})
@@ -100,7 +100,7 @@ func TestCutRuns(t *testing.T) {
 	if e, c, b := ended.Predict(a), cut.Predict(a), base.Predict(a); e.P50 != time.Hour || c.P50 < b.P50 {
 		t.Errorf("ended %s, cut %s, without %s", e.P50, c.P50, b.P50)
 	}
-	// At its limit a job ends, and with a longer one it would have gone on.
+	// A job ends at its time limit; with a longer limit it would have run on.
 	short, long := ask("ml", "bob", "run", 1, time.Hour), ask("ml", "bob", "run", 1, 10*time.Hour)
 	f := New(Config{})
 	for range 20 {
@@ -114,7 +114,7 @@ func TestCutRuns(t *testing.T) {
 	}
 }
 
-func TestDriftIsToldAndFollowed(t *testing.T) {
+func TestDriftIsReportedAndFollowed(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
 	a := ask("ml", "alice", "train", 1, 0)
@@ -136,8 +136,8 @@ func TestDriftIsToldAndFollowed(t *testing.T) {
 	}
 }
 
-// TestCalibrated: of runs from a distribution the window cannot hold, nine of
-// ten are covered in the long run, for each tenant.
+// TestCalibrated: with runs from a distribution that exceeds the window, the
+// p90 covers 90 % in the long run, for each tenant.
 func TestCalibrated(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Window: 4}) // too few for a ninth decile
@@ -199,8 +199,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLaws: in any history the median is not above the p90, neither is above
-// the limit, asking changes nothing, and a saved memory goes on as the original.
+// TestLaws: in any history the median is at most the p90, both are at most the
+// limit, predicting changes nothing, and a restored forecaster continues like
+// the original.
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -250,7 +251,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-func TestRestoreRefusesWhatIsTorn(t *testing.T) {
+func TestRestoreRejectsTruncatedData(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
 	for i := range 40 {
@@ -279,7 +280,8 @@ func clone(t *testing.T, f *Forecaster) *Forecaster {
 	return out
 }
 
-// FuzzRestore: whatever was saved, what is restored answers within reason.
+// FuzzRestore: whatever the saved bytes, a restored forecaster gives plausible
+// answers.
 func FuzzRestore(f *testing.F) {
 	full := New(Config{})
 	for i := range 60 {
@@ -304,8 +306,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoredCorrectionsAreBounded: what was saved by whoever must not stretch
-// answers beyond what calibration would.
+// TestRestoredCorrectionsAreBounded: saved corrections never stretch answers
+// beyond the bounds of calibration.
 func TestRestoredCorrectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})

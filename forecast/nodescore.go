@@ -36,7 +36,7 @@ const (
 	prior = 3 * oneSample
 	// peers is the number of samples that the other nodes need for a comparison.
 	peers = 3 * oneSample
-	// negligible is what is no longer worth remembering.
+	// negligible is a sum that is dropped.
 	negligible = oneSample / 20
 )
 
@@ -87,7 +87,7 @@ func (s *Scores) Observe(e *End) {
 		sums.Until = e.At
 	}
 	if e.Outcome == OutcomeFailed && slices.Contains(sums.Families, e.Family) {
-		return // the same jobs fail on any node, as far as known
+		return // a similar job failed here before: the job may be broken
 	}
 	weight := int64(oneSample)
 	if e.At.After(sums.At) {

@@ -16,7 +16,8 @@ import (
 
 var dawn = time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
 
-// fleetOf has some attempts end well on each of so many nodes.
+// fleetOf returns scores with some successful attempts on each of several
+// nodes.
 func fleetOf(nodes, each int) *Scores {
 	s := NewScores()
 	for n := range nodes {
@@ -62,9 +63,9 @@ func TestFixedPoint(t *testing.T) {
 	}
 }
 
-// TestLossesSpeakAgainstANode: each more, less where much went well, and less
-// with time until nothing is left.
-func TestLossesSpeakAgainstANode(t *testing.T) {
+// TestLossesLowerTheScore: each loss lowers it, less where many attempts
+// succeeded, and less over time until nothing is left.
+func TestLossesLowerTheScore(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
 	last := ares.FullScore
@@ -95,10 +96,10 @@ func TestLossesSpeakAgainstANode(t *testing.T) {
 	}
 }
 
-// TestFailuresOfJobsAreTheirOwn: one broken job fails as often as it likes; many
-// different jobs that fail on one node and nowhere else speak against it, and
-// jobs that fail everywhere against nobody.
-func TestFailuresOfJobsAreTheirOwn(t *testing.T) {
+// TestJobFailures: one broken job can fail any number of times; many different
+// jobs that fail on one node and nowhere else lower its score, and jobs that
+// fail everywhere lower no score.
+func TestJobFailures(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
 	for range 50 {
@@ -131,8 +132,8 @@ func TestFailuresOfJobsAreTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSlowNodes: runs that take twice as long as predicted speak against a node,
-// unless they do so everywhere, or on all nodes of its kind.
+// TestSlowNodes: runs that take twice as long as predicted lower the score of a
+// node, unless they do so everywhere, or on all nodes of its kind.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
@@ -177,8 +178,8 @@ func rank(after, took time.Duration, o ares.Outcome) ares.RankResult {
 
 func noSkew(string) time.Duration { return 0 }
 
-// TestWhoTheGangWaitedFor: by the lengths of its ranks, and by when they began.
-func TestWhoTheGangWaitedFor(t *testing.T) {
+// TestStragglers: found by the runtimes of the ranks, and by their start times.
+func TestStragglers(t *testing.T) {
 	t.Parallel()
 	ok := rank(0, time.Hour, ares.OutcomeSucceeded)
 	longer := rank(0, 70*time.Minute, ares.OutcomeSucceeded)
@@ -226,9 +227,9 @@ func TestWhoTheGangWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhatEndsSay: who is to blame for an attempt's end, and of whom it says
+// TestEndsOfAttempt: which node an attempt's end counts for, and which ends say
 // nothing.
-func TestWhatEndsSay(t *testing.T) {
+func TestEndsOfAttempt(t *testing.T) {
 	t.Parallel()
 	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
 	lost, restored := ares.RankResult{Outcome: ares.OutcomeLost, Reason: "node a was lost"}, ares.Run{}
@@ -261,10 +262,10 @@ func TestWhatEndsSay(t *testing.T) {
 	}
 }
 
-// TestScoresGoOn: whoever goes on from the record of a node reckons as who was
-// there all the time; scores stay within their bounds, and the order of ends at
+// TestScoresContinue: scores restored from a node's record continue as if they
+// had never stopped; they stay within their bounds, and the order of ends at
 // one time does not matter.
-func TestScoresGoOn(t *testing.T) {
+func TestScoresContinue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		whole, parted := NewScores(), NewScores()

@@ -46,9 +46,9 @@ func TestOnePairIsNotSignificant(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsNotCompared: where nothing ended there is no completion,
-// and from nothing to something there is no percentage.
-func TestWhatIsNotThereIsNotCompared(t *testing.T) {
+// TestMissingFiguresAreNotCompared: without ended jobs there is no completion
+// time, and a change from 0 has no percentage.
+func TestMissingFiguresAreNotCompared(t *testing.T) {
 	t.Parallel()
 	one, none := fake("a", "x", 1, 0), fake("b", "x", 2, 7)
 	none.Report.Wait = nil
@@ -65,7 +65,7 @@ func TestWhatIsNotThereIsNotCompared(t *testing.T) {
 	}
 }
 
-func TestUnlikeRunsAreRefused(t *testing.T) {
+func TestIncomparableRunsAreRejected(t *testing.T) {
 	t.Parallel()
 	halted, drawn, shorter := fake("b", "x", 1, 5), fake("b", "x", 1, 5), fake("b", "x", 1, 5)
 	halted.Report.Source.Halted, drawn.Report.Source.Resample, shorter.Report.Source.Until = true, ResampleDays, 60
@@ -93,7 +93,7 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	}
 }
 
-func TestStudentNarrows(t *testing.T) {
+func TestStudentTDecreases(t *testing.T) {
 	t.Parallel()
 	for n := 2; n < 2000; n++ {
 		if studentT(n) > studentT(n-1) || studentT(n) < 1.96 {

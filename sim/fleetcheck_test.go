@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFleetSaysWhatItMeans: what a fleet file says is done, or it is a mistake
-// told in the words of the file.
-func TestFleetSaysWhatItMeans(t *testing.T) {
+// TestFleetFileMistakes: every key of a fleet file has an effect, or is
+// reported in the words of the file.
+func TestFleetFileMistakes(t *testing.T) {
 	t.Parallel()
 	const one = "machines: [{name: a, gpus: 1, model: H100}]\n"
 	for text, why := range map[string]string{

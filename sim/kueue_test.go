@@ -57,8 +57,8 @@ func TestKueueWorkloads(t *testing.T) {
 	}
 }
 
-// TestKueueUnderLaws runs a workload with some decisions held against every law,
-// and again with four times the machines: quotas alone bind it.
+// TestKueueUnderLaws runs a workload with some decisions checked against every
+// law, and again with four times the machines: only quotas bind.
 func TestKueueUnderLaws(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kueue-baseline", "kueue-topology"} {

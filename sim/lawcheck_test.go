@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestEveryDecisionKeepsTheLaws runs a crowded fleet with every decision held
-// against all laws.
+// TestEveryDecisionKeepsTheLaws runs a crowded fleet with every decision
+// checked against all laws.
 func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	t.Parallel()
 	f := &Fleet{
@@ -47,8 +47,9 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	}
 }
 
-// TestOutOfTurnIsSeen hands the judge a plan that serves the richer tenant first.
-func TestOutOfTurnIsSeen(t *testing.T) {
+// TestOutOfTurnIsReported gives the checker a plan that serves the tenant with
+// the larger share first.
+func TestOutOfTurnIsReported(t *testing.T) {
 	t.Parallel()
 	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 2, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: engine.Default()})
 	w.CheckLaws(0)
@@ -73,7 +74,7 @@ func TestOutOfTurnIsSeen(t *testing.T) {
 	}
 }
 
-// crowd is a trace of jobs that cannot all run at once.
+// crowd returns a trace of jobs that cannot all run at once.
 func crowd(jobs, tenants int) *Trace {
 	dice := rand.New(rand.NewPCG(1, 2))
 	trace := &Trace{}

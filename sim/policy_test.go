@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-func TestBuiltInPoliciesAreSound(t *testing.T) {
+func TestBuiltInPoliciesAreValid(t *testing.T) {
 	t.Parallel()
 	for _, name := range PolicyNames() {
 		p, err := PolicyNamed(name)
@@ -75,9 +75,9 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatCanNeverRunHoldsNobodyUp: a server refuses a job that no machine could
-// ever hold, and so does the simulator, or a strict queue would wait behind it.
-func TestWhatCanNeverRunHoldsNobodyUp(t *testing.T) {
+// TestInfeasibleJobBlocksNobody: the simulator rejects a job that no machine
+// could hold, as a server does; otherwise a strict queue would wait behind it.
+func TestInfeasibleJobBlocksNobody(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]"))
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestForecastsReachTheEngine: after some runs of a name the engine is told how
-// long the next will take, and a run that outlasts that is a miss before it ends.
+// TestForecastsReachTheEngine: after some runs with a name the engine gets a
+// prediction for the next, and a run that exceeds it counts as a miss before it
+// ends.
 func TestForecastsReachTheEngine(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 8, cpus: 64, memory_mb: 100000}]"))

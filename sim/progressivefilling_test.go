@@ -27,7 +27,7 @@ func TestJainByHand(t *testing.T) {
 	}
 }
 
-func TestFillByHand(t *testing.T) {
+func TestProgressiveFillingByHand(t *testing.T) {
 	t.Parallel()
 	gpus := func(n int64, weight float64) demand { return demand{resources{n, 0, 0}, weight, 1} }
 	for name, c := range map[string]struct {
@@ -57,11 +57,10 @@ func TestFillByHand(t *testing.T) {
 	}
 }
 
-// TestFillIsMaxMin holds the division against what makes it the fair one:
-// nothing is given twice, and whoever has less than he may have needs a resource
-// that is used up, and of those who have some of it nobody has a smaller share
-// that could have been spared for him.
-func TestFillIsMaxMin(t *testing.T) {
+// TestProgressiveFillingIsMaxMin checks the definition of a fair division:
+// nothing is given twice, and a tenant with less than it may have needs an
+// exhausted resource of which no tenant has a larger weighted share.
+func TestProgressiveFillingIsMaxMin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity, demands := drawDemands(t, 0)
@@ -91,8 +90,8 @@ func TestFillIsMaxMin(t *testing.T) {
 	})
 }
 
-// bottleneck says whether a tenant needs a resource that is used up and of which
-// nobody has more by weight than it.
+// bottleneck says whether a tenant needs an exhausted resource of which no
+// tenant has a larger weighted share.
 func bottleneck(demands []demand, shares []float64, used [3]float64, capacity resources, i int) bool {
 	for r := range used {
 		if demands[i].wanted[r] == 0 || capacity[r] == 0 || used[r] < float64(capacity[r])-1e-6 {
@@ -109,10 +108,11 @@ func bottleneck(demands []demand, shares []float64, used [3]float64, capacity re
 	return false
 }
 
-// TestFillAgainstCrumbs divides the fleet crumb by crumb, each to whoever has
-// the least by weight and can still take one. The last crumbs fall to whoever
-// happens to fit them, so wants and fleets are not too unlike each other.
-func TestFillAgainstCrumbs(t *testing.T) {
+// TestProgressiveFillingAgainstSmallSteps divides the fleet in small steps,
+// each for the tenant with the smallest weighted share that can still take one.
+// The last steps depend on what happens to fit, so demands and fleets are of
+// similar size.
+func TestProgressiveFillingAgainstSmallSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity, demands := drawDemands(t, 5)

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// fortnight has a job every six hours, two in the same instant, and a deadline
-// an hour after each.
+// fortnight has a job every six hours, two at the same time, each with a
+// deadline an hour later.
 func fortnight() *Trace {
 	t := &Trace{}
 	for i := range 56 {
@@ -72,7 +72,7 @@ func TestResample(t *testing.T) {
 	}
 }
 
-func TestGuess(t *testing.T) {
+func TestDetectFormat(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]string{
 		"timestamp,duration,num_gpus,gpu_time,cluster":                   "philly",

@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// windowed lets two jobs of four GPUs and two hours happen on two machines of
-// four with reservations.
+// windowed runs two jobs of four GPUs and two hours on two machines of four
+// GPUs with reservations.
 func windowed(t *testing.T, reservations string) *World {
 	t.Helper()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000, labels: {pool: old}}]\nreservations:\n" + reservations))
@@ -84,9 +84,9 @@ reservations:
 	}
 }
 
-// TestADrainedJobBeginsAnew: of a job without checkpoints nothing is kept, and
-// the simulator counts what that costs.
-func TestADrainedJobBeginsAnew(t *testing.T) {
+// TestDrainedJobStartsOver: a job without checkpoints loses its progress, and
+// the simulator counts the cost.
+func TestDrainedJobStartsOver(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]\nreservations:\n" +
 		" - {name: disks, from: 25h, for: 1h, nodes: [m-00000], drain: true}\n - {name: fans, from: 0h, for: 1h, nodes: [m-00001]}"))
@@ -110,7 +110,8 @@ func TestADrainedJobBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestWhatIfReserves: a window over the only machine makes who waits wait longer.
+// TestWhatIfReserves: a reservation of the only machine makes waiting jobs wait
+// longer.
 func TestWhatIfReserves(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n")

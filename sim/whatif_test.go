@@ -139,7 +139,7 @@ func shifts(w *WhatIf) string {
 }
 
 // TestMoreQuota: a tenant at its limit waits for its own job; with a higher
-// limit it need not, and the rest of a limited runtime is what is left of it.
+// limit it does not. A running job with a time limit runs for the rest of it.
 func TestMoreQuota(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -161,13 +161,14 @@ func TestMoreQuota(t *testing.T) {
 	if w.Bases[ByLimit] != 2 || w.Bases[ByAssumption] != 1 || w.Running != 1 || w.Waiting != 2 {
 		t.Errorf("runtimes are by %v; %d run, %d wait", w.Bases, w.Running, w.Waiting)
 	}
-	// 4 GPUs for 40 minutes, for 30 and for the hour that is assumed.
+	// 4 GPUs for 40 minutes, for 30 and for the assumed hour.
 	if got := fmt.Sprintf("%.3f %.3f", w.Now.GPUHours, w.Now.Use); got != "8.667 4.514" {
 		t.Errorf("used is %s", got)
 	}
 }
 
-// TestMoreNodes lets in what does not fit, predictions before limits.
+// TestMoreNodes: added nodes let jobs start; predictions are used before
+// limits.
 func TestMoreNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -177,8 +178,8 @@ func TestMoreNodes(t *testing.T) {
 	m.waits("one", "a", 8, 0)
 	s := m.snapshot()
 	w := m.ask(&Edit{Add: []Addition{{Like: "n1", Nodes: s.Like("n1", 2)}, {Profile: "small", Nodes: NewNodes(&ares.Node{}, "small", 1)}}})
-	// The predicted median has passed, so the job runs for 50 minutes; "one" begins
-	// then in either world.
+	// The predicted median has passed, so the job runs for 50 minutes; "one" starts
+	// then in both projections.
 	if got := shifts(w); got != "big: never -> 0s" {
 		t.Errorf("what changes is %s", got)
 	}
@@ -190,9 +191,10 @@ func TestMoreNodes(t *testing.T) {
 	}
 }
 
-// TestAGuessIsNoPrediction: what rests on no runs gives way to the limit and to
-// what is assumed; elements that are not made yet run as their array is said to.
-func TestAGuessIsNoPrediction(t *testing.T) {
+// TestPredictionWithoutRunsIsNotUsed: the limit and the assumed runtime are
+// used instead; elements that do not exist yet use the prediction of their
+// array.
+func TestPredictionWithoutRunsIsNotUsed(t *testing.T) {
 	t.Parallel()
 	sweep := func(s *ares.Spec) { s.Array = ares.Array{Count: 2} }
 	for _, c := range []struct {
@@ -232,8 +234,8 @@ func TestAGuessIsNoPrediction(t *testing.T) {
 	}
 }
 
-// TestFewerNodes: what runs on a machine that goes begins anew on another, and
-// an at_most_once job does not.
+// TestFewerNodes: jobs on a removed machine start over on another, except
+// at_most_once jobs.
 func TestFewerNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1", "n2")
@@ -257,9 +259,9 @@ func TestFewerNodes(t *testing.T) {
 	}
 }
 
-// TestArraysAndWhatComesAfter: elements are jobs, those that are never made wait
-// too, and what comes after an array begins with its end.
-func TestArraysAndWhatComesAfter(t *testing.T) {
+// TestArraysAndDependencies: elements count as jobs, those that are never made
+// count as waiting, and a job after an array starts when the array ends.
+func TestArraysAndDependencies(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
 	m.tenant("b", 4)
@@ -274,7 +276,7 @@ func TestArraysAndWhatComesAfter(t *testing.T) {
 	}
 }
 
-func TestAPolicyKeepsTheServersOwn(t *testing.T) {
+func TestPolicyKeepsServerSettings(t *testing.T) {
 	t.Parallel()
 	server := engine.Default()
 	server.ThermalLimit, server.ModelWeights, server.AgeingStep = 90, map[string]int{"h100": 2000}, time.Minute
@@ -285,8 +287,8 @@ func TestAPolicyKeepsTheServersOwn(t *testing.T) {
 	}
 }
 
-// TestAnotherPolicy: under one that lets jobs give way, the short job need not
-// wait for the long one, which then goes on where it was.
+// TestAnotherPolicy: under a policy that preempts, the short job need not wait
+// for the long one, which then resumes from its checkpoint.
 func TestAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -313,8 +315,9 @@ func TestAnotherPolicy(t *testing.T) {
 	}
 }
 
-// TestStopsUnderWay: what is asked to stop ends, what backs off comes back.
-func TestStopsUnderWay(t *testing.T) {
+// TestStopsInProgress: a job that is asked to stop ends, and a job in backoff
+// returns.
+func TestStopsInProgress(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
 	m.runs("cancelled", "a", "n1", 8, 600, time.Minute)
@@ -342,8 +345,8 @@ func TestStopsUnderWay(t *testing.T) {
 	}
 }
 
-// TestNoChangeChangesNothing: a world that is changed into itself goes on as it
-// would, whatever is in it, and its accounts are right.
+// TestNoChangeChangesNothing: an edit without effect leaves every projection as
+// it is, and the totals are right.
 func TestNoChangeChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
