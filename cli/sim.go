@@ -415,7 +415,7 @@ func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 		say(a.err, "%s: %s left out because they could not be read%s; %s read\n", f.trace, count(t.Bad, "row"), more, count(len(t.Arrivals), "job"))
 	}
 	if t.Idle > 0 {
-		say(a.err, "%s: %s left out: they %s\n", f.trace, count(t.Idle, "row"), t.WhyIdle)
+		say(a.err, "%s: %s left out: they %s\n", f.trace, count(t.Idle, "row"), t.IdleReason)
 	}
 	if t.Unended > 0 {
 		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted from runs like them, else as their limit allows\n", f.trace, count(t.Unended, "job"))

@@ -43,7 +43,7 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 // count. It also returns whether the job can never run on this fleet, which a
 // server would report on submission.
 func (w *World) split(said ares.Spec) (ares.Spec, bool) {
-	if said.GPUs <= w.largest || said.Members > 1 {
+	if said.GPUs <= w.maxMachineGPUs || said.Members > 1 {
 		return said, w.fleet.Never(said.WithDefaults()) != nil
 	}
 	parts, never := w.fleet.Split(said)

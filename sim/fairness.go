@@ -82,7 +82,7 @@ type fairnessMeter struct {
 	moments    int
 	whole      bucket
 	series     bucketSeries
-	out        Fairness
+	result     Fairness
 
 	wanting []*tenantUsage // scratch
 	demands []demand       // scratch
@@ -134,8 +134,8 @@ func (s *fairnessMeter) measure(now time.Time) {
 	g.jain, g.attained = jain(weighted), jain(attained)
 	secs := now.Sub(Epoch).Seconds()
 	if g.several {
-		s.out.Jain.lower(g.jain, secs, !s.any)
-		s.out.Attained.lower(g.attained, secs, !s.any)
+		s.result.Jain.lower(g.jain, secs, !s.any)
+		s.result.Attained.lower(g.attained, secs, !s.any)
 		s.any = true
 	}
 	s.last = g
@@ -151,8 +151,8 @@ func (s *fairnessMeter) addTenant(g *fairnessSample, p *tenantUsage, share, fair
 	g.shares = append(g.shares, tenantShare{f, share, fair})
 	short := fair - share
 	f.gap, g.gap = max(f.gap, short), max(g.gap, short)
-	if short > s.out.Gap {
-		s.out.Gap, s.out.GapAt, s.out.GapTenant = short, g.at.Sub(Epoch).Seconds(), p.name
+	if short > s.result.Gap {
+		s.result.Gap, s.result.GapAt, s.result.GapTenant = short, g.at.Sub(Epoch).Seconds(), p.name
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *fairnessMeter) advance(now time.Time) {
 func (s *fairnessMeter) report(now time.Time) *Fairness {
 	s.advance(now)
 	s.last.at = now
-	out := s.out
+	out := s.result
 	out.Tenants, out.Moments = len(s.byName), s.moments
 	if s.whole.secs < tiny && s.last.several { // no time has passed: the current value is the mean
 		out.Jain.Mean, out.Attained.Mean, out.GapMean = s.last.jain, s.last.attained, s.last.gap

@@ -24,8 +24,8 @@ import (
 type LawReport struct {
 	Decisions  int      `json:"decisions"` // that placed or stopped a job
 	Placings   int      `json:"placings"`
-	Rivals     int      `json:"rivals"`     // waiting jobs, by tenant and request, that were ahead of a placed job and did not fit
-	Unjudged   int      `json:"unjudged"`   // jobs with placement constraints: not compared
+	Ahead      int      `json:"rivals"`     // waiting jobs, by tenant and request, that were ahead of a placed job and did not fit
+	Unchecked  int      `json:"unjudged"`   // jobs with placement constraints: not compared
 	AllLaws    int      `json:"all_laws"`   // decisions that were checked against every law
 	Stopped    int      `json:"stopped"`    // preemptions
 	MostStops  int      `json:"most_stops"` // largest number of preemptions of one job
@@ -60,7 +60,7 @@ func (w *World) LawReport() *LawReport {
 	if w.laws == nil {
 		return nil
 	}
-	return &w.laws.out
+	return &w.laws.report
 }
 
 // lawChecker keeps what the law of turns needs: what every tenant holds, which
@@ -74,9 +74,9 @@ type lawChecker struct {
 	queues     map[requestKey]*requestQueue
 	byTenant   map[*tenantUsage][]*requestQueue
 	unfit      map[request]bool // did not fit since capacity was last freed
-	run        laws.Witness
+	witness    laws.Witness
 	stops      map[ares.JobID]int
-	out        LawReport
+	report     LawReport
 }
 
 // requestQueue is the waiting jobs of one tenant with equal requests, the
@@ -100,7 +100,7 @@ func (j *lawChecker) nodeChanged(n *ares.Node) {
 func (j *lawChecker) jobWaits(c *jobUsage) {
 	w, plain := requestOf(c.job)
 	if !plain || c.tenant.bound {
-		j.out.Unjudged++
+		j.report.Unchecked++
 		return
 	}
 	line := j.queues[requestKey{c.tenant, w}]
@@ -149,9 +149,9 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
 		return
 	}
-	j.out.Decisions++
-	if j.every > 0 && j.out.Decisions%j.every == 0 {
-		j.out.AllLaws++
+	j.report.Decisions++
+	if j.every > 0 && j.report.Decisions%j.every == 0 {
+		j.report.AllLaws++
 		for _, v := range laws.Check(s, plan) {
 			j.addViolation(plan.Now, v.Error())
 		}
@@ -175,14 +175,14 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 
 // checkStops checks preemptions against the laws of the whole run.
 func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
-	before := len(j.run.Stopped)
-	if err := j.run.See(s, plan); err != nil {
+	before := len(j.witness.Stopped)
+	if err := j.witness.See(s, plan); err != nil {
 		j.addViolation(plan.Now, err.Error())
 	}
-	for _, gone := range j.run.Stopped[before:] {
+	for _, gone := range j.witness.Stopped[before:] {
 		j.stops[gone.Job]++
-		j.out.Stopped++
-		j.out.MostStops = max(j.out.MostStops, j.stops[gone.Job])
+		j.report.Stopped++
+		j.report.MostStops = max(j.report.MostStops, j.stops[gone.Job])
 	}
 }
 
@@ -192,7 +192,7 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 	if c == nil { // an array element: its job arrives with its run
 		return
 	}
-	j.out.Placings++
+	j.report.Placings++
 	class := laws.ClassAt(c.job, now, j.ageingStep()).Rank()
 	least, _ := j.shareBounds(c.tenant, now)
 	for _, of := range j.accounting.tenants {
@@ -201,19 +201,19 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 		}
 		_, most := j.shareBounds(of, now)
 		for _, line := range j.byTenant[of] {
-			rival := line.first()
-			if rival == nil {
+			first := line.first()
+			if first == nil {
 				continue
 			}
-			its := laws.ClassAt(rival.job, now, j.ageingStep()).Rank()
+			its := laws.ClassAt(first.job, now, j.ageingStep()).Rank()
 			if its < class || its == class && most >= least {
 				continue
 			}
-			if j.fits(line.request) && !j.mayDelay(rival.job.ID, now) && !j.state.Borrows(rival.job.ID) {
-				j.addViolation(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.tenant.name, least, rival.job.ID, of.name, most))
+			if j.fits(line.request) && !j.mayDelay(first.job.ID, now) && !j.state.Borrows(first.job.ID) {
+				j.addViolation(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.tenant.name, least, first.job.ID, of.name, most))
 				continue
 			}
-			j.out.Rivals++
+			j.report.Ahead++
 		}
 	}
 	j.countPlacing(p, now)
@@ -318,8 +318,8 @@ func (j *lawChecker) shareBounds(p *tenantUsage, now time.Time) (least, most flo
 }
 
 func (j *lawChecker) addViolation(now time.Time, what string) {
-	j.out.Violations++
-	if len(j.out.First) < maxViolationTexts {
-		j.out.First = append(j.out.First, fmt.Sprintf("after %s: %s", now.Sub(Epoch), what))
+	j.report.Violations++
+	if len(j.report.First) < maxViolationTexts {
+		j.report.First = append(j.report.First, fmt.Sprintf("after %s: %s", now.Sub(Epoch), what))
 	}
 }

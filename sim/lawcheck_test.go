@@ -31,10 +31,10 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := w.LawReport()
-	if v.Violations != 0 || v.Placings != 600 || v.AllLaws != v.Decisions || v.Unjudged != 0 {
+	if v.Violations != 0 || v.Placings != 600 || v.AllLaws != v.Decisions || v.Unchecked != 0 {
 		t.Errorf("judged %+v", v)
 	}
-	if v.Rivals == 0 {
+	if v.Ahead == 0 {
 		t.Error("nobody ever waited: the law was not put to the test")
 	}
 	for _, p := range w.accounting.tenants {

@@ -54,7 +54,7 @@ type view struct {
 	Tiles  []pageFigure
 	Plots  []*plot
 	Heat   *heatmap
-	Groups []tableOf
+	Groups []groupTable
 }
 
 // pageFigure is a figure: its text, and the path of its value in the report.
@@ -66,9 +66,9 @@ type pageFigure struct {
 	Value string
 }
 
-// tableOf is a table of groups with two distributions: of waiting times, and of
+// groupTable is a table of groups with two distributions: of waiting times, and of
 // other times.
-type tableOf struct {
+type groupTable struct {
 	Title string
 	Also  string
 	More  []string // headers of further columns
@@ -96,15 +96,15 @@ func newView(path string, r *Report) *view {
 		v.Heat = newHeatmap(r.Occupancy, r.Virtual)
 	}
 	all := groupRow{Name: "all", Cells: distributionCells(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
-	sizes := tableOf{Title: "By size", Also: "completion", Rows: []groupRow{all}}
+	sizes := groupTable{Title: "By size", Also: "completion", Rows: []groupRow{all}}
 	for i := range r.BySize {
 		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeText(r.BySize[i].Name)))
 	}
-	tenants := tableOf{Title: "By tenant", Also: "completion"}
+	tenants := groupTable{Title: "By tenant", Also: "completion"}
 	for i := range r.ByTenant {
 		tenants.Rows = append(tenants.Rows, v.row("by_tenant", i, &r.ByTenant[i], r.ByTenant[i].Name))
 	}
-	v.Groups = []tableOf{v.delays(), sizes, tenants}
+	v.Groups = []groupTable{v.delays(), sizes, tenants}
 	return v
 }
 
@@ -113,9 +113,9 @@ func (v *view) row(list string, i int, g *Group, name string) groupRow {
 }
 
 // delays returns the table of delays and preemptions by GPU count.
-func (v *view) delays() tableOf {
+func (v *view) delays() groupTable {
 	r := v.Report
-	out := tableOf{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
+	out := groupTable{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
 	add := func(name, path, count string, g *Group) {
 		cells := distributionCells(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
 		for _, c := range []struct {

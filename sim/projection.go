@@ -166,7 +166,7 @@ func (f *projection) countGPUHours(outcome *JobOutcome) {
 // mustTransition panics on an error of a transition that the run always allows.
 func mustTransition(err error) {
 	if err != nil {
-		panic("sim: a run refused a move: " + err.Error())
+		panic("sim: a run rejected a transition: " + err.Error())
 	}
 }
 

@@ -21,18 +21,18 @@ type Reports struct {
 // Report is the result of a simulation. Times are in seconds, shares in
 // percent.
 type Report struct {
-	Source   Source        `json:"source"`
-	Jobs     int           `json:"jobs"`
-	Refused  int           `json:"refused"` // that can never run on this fleet
-	Placed   int           `json:"placed"`
-	Ended    int           `json:"ended"`
-	Quit     int           `json:"quit,omitzero"` // that left the queue at their timeout (max_queue_minutes)
-	Virtual  float64       `json:"virtual_seconds"`
-	GPUs     int           `json:"gpus"`
-	Use      float64       `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs if no time passed
-	Peak     float64       `json:"gpu_use_peak_percent"`
-	Complete *Distribution `json:"completion_seconds"` // from submission to end; nil if no job ended
-	Wait     *Distribution `json:"waiting_seconds"`    // from submission to placement; nil if no job was placed
+	Source    Source        `json:"source"`
+	Jobs      int           `json:"jobs"`
+	Refused   int           `json:"refused"` // that can never run on this fleet
+	Placed    int           `json:"placed"`
+	Ended     int           `json:"ended"`
+	LeftQueue int           `json:"quit,omitzero"` // that left the queue at their timeout (max_queue_minutes)
+	Virtual   float64       `json:"virtual_seconds"`
+	GPUs      int           `json:"gpus"`
+	Use       float64       `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs if no time passed
+	Peak      float64       `json:"gpu_use_peak_percent"`
+	Complete  *Distribution `json:"completion_seconds"` // from submission to end; nil if no job ended
+	Wait      *Distribution `json:"waiting_seconds"`    // from submission to placement; nil if no job was placed
 	// Delay is completion time minus runtime: all waiting, before the start and
 	// after preemptions, and the cost of preemptions.
 	Delay    *Distribution `json:"delay_seconds"`
@@ -141,7 +141,7 @@ func (w *World) Report() Report {
 			r.Refused++
 		}
 		if !j.leftQueue.IsZero() {
-			r.Quit++
+			r.LeftQueue++
 		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {

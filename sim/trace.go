@@ -30,18 +30,18 @@ type Arrival struct {
 // Trace is the jobs of a trace in the order of their arrival, and the rows that
 // could not be read.
 type Trace struct {
-	Format   string
-	Digest   string // of the file it was read from, "" for none
-	Arrivals []Arrival
-	Bad      int       // bad rows, left out
-	Problems []Problem // of the first bad rows
-	Idle     int       // rows without work for a fleet, left out
-	WhyIdle  string    // such as "ask for no GPUs"
-	Ignored  []string  // unknown columns
-	Unended  int       // jobs without a known end: their runtime is an estimate
-	Assumed  int       // of these, jobs that run for AssumedRuntime
-	Fleet    *Fleet    // that the jobs ran on, nil if the trace does not say
-	MilliCPU bool      // CPUs are thousandths of cores
+	Format     string
+	Digest     string // of the file it was read from, "" for none
+	Arrivals   []Arrival
+	Bad        int       // bad rows, left out
+	Problems   []Problem // of the first bad rows
+	Idle       int       // rows without work for a fleet, left out
+	IdleReason string    // such as "ask for no GPUs"
+	Ignored    []string  // unknown columns
+	Unended    int       // jobs without a known end: their runtime is an estimate
+	Assumed    int       // of these, jobs that run for AssumedRuntime
+	Fleet      *Fleet    // that the jobs ran on, nil if the trace does not say
+	MilliCPU   bool      // CPUs are thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -124,7 +124,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU, IdleReason: f.idle}
 	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a separator
 		head = head[:last]
 	}

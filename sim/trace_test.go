@@ -82,7 +82,7 @@ func TestIdleRowsAreCounted(t *testing.T) {
 			"2|2026-01-01T00:00:00|5|cpu=1,gres/gpu=1|\n2.batch|2026-01-01T00:00:00|5|cpu=1|\n",
 	} {
 		trace, err := Read(kind, strings.NewReader(text))
-		if err != nil || trace.Bad != 0 || trace.Idle != 1 || trace.WhyIdle == "" || len(trace.Arrivals) != 1 {
+		if err != nil || trace.Bad != 0 || trace.Idle != 1 || trace.IdleReason == "" || len(trace.Arrivals) != 1 {
 			t.Errorf("%s: %+v, %v", kind, trace, err)
 			continue
 		}

@@ -75,7 +75,7 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 	now.step()
 	cfg := s.Config
 	if e.Config != nil {
-		cfg = under(*e.Config, s.Config)
+		cfg = configFor(*e.Config, s.Config)
 	}
 	then := newProjection(s, cfg, horizon, assumed)
 	events, said, err := e.resolve(then.state)
@@ -83,11 +83,11 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 		return nil, err
 	}
 	then.resumeJobs()
-	then.lose(e.Remove)
+	then.loseNodes(e.Remove)
 	then.batch = append(then.batch, events...)
 	then.step()
 	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
-	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
+	w.Now.GPUs, w.Then.GPUs = countGPUs(now.state), countGPUs(then.state)
 	for _, f := range []*projection{now, then} {
 		if err := f.run(ctx); err != nil {
 			return nil, err
@@ -97,10 +97,10 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 	return w, nil
 }
 
-// under returns the configuration of a policy on a server: settings of its
+// configFor returns the configuration of a policy on a server: settings of its
 // machines and of fair share stay the server's where the policy does not set
 // them.
-func under(policy, server engine.Config) engine.Config {
+func configFor(policy, server engine.Config) engine.Config {
 	usual := engine.Default()
 	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
 	keep(&policy.ThermalMargin, usual.ThermalMargin, server.ThermalMargin)
@@ -118,9 +118,9 @@ func keep[T comparable](mine *T, usual, server T) {
 	}
 }
 
-// lose ends the attempts on removed nodes. A lost job starts over elsewhere,
+// loseNodes ends the attempts on removed nodes. A lost job starts over elsewhere,
 // unless it is an at_most_once job.
-func (f *projection) lose(nodes []string) {
+func (f *projection) loseNodes(nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -152,8 +152,8 @@ func (f *projection) lose(nodes []string) {
 	f.flush()
 }
 
-// gpusOf counts the devices of connected nodes.
-func gpusOf(s *engine.State) int {
+// countGPUs counts the devices of connected nodes.
+func countGPUs(s *engine.State) int {
 	n := 0
 	for v := range s.Nodes() {
 		for i := range v.Node.Devices {
@@ -171,7 +171,7 @@ func (w *WhatIf) compare(now, then *projection) {
 	for _, id := range union(now.outcomes, then.outcomes) {
 		a, b := now.outcomes[id], then.outcomes[id]
 		job := cmp.Or(a, b).Job
-		t := shiftOf(tenants, job.Tenant)
+		t := tenantShift(tenants, job.Tenant)
 		waited := a == nil || !a.Ran
 		if waited {
 			w.Waiting++
@@ -179,7 +179,7 @@ func (w *WhatIf) compare(now, then *projection) {
 		} else {
 			w.Running++
 		}
-		if basis := cmp.Or(basisOf(a), basisOf(b)); basis != "" {
+		if basis := cmp.Or(basis(a), basis(b)); basis != "" {
 			w.Bases[basis]++
 		}
 		for _, side := range []struct {
@@ -212,7 +212,7 @@ func (w *WhatIf) compare(now, then *projection) {
 	})
 }
 
-func shiftOf(tenants map[string]*TenantShift, name string) *TenantShift {
+func tenantShift(tenants map[string]*TenantShift, name string) *TenantShift {
 	if tenants[name] == nil {
 		tenants[name] = &TenantShift{Tenant: name}
 	}
@@ -231,7 +231,7 @@ func (w *WhatIf) countUnmadeElements(now, then *projection, tenants map[string]*
 		if run != nil {
 			made = max(made, run.Next)
 		}
-		n, t := job.Array.Count-made, shiftOf(tenants, job.Tenant)
+		n, t := job.Array.Count-made, tenantShift(tenants, job.Tenant)
 		w.Waiting += n
 		t.Waiting += n
 		for _, o := range []*Outlook{&w.Now.Outlook, &w.Then.Outlook, &t.Now, &t.Then} {
@@ -254,7 +254,7 @@ func union(a, b map[ares.JobID]*JobOutcome) []ares.JobID {
 	return out
 }
 
-func basisOf(f *JobOutcome) Basis {
+func basis(f *JobOutcome) Basis {
 	if f == nil {
 		return ""
 	}
@@ -315,11 +315,11 @@ func (w *WhatIf) compareJob(now, then *projection, id ares.JobID, t *TenantShift
 	}
 	w.Jobs = append(w.Jobs, JobShift{
 		Job: string(id), Name: job.Name, Tenant: job.Tenant, GPUs: float64(job.Members*max(1000*job.GPUs, job.GPUMilli)) / 1000,
-		Now: startOf(a), Then: startOf(b), Sooner: sooner.Seconds(), Lost: lost,
+		Now: start(a), Then: start(b), Sooner: sooner.Seconds(), Lost: lost,
 	})
 }
 
-func startOf(f *JobOutcome) *time.Time {
+func start(f *JobOutcome) *time.Time {
 	if f == nil || f.Start.IsZero() {
 		return nil
 	}

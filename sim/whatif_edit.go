@@ -46,9 +46,9 @@ func (a *Addition) String() string {
 // Amount is a new value for a tenant or a queue: absolute, or relative to the
 // old one.
 type Amount struct {
-	Whom     string // tenant or tenant/queue
+	Target   string // tenant or tenant/queue
 	Model    string // of GPUs, "" for all
-	By       float64
+	Value    float64
 	Relative bool
 }
 
@@ -61,14 +61,14 @@ func ParseAmount(text string) (Amount, error) {
 	if !ok || err != nil || whom == "" || by != by || by > 1e6 || by < -1e6 {
 		return Amount{}, ares.Errorf(ares.Invalid, "%q: write TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", text)
 	}
-	return Amount{Whom: whom, Model: model, By: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
+	return Amount{Target: whom, Model: model, Value: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
 }
 
-func (a Amount) of(old float64) float64 {
+func (a Amount) apply(old float64) float64 {
 	if a.Relative {
-		return old + a.By
+		return old + a.Value
 	}
-	return a.By
+	return a.Value
 }
 
 // editResolver resolves an edit against a state, into events and descriptions.
@@ -167,18 +167,18 @@ func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
 // is one, and the quota if there is one; with several quotas, the one of the
 // model.
 func (d *editResolver) quota(a Amount) error {
-	sh, err := d.share(a.Whom)
+	sh, err := d.share(a.Target)
 	if err != nil {
 		return err
 	}
-	if a.By != float64(int(a.By)) {
-		return ares.Errorf(ares.Invalid, "--quota %s: %v is not a whole number of GPUs", a.Whom, a.By)
+	if a.Value != float64(int(a.Value)) {
+		return ares.Errorf(ares.Invalid, "--quota %s: %v is not a whole number of GPUs", a.Target, a.Value)
 	}
 	limits, quotas, _ := sh.parts()
 	change := func(what string, to *int) {
 		was := *to
-		*to = max(int(a.of(float64(was))), 0)
-		d.descriptions = append(d.descriptions, fmt.Sprintf("%s of %s %s → %s", what, a.Whom, bound(was), bound(*to)))
+		*to = max(int(a.apply(float64(was))), 0)
+		d.descriptions = append(d.descriptions, fmt.Sprintf("%s of %s %s → %s", what, a.Target, bound(was), bound(*to)))
 	}
 	if len(*quotas) > 0 {
 		i := 0
@@ -188,19 +188,19 @@ func (d *editResolver) quota(a Amount) error {
 				names[k] = cmp.Or(q.Model, "all")
 			}
 			if i = slices.Index(names, cmp.Or(a.Model, "all")); i < 0 && a.Model == "" {
-				return ares.Errorf(ares.Invalid, "%s has quotas for %s: say which, as in --quota %s:%s=+8", a.Whom, strings.Join(names, ", "), a.Whom, names[0])
+				return ares.Errorf(ares.Invalid, "%s has quotas for %s: say which, as in --quota %s:%s=+8", a.Target, strings.Join(names, ", "), a.Target, names[0])
 			} else if i < 0 {
-				return unknown("quota of "+a.Whom, a.Model, names)
+				return unknown("quota of "+a.Target, a.Model, names)
 			}
 		}
 		change("quota ("+cmp.Or((*quotas)[i].Model, "all")+")", &(*quotas)[i].Nominal)
 	} else if a.Model != "" {
-		return ares.Errorf(ares.Invalid, "%s has no quotas by model: leave out :%s to change its limit", a.Whom, a.Model)
+		return ares.Errorf(ares.Invalid, "%s has no quotas by model: leave out :%s to change its limit", a.Target, a.Model)
 	}
 	if a.Model == "" && (limits.GPUs < ares.Unlimited || len(*quotas) == 0 && !a.Relative) {
 		change("max_gpus", &limits.GPUs)
 	} else if len(*quotas) == 0 {
-		return ares.Errorf(ares.Invalid, "%s has no limit on GPUs: there is nothing to raise or lower; --quota %s=8 would set one", a.Whom, a.Whom)
+		return ares.Errorf(ares.Invalid, "%s has no limit on GPUs: there is nothing to raise or lower; --quota %s=8 would set one", a.Target, a.Target)
 	}
 	return nil
 }
@@ -213,20 +213,20 @@ func bound(n int) string {
 }
 
 func (d *editResolver) weight(a Amount) error {
-	sh, err := d.share(a.Whom)
+	sh, err := d.share(a.Target)
 	if err != nil {
 		return err
 	}
 	_, _, weight := sh.parts()
 	was := cmp.Or(*weight, 1)
-	if *weight = a.of(was); !ares.ValidWeight(*weight) {
+	if *weight = a.apply(was); !ares.ValidWeight(*weight) {
 		sum := ""
 		if a.Relative { // the user may have meant an absolute value
-			sum = fmt.Sprintf(", which is %v%+v", was, a.By)
+			sum = fmt.Sprintf(", which is %v%+v", was, a.Value)
 		}
-		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Whom, ares.MinWeight, ares.MaxWeight, *weight, sum)
+		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Target, ares.MinWeight, ares.MaxWeight, *weight, sum)
 	}
-	d.descriptions = append(d.descriptions, fmt.Sprintf("weight of %s %v → %v", a.Whom, was, *weight))
+	d.descriptions = append(d.descriptions, fmt.Sprintf("weight of %s %v → %v", a.Target, was, *weight))
 	return nil
 }
 

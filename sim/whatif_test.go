@@ -282,7 +282,7 @@ func TestPolicyKeepsServerSettings(t *testing.T) {
 	server.ThermalLimit, server.ModelWeights, server.AgeingStep = 90, map[string]int{"h100": 2000}, time.Minute
 	policy := engine.Default()
 	policy.AgeingStep, policy.Seed = time.Hour, 7
-	if got := under(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
+	if got := configFor(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
 		t.Errorf("it decides by %+v", got)
 	}
 }

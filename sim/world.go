@@ -17,31 +17,31 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // the engine what a store does for a server: it applies plans and reports the
 // results as batches of events.
 type World struct {
-	state       *engine.State
-	policy      Policy
-	now         time.Time
-	wake        time.Time // next time at which the plan may change without an event, zero for none
-	lastChange  time.Time // time of the last event
-	changed     bool      // a plan of the current time step changed something
-	revision    int64
-	jobs        []record
-	ends        endHeap
-	batch       []ares.Event // of the current time step
-	usage       map[string]ares.Usage
-	known       map[string]bool // tenants
-	gpus        int
-	largest     int           // GPUs of the largest machine
-	fleet       *engine.Fleet // finds infeasible jobs and splits jobs that exceed one machine
-	allocated   timeMeter
-	demandMilli int // thousandths of devices requested by jobs that arrived and have not ended
-	finished    int // jobs that ended
-	halted      bool
-	hasAffinity bool           // some job has an affinity to other jobs
-	probes      []func(*World) // called after every time step with an event
-	accounting  *accounting    // nil unless it is needed
-	fairness    *fairnessMeter // as above
-	laws        *lawChecker    // as above
-	predictor   *predictor     // nil unless the policy uses predicted runtimes
+	state          *engine.State
+	policy         Policy
+	now            time.Time
+	wake           time.Time // next time at which the plan may change without an event, zero for none
+	lastChange     time.Time // time of the last event
+	changed        bool      // a plan of the current time step changed something
+	revision       int64
+	jobs           []record
+	ends           endHeap
+	batch          []ares.Event // of the current time step
+	usage          map[string]ares.Usage
+	tenants        map[string]bool // tenants
+	gpus           int
+	maxMachineGPUs int           // GPUs of the largest machine
+	fleet          *engine.Fleet // finds infeasible jobs and splits jobs that exceed one machine
+	allocated      timeMeter
+	demandMilli    int // thousandths of devices requested by jobs that arrived and have not ended
+	finished       int // jobs that ended
+	halted         bool
+	hasAffinity    bool           // some job has an affinity to other jobs
+	probes         []func(*World) // called after every time step with an event
+	accounting     *accounting    // nil unless it is needed
+	fairness       *fairnessMeter // as above
+	laws           *lawChecker    // as above
+	predictor      *predictor     // nil unless the policy uses predicted runtimes
 }
 
 // record is the state of one arrived job.
@@ -70,12 +70,12 @@ type record struct {
 // NewWorld returns a world with the machines, tenants, queues and reservations
 // of a fleet, no jobs, and a policy that decides.
 func NewWorld(f *Fleet, p Policy) *World {
-	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, tenants: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
 		w.predictor = newPredictor()
 	}
 	for _, t := range f.Tenants() {
-		w.known[t.ID] = true
+		w.tenants[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
 	}
 	for _, q := range f.Queues() {
@@ -90,7 +90,7 @@ func NewWorld(f *Fleet, p Policy) *World {
 	w.allocated.since = Epoch
 	for n := range f.Nodes() {
 		w.gpus += len(n.Devices)
-		w.largest = max(w.largest, len(n.Devices))
+		w.maxMachineGPUs = max(w.maxMachineGPUs, len(n.Devices))
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
 	w.fleet = engine.NewFleet()
@@ -193,8 +193,8 @@ func (w *World) arrive(a *Arrival) bool {
 	if !spec.Deadline.IsZero() { // the times of a trace count from its own start
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
-	if !w.known[spec.Tenant] {
-		w.known[spec.Tenant] = true
+	if !w.tenants[spec.Tenant] {
+		w.tenants[spec.Tenant] = true
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
 	w.jobs = append(w.jobs, record{
@@ -340,7 +340,7 @@ func (w *World) finish(id ares.JobID) {
 func (w *World) record(id ares.JobID) *record {
 	n, err := strconv.Atoi(strings.TrimPrefix(string(id), "job-"))
 	if err != nil {
-		panic("sim: no job of this world is called " + string(id))
+		panic("sim: unknown job " + string(id))
 	}
 	return &w.jobs[n]
 }

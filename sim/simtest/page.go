@@ -173,7 +173,7 @@ func (c *checker) figure(n *html.Node) error {
 	if !ok || err != nil || said != want {
 		return fmt.Errorf("%s is %v in the report and %q on the page", path, v, attr(n, "value"))
 	}
-	low, high, err := meant(words(n))
+	low, high, err := valueRange(words(n))
 	if err == nil && (want < low || want > high) {
 		err = fmt.Errorf("%s is %v, and people read %q", path, want, words(n))
 	}
@@ -185,9 +185,9 @@ var (
 	units = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 )
 
-// meant returns the range of values that a text such as "3 h 37 m" or "89.6 %"
+// valueRange returns the range of values that a text such as "3 h 37 m" or "89.6 %"
 // stands for.
-func meant(text string) (low, high float64, err error) {
+func valueRange(text string) (low, high float64, err error) {
 	if m := plain.FindStringSubmatch(text); m != nil {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, " %"), 64)
 		half := 0.5001 * math.Pow10(-len(m[2]))

@@ -107,7 +107,7 @@ func replay(b *testing.B, trace *sim.Trace, machines int, p sim.Policy) []string
 	}
 	overTime(b, f, p.Name, machines)
 	return []string{
-		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Rivals), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
+		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Ahead), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
 		fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("%.3f", f.Jain.Min), fmt.Sprintf("%.3f", f.Attained.Mean), fmt.Sprintf("%.3f", f.Attained.Min),
 		fmt.Sprintf("%.1f", f.GapMean), fmt.Sprintf("%.1f", f.Gap), f.GapTenant, fmt.Sprintf("%.1f", f.GapAt/86400), fmt.Sprintf("%.1f", lap.Thread.Seconds()),
 	}
