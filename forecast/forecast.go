@@ -115,9 +115,9 @@ func (b *blend) basis(a *Features) string {
 	}
 	switch {
 	case runs == "" && a.Limit > 0:
-		return "its limit of " + a.Limit.String() + ", for no run like it is known"
+		return "its limit of " + a.Limit.String() + ", because no similar run is known"
 	case runs == "":
-		return "nothing: no run like it is known, and it has no limit"
+		return "nothing: no similar run is known, and it has no limit"
 	case b.main < len(levels):
 		return runs
 	case a.Limit > 0:

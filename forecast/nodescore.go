@@ -185,7 +185,7 @@ func computeScore(r, others *ares.NodeScore) {
 		why = append(why, fmt.Sprintf("it ended %s of %s attempts", tenths(blame), tenths(r.Samples)))
 	}
 	if own > 0 {
-		why = append(why, fmt.Sprintf("%s different jobs failed there, where %s would elsewhere", tenths(r.Own), tenths(others.Own*r.Samples/others.Samples)))
+		why = append(why, fmt.Sprintf("%s different jobs failed there, %s are expected from other nodes", tenths(r.Own), tenths(others.Own*r.Samples/others.Samples)))
 	}
 	slow := slownessPenalty(r, others)
 	if slow > 0 {

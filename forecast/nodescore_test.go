@@ -112,7 +112,7 @@ func TestJobFailures(t *testing.T) {
 		s.Observe(&End{Node: "n0", At: dawn, Family: uint64(100 + i), Outcome: OutcomeFailed})
 	}
 	r := scoreOf(t, s, "n0", dawn)
-	if r.Score > 800 || !strings.Contains(r.Why, "7 different jobs failed there, where 0 would elsewhere") {
+	if r.Score > 800 || !strings.Contains(r.Why, "7 different jobs failed there, 0 are expected from other nodes") {
 		t.Errorf("seven jobs failed: %+v", r)
 	}
 	for n := 1; n < 4; n++ { // they fail elsewhere too

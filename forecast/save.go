@@ -57,7 +57,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
 	if v := r.take(1); r.bad || v[0] != format {
-		return nil, errors.New("restore forecasts: this version cannot read what was saved")
+		return nil, errors.New("restore forecasts: the saved data has a format of another version")
 	}
 	grades := r.count(1 << 10)
 	for i := range grades {
@@ -78,7 +78,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 		r.group(f)
 	}
 	if r.bad || len(r.rest) > 0 {
-		return nil, fmt.Errorf("restore forecasts: what was saved is torn (%d bytes)", len(saved))
+		return nil, fmt.Errorf("restore forecasts: the saved data is damaged (%d bytes)", len(saved))
 	}
 	return f, nil
 }

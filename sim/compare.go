@@ -157,7 +157,7 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	first := byLabel[labels[0]]
 	for _, label := range labels[1:] {
 		if pairs(first, byLabel[label]) == 0 {
-			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: no seed of the one (%s) is one of the other (%s)",
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: they have no seed in common (%s and %s)",
 				labels[0], label, seedText(first), seedText(byLabel[label]))
 		}
 	}
@@ -238,7 +238,7 @@ func whyIncomparable(a, b *Source) string {
 	case cmp.Or(a.Fleet.SHA256, a.Fleet.Name) != cmp.Or(b.Fleet.SHA256, b.Fleet.Name):
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
 	case a.Resample != b.Resample:
-		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
+		return fmt.Sprintf("they are resampled differently, by %s and by %s", a.Resample, b.Resample)
 	case a.Until != b.Until:
 		return fmt.Sprintf("one ends %s, one %s", untilText(a.Until), untilText(b.Until))
 	case a.Halted || b.Halted:

@@ -72,9 +72,9 @@ func TestIncomparableRunsAreRejected(t *testing.T) {
 	fleet := fake("b", "x", 1, 5)
 	fleet.Report.Source.Fleet.SHA256 = "f"
 	for why, other := range map[string]Labelled{
-		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "one ends with the last job, one after 60 s": shorter,
-		"no seed of the one (1) is one of the other (2)": fake("b", "x", 2, 5),
-		"two runs with seed 1":                           fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "and by days": drawn, "one ends with the last job, one after 60 s": shorter,
+		"they have no seed in common (1 and 2)": fake("b", "x", 2, 5),
+		"two runs with seed 1":                  fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
 	} {
 		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)

@@ -185,13 +185,13 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "read the nodes: %s", err)
 	}
 	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
-		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
+		return nil, ares.Errorf(ares.Invalid, "a node list starts with the header %q and has at least one node", strings.Join(head, ","))
 	}
 	f := &Fleet{Digest: digest(text), MilliCPU: true}
 	seen := make(map[string]bool, len(rows))
 	for i, r := range rows[1:] {
 		if seen[r[0]] || r[0] == "" {
-			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a name of its own, got %q", i+2, r[0])
+			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a unique name, got %q", i+2, r[0])
 		}
 		seen[r[0]] = true
 		var figures [3]int

@@ -27,7 +27,7 @@ func decode(text []byte, into any) error {
 	}
 	var more yaml.Node
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return errors.New("there is a second document behind ---: a file has one")
+		return errors.New("the file has a second document after ---: keep one")
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ var (
 func yamlProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "unmarshal errors:\n  "), "\n  ", "; ")
-	text = unknownKey.ReplaceAllString(text, "there is no $1")
+	text = unknownKey.ReplaceAllString(text, "unknown key $1")
 	return otherKind.ReplaceAllStringFunc(text, func(all string) string {
 		parts := otherKind.FindStringSubmatch(all)
 		got := strings.Trim(parts[2], "` ")
@@ -93,7 +93,7 @@ func checkZeros(p *ares.Problems, text []byte) {
 			p.Add(fmt.Sprintf("machines[%d].count", i), "is 0: leave these machines out")
 		}
 	}
-	const light = "is 0: the least is %v, and 1 if it is left out"
+	const light = "is 0: the minimum is %v; leave it out for 1"
 	for i, t := range g.Tenants {
 		if t.Weight != nil && *t.Weight == 0 {
 			p.Add(fmt.Sprintf("tenants[%d].weight", i), light, ares.MinWeight)

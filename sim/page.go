@@ -115,7 +115,7 @@ func (v *view) row(list string, i int, g *Group, name string) groupRow {
 // delays returns the table of delays and preemptions by GPU count.
 func (v *view) delays() groupTable {
 	r := v.Report
-	out := groupTable{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
+	out := groupTable{Title: "Delay by GPUs", Also: "delay: completion minus runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
 	add := func(name, path, count string, g *Group) {
 		cells := distributionCells(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
 		for _, c := range []struct {
@@ -156,11 +156,11 @@ func (v *view) tiles() {
 	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
 	v.times("mean wait", "waiting_seconds", r.Wait)
 	v.times("mean completion", "completion_seconds", r.Complete)
-	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
-	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, of no use to such jobs", r.Stranded)
+	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "peak "+percent(r.Peak), r.Use)
+	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, but not usable by these jobs", r.Stranded)
 	if f := r.Fairness; f != nil && f.Tenants > 1 {
 		v.tile("Jain's index", "fairness.jain.mean", fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("least %.3f, %d tenants", f.Jain.Min, f.Tenants), f.Jain.Mean)
-		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "at most "+percent(f.Gap), f.GapMean)
+		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "peak "+percent(f.Gap), f.GapMean)
 	}
 	if r.Preempted > 0 {
 		v.tile("preemptions", "preemptions", number(float64(r.Preempted)), number(r.Lost)+" GPU-seconds lost", float64(r.Preempted))
@@ -175,7 +175,7 @@ func refusals(r *Report) string {
 	if r.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d too large, ", r.Refused)
+	return fmt.Sprintf("%d infeasible, ", r.Refused)
 }
 
 func distributionCells(path string, jobs int, count string, wait *Distribution, also string, other *Distribution) []pageFigure {
@@ -222,11 +222,11 @@ func (v *view) plots() {
 	longest, says := 0.0, "Share of jobs that waited, and that were done, within a time."
 	if r.Wait != nil {
 		longest = r.Wait.Max
-		says += " Half of those that were placed waited up to " + durationText(r.Wait.P50) + "."
+		says += " The median wait of placed jobs is " + durationText(r.Wait.P50) + "."
 	}
 	if r.Complete != nil {
 		longest = max(longest, r.Complete.Max)
-		says += " Half of those that ended were done within " + durationText(r.Complete.P50) + "."
+		says += " The median completion time of ended jobs is " + durationText(r.Complete.P50) + "."
 	}
 	cdf := newPlot("cdf", "How long jobs took", says, durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
 	cdf.draw(v.Path+"waiting_cdf_seconds", "waiting", "a", false, r.WaitCDF, shares)
@@ -242,8 +242,8 @@ func (v *view) plots() {
 func (v *view) overTime(s *Series) {
 	r := v.Report
 	ideal := slices.Sorted(slices.Values(s.Load))
-	load := newPlot("load", "Allocation over load", "Share of the GPUs that is allocated, against what jobs that have come and not ended ask for. The ideal is as much as is asked for, up to 100 %.",
-		linear("GPUs asked for, % of the fleet", max(slices.Max(s.Load), 100), false), linear("allocated, %", 100, true))
+	load := newPlot("load", "Allocation over load", "Share of the GPUs that is allocated, against what jobs that arrived and have not ended request. The ideal is the requested share, up to 100 %.",
+		linear("GPUs requested, % of the fleet", max(slices.Max(s.Load), 100), false), linear("allocated, %", 100, true))
 	load.draw("", "ideal", "ideal", false, []float64{0, 100, max(ideal[len(ideal)-1], 100)}, []float64{0, 100, 100})
 	load.dot(v.Path+"series.allocated_percent", "allocated", "a", s.Load, s.Allocated)
 	over := newPlot("time", "Allocation over time", fmt.Sprintf("Share of the GPUs that is allocated, %.1f %% on average, and that is free but stranded, %.1f %% on average.", r.Use, r.Stranded),
@@ -251,7 +251,7 @@ func (v *view) overTime(s *Series) {
 	over.draw(v.Path+"series.allocated_percent", "allocated", "a", true, s.Seconds, s.Allocated)
 	over.draw(v.Path+"series.stranded_percent", "stranded", "c", true, s.Seconds, s.Stranded)
 	most := slices.Max(s.Waiting)
-	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Jobs that wait, up to %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
+	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Waiting jobs, peak %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
 	waiting := make([]float64, len(s.Waiting))
 	for i, n := range s.Waiting {
 		waiting[i] = float64(n)
@@ -265,7 +265,7 @@ func (v *view) fairness(f *Fairness) {
 	for _, p := range f.Series {
 		at, jain, gap = append(at, p.At), append(jain, 100*p.Jain), append(gap, p.Gap)
 	}
-	p := newPlot("fairness", "Fairness over time", fmt.Sprintf("Jain's index of the tenants' weighted shares, %.3f on average, and by how much the tenant that lacks most is below its fair share, in percent of the fleet, at most %.1f %%.",
+	p := newPlot("fairness", "Fairness over time", fmt.Sprintf("Jain's index of the tenants' weighted shares, %.3f on average, and the largest gap of a tenant to its fair share, in percent of the fleet, peak %.1f %%.",
 		f.Jain.Mean, f.Gap), timeline(v.Virtual), linear("%", 100, true))
 	p.draw(v.Path+"fairness.series.jain", "Jain's index × 100", "a", true, at, jain)
 	p.draw(v.Path+"fairness.series.largest_gap_percent", "largest gap to a fair share", "c", true, at, gap)

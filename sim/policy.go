@@ -105,7 +105,7 @@ func PolicyNames() []string { return slices.Sorted(maps.Keys(policies)) }
 func PolicyNamed(name string) (Policy, error) {
 	make, ok := policies[name]
 	if !ok {
-		return Policy{}, ares.Errorf(ares.Invalid, "%q is no policy: use one of %s", name, strings.Join(PolicyNames(), ", ")).At("policy")
+		return Policy{}, ares.Errorf(ares.Invalid, "unknown policy %q: use one of %s", name, strings.Join(PolicyNames(), ", ")).At("policy")
 	}
 	p := make()
 	p.Name = name

@@ -99,7 +99,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 		wrong = append(wrong, bad.Problems...)
 	}
 	if !slices.Contains(Estimates(), cmp.Or(p.Estimate, "none")) {
-		wrong.Add("estimate", "%q is no estimate: use one of %s", p.Estimate, strings.Join(Estimates(), ", "))
+		wrong.Add("estimate", "unknown estimate %q: use one of %s", p.Estimate, strings.Join(Estimates(), ", "))
 	}
 	if !(p.EstimateError >= 0 && p.EstimateError <= maxEstimateError) {
 		wrong.Add("estimate_error", "must be between 0 and %d, got %v", maxEstimateError, p.EstimateError)

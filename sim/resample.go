@@ -41,7 +41,7 @@ func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
 	case ResampleDays:
 		out.Arrivals = days(t.Arrivals, random)
 	default:
-		return nil, ares.Errorf(ares.Invalid, "%q is no way to draw a trace: use none, order or days", how).At("resample")
+		return nil, ares.Errorf(ares.Invalid, "unknown resampling %q: use none, order or days", how).At("resample")
 	}
 	shuffleTies(out.Arrivals, random)
 	return &out, nil

@@ -134,7 +134,7 @@ func TestFleetMistakes(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
 		"machines: []":                                                                "there are none",
-		"machines: [{name: a, gpu: 8}]":                                               "there is no gpu",
+		"machines: [{name: a, gpu: 8}]":                                               "unknown key gpu",
 		"machines: [{name: a/b}]":                                                     "is not a name",
 		"machines: [{name: a}, {name: a}]":                                            "given twice",
 		"machines: [{name: a, count: -1}]":                                            "a count from 1",

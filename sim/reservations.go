@@ -55,7 +55,7 @@ func parseDuration(field, text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return d, nil
 	}
-	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a length of time: write 90m, 36h or 2d", field, text)
+	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a duration: write 90m, 36h or 2d", field, text)
 }
 
 // checkReservations reports every mistake in the fleet's reservations.
@@ -72,7 +72,7 @@ func (f *Fleet) checkReservations(p *ares.Problems) {
 		}
 		for _, n := range r.Nodes {
 			if !f.hasNode(n) {
-				p.Add(field+".nodes", "there is no machine %q: several of a name are called %s and so on", n, numbered("NAME", 0))
+				p.Add(field+".nodes", "no machine %q: machines with a count are named %s and so on", n, numbered("NAME", 0))
 			}
 		}
 		if seen[r.Name] {
@@ -110,7 +110,7 @@ func (d *editResolver) reservations(e *Edit) error {
 	for _, r := range e.Reserve {
 		for there := range d.state.Reservations() {
 			if there.Name == r.Name {
-				return ares.Errorf(ares.Conflict, "there is a reservation %s already", r.Name)
+				return ares.Errorf(ares.Conflict, "reservation %s already exists", r.Name)
 			}
 		}
 		d.events = append(d.events, ares.Event{Reservation: r})

@@ -77,7 +77,7 @@ reservations:
 	if ares.CodeOf(err) != ares.Invalid {
 		t.Fatalf("read with %v", err)
 	}
-	for _, word := range []string{"say which nodes", `for: "soon" is not a length of time`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
+	for _, word := range []string{"say which nodes", `for: "soon" is not a duration`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not say %q", err, word)
 		}

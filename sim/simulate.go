@@ -154,10 +154,10 @@ var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-
 func ReadReports(from io.Reader) (*Reports, error) {
 	var r Reports
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
-		return nil, ares.Errorf(ares.Invalid, "this is no report: %s", err)
+		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: %s", err)
 	}
 	if r.Format != ReportFormat {
-		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
+		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: the format is %q, want %q", r.Format, ReportFormat)
 	}
 	for i := range r.Runs {
 		r.Runs[i].dropEmpty()

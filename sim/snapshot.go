@@ -47,7 +47,7 @@ func ReadSnapshot(from io.Reader) (*Snapshot, error) {
 		}
 	}
 	if state.Revision() == 0 {
-		return nil, ares.Errorf(ares.Invalid, "the recording ends before its first snapshot is whole")
+		return nil, ares.Errorf(ares.Invalid, "the recording ends before its first snapshot is complete")
 	}
 	s.Batch = state.Snapshot()
 	return s, nil

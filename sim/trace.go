@@ -116,7 +116,7 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	}
 	f, ok := formats[kind]
 	if !ok {
-		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
+		return nil, ares.Errorf(ares.Invalid, "unknown trace format %q: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
 	sum := sha256.New()
 	in := lines{from: bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16), comma: f.comma}
@@ -261,7 +261,7 @@ func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, 
 	}
 	for _, name := range f.required {
 		if _, ok := columns[name]; !ok {
-			return nil, ares.Errorf(ares.Invalid, "a trace of kind %s has a column %s: the header is %q", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
+			return nil, ares.Errorf(ares.Invalid, "trace format %s needs a column %s: the header is %q", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
 		}
 	}
 	return columns, nil
@@ -303,7 +303,7 @@ func (r *row) problem(name, what string) {
 func (r *row) checkLimits(s *ares.Spec) {
 	members := max(s.Members, 1)
 	if s.GPUs > ares.MaxGPUsPerMember || members > ares.MaxMembers || members*s.GPUs > ares.MaxJobGPUs {
-		r.why = cmp.Or(r.why, fmt.Sprintf("%d times %d GPUs are more than a job may have (%d members, %d GPUs each, %d in all)",
+		r.why = cmp.Or(r.why, fmt.Sprintf("%d members of %d GPUs exceed the limits of a job (%d members, %d GPUs each, %d in all)",
 			members, s.GPUs, ares.MaxMembers, ares.MaxGPUsPerMember, ares.MaxJobGPUs))
 	}
 }

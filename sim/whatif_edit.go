@@ -123,7 +123,7 @@ func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err
 		d.descriptions = append(d.descriptions, "policy "+e.Policy)
 	}
 	if len(d.descriptions) == 0 {
-		return nil, nil, ares.Errorf(ares.Invalid, "nothing is to be changed: say what with --quota, --weight, --add-nodes, --remove-nodes, --reserve or --policy")
+		return nil, nil, ares.Errorf(ares.Invalid, "no change is given: use --quota, --weight, --add-nodes, --remove-nodes, --reserve or --policy")
 	}
 	return d.events, d.descriptions, nil
 }
@@ -238,7 +238,7 @@ func (d *editResolver) nodes(e *Edit) error {
 	for i := range e.Add {
 		for _, n := range e.Add[i].Nodes {
 			if slices.Contains(names, n.ID) {
-				return ares.Errorf(ares.Conflict, "there is a node %s already", n.ID)
+				return ares.Errorf(ares.Conflict, "node %s already exists", n.ID)
 			}
 			d.events = append(d.events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "what if"}})
 		}

@@ -395,7 +395,7 @@ func TestWhatIfMistakes(t *testing.T) {
 		`science has no quotas by model`:                       {Quotas: parsed(t, "science:h100=+1")},
 		`not a whole number of GPUs`:                           {Quotas: parsed(t, "science=+0.5")},
 		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
-		`nothing is to be changed`:                             {},
+		`no change is given`:                                   {},
 	} {
 		if _, err := RunWhatIf(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -39,7 +39,7 @@ func Workloads() []string { return slices.Sorted(maps.Keys(workloads)) }
 func WorkloadNamed(name string) (*Workload, error) {
 	build, ok := workloads[name]
 	if !ok {
-		return nil, ares.Errorf(ares.Invalid, "%q is no workload: use one of %s", name, strings.Join(Workloads(), ", ")).At("workload")
+		return nil, ares.Errorf(ares.Invalid, "unknown workload %q: use one of %s", name, strings.Join(Workloads(), ", ")).At("workload")
 	}
 	w := build()
 	w.Name = name
