@@ -194,10 +194,10 @@ func pairs(a, b map[uint64]*Report) int {
 
 // seedText lists the first seeds of a policy.
 func seedText(runs map[uint64]*Report) string {
-	const told = 3
+	const shown = 3
 	seeds := slices.Sorted(maps.Keys(runs))
-	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), told)]), "[]")
-	if len(seeds) > told {
+	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), shown)]), "[]")
+	if len(seeds) > shown {
 		words += " …"
 	}
 	return strings.ReplaceAll(words, " ", ", ")

@@ -28,24 +28,24 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 	if w.policy.Estimate != EstimateOracle || a.Runs <= 0 {
 		return
 	}
-	said := a.Runs
+	estimate := a.Runs
 	basis := "the trace"
 	if sigma := w.policy.EstimateError; sigma > 0 {
 		draw := rand.New(rand.NewPCG(uint64(len(w.jobs)), uint64(w.policy.Engine.Seed))) //nolint:gosec // the same for every run
-		said = time.Duration(math.Min(float64(said)*math.Exp(sigma*draw.NormFloat64()), math.MaxInt64/4))
+		estimate = time.Duration(math.Min(float64(estimate)*math.Exp(sigma*draw.NormFloat64()), math.MaxInt64/4))
 		basis = "the trace, with an error"
 	}
-	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: said, P90: said, Basis: basis, Samples: 1}})
+	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: estimate, P90: estimate, Basis: basis, Samples: 1}})
 }
 
 // split splits a job that requests more GPUs than one machine has into equal
 // members, as few as possible, as a server does with a gang without a member
 // count. It also returns whether the job can never run on this fleet, which a
 // server would report on submission.
-func (w *World) split(said ares.Spec) (ares.Spec, bool) {
-	if said.GPUs <= w.maxMachineGPUs || said.Members > 1 {
-		return said, w.fleet.Never(said.WithDefaults()) != nil
+func (w *World) split(spec ares.Spec) (ares.Spec, bool) {
+	if spec.GPUs <= w.maxMachineGPUs || spec.Members > 1 {
+		return spec, w.fleet.Never(spec.WithDefaults()) != nil
 	}
-	parts, never := w.fleet.Split(said)
+	parts, never := w.fleet.Split(spec)
 	return parts, never != nil
 }

@@ -78,7 +78,7 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 		cfg = configFor(*e.Config, s.Config)
 	}
 	then := newProjection(s, cfg, horizon, assumed)
-	events, said, err := e.resolve(then.state)
+	events, descriptions, err := e.resolve(then.state)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 	then.loseNodes(e.Remove)
 	then.batch = append(then.batch, events...)
 	then.step()
-	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
+	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: descriptions, Bases: map[Basis]int{}}
 	w.Now.GPUs, w.Then.GPUs = countGPUs(now.state), countGPUs(then.state)
 	for _, f := range []*projection{now, then} {
 		if err := f.run(ctx); err != nil {

@@ -56,12 +56,12 @@ type Amount struct {
 // quota of one model, "science:h100=+8".
 func ParseAmount(text string) (Amount, error) {
 	name, figure, ok := strings.Cut(text, "=")
-	whom, model, _ := strings.Cut(name, ":")
+	target, model, _ := strings.Cut(name, ":")
 	by, err := strconv.ParseFloat(strings.TrimSpace(figure), 64)
-	if !ok || err != nil || whom == "" || by != by || by > 1e6 || by < -1e6 {
+	if !ok || err != nil || target == "" || by != by || by > 1e6 || by < -1e6 {
 		return Amount{}, ares.Errorf(ares.Invalid, "%q: write TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", text)
 	}
-	return Amount{Target: whom, Model: model, Value: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
+	return Amount{Target: target, Model: model, Value: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
 }
 
 func (a Amount) apply(old float64) float64 {
@@ -94,7 +94,7 @@ func (s *tenantOrQueue) parts() (limits *ares.Limits, quotas *[]ares.Quota, weig
 
 // resolve returns the events that make an edit, and its descriptions.
 // projection.lose handles the jobs on removed nodes.
-func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err error) {
+func (e *Edit) resolve(s *engine.State) (events []ares.Event, descriptions []string, err error) {
 	d := &editResolver{state: s, shares: map[string]*tenantOrQueue{}}
 	for _, q := range e.Quotas {
 		if err = d.quota(q); err != nil {
@@ -129,38 +129,38 @@ func (e *Edit) resolve(s *engine.State) (events []ares.Event, said []string, err
 }
 
 // share finds a tenant or queue and copies it for changes.
-func (d *editResolver) share(whom string) (*tenantOrQueue, error) {
-	if d.shares[whom] != nil {
-		return d.shares[whom], nil
+func (d *editResolver) share(target string) (*tenantOrQueue, error) {
+	if d.shares[target] != nil {
+		return d.shares[target], nil
 	}
 	names := []string{}
-	tenant, queue, _ := strings.Cut(whom, "/")
+	tenant, queue, _ := strings.Cut(target, "/")
 	for t := range d.state.Tenants() {
 		names = append(names, t.ID)
-		if t.ID == whom {
+		if t.ID == target {
 			made := *t
 			made.Quotas = slices.Clone(t.Quotas)
-			d.shares[whom] = &tenantOrQueue{tenant: &made}
+			d.shares[target] = &tenantOrQueue{tenant: &made}
 		} else if t.ID == tenant && queue == ares.DefaultQueue {
-			d.shares[whom] = &tenantOrQueue{queue: new(ares.NewDefaultQueue(tenant))} // replaced below if it has a record
+			d.shares[target] = &tenantOrQueue{queue: new(ares.NewDefaultQueue(tenant))} // replaced below if it has a record
 		}
 	}
 	for q := range d.state.Queues() {
 		names = append(names, q.ID())
-		if q.ID() == whom {
+		if q.ID() == target {
 			made := *q
 			made.Quotas = slices.Clone(q.Quotas)
-			d.shares[whom] = &tenantOrQueue{queue: &made}
+			d.shares[target] = &tenantOrQueue{queue: &made}
 		}
 	}
-	if d.shares[whom] == nil {
+	if d.shares[target] == nil {
 		what := "tenant"
 		if queue != "" {
 			what = "queue"
 		}
-		return nil, unknown(what, whom, names)
+		return nil, unknown(what, target, names)
 	}
-	return d.shares[whom], nil
+	return d.shares[target], nil
 }
 
 // quota changes the bounds on the GPUs of a tenant or queue: the limit if there

@@ -119,19 +119,19 @@ func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
 // RunStream is Run for jobs that are produced one by one, in the order of their
 // arrival. Each arrival is valid until the next one is requested.
 func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
-	coming, more := next()
+	arrival, more := next()
 	if !more {
 		return ares.Errorf(ares.Invalid, "the trace has no jobs")
 	}
-	zero, waiting := coming.At, 0
+	traceStart, waiting := arrival.At, 0
 	for !w.halted && (more || len(w.ends) > 0 || !w.wake.IsZero()) {
-		at := w.nextTime(coming, more, zero)
+		at := w.nextTime(arrival, more, traceStart)
 		if until > 0 && at.After(Epoch.Add(until)) {
 			w.now = Epoch.Add(until)
 			return nil
 		}
 		w.now, w.changed = at, false
-		happens := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(coming.At-zero).After(at)
+		hasEvent := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(arrival.At-traceStart).After(at)
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
 			if waits, err := w.handleEnd(heap.Pop(&w.ends).(attemptEnd)); err != nil {
 				return err
@@ -139,11 +139,11 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 				waiting++
 			}
 		}
-		for more && !Epoch.Add(coming.At-zero).After(at) {
-			if w.arrive(coming) {
+		for more && !Epoch.Add(arrival.At-traceStart).After(at) {
+			if w.arrive(arrival) {
 				waiting++
 			}
-			coming, more = next()
+			arrival, more = next()
 		}
 		w.flush()
 		placed, err := w.decide()
@@ -151,12 +151,12 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			return err
 		}
 		waiting -= placed
-		if !happens && !w.changed {
+		if !hasEvent && !w.changed {
 			continue // the engine decided again and changed nothing
 		}
 		w.lastChange = w.now
-		for _, look := range w.probes {
-			look(w)
+		for _, probe := range w.probes {
+			probe(w)
 		}
 		if tick != nil {
 			tick(w.now, waiting)
@@ -171,10 +171,10 @@ func (w *World) Halt() { w.halted = true }
 
 // nextTime returns the time of the next event: an arrival, an attempt end, or
 // the wake time of the last plan.
-func (w *World) nextTime(coming *Arrival, more bool, zero time.Duration) time.Time {
+func (w *World) nextTime(arrival *Arrival, more bool, traceStart time.Duration) time.Time {
 	var at time.Time
 	if more {
-		at = Epoch.Add(coming.At - zero)
+		at = Epoch.Add(arrival.At - traceStart)
 	}
 	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
 		at = w.ends[0].at
@@ -188,8 +188,8 @@ func (w *World) nextTime(coming *Arrival, more bool, zero time.Duration) time.Ti
 // arrive accepts a job and returns whether it is waiting now.
 func (w *World) arrive(a *Arrival) bool {
 	id := jobID(len(w.jobs))
-	said, refused := w.split(a.Spec)
-	spec := said.WithDefaults()
+	split, refused := w.split(a.Spec)
+	spec := split.WithDefaults()
 	if !spec.Deadline.IsZero() { // the times of a trace count from its own start
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
