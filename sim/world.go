@@ -271,6 +271,8 @@ func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 	for i := range changes {
 		c := &changes[i]
 		switch {
+		case c.Kind == engine.ChangeAdvance:
+			return placed, ares.Errorf(ares.Invalid, "%s is an array: a trace has their elements as jobs", c.Job)
 		case c.Kind == engine.ChangePlace:
 			w.start(c.Job)
 			placed++
