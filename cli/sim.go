@@ -381,8 +381,8 @@ func (a *app) loadTrace(ctx context.Context, f *simFlags) (*sim.Trace, error) {
 			return nil, context.Canceled
 		}
 		line, _, _ := strings.Cut(string(head), "\n")
-		if kind = sim.Guess(line); kind == "" {
-			if near, missing := sim.Nearly(line); len(missing) > 0 {
+		if kind = sim.DetectFormat(line); kind == "" {
+			if near, missing := sim.ClosestFormat(line); len(missing) > 0 {
 				return nil, usagef("--trace %s: it looks like a trace of kind %s and lacks the column %s", f.trace, near, strings.Join(missing, ", "))
 			}
 			return nil, usagef("--trace %s: its beginning fits no kind of trace: say with --format which of %s it is", f.trace, strings.Join(sim.Formats(), ", "))
@@ -415,7 +415,7 @@ func (a *app) tellTrace(f *simFlags, t *sim.Trace) error {
 		say(a.err, "%s: %s left out because they could not be read%s; %s read\n", f.trace, count(t.Bad, "row"), more, count(len(t.Arrivals), "job"))
 	}
 	if t.Idle > 0 {
-		say(a.err, "%s: %s left out: they %s\n", f.trace, count(t.Idle, "row"), t.WhyIdle)
+		say(a.err, "%s: %s left out: they %s\n", f.trace, count(t.Idle, "row"), t.IdleReason)
 	}
 	if t.Unended > 0 {
 		say(a.err, "%s: the end of %s was not seen: they run as long as is predicted from runs like them, else as their limit allows\n", f.trace, count(t.Unended, "job"))

@@ -64,7 +64,7 @@ nothing but what it was told. Exit code 1 when one did not, or when there was no
 to compare.`,
 		Example: "  ares sim replay /var/lib/ares/recordings/*.recording",
 		RunE: func(_ *cobra.Command, args []string) error {
-			var all []*sim.Replayed
+			var all []*sim.ReplayResult
 			different, decisions := 0, 0
 			for _, name := range args {
 				r, err := replayFile(name)
@@ -95,7 +95,7 @@ to compare.`,
 	return c
 }
 
-func replayFile(name string) (*sim.Replayed, error) {
+func replayFile(name string) (*sim.ReplayResult, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, usagef("%s", err)
@@ -111,7 +111,7 @@ func replayFile(name string) (*sim.Replayed, error) {
 	return r, nil
 }
 
-func writeReplayed(w io.Writer, name string, r *sim.Replayed) {
+func writeReplayed(w io.Writer, name string, r *sim.ReplayResult) {
 	s := sheet{w}
 	s.line("Recording", clean(filepath.Base(name)))
 	s.line("Server", clean(r.Server)+", Ares "+clean(r.Build))

@@ -51,7 +51,7 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	addSimRow(&t, "all", &sim.Group{Jobs: r.Placed, Ended: r.Ended, Waiting: r.Jobs - r.Placed, Wait: r.Wait, Complete: r.Complete})
 	for i := range r.BySize {
 		g := &r.BySize[i]
-		addSimRow(&t, sim.SizeWords(g.Name), g)
+		addSimRow(&t, sim.SizeText(g.Name), g)
 	}
 	for i := range r.ByTenant {
 		if i == maxTenants {
@@ -68,7 +68,7 @@ func (a *app) writeSimReport(w io.Writer, r *sim.Report) {
 	t = table{head: []string{"", "DELAY MEAN", "P50", "P95", "P99", "MAX", "PREEMPTED", "MOST", "LOST GPU-S"}}
 	addDelayRow(&t, "all", &sim.Group{Delay: r.Delay, Preempted: r.Preempted, PreemptedMost: r.PreemptedMost, Lost: r.Lost})
 	for i := range r.ByGPUs {
-		addDelayRow(&t, sim.CountWords(r.ByGPUs[i].Name), &r.ByGPUs[i])
+		addDelayRow(&t, sim.CountText(r.ByGPUs[i].Name), &r.ByGPUs[i])
 	}
 	t.write(w, a.color)
 	say(w, "Delay is completion without what a job itself runs for: all its waiting, and what giving way cost it.\n")
@@ -79,7 +79,7 @@ func addDelayRow(t *table, name string, g *sim.Group) {
 }
 
 // spreadCells adds the cells of some times to a row.
-func spreadCells(to []string, s *sim.Spread) []string {
+func spreadCells(to []string, s *sim.Distribution) []string {
 	if s == nil {
 		return append(to, "-", "-", "-", "-", "-")
 	}

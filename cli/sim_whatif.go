@@ -95,7 +95,7 @@ func (a *app) whatIf(cmd *cobra.Command, args []string, f *whatIfFlags) error {
 		if edit.Reserve, err = supposedWindows(f.reserve, s.Taken); err != nil {
 			return err
 		}
-		w, err := sim.Ask(ctx, s, edit, horizon, assume)
+		w, err := sim.RunWhatIf(ctx, s, edit, horizon, assume)
 		if ares.CodeOf(err) == ares.NotFound { // a name in a flag, as that of a profile or policy
 			return usagef("%s", err)
 		}

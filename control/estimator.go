@@ -176,7 +176,7 @@ func (s *subject) follow(r *ares.Run) []overRun {
 			continue
 		}
 		out = append(out, overRun{forecast.Run{
-			Ask: forecast.AskOf(s.job), Took: took, Outcome: how, Told: s.told, Overdue: s.overdue,
+			Features: forecast.FeaturesOf(s.job), Took: took, Outcome: how, PredictedP90: s.told, Overdue: s.overdue,
 		}, a.EndedAt})
 		s.carried, s.overdue = 0, false
 	}
@@ -238,7 +238,7 @@ func (e *Estimator) look() {
 		}
 		s.overdue = true
 		if s.began.Add(s.told - s.carried).After(e.known) {
-			e.mind.Overdue(forecast.AskOf(s.job))
+			e.mind.Overdue(forecast.FeaturesOf(s.job))
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (e *Estimator) Predict(j *ares.Job) ares.RuntimePredicted {
 }
 
 func (e *Estimator) predict(j *ares.Job) ares.RuntimePredicted {
-	f := e.mind.Predict(forecast.AskOf(j))
+	f := e.mind.Predict(forecast.FeaturesOf(j))
 	return ares.RuntimePredicted{Job: j.ID, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples}
 }
 

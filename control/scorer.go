@@ -138,7 +138,7 @@ func (s *Scorer) absorb(b *ares.Batch) {
 func (s *Scorer) device(n *ares.Node, snapshot bool) (out []forecast.End) {
 	was := s.nodes[n.ID]
 	s.nodes[n.ID] = n
-	s.scores.Kind(n.ID, kindOf(n))
+	s.scores.SetKind(n.ID, kindOf(n))
 	if was == nil || snapshot {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (s *Scorer) device(n *ares.Node, snapshot bool) (out []forecast.End) {
 		d := &n.Devices[i]
 		healthy := func(o ares.Device) bool { return o.ID == d.ID && o.Healthy }
 		if !d.Healthy && slices.ContainsFunc(was.Devices, healthy) {
-			out = append(out, forecast.End{Node: n.ID, At: s.Now(), How: forecast.Faulted})
+			out = append(out, forecast.End{Node: n.ID, At: s.Now(), Outcome: forecast.OutcomeFaulted})
 		}
 	}
 	return out
@@ -169,7 +169,7 @@ func (s *Scorer) follow(w *watched, r *ares.Run) (out []forecast.End) {
 			continue
 		}
 		w.counted = a.Number
-		for _, e := range forecast.EndsOf(w.job, a, w.predicted, s.ahead) {
+		for _, e := range forecast.EndsOfAttempt(w.job, a, w.predicted, s.ahead) {
 			if e.At.After(s.base[e.Node]) {
 				out = append(out, e)
 			}
@@ -222,7 +222,7 @@ func (s *Scorer) due() []ares.NodeScore {
 			out = append(out, r)
 		}
 	}
-	for _, r := range s.scores.Reckon(now) {
+	for _, r := range s.scores.Compute(now) {
 		known[r.Node] = true
 		if before := scoreIn(s.told[r.Node]); max(r.Score-before, before-r.Score) >= noticeable ||
 			r.Score == ares.FullScore && before != r.Score {

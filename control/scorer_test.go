@@ -32,7 +32,7 @@ func (w *watch) tell(reset bool, events ...ares.Event) {
 }
 
 func (w *watch) score(node string) int {
-	for _, r := range w.scores.Reckon(w.now) {
+	for _, r := range w.scores.Compute(w.now) {
 		if r.Node == node {
 			return r.Score
 		}

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// blend is the runs of several groups, weighed.
+// blend is the weighted runs of several groups.
 type blend struct {
-	all  []weighed
-	main int // the level that weighs most; the guess is that after the last
-	best int // that of the groups, as long as there are runs
-	runs int // of that group
+	all  []weightedRun
+	main int // the level with the largest weight; the guess is one past the last level
+	best int // the group level with the largest weight, if there are runs
+	runs int // in that group
 }
 
-type weighed struct {
-	took   int64 // milliseconds
-	weight float64
-	cut    bool
+type weightedRun struct {
+	runtime  int64 // milliseconds
+	weight   float64
+	censored bool
 }
 
-// enough is how little may be left to wider groups before they are not asked: it
-// would not move a ninth decile.
-const enough = 0.01
+// minShare is the weight below which wider groups are not read: it would not
+// change the p90.
+const minShare = 0.01
 
-// weigh says how much each level's group counts, and what is left for the guess.
-// A group weighs by the runs that no narrower one has: the same run again is no
-// more evidence.
-func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
+// levelShares returns the weight of the group of each level, and the weight
+// that is left for the guess. A group counts only the runs that no narrower
+// group has: the same run again is no more evidence.
+func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
 	left = 1
 	most, counted := 0.0, 0
 	for i, key := range keys {
@@ -41,7 +41,7 @@ func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(level
 		if share[i] > most {
 			most, b.best, b.runs = share[i], i, len(g.runs)
 		}
-		if left -= share[i]; left < enough {
+		if left -= share[i]; left < minShare {
 			break
 		}
 	}
@@ -51,9 +51,9 @@ func (f *Forecaster) weigh(keys *[len(levels)]uint64) (b blend, share [len(level
 	return b, share, left
 }
 
-// blend puts together what the groups of an ask know.
-func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
-	b, share, left := f.weigh(keys)
+// blend combines the runs of all groups of a job.
+func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
+	b, share, left := f.levelShares(keys)
 	b.all = f.scratch[:0]
 	for i := range levels {
 		if share[i] == 0 {
@@ -62,20 +62,20 @@ func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
 		runs := f.groups.byKey[keys[i]].runs
 		unit := share[i] / f.total[len(runs)]
 		for k, s := range runs {
-			b.all = append(b.all, weighed{s.length(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.cut})
+			b.all = append(b.all, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
 		}
 	}
-	// The guess is never quite without weight: where all runs were cut short it
-	// says what lies beyond.
+	// The guess always has some weight: if all runs are censored, it is the only
+	// information about longer runs.
 	for _, part := range f.guess(a.Limit) {
-		b.all = append(b.all, weighed{part.Milliseconds(), max(left, least) / guesses, false})
+		b.all = append(b.all, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
 	}
 	f.scratch = b.all
-	slices.SortFunc(b.all, func(x, y weighed) int {
-		if c := cmp.Compare(x.took, y.took); c != 0 || x.cut == y.cut {
+	slices.SortFunc(b.all, func(x, y weightedRun) int {
+		if c := cmp.Compare(x.runtime, y.runtime); c != 0 || x.censored == y.censored {
 			return c
 		}
-		if x.cut { // ended before cut, as among equals in Kaplan and Meier's
+		if x.censored { // ended runs sort before censored ones, as in Kaplan-Meier
 			return 1
 		}
 		return -1
@@ -84,27 +84,27 @@ func (f *Forecaster) blend(a *Ask, keys *[len(levels)]uint64) blend {
 	return b
 }
 
-// least is the weight of the guess beside all the evidence there can be.
-const least = 1e-4
+// guessWeight is the smallest weight of the guess.
+const guessWeight = 1e-4
 
-// guesses is how many equal parts the guess without evidence has.
-const guesses = 10
+// guessParts is the number of equal parts of the guess.
+const guessParts = 10
 
-// guess is what is thought of a job of which nothing is known but its limit:
-// half of such jobs take up to half of it.
-func (f *Forecaster) guess(limit time.Duration) (out [guesses]time.Duration) {
+// guess returns the runtimes that are assumed for a job with only a time limit:
+// the median is half of the limit.
+func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) {
 	if limit <= 0 {
 		limit = f.cfg.Unlimited
 	}
 	for i := range out {
-		out[i] = limit * time.Duration(i+1) / guesses
+		out[i] = limit * time.Duration(i+1) / guessParts
 	}
 	return out
 }
 
-// redistribute gives the weight of each run that was cut short to those that
-// took longer, in proportion. One with none behind it keeps its own: that it
-// took at least so long is all that is known.
+// redistribute moves the weight of each censored run to the longer runs, in
+// proportion. A censored run without longer ones keeps its weight, as a lower
+// bound.
 func (b *blend) redistribute() {
 	behind := 0.0
 	for i := range b.all {
@@ -115,7 +115,7 @@ func (b *blend) redistribute() {
 		r := &b.all[i]
 		w := r.weight
 		behind -= w
-		if r.cut && i < len(b.all)-1 && behind > 1e-12 {
+		if r.censored && i < len(b.all)-1 && behind > 1e-12 {
 			factor *= (behind + w) / behind
 			r.weight = 0
 			continue
@@ -124,7 +124,8 @@ func (b *blend) redistribute() {
 	}
 }
 
-// quantile is the least time that a part of the weight is not above.
+// quantile returns the smallest runtime that this fraction of the weight does
+// not exceed.
 func (b *blend) quantile(part float64) time.Duration {
 	sum := 0.0
 	for i := range b.all {
@@ -135,7 +136,7 @@ func (b *blend) quantile(part float64) time.Duration {
 		if b.all[i].weight == 0 {
 			continue
 		}
-		last = b.all[i].took
+		last = b.all[i].runtime
 		if sofar += b.all[i].weight; sofar >= goal {
 			break
 		}

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// grade is the correction of one kind of evidence, and how well it did.
-type grade struct {
-	shift   float64 // in logarithms to the base of 2
-	told    int
-	covered int
+// coverage is the correction of one level of evidence, and its accuracy.
+type coverage struct {
+	shift     float64 // binary logarithm
+	predicted int
+	covered   int
 }
 
-// The steps of the corrections, in logarithms to the base of 2: by so much, times
-// nine tenths, is the p90 stretched after a run that outlasted it. A burst of
-// runs that were all told before the first of them ended must not throw it far.
+// The steps of the corrections, as binary logarithms: a run that exceeds its p90
+// stretches the p90 by nine tenths of a step. Steps are small, because a burst of
+// runs can be predicted before the first of them ends.
 const (
-	target       = 0.1 // of the runs may outlast it
+	target       = 0.1 // of the runs may exceed the p90
 	stepOfKind   = 0.05
 	stepOfTenant = 0.05
 	maxShift     = 12
 )
 
-// shift is the correction for an ask of a tenant whose evidence is mainly of one level.
+// shift returns the correction for a job of a tenant whose evidence is mainly
+// of one level.
 func (f *Forecaster) shift(tenant uint64, main int) float64 {
-	shift := f.grades[main].shift
+	shift := f.coverages[main].shift
 	if g := f.groups.byKey[tenant]; g != nil {
 		shift += g.shift
 	}
@@ -38,35 +39,35 @@ func stretch(d time.Duration, shift float64) time.Duration {
 	return time.Duration(min(float64(d)*math.Exp2(shift), float64(longest))).Round(time.Millisecond)
 }
 
-// Overdue learns that a run has outlasted the p90 that was told of it and goes
-// on. That it was covered is known of a run early and that it was not only late,
-// so whoever waits for the ends of long runs believes for long that all is well.
-func (f *Forecaster) Overdue(a Ask) {
+// Overdue learns that a run has exceeded its predicted p90 and goes on. A run
+// within its p90 is known early, a run beyond it only when it ends: without
+// Overdue, long runs would make the accuracy look too good for long.
+func (f *Forecaster) Overdue(a Features) {
 	keys := a.keys()
-	f.grade(&keys, false)
+	f.recordCoverage(&keys, false)
 }
 
-// grade notes whether a run was covered by what was told of it.
-func (f *Forecaster) grade(keys *[len(levels)]uint64, covered bool) {
-	b, _, _ := f.weigh(keys)
-	g, t := &f.grades[b.main], f.groups.touch(keys[tenantLevel])
+// recordCoverage records whether a run was within its predicted p90.
+func (f *Forecaster) recordCoverage(keys *[len(levels)]uint64, covered bool) {
+	b, _, _ := f.levelShares(keys)
+	g, t := &f.coverages[b.main], f.groups.touch(keys[tenantLevel])
 	miss := 1 - target
 	if covered {
 		miss = -target
 		g.covered++
 	}
-	g.told++
+	g.predicted++
 	g.shift = clamp(g.shift + stepOfKind*miss)
 	t.shift = clamp(t.shift + stepOfTenant*miss)
 }
 
 func clamp(shift float64) float64 { return max(-maxShift, min(maxShift, shift)) }
 
-// Accuracy says how many runs were held against what was told of them, and how
-// many took no longer than the p90.
+// Accuracy returns how many runs were compared with their prediction, and how
+// many of them were within the p90.
 func (f *Forecaster) Accuracy() (told, covered int) {
-	for _, g := range f.grades {
-		told, covered = told+g.told, covered+g.covered
+	for _, g := range f.coverages {
+		told, covered = told+g.predicted, covered+g.covered
 	}
 	return told, covered
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// HalfLife is after how long what a node did counts half.
+// HalfLife is the time after which the history of a node counts half.
 const HalfLife = 24 * time.Hour
 
-// one is 1 in the fixed point of factors.
+// one is 1 in fixed point.
 const one = 1 << 32
 
-// roots[k] is 2 to the power of -1/2^(k+1), in fixed point.
+// roots[k] is 2^(-1/2^(k+1)), in fixed point.
 var roots = func() (out [16]uint64) {
 	square := uint64(one / 2)
 	for k := range out {
@@ -21,7 +21,7 @@ var roots = func() (out [16]uint64) {
 	return out
 }()
 
-// root is the whole part of a square root.
+// root returns the integer square root.
 func root(n uint64) uint64 {
 	var r uint64
 	for bit := uint64(1) << 31; bit > 0; bit >>= 1 {
@@ -32,9 +32,9 @@ func root(n uint64) uint64 {
 	return r
 }
 
-// factor is what is left of one after a time, in fixed point. It is worked out
-// in whole numbers, so that every machine finds the same.
-func factor(after time.Duration) uint64 {
+// decayFactor returns the fraction that is left after a time, in fixed point.
+// It uses integers, so that every machine gets the same result.
+func decayFactor(after time.Duration) uint64 {
 	if after <= 0 {
 		return one
 	}
@@ -52,18 +52,19 @@ func factor(after time.Duration) uint64 {
 	return f >> halves
 }
 
-// faded is what is left of a number by a factor, rounded to the nearest.
-func faded(v int64, by uint64) int64 {
+// decayed returns a number multiplied by a factor, rounded to the nearest
+// integer.
+func decayed(v int64, by uint64) int64 {
 	if v < 0 {
-		return -faded(-v, by)
+		return -decayed(-v, by)
 	}
 	hi, lo := bits.Mul64(uint64(v), by)
 	lo, carry := bits.Add64(lo, one/2, 0)
 	return int64((hi+carry)<<32 | lo>>32)
 }
 
-// binaryLog is the binary logarithm of a ratio of two lengths, in thousandths, at
-// most that of 8 and at least that of 1/8.
+// binaryLog returns the binary logarithm of the ratio of two durations, in
+// thousandths, between that of 1/8 and that of 8.
 func binaryLog(took, said time.Duration) int64 {
 	const most = 3000
 	if took <= 0 || said <= 0 {
@@ -75,8 +76,8 @@ func binaryLog(took, said time.Duration) int64 {
 	return -min(logUp(uint64(said), uint64(took)), most)
 }
 
-// logUp is the binary logarithm of a ratio of at least 1, in thousandths, up to
-// that of 16.
+// logUp returns the binary logarithm of a ratio of at least 1, in thousandths,
+// up to that of 16.
 func logUp(big, small uint64) int64 {
 	if big/small >= 16 {
 		return 4000
@@ -100,13 +101,13 @@ func logUp(big, small uint64) int64 {
 	return log * 1000 / 1024
 }
 
-// power is 2 to the power of so many thousandths, in thousandths.
-func power(log int64) int {
+// powerOfTwo returns 2 to the power of log thousandths, in thousandths.
+func powerOfTwo(log int64) int {
 	neg := log < 0
 	if neg {
 		log = -log
 	}
-	f := factor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
+	f := decayFactor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
 	if neg {
 		return int((f*1000 + one/2) >> 32)
 	}

@@ -13,13 +13,13 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func ask(tenant, user, name string, gpus int, limit time.Duration) Ask {
-	return Ask{Tenant: tenant, User: user, Name: name, Milli: 1000 * gpus, Limit: limit}
+func ask(tenant, user, name string, gpus int, limit time.Duration) Features {
+	return Features{Tenant: tenant, User: user, Name: name, Milli: 1000 * gpus, Limit: limit}
 }
 
-func observe(f *Forecaster, a Ask, took ...time.Duration) {
+func observe(f *Forecaster, a Features, took ...time.Duration) {
 	for _, d := range took {
-		f.Observe(Run{Ask: a, Took: d, Outcome: Ended, Told: f.Predict(a).P90})
+		f.Observe(Run{Features: a, Took: d, Outcome: Ended, PredictedP90: f.Predict(a).P90})
 	}
 }
 
@@ -29,12 +29,12 @@ func TestNamesWithoutNumbers(t *testing.T) {
 		"train-resnet-042": "train-resnet", "lr0.001_run7": "lr._run", "exp 9f86d081884c7d65 a": "exp  a", "": "", "2024": "",
 		"décor-1": "décor", "deadbeef": "deadbeef", "tune/3/4": "tune",
 	} {
-		if got := plain(name); got != want {
+		if got := withoutNumbers(name); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
-	a := AskOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-1", Members: 2, GPUs: 4, Command: []string{"run", "--seed", "17"}, MaxRuntimeMinutes: 5}})
-	b := AskOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-2", Members: 1, GPUs: 8, Command: []string{"run", "--seed", "4"}, MaxRuntimeMinutes: 5}})
+	a := FeaturesOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-1", Members: 2, GPUs: 4, Command: []string{"run", "--seed", "17"}, MaxRuntimeMinutes: 5}})
+	b := FeaturesOf(&ares.Job{Owner: "alice", Spec: ares.Spec{Tenant: "ml", Name: "t-2", Members: 1, GPUs: 8, Command: []string{"run", "--seed", "4"}, MaxRuntimeMinutes: 5}})
 	if a != b {
 		t.Errorf("%+v and %+v are the same job again", a, b)
 	}
@@ -50,7 +50,7 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	if got = f.Predict(ask("ml", "alice", "train", 8, 0)); got.P90 <= 0 || !strings.Contains(got.Basis, "nothing") {
 		t.Errorf("from nothing: %+v", got)
 	}
-	// Whoever asks for ten times what he needs is believed a tenth.
+	// The prediction follows the fraction of the limit that the user's runs take.
 	for i := range 30 {
 		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
 	}
@@ -59,8 +59,8 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	}
 }
 
-// TestNarrowsToTheGroup: the more runs of the job itself, the nearer is the
-// answer to them, whatever others do.
+// TestNarrowsToTheGroup: the more runs of the job itself, the closer is the
+// prediction to them, whatever other jobs do.
 func TestNarrowsToTheGroup(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
@@ -85,26 +85,26 @@ func TestNarrowsToTheGroup(t *testing.T) {
 	}
 }
 
-// TestCutRuns: runs that were cut short at an hour make the forecast longer
-// than runs that ended then, and never shorter than without them.
-func TestCutRuns(t *testing.T) {
+// TestCensoredRuns: runs that were cut short after an hour make the prediction
+// longer than runs that ended then, and never shorter than without them.
+func TestCensoredRuns(t *testing.T) {
 	t.Parallel()
 	a := ask("ml", "alice", "train", 1, 0)
 	base := New(Config{})
 	observe(base, a, 30*time.Minute, 2*time.Hour, 2*time.Hour, 2*time.Hour, 4*time.Hour)
 	ended, cut := clone(t, base), clone(t, base)
 	for range 10 {
-		ended.Observe(Run{Ask: a, Took: time.Hour, Outcome: Ended})
-		cut.Observe(Run{Ask: a, Took: time.Hour, Outcome: Cut})
+		ended.Observe(Run{Features: a, Took: time.Hour, Outcome: Ended})
+		cut.Observe(Run{Features: a, Took: time.Hour, Outcome: Cut})
 	}
 	if e, c, b := ended.Predict(a), cut.Predict(a), base.Predict(a); e.P50 != time.Hour || c.P50 < b.P50 {
 		t.Errorf("ended %s, cut %s, without %s", e.P50, c.P50, b.P50)
 	}
-	// At its limit a job ends, and with a longer one it would have gone on.
+	// A job ends at its time limit; with a longer limit it would have run on.
 	short, long := ask("ml", "bob", "run", 1, time.Hour), ask("ml", "bob", "run", 1, 10*time.Hour)
 	f := New(Config{})
 	for range 20 {
-		f.Observe(Run{Ask: short, Took: time.Hour + time.Second, Outcome: Limited})
+		f.Observe(Run{Features: short, Took: time.Hour + time.Second, Outcome: Limited})
 	}
 	if p := f.Predict(short); p.P50 != time.Hour || p.P90 != time.Hour {
 		t.Errorf("always at its limit: %+v", p)
@@ -114,7 +114,7 @@ func TestCutRuns(t *testing.T) {
 	}
 }
 
-func TestDriftIsToldAndFollowed(t *testing.T) {
+func TestDriftIsReportedAndFollowed(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
 	a := ask("ml", "alice", "train", 1, 0)
@@ -136,8 +136,8 @@ func TestDriftIsToldAndFollowed(t *testing.T) {
 	}
 }
 
-// TestCalibrated: of runs from a distribution the window cannot hold, nine of
-// ten are covered in the long run, for each tenant.
+// TestCalibrated: with runs from a distribution that exceeds the window, the
+// p90 covers 90 % in the long run, for each tenant.
 func TestCalibrated(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Window: 4}) // too few for a ninth decile
@@ -158,7 +158,7 @@ func TestCalibrated(t *testing.T) {
 		if took <= p.P90 {
 			covered[tenant]++
 		}
-		f.Observe(Run{Ask: a, Took: took, Outcome: Ended, Told: p.P90})
+		f.Observe(Run{Features: a, Took: took, Outcome: Ended, PredictedP90: p.P90})
 	}
 	for tenant, n := range covered {
 		if part := float64(n) / float64(runs); part < 0.88 || part > 0.92 {
@@ -199,22 +199,23 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLaws: in any history the median is not above the p90, neither is above
-// the limit, asking changes nothing, and a saved memory goes on as the original.
+// TestLaws: in any history the median is at most the p90, both are at most the
+// limit, predicting changes nothing, and a restored forecaster continues like
+// the original.
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{Groups: rapid.IntRange(1, 60).Draw(t, "groups"), Window: rapid.IntRange(1, 40).Draw(t, "window")}
-		asks := rapid.Custom(func(t *rapid.T) Ask {
+		asks := rapid.Custom(func(t *rapid.T) Features {
 			return ask(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant"), rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user"),
 				rapid.SampledFrom([]string{"", "n", "m"}).Draw(t, "name"), rapid.IntRange(0, 2).Draw(t, "gpus"),
 				time.Duration(rapid.IntRange(0, 3).Draw(t, "limit"))*time.Hour)
 		})
 		runs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Run {
 			return Run{
-				Ask: asks.Draw(t, "ask"), Took: time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "took")),
-				Outcome: rapid.SampledFrom([]Outcome{Ended, Ended, Limited, Cut}).Draw(t, "outcome"),
-				Told:    time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "told")), Overdue: rapid.Bool().Draw(t, "overdue"),
+				Features: asks.Draw(t, "ask"), Took: time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "took")),
+				Outcome:      rapid.SampledFrom([]Outcome{Ended, Ended, Limited, Cut}).Draw(t, "outcome"),
+				PredictedP90: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "told")), Overdue: rapid.Bool().Draw(t, "overdue"),
 			}
 		}), 0, 120).Draw(t, "runs")
 		half := rapid.IntRange(0, len(runs)).Draw(t, "half")
@@ -230,9 +231,9 @@ func TestLaws(t *testing.T) {
 			if i >= half {
 				twin.Observe(r)
 			}
-			p := f.Predict(r.Ask)
-			if p.P50 < 0 || p.P50 > p.P90 || r.Ask.Limit > 0 && p.P90 > r.Ask.Limit || p.Basis == "" {
-				t.Fatalf("%+v: %+v", r.Ask, p)
+			p := f.Predict(r.Features)
+			if p.P50 < 0 || p.P50 > p.P90 || r.Features.Limit > 0 && p.P90 > r.Features.Limit || p.Basis == "" {
+				t.Fatalf("%+v: %+v", r.Features, p)
 			}
 		}
 		if half == len(runs) {
@@ -250,7 +251,7 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-func TestRestoreRefusesWhatIsTorn(t *testing.T) {
+func TestRestoreRejectsTruncatedData(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
 	for i := range 40 {
@@ -279,7 +280,8 @@ func clone(t *testing.T, f *Forecaster) *Forecaster {
 	return out
 }
 
-// FuzzRestore: whatever was saved, what is restored answers within reason.
+// FuzzRestore: whatever the saved bytes, a restored forecaster gives plausible
+// answers.
 func FuzzRestore(f *testing.F) {
 	full := New(Config{})
 	for i := range 60 {
@@ -292,8 +294,8 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, a := range []Ask{{}, ask("ml", "u", "na", 1, time.Hour), ask("ml", "u", "na", 1, 1<<62)} {
-			got.Observe(Run{Ask: a, Took: 1 << 62, Outcome: Ended, Told: 1})
+		for _, a := range []Features{{}, ask("ml", "u", "na", 1, time.Hour), ask("ml", "u", "na", 1, 1<<62)} {
+			got.Observe(Run{Features: a, Took: 1 << 62, Outcome: Ended, PredictedP90: 1})
 			if p := got.Predict(a); p.P50 < 0 || p.P50 > p.P90 || p.P90 > longest {
 				t.Fatalf("%+v", p)
 			}
@@ -304,14 +306,14 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoredCorrectionsAreBounded: what was saved by whoever must not stretch
-// answers beyond what calibration would.
+// TestRestoredCorrectionsAreBounded: saved corrections never stretch answers
+// beyond the bounds of calibration.
 func TestRestoredCorrectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
-	f.grades[0].shift = 1e6
+	f.coverages[0].shift = 1e6
 	g, err := Restore(Config{}, f.Save())
-	if err != nil || g.grades[0].shift != maxShift {
-		t.Errorf("the correction is %v, %v", g.grades[0].shift, err)
+	if err != nil || g.coverages[0].shift != maxShift {
+		t.Errorf("the correction is %v, %v", g.coverages[0].shift, err)
 	}
 }

@@ -2,21 +2,21 @@ package forecast
 
 import "time"
 
-// group is the last runs of jobs that are alike.
+// group is the last runs of similar jobs.
 type group struct {
 	key  uint64
 	runs []sample // oldest first, at most Config.Window
-	seen int      // all that there were, since it drifted
-	// shift is the correction of a tenant, in logarithms to the base of 2.
+	seen int      // number of runs since it drifted
+	// shift is the correction of a tenant, as a binary logarithm.
 	shift float64
 
-	older, newer *group // by their last runs
+	older, newer *group // neighbours in the order of last runs
 }
 
 // sample is one run.
 type sample struct {
-	took int64 // milliseconds, or millionths of the limit
-	cut  bool  // it would have taken longer
+	runtime  int64 // milliseconds, or millionths of the time limit
+	censored bool  // it was cut short and would have taken longer
 }
 
 func (g *group) add(s sample, window int) {
@@ -28,7 +28,7 @@ func (g *group) add(s sample, window int) {
 	g.seen++
 }
 
-// groups finds groups by their keys and forgets those longest without a run.
+// groups finds groups by key and forgets those longest without a run.
 type groups struct {
 	byKey  map[uint64]*group
 	limit  int
@@ -36,7 +36,8 @@ type groups struct {
 	newest *group
 }
 
-// touch is the group of a key, now the newest, made when there is none.
+// touch returns the group of a key and makes it the newest. It creates the
+// group if there is none.
 func (gs *groups) touch(key uint64) *group {
 	g := gs.byKey[key]
 	switch {
@@ -76,24 +77,25 @@ func (gs *groups) unlink(g *group) {
 	}
 }
 
-// shares is one, in millionths.
+// shares is the number of parts that a time limit is divided into.
 const shares = 1_000_000
 
-// longest is what any run is taken to last at most.
+// longest is the largest runtime that is counted.
 const longest = 10 * 365 * 24 * time.Hour
 
-// sampleOf is a run as a level keeps it.
+// sampleOf returns a run as a level keeps it.
 func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
 	if l.share {
-		return sample{took: int64(min(float64(took)/float64(limit), 1) * shares), cut: cut}
+		return sample{runtime: int64(min(float64(took)/float64(limit), 1) * shares), censored: cut}
 	}
-	return sample{took: min(took, longest).Milliseconds(), cut: cut}
+	return sample{runtime: min(took, longest).Milliseconds(), censored: cut}
 }
 
-// length is how long a sample would be for an ask, in milliseconds.
-func (s sample) length(l *level, limit time.Duration) int64 {
+// runtimeFor returns the runtime that a sample means for a job with a time
+// limit, in milliseconds.
+func (s sample) runtimeFor(l *level, limit time.Duration) int64 {
 	if l.share {
-		return min(int64(float64(s.took)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
+		return min(int64(float64(s.runtime)/shares*float64(limit.Milliseconds())), longest.Milliseconds())
 	}
-	return min(s.took, longest.Milliseconds())
+	return min(s.runtime, longest.Milliseconds())
 }

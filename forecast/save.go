@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// format is the version of what Save writes.
+// format is the version of the format of Save.
 const format = 1
 
-// Save writes down everything that is remembered. With the default limits that
-// is at most about 700 kB.
+// Save writes the whole memory of the forecaster: at most about 700 kB with the
+// default limits.
 func (f *Forecaster) Save() []byte {
 	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
 	out = append(out, format)
-	out = binary.AppendUvarint(out, uint64(len(f.grades)))
-	for _, g := range f.grades {
+	out = binary.AppendUvarint(out, uint64(len(f.coverages)))
+	for _, g := range f.coverages {
 		out = number(out, g.shift)
-		out = binary.AppendUvarint(out, uint64(g.told))
+		out = binary.AppendUvarint(out, uint64(g.predicted))
 		out = binary.AppendUvarint(out, uint64(g.covered))
 	}
 	out = binary.AppendUvarint(out, uint64(len(f.drifts)))
@@ -37,8 +37,8 @@ func (f *Forecaster) Save() []byte {
 		out = binary.AppendUvarint(out, uint64(g.seen))
 		out = binary.AppendUvarint(out, uint64(len(g.runs)))
 		for _, s := range g.runs {
-			n := uint64(s.took) << 1
-			if s.cut {
+			n := uint64(s.runtime) << 1
+			if s.censored {
 				n |= 1
 			}
 			out = binary.AppendUvarint(out, n)
@@ -51,19 +51,19 @@ func number(out []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(out, math.Float64bits(v))
 }
 
-// Restore is a forecaster that remembers what was saved, as far as its limits
-// allow: the newest groups, and of each the newest runs.
+// Restore returns a forecaster with what was saved, within its limits: the
+// newest groups, and the newest runs of each.
 func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
 	if v := r.take(1); r.bad || v[0] != format {
-		return nil, errors.New("restore forecasts: this version cannot read what was saved")
+		return nil, errors.New("restore forecasts: the saved data has a format of another version")
 	}
 	grades := r.count(1 << 10)
 	for i := range grades {
-		g := grade{shift: clamp(r.number()), told: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
-		if grades == len(f.grades) { // another version had other levels: it starts anew with these
-			f.grades[i] = g
+		g := coverage{shift: clamp(r.number()), predicted: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
+		if grades == len(f.coverages) { // another version had other levels: corrections start over
+			f.coverages[i] = g
 		}
 	}
 	for range r.count(maxDrifts) {
@@ -78,7 +78,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 		r.group(f)
 	}
 	if r.bad || len(r.rest) > 0 {
-		return nil, fmt.Errorf("restore forecasts: what was saved is torn (%d bytes)", len(saved))
+		return nil, fmt.Errorf("restore forecasts: the saved data is damaged (%d bytes)", len(saved))
 	}
 	return f, nil
 }
@@ -94,12 +94,12 @@ func (r *reader) group(f *Forecaster) {
 	seen := r.count(1 << 40)
 	for range r.count(255) {
 		n := r.uvarint()
-		g.add(sample{took: int64(n >> 1), cut: n&1 == 1}, f.cfg.Window)
+		g.add(sample{runtime: int64(n >> 1), censored: n&1 == 1}, f.cfg.Window)
 	}
 	g.seen = seen
 }
 
-// reader reads what Save wrote; what it returns once it is bad means nothing.
+// reader reads the format of Save. Once it is bad, its results mean nothing.
 type reader struct {
 	rest []byte
 	bad  bool

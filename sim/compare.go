@@ -11,9 +11,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Comparison is policies side by side, each against the first.
+// Comparison is the figures of several policies side by side, each compared
+// with the first.
 type Comparison struct {
-	Trace    string   `json:"trace"` // with their digests where there are several
+	Trace    string   `json:"trace"` // with digests if there are several
 	Fleet    string   `json:"fleet"`
 	Seeds    []uint64 `json:"seeds"` // of the first policy
 	Policies []string `json:"policies"`
@@ -22,124 +23,123 @@ type Comparison struct {
 
 // Figure is one figure of a report under every policy.
 type Figure struct {
-	Name  string   `json:"name"` // as in a report
-	Words string   `json:"words"`
-	Unit  string   `json:"unit"`
-	More  bool     `json:"more_is_better"`
-	By    []Beside `json:"by_policy"`
+	Name  string       `json:"name"` // as in a report
+	Words string       `json:"words"`
+	Unit  string       `json:"unit"`
+	More  bool         `json:"more_is_better"`
+	By    []PolicyMean `json:"by_policy"`
 }
 
-// Beside is the mean of a figure over the runs of a policy that have it, nil for
-// none, and, but for the first policy, how it differs over the seeds that both
-// were run with.
-type Beside struct {
+// PolicyMean is the mean of a figure over the runs of a policy that have it,
+// nil for none. Policies after the first also have the difference over the
+// seeds that both were run with.
+type PolicyMean struct {
 	Policy string   `json:"policy"`
 	Mean   *float64 `json:"mean"`
 	Runs   int      `json:"runs"`
 	Change *Change  `json:"difference,omitempty"`
 }
 
-// Change is the mean of the differences between paired runs, with the
-// interval that holds the true mean in 95 of 100 cases, by Student's t. With one
-// pair there is no interval, and nothing can be called significant.
+// Change is the mean of the differences between paired runs, with its 95 %
+// confidence interval by Student's t. One pair has no interval, and is never
+// significant.
 type Change struct {
 	Pairs       int      `json:"pairs"`
 	Mean        float64  `json:"mean"`
-	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil from 0 to something
-	Low         *float64 `json:"low"`     // nil with one pair, as is High
+	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil if that is 0 and the difference is not
+	Low         *float64 `json:"low"`     // nil with one pair, like High
 	High        *float64 `json:"high"`
-	Significant bool     `json:"significant"` // the interval leaves out 0
+	Significant bool     `json:"significant"` // the interval excludes 0
 	Better      bool     `json:"better"`
 }
 
-// reading takes a figure out of a report, false where it has none.
-type reading func(*Report) (float64, bool)
+// figureOf reads a figure from a report, false if the report does not have it.
+type figureOf func(*Report) (float64, bool)
 
-func plainly(of func(*Report) float64) reading {
+func always(of func(*Report) float64) figureOf {
 	return func(r *Report) (float64, bool) { return of(r), true }
 }
 
-func waited(of func(*Spread) float64) reading {
-	return func(r *Report) (float64, bool) { return maybe(r.Wait, of) }
+func waitFigure(of func(*Distribution) float64) figureOf {
+	return func(r *Report) (float64, bool) { return optional(r.Wait, of) }
 }
 
-func completed(of func(*Spread) float64) reading {
-	return func(r *Report) (float64, bool) { return maybe(r.Complete, of) }
+func completionFigure(of func(*Distribution) float64) figureOf {
+	return func(r *Report) (float64, bool) { return optional(r.Complete, of) }
 }
 
-func delayed(of func(*Spread) float64) reading {
-	return func(r *Report) (float64, bool) { return maybe(r.Delay, of) }
+func delayFigure(of func(*Distribution) float64) figureOf {
+	return func(r *Report) (float64, bool) { return optional(r.Delay, of) }
 }
 
-// delayedOf is the delay that 99 of 100 jobs of a class by GPUs do not exceed.
-func delayedOf(gpus string) reading {
+// delayFigureOf reads the p99 delay of a group of jobs by GPU count.
+func delayFigureOf(gpus string) figureOf {
 	return func(r *Report) (float64, bool) {
 		g := r.GPUsNamed(gpus)
 		if g == nil {
 			return 0, false
 		}
-		return maybe(g.Delay, func(s *Spread) float64 { return s.P99 })
+		return optional(g.Delay, func(s *Distribution) float64 { return s.P99 })
 	}
 }
 
-func fairly(of func(*Fairness) float64) reading {
-	return func(r *Report) (float64, bool) { return maybe(r.Fairness, of) }
+func fairnessFigure(of func(*Fairness) float64) figureOf {
+	return func(r *Report) (float64, bool) { return optional(r.Fairness, of) }
 }
 
-func maybe[T any](from *T, of func(*T) float64) (float64, bool) {
+func optional[T any](from *T, of func(*T) float64) (float64, bool) {
 	if from == nil {
 		return 0, false
 	}
 	return of(from), true
 }
 
-// figures are those that are compared.
+// figures are the figures that are compared.
 var figures = []struct {
 	name, words, unit string
 	more              bool
-	of                reading
+	of                figureOf
 }{
-	{"waiting_seconds.mean", "waiting, mean", "s", false, waited(func(s *Spread) float64 { return s.Mean })},
-	{"waiting_seconds.p50", "waiting, p50", "s", false, waited(func(s *Spread) float64 { return s.P50 })},
-	{"waiting_seconds.p95", "waiting, p95", "s", false, waited(func(s *Spread) float64 { return s.P95 })},
-	{"waiting_seconds.p99", "waiting, p99", "s", false, waited(func(s *Spread) float64 { return s.P99 })},
-	{"completion_seconds.mean", "completion, mean", "s", false, completed(func(s *Spread) float64 { return s.Mean })},
-	{"completion_seconds.p50", "completion, p50", "s", false, completed(func(s *Spread) float64 { return s.P50 })},
-	{"completion_seconds.p95", "completion, p95", "s", false, completed(func(s *Spread) float64 { return s.P95 })},
-	{"completion_seconds.p99", "completion, p99", "s", false, completed(func(s *Spread) float64 { return s.P99 })},
-	{"delay_seconds.mean", "delay, mean", "s", false, delayed(func(s *Spread) float64 { return s.Mean })},
-	{"by_gpu_count.1.delay_seconds.p99", "delay, p99, 1 GPU", "s", false, delayedOf("1")},
-	{"by_gpu_count.2-4.delay_seconds.p99", "delay, p99, 2 to 4", "s", false, delayedOf("2-4")},
-	{"by_gpu_count.5-8.delay_seconds.p99", "delay, p99, 5 to 8", "s", false, delayedOf("5-8")},
-	{"by_gpu_count.9+.delay_seconds.p99", "delay, p99, 9 and more", "s", false, delayedOf("9+")},
-	{"placed", "jobs placed", "", true, plainly(func(r *Report) float64 { return float64(r.Placed) })},
-	{"ended", "jobs ended", "", true, plainly(func(r *Report) float64 { return float64(r.Ended) })},
-	{"gpu_use_percent", "GPUs in use", "%", true, plainly(func(r *Report) float64 { return r.Use })},
-	{"stranded_percent", "GPUs stranded", "%", false, plainly(func(r *Report) float64 { return r.Stranded })},
-	{"fairness.jain.mean", "Jain's index", "", true, fairly(func(f *Fairness) float64 { return f.Jain.Mean })},
-	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, fairly(func(f *Fairness) float64 { return f.GapMean })},
-	{"preemptions", "preemptions", "", false, plainly(func(r *Report) float64 { return float64(r.Preempted) })},
-	{"preemptions_most", "preemptions of one job", "", false, plainly(func(r *Report) float64 { return float64(r.PreemptedMost) })},
-	{"lost_gpu_seconds", "GPU-seconds lost", "", false, plainly(func(r *Report) float64 { return r.Lost })},
-	{"deadlines.missed", "deadlines missed", "", false, plainly(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
+	{"waiting_seconds.mean", "waiting, mean", "s", false, waitFigure(func(s *Distribution) float64 { return s.Mean })},
+	{"waiting_seconds.p50", "waiting, p50", "s", false, waitFigure(func(s *Distribution) float64 { return s.P50 })},
+	{"waiting_seconds.p95", "waiting, p95", "s", false, waitFigure(func(s *Distribution) float64 { return s.P95 })},
+	{"waiting_seconds.p99", "waiting, p99", "s", false, waitFigure(func(s *Distribution) float64 { return s.P99 })},
+	{"completion_seconds.mean", "completion, mean", "s", false, completionFigure(func(s *Distribution) float64 { return s.Mean })},
+	{"completion_seconds.p50", "completion, p50", "s", false, completionFigure(func(s *Distribution) float64 { return s.P50 })},
+	{"completion_seconds.p95", "completion, p95", "s", false, completionFigure(func(s *Distribution) float64 { return s.P95 })},
+	{"completion_seconds.p99", "completion, p99", "s", false, completionFigure(func(s *Distribution) float64 { return s.P99 })},
+	{"delay_seconds.mean", "delay, mean", "s", false, delayFigure(func(s *Distribution) float64 { return s.Mean })},
+	{"by_gpu_count.1.delay_seconds.p99", "delay, p99, 1 GPU", "s", false, delayFigureOf("1")},
+	{"by_gpu_count.2-4.delay_seconds.p99", "delay, p99, 2 to 4", "s", false, delayFigureOf("2-4")},
+	{"by_gpu_count.5-8.delay_seconds.p99", "delay, p99, 5 to 8", "s", false, delayFigureOf("5-8")},
+	{"by_gpu_count.9+.delay_seconds.p99", "delay, p99, 9 and more", "s", false, delayFigureOf("9+")},
+	{"placed", "jobs placed", "", true, always(func(r *Report) float64 { return float64(r.Placed) })},
+	{"ended", "jobs ended", "", true, always(func(r *Report) float64 { return float64(r.Ended) })},
+	{"gpu_use_percent", "GPUs in use", "%", true, always(func(r *Report) float64 { return r.Use })},
+	{"stranded_percent", "GPUs stranded", "%", false, always(func(r *Report) float64 { return r.Stranded })},
+	{"fairness.jain.mean", "Jain's index", "", true, fairnessFigure(func(f *Fairness) float64 { return f.Jain.Mean })},
+	{"fairness.mean_largest_gap_percent", "gap to fair shares", "%", false, fairnessFigure(func(f *Fairness) float64 { return f.GapMean })},
+	{"preemptions", "preemptions", "", false, always(func(r *Report) float64 { return float64(r.Preempted) })},
+	{"preemptions_most", "preemptions of one job", "", false, always(func(r *Report) float64 { return float64(r.PreemptedMost) })},
+	{"lost_gpu_seconds", "GPU-seconds lost", "", false, always(func(r *Report) float64 { return r.Lost })},
+	{"deadlines.missed", "deadlines missed", "", false, always(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }
 
-// Labelled is a report with the name to show it under.
+// Labelled is a report with the label to show it under.
 type Labelled struct {
 	Label  string
 	Report *Report
 }
 
-// Compare puts runs side by side; the label of the first is what the others are
-// held against. Runs of different traces or fleets, and runs that were
-// interrupted, have nothing to say about policies: they are refused unless
-// anyway is set.
+// Compare compares runs; the policy of the first run is the baseline. It
+// rejects runs of different traces or fleets and interrupted runs, unless
+// anyway is set, because they say nothing about policies.
 func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	byLabel := map[string]map[uint64]*Report{}
 	var labels []string
 	for _, run := range runs {
 		src := &run.Report.Source
-		if why := unlike(&runs[0].Report.Source, src); why != "" && !anyway {
+		if why := whyIncomparable(&runs[0].Report.Source, src); why != "" && !anyway {
 			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: %s", runs[0].Label, run.Label, why)
 		}
 		if byLabel[run.Label] == nil {
@@ -157,8 +157,8 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	first := byLabel[labels[0]]
 	for _, label := range labels[1:] {
 		if pairs(first, byLabel[label]) == 0 {
-			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: no seed of the one (%s) is one of the other (%s)",
-				labels[0], label, seedWords(first), seedWords(byLabel[label]))
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: they have no seed in common (%s and %s)",
+				labels[0], label, seedText(first), seedText(byLabel[label]))
 		}
 	}
 	c := &Comparison{
@@ -169,7 +169,7 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	for _, f := range figures {
 		out := Figure{Name: f.name, Words: f.words, Unit: f.unit, More: f.more}
 		for i, label := range labels {
-			b := Beside{Policy: label}
+			b := PolicyMean{Policy: label}
 			b.Mean, b.Runs = average(byLabel[label], f.of)
 			if i > 0 {
 				b.Change = difference(first, byLabel[label], f.of, f.more)
@@ -181,7 +181,7 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	return c, nil
 }
 
-// pairs is how many seeds two policies have in common.
+// pairs returns how many seeds two policies have in common.
 func pairs(a, b map[uint64]*Report) int {
 	n := 0
 	for seed := range a {
@@ -192,18 +192,19 @@ func pairs(a, b map[uint64]*Report) int {
 	return n
 }
 
-// seedWords are the first seeds of a policy.
-func seedWords(runs map[uint64]*Report) string {
-	const told = 3
+// seedText lists the first seeds of a policy.
+func seedText(runs map[uint64]*Report) string {
+	const shown = 3
 	seeds := slices.Sorted(maps.Keys(runs))
-	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), told)]), "[]")
-	if len(seeds) > told {
+	words := strings.Trim(fmt.Sprint(seeds[:min(len(seeds), shown)]), "[]")
+	if len(seeds) > shown {
 		words += " …"
 	}
 	return strings.ReplaceAll(words, " ", ", ")
 }
 
-// sources names what runs are of: by name alone where it is one.
+// sources names the traces or fleets of runs: by name alone if there is only
+// one.
 func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	var names, digests []string
 	for _, run := range runs {
@@ -221,42 +222,43 @@ func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	return strings.Join(names, ", ")
 }
 
-// Pairs says over how many pairs of runs the policy at a position is held
-// against the first, and how many runs each of them has.
+// Pairs returns over how many pairs of runs the policy at a position is
+// compared with the first, and how many runs each of them has.
 func (c *Comparison) Pairs(at int) (pairs, first, other int) {
-	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // which every run has
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // every run has it
 	by := c.Figures[i].By
 	return by[at].Change.Pairs, by[0].Runs, by[at].Runs
 }
 
-// unlike says why two runs say nothing about their policies.
-func unlike(a, b *Source) string {
+// whyIncomparable says why two runs cannot be compared, "" if they can.
+func whyIncomparable(a, b *Source) string {
 	switch {
-	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // what is built in has no digest
+	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // built-in workloads have no digest
 		return fmt.Sprintf("their traces differ, %s (%.12s) and %s (%.12s)", a.Trace.Name, a.Trace.SHA256, b.Trace.Name, b.Trace.SHA256)
 	case cmp.Or(a.Fleet.SHA256, a.Fleet.Name) != cmp.Or(b.Fleet.SHA256, b.Fleet.Name):
 		return fmt.Sprintf("their fleets differ, %s (%.12s) and %s (%.12s)", a.Fleet.Name, a.Fleet.SHA256, b.Fleet.Name, b.Fleet.SHA256)
 	case a.Resample != b.Resample:
-		return fmt.Sprintf("one was drawn by --resample %s, one by %s", a.Resample, b.Resample)
+		return fmt.Sprintf("they are resampled differently, by %s and by %s", a.Resample, b.Resample)
 	case a.Until != b.Until:
-		return fmt.Sprintf("one ends %s, one %s", untilWords(a.Until), untilWords(b.Until))
+		return fmt.Sprintf("one ends %s, one %s", untilText(a.Until), untilText(b.Until))
 	case a.Halted || b.Halted:
 		return "a run was interrupted"
 	}
 	return ""
 }
 
-func untilWords(secs float64) string {
+func untilText(secs float64) string {
 	if secs == 0 {
 		return "with the last job"
 	}
 	return fmt.Sprintf("after %v s", secs)
 }
 
-// average is the mean over the runs that have a figure, and how many these are.
-func average(runs map[uint64]*Report, of reading) (*float64, int) {
+// average returns the mean over the runs that have a figure, and the number of
+// these runs.
+func average(runs map[uint64]*Report, of figureOf) (*float64, int) {
 	sum, n := 0.0, 0
-	for _, seed := range slices.Sorted(maps.Keys(runs)) { // sums in any other order have other last digits
+	for _, seed := range slices.Sorted(maps.Keys(runs)) { // a fixed order makes the sum reproducible
 		if v, ok := of(runs[seed]); ok {
 			sum += v
 			n++
@@ -265,18 +267,18 @@ func average(runs map[uint64]*Report, of reading) (*float64, int) {
 	if n == 0 {
 		return nil, 0
 	}
-	return exactly(sum / float64(n)), n
+	return roundedValue(sum / float64(n)), n
 }
 
-// exactly is a value that is there.
-func exactly(v float64) *float64 {
+// roundedValue returns a pointer to the rounded value.
+func roundedValue(v float64) *float64 {
 	v = rounded(v)
 	return &v
 }
 
-// difference pairs the runs of two policies by their seeds, nil where no pair
+// difference compares the runs of two policies, paired by seed, nil if no pair
 // has the figure.
-func difference(first, other map[uint64]*Report, of reading, more bool) *Change {
+func difference(first, other map[uint64]*Report, of figureOf, more bool) *Change {
 	var changes []float64
 	base := 0.0
 	for _, seed := range slices.Sorted(maps.Keys(first)) {
@@ -293,15 +295,15 @@ func difference(first, other map[uint64]*Report, of reading, more bool) *Change 
 	if len(changes) == 0 {
 		return nil
 	}
-	mean, half := interval(changes)
+	mean, half := confidenceInterval(changes)
 	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
-		d.Percent = exactly(100 * mean * float64(len(changes)) / base)
+		d.Percent = roundedValue(100 * mean * float64(len(changes)) / base)
 	} else if mean == 0 {
-		d.Percent = exactly(0)
+		d.Percent = roundedValue(0)
 	}
 	if len(changes) > 1 {
-		d.Low, d.High = exactly(mean-half), exactly(mean+half)
+		d.Low, d.High = roundedValue(mean-half), roundedValue(mean+half)
 		d.Significant = math.Abs(mean) > half
 	}
 	return d

@@ -7,7 +7,7 @@ import (
 )
 
 func fake(label, trace string, seed uint64, wait float64) Labelled {
-	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Spread{Mean: wait}, Placed: 5}}
+	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Distribution{Mean: wait}, Placed: 5}}
 }
 
 // TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
@@ -46,9 +46,9 @@ func TestOnePairIsNotSignificant(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsNotCompared: where nothing ended there is no completion,
-// and from nothing to something there is no percentage.
-func TestWhatIsNotThereIsNotCompared(t *testing.T) {
+// TestMissingFiguresAreNotCompared: without ended jobs there is no completion
+// time, and a change from 0 has no percentage.
+func TestMissingFiguresAreNotCompared(t *testing.T) {
 	t.Parallel()
 	one, none := fake("a", "x", 1, 0), fake("b", "x", 2, 7)
 	none.Report.Wait = nil
@@ -65,16 +65,16 @@ func TestWhatIsNotThereIsNotCompared(t *testing.T) {
 	}
 }
 
-func TestUnlikeRunsAreRefused(t *testing.T) {
+func TestIncomparableRunsAreRejected(t *testing.T) {
 	t.Parallel()
 	halted, drawn, shorter := fake("b", "x", 1, 5), fake("b", "x", 1, 5), fake("b", "x", 1, 5)
 	halted.Report.Source.Halted, drawn.Report.Source.Resample, shorter.Report.Source.Until = true, ResampleDays, 60
 	fleet := fake("b", "x", 1, 5)
 	fleet.Report.Source.Fleet.SHA256 = "f"
 	for why, other := range map[string]Labelled{
-		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "one by days": drawn, "one ends with the last job, one after 60 s": shorter,
-		"no seed of the one (1) is one of the other (2)": fake("b", "x", 2, 5),
-		"two runs with seed 1":                           fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "and by days": drawn, "one ends with the last job, one after 60 s": shorter,
+		"they have no seed in common (1 and 2)": fake("b", "x", 2, 5),
+		"two runs with seed 1":                  fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
 	} {
 		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
@@ -93,11 +93,11 @@ func TestUnlikeRunsAreRefused(t *testing.T) {
 	}
 }
 
-func TestStudentNarrows(t *testing.T) {
+func TestStudentTDecreases(t *testing.T) {
 	t.Parallel()
 	for n := 2; n < 2000; n++ {
-		if student(n) > student(n-1) || student(n) < 1.96 {
-			t.Fatalf("t of %d is %v", n, student(n))
+		if studentT(n) > studentT(n-1) || studentT(n) < 1.96 {
+			t.Fatalf("t of %d is %v", n, studentT(n))
 		}
 	}
 }

@@ -1,5 +1,7 @@
-// Package sim runs the engine in virtual time: the same Decide that a server
-// calls, on jobs of a trace and a fleet of a file, with a heap of events instead
-// of a store. It assembles no scheduling round of its own. The same trace, fleet,
-// configuration and seed give the same report, to the byte.
+// Package sim runs the scheduling engine in virtual time. It calls the Decide
+// of the server on the jobs of a trace and the machines of a fleet file,
+// applies plans with engine.PlanChanges as the server does, and keeps a heap of
+// attempt ends instead of a store. It makes no scheduling decision of its own.
+// The same trace, fleet, configuration and seed give the same report, byte for
+// byte.
 package sim

@@ -15,9 +15,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	ledger "github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // Fleet is the machines of a simulation, and the tenants that share them.
@@ -26,36 +25,36 @@ type Fleet struct {
 	Shares   []Tenant       `yaml:"tenants"`
 	Reserved []Reservation  `yaml:"reservations"`
 	Topology *ares.Topology `yaml:"-"`
-	Digest   string         `yaml:"-"` // of the file it was read from, "" for none
+	Digest   string         `yaml:"-"` // of the file, "" for none
 	MilliCPU bool           `yaml:"-"` // CPUs of machines are thousandths of cores
 
-	// As a server recorded them, beside those above.
+	// Records of a server, in addition to those above.
 	nodes   []*ares.Node
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
 
-	times int // what CPUs of machines are multiplied with; 0 for 1
+	cpuFactor int // factor for the CPUs of machines; 0 for 1
 }
 
-// Machine is some machines that are alike: those of a profile, or as described.
+// Machine is a number of equal machines: of a profile, or as described.
 type Machine struct {
-	Name        string            `yaml:"name"`    // of the machine, with a number behind it where there are several
-	Profile     string            `yaml:"profile"` // such as dgx-h100; what is below is then known
-	Count       int               `yaml:"count"`   // 1 if it is not given
+	Name        string            `yaml:"name"`    // of the machine, followed by a number if there are several
+	Profile     string            `yaml:"profile"` // such as dgx-h100; it sets the fields below
+	Count       int               `yaml:"count"`   // default 1
 	GPUs        int               `yaml:"gpus"`
 	Model       string            `yaml:"model"`
 	GPUMemoryMB int               `yaml:"gpu_memory_mb"`
 	CPUs        int               `yaml:"cpus"`
 	MemoryMB    int               `yaml:"memory_mb"`
-	Links       string            `yaml:"links"`     // between any two of its GPUs, such as NV18; "" when it does not matter
-	LeafSize    int               `yaml:"leaf_size"` // machines of a leaf; 0 for no leaves
+	Links       string            `yaml:"links"`     // between any two of its GPUs, such as NV18; "" if unknown
+	LeafSize    int               `yaml:"leaf_size"` // machines per leaf; 0 for no leaves
 	Labels      map[string]string `yaml:"labels"`
 
 	like *ares.Node // a machine of the profile
 }
 
-// Tenant is a tenant with its weight, limit, quotas and queues; those that are
-// not named have weight 1 and no limits.
+// Tenant is a tenant with its weight, limit, quotas and queues. Tenants that
+// are not listed have weight 1 and no limits.
 type Tenant struct {
 	Name   string  `yaml:"name"`
 	Weight float64 `yaml:"weight"`
@@ -73,34 +72,34 @@ type Queue struct {
 	Quotas []Quota `yaml:"quotas"`
 }
 
-// Quota is what is promised of the GPUs of a model.
+// Quota is the guaranteed number of GPUs of a model.
 type Quota struct {
 	Model  string `yaml:"model"` // "" for all
 	GPUs   int    `yaml:"gpus"`
-	Borrow int    `yaml:"borrow"` // most GPUs beyond that
-	Lend   *int   `yaml:"lend"`   // most GPUs of it that others may use; all if it is not given
+	Borrow int    `yaml:"borrow"` // GPUs that it may borrow beyond that
+	Lend   *int   `yaml:"lend"`   // GPUs of it that others may borrow; default all
 }
 
-// maxNodes is how many machines a fleet may have: more than fit into memory would
-// not be told as a mistake.
+// maxNodes is the largest number of machines of a fleet. It turns a typing
+// error into a message instead of an exhausted memory.
 const maxNodes = 200_000
 
-// maxFigure is the largest whole number of a trace or a fleet: a thousand times
-// it is still a number.
+// maxFigure is the largest whole number in a trace or a fleet: a thousand times
+// it still fits an integer.
 const maxFigure = 1 << 31
 
-// ReadFleet reads a fleet file. Where it names profiles, Resolve is next.
+// ReadFleet reads a fleet file. If it names profiles, call Resolve next.
 func ReadFleet(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
 		return nil, fmt.Errorf("read the fleet: %w", err)
 	}
 	f := Fleet{Digest: digest(text)}
-	if err := decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty one has no machines
+	if err := decode(text, &f); err != nil && !errors.Is(err, io.EOF) { // an empty file has no machines
 		return nil, ares.Errorf(ares.Invalid, "read the fleet: %s", err)
 	}
 	var p ares.Problems
-	zeros(&p, text)
+	checkZeros(&p, text)
 	nodes := 0
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -117,8 +116,8 @@ func ReadFleet(from io.Reader) (*Fleet, error) {
 	for i := range f.Shares {
 		f.Shares[i].check(&p, fmt.Sprintf("tenants[%d]", i))
 	}
-	f.checkWindows(&p)
-	f.twice(&p)
+	f.checkReservations(&p)
+	f.checkDuplicates(&p)
 	return &f, p.Err()
 }
 
@@ -135,8 +134,8 @@ func (m *Machine) check(p *ares.Problems, field string) {
 	if !knownLink.MatchString(m.Links) {
 		p.Add(field+".links", "%q is not known: use NV1 to NV99, PIX, PXB, PHB, NODE or SYS", m.Links)
 	}
-	if m.GPUs > cluster.MaxDevices {
-		p.Add(field+".gpus", "at most %d, got %d", cluster.MaxDevices, m.GPUs)
+	if m.GPUs > ledger.MaxDevices {
+		p.Add(field+".gpus", "at most %d, got %d", ledger.MaxDevices, m.GPUs)
 	}
 	if m.Profile != "" && (m.GPUs+m.CPUs+m.MemoryMB+m.GPUMemoryMB > 0 || m.Model+m.Links != "") {
 		p.Add(field, "has the profile %q: leave out gpus, model, gpu_memory_mb, cpus, memory_mb and links", m.Profile)
@@ -158,8 +157,8 @@ func (t *Tenant) check(p *ares.Problems, field string) {
 	}
 }
 
-// Resolve looks up the machines of every profile that the fleet names. Then all
-// models are known, and quotas of others are a mistake.
+// Resolve looks up the machines of every profile that the fleet names. All
+// models are known then, so it rejects quotas of other models.
 func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -172,10 +171,10 @@ func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 		}
 		m.like, m.GPUs = like, len(like.Devices)
 	}
-	return f.promised()
+	return f.checkQuotaModels()
 }
 
-// ReadOpenbNodes reads the list of nodes of Alibaba's trace of 2023.
+// ReadOpenbNodes reads the node list of Alibaba's trace of 2023.
 func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -186,13 +185,13 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "read the nodes: %s", err)
 	}
 	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
-		return nil, ares.Errorf(ares.Invalid, "a list of nodes begins with %q and has at least one of them", strings.Join(head, ","))
+		return nil, ares.Errorf(ares.Invalid, "a node list starts with the header %q and has at least one node", strings.Join(head, ","))
 	}
 	f := &Fleet{Digest: digest(text), MilliCPU: true}
 	seen := make(map[string]bool, len(rows))
 	for i, r := range rows[1:] {
 		if seen[r[0]] || r[0] == "" {
-			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a name of its own, got %q", i+2, r[0])
+			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a unique name, got %q", i+2, r[0])
 		}
 		seen[r[0]] = true
 		var figures [3]int
@@ -202,21 +201,21 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 				return nil, ares.Errorf(ares.Invalid, "line %d: %q %s", i+2, r[k+1], what)
 			}
 		}
-		if figures[2] > cluster.MaxDevices {
-			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], cluster.MaxDevices)
+		if figures[2] > ledger.MaxDevices {
+			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], ledger.MaxDevices)
 		}
 		f.Machines = append(f.Machines, Machine{Name: r[0], Count: 1, CPUs: figures[0], MemoryMB: figures[1], GPUs: figures[2], Model: r[4]})
 	}
 	return f, nil
 }
 
-// digest identifies a file.
+// digest returns the SHA-256 of a file.
 func digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Tenants yields the records of those that are named, and of the default one.
+// Tenants returns the records of the listed tenants, and of the default one.
 func (f *Fleet) Tenants() []*ares.Tenant {
 	byName := map[string]*ares.Tenant{ares.DefaultTenant: {ID: ares.DefaultTenant, Limits: ares.NoLimits()}}
 	for _, t := range f.Shares {
@@ -232,7 +231,7 @@ func (f *Fleet) Tenants() []*ares.Tenant {
 	return out
 }
 
-// Queues yields the records of the queues that are named.
+// Queues returns the records of the listed queues.
 func (f *Fleet) Queues() []*ares.Queue {
 	out := slices.Clone(f.queues)
 	for i := range f.Shares {
@@ -290,21 +289,21 @@ func (f *Fleet) Nodes() iter.Seq[*ares.Node] {
 }
 
 func (f *Fleet) scaled(n *ares.Node) *ares.Node {
-	if f.times <= 1 {
+	if f.cpuFactor <= 1 {
 		return n
 	}
 	out := *n
-	out.CPUs *= f.times
+	out.CPUs *= f.cpuFactor
 	return &out
 }
 
-// sameCPUs is a trace and a fleet that count CPUs alike: where only one is in
-// thousandths of cores, so is the other then. Neither loses anything by that.
-func sameCPUs(t *Trace, f *Fleet) (*Trace, *Fleet) {
+// sameCPUUnit returns a trace and a fleet with CPUs in the same unit: if only
+// one counts thousandths of cores, the other is converted, which loses nothing.
+func sameCPUUnit(t *Trace, f *Fleet) (*Trace, *Fleet) {
 	switch {
 	case t.MilliCPU && !f.MilliCPU:
 		fine := *f
-		fine.MilliCPU, fine.times = true, 1000
+		fine.MilliCPU, fine.cpuFactor = true, 1000
 		return t, &fine
 	case f.MilliCPU && !t.MilliCPU:
 		fine := *t
@@ -347,7 +346,7 @@ func (m *Machine) node(k int) *ares.Node {
 	return n
 }
 
-// links is the matrix of devices that all reach each other alike.
+// links returns the link matrix of devices that are all connected alike.
 func (m *Machine) links() [][]string {
 	var rows [][]string
 	for a := range m.GPUs {

@@ -15,19 +15,19 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// decode reads the one document of a file, which has no keys that nobody knows.
-// An empty file leaves what is there, and says io.EOF.
+// decode reads the only document of a YAML file and rejects unknown keys. An
+// empty file changes nothing and returns io.EOF.
 func decode(text []byte, into any) error {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	in.KnownFields(true)
 	if err := in.Decode(into); errors.Is(err, io.EOF) {
 		return err
 	} else if err != nil {
-		return errors.New(plain(err))
+		return errors.New(yamlProblem(err))
 	}
 	var more yaml.Node
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return errors.New("there is a second document behind ---: a file has one")
+		return errors.New("the file has a second document after ---: keep one")
 	}
 	return nil
 }
@@ -47,11 +47,11 @@ var (
 	kindsIn = map[string]string{"seq": "a list", "map": "keys with values"}
 )
 
-// plain is a mistake in YAML without the names of Go.
-func plain(err error) string {
+// yamlProblem returns the text of a YAML error without Go names.
+func yamlProblem(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "unmarshal errors:\n  "), "\n  ", "; ")
-	text = unknownKey.ReplaceAllString(text, "there is no $1")
+	text = unknownKey.ReplaceAllString(text, "unknown key $1")
 	return otherKind.ReplaceAllStringFunc(text, func(all string) string {
 		parts := otherKind.FindStringSubmatch(all)
 		got := strings.Trim(parts[2], "` ")
@@ -67,7 +67,8 @@ func plain(err error) string {
 	})
 }
 
-// given is what of a fleet file must not be 0, which is not to be left out.
+// given has the fields of a fleet file that must not be 0, to tell 0 from a
+// missing value.
 type given struct {
 	Machines []struct {
 		Count *int `yaml:"count"`
@@ -80,18 +81,19 @@ type given struct {
 	} `yaml:"tenants"`
 }
 
-// zeros finds what is given as 0 and would else count as left out.
-func zeros(p *ares.Problems, text []byte) {
+// checkZeros reports fields that are explicitly 0, which would otherwise count
+// as missing.
+func checkZeros(p *ares.Problems, text []byte) {
 	var g given
 	if yaml.Unmarshal(text, &g) != nil {
-		return // it was read before: this cannot be
+		return // cannot happen: it was read before
 	}
 	for i, m := range g.Machines {
 		if m.Count != nil && *m.Count == 0 {
 			p.Add(fmt.Sprintf("machines[%d].count", i), "is 0: leave these machines out")
 		}
 	}
-	const light = "is 0: the least is %v, and 1 if it is left out"
+	const light = "is 0: the minimum is %v; leave it out for 1"
 	for i, t := range g.Tenants {
 		if t.Weight != nil && *t.Weight == 0 {
 			p.Add(fmt.Sprintf("tenants[%d].weight", i), light, ares.MinWeight)
@@ -104,8 +106,8 @@ func zeros(p *ares.Problems, text []byte) {
 	}
 }
 
-// twice finds names that are given to two.
-func (f *Fleet) twice(p *ares.Problems) {
+// checkDuplicates reports names that are used twice.
+func (f *Fleet) checkDuplicates(p *ares.Problems) {
 	counts := make(map[string]int, len(f.Machines))
 	for i, m := range f.Machines {
 		if _, there := counts[m.Name]; there {
@@ -113,7 +115,7 @@ func (f *Fleet) twice(p *ares.Problems) {
 		}
 		counts[m.Name] = m.Count
 	}
-	for i, m := range f.Machines { // those of several have numbers behind their names
+	for i, m := range f.Machines { // several machines have numbered names
 		at := strings.LastIndexByte(m.Name, '-')
 		if at < 0 || m.Count > 1 {
 			continue
@@ -135,15 +137,14 @@ func (f *Fleet) twice(p *ares.Problems) {
 	}
 }
 
-// numbered is the name of the k'th of several machines.
+// numbered returns the name of the k-th of several machines.
 func numbered(name string, k int) string { return fmt.Sprintf("%s-%05d", name, k) }
 
-// knownLink is what nvidia-smi writes between two GPUs.
+// knownLink matches the links that nvidia-smi reports between two GPUs.
 var knownLink = regexp.MustCompile(`^(NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS)?$`)
 
-// promised wants quotas of models that a machine has: a promise of others would
-// hold for nothing.
-func (f *Fleet) promised() error {
+// checkQuotaModels reports quotas of models that no machine has.
+func (f *Fleet) checkQuotaModels() error {
 	var models []string
 	for i := range f.Machines {
 		if f.Machines[i].Count == 0 {

@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFleetSaysWhatItMeans: what a fleet file says is done, or it is a mistake
-// told in the words of the file.
-func TestFleetSaysWhatItMeans(t *testing.T) {
+// TestFleetFileMistakes: every key of a fleet file has an effect, or is
+// reported in the words of the file.
+func TestFleetFileMistakes(t *testing.T) {
 	t.Parallel()
 	const one = "machines: [{name: a, gpus: 1, model: H100}]\n"
 	for text, why := range map[string]string{
@@ -28,7 +28,7 @@ func TestFleetSaysWhatItMeans(t *testing.T) {
 		one + "tenants: [{name: t, quotas: [{model: t4, gpus: 1}]}]":                      `no machine has "t4": there are H100`,
 		one + "tenants: [{name: t, queues: [{name: q, quotas: [{model: t4, gpus: 1}]}]}]": "tenants[0].queues[0].quotas[0].model",
 		one + "---\nmachines: []\n":                                                       "a second document",
-		one + "speed: 1\n":                                                                "line 2: there is no speed",
+		one + "speed: 1\n":                                                                "line 2: unknown key speed",
 		"":                                                                                "there are none",
 	} {
 		f, err := ReadFleet(strings.NewReader(text))
@@ -53,7 +53,7 @@ func TestPolicyFileHasOneDocument(t *testing.T) {
 	for text, why := range map[string]string{
 		"name: a\n---\nname: b\n": "a second document",
 		"thermal_margin: soon\n":  "line 1: soon is not a whole number",
-		"mood: good\n":            "line 1: there is no mood",
+		"mood: good\n":            "line 1: unknown key mood",
 	} {
 		if _, err := ReadPolicy(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %s", text, err, why)

@@ -9,7 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// FuzzRead: whatever a file holds, its rows are jobs that make sense, or told.
+// FuzzRead: every row of any file is a valid job or is reported.
 func FuzzRead(f *testing.F) {
 	f.Add("deadlines", smallTrace)
 	f.Add("slurm", "JobID|Submit|ElapsedRaw|AllocTRES|NNodes|TimelimitRaw|\n7|2026-01-01T00:00:00|60|cpu=16,gres/gpu:a=8,mem=1.5G|2|120|\n8|x|\"|\n")
@@ -36,7 +36,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzFleet: a fleet that was read can be built.
+// FuzzFleet: every fleet that can be read can be built.
 func FuzzFleet(f *testing.F) {
 	f.Add(smallFleet)
 	f.Add("machines: [{profile: dgx-h100, count: 2, leaf_size: 1}]\ntenants: [{name: a, quotas: [{gpus: 1, lend: 0}], queues: [{name: q, parent: p}]}]")

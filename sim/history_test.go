@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/recording"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// ended gives a job a run with an attempt that began and ended so many minutes
-// after noon.
+// ended returns the run of a job with one attempt that started and ended these
+// minutes after noon.
 func ended(t *testing.T, job *ares.Job, begin, end int) ares.Run {
 	t.Helper()
 	run := ares.NewRun(job.AcceptedAt)
@@ -37,8 +36,9 @@ func ended(t *testing.T, job *ares.Job, begin, end int) ares.Run {
 	return run
 }
 
-// recordedPast is a recording of jobs that ended, run, wait and were cancelled.
-func recordedPast(t *testing.T) []byte {
+// recordedHistory returns a recording of jobs that ended, run, wait and were
+// cancelled.
+func recordedHistory(t *testing.T) []byte {
 	t.Helper()
 	m := newMoment(t, "n1")
 	m.tenant("b", 4)
@@ -87,12 +87,12 @@ func recordedPast(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// TestTheOwnPastIsATrace reads a recording as jobs that come and run as they did
-// on the machines they had.
-func TestTheOwnPastIsATrace(t *testing.T) {
+// TestRecordingAsTrace reads a recording as a trace of jobs that arrive and run
+// as they did, on the same machines.
+func TestRecordingAsTrace(t *testing.T) {
 	t.Parallel()
-	data := recordedPast(t)
-	if Guess(string(data[:100])) != "ares" {
+	data := recordedHistory(t)
+	if DetectFormat(string(data[:100])) != "ares" {
 		t.Error("a recording is not seen as one")
 	}
 	trace, err := Read("ares", bytes.NewReader(data))
@@ -119,8 +119,8 @@ func TestTheOwnPastIsATrace(t *testing.T) {
 	}
 }
 
-// TestAnArchiveIsATrace reads what a server has written of finished jobs.
-func TestAnArchiveIsATrace(t *testing.T) {
+// TestArchiveAsTrace reads the archive of a server as a trace.
+func TestArchiveAsTrace(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t)
 	job := m.waits("old", "a", 2, 0)
@@ -129,7 +129,7 @@ func TestAnArchiveIsATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(line) + "\n" + string(line) + "\n{\"torn\n"
-	if Guess(text) != "ares" {
+	if DetectFormat(text) != "ares" {
 		t.Error("an archive is not seen as one")
 	}
 	trace, err := Read("ares", strings.NewReader(text))

@@ -7,32 +7,32 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Kueue's performance tests make cohorts of queues, and in every queue some
-// series of jobs, each at a steady pace. They are made here in virtual time by
-// these rules:
+// Kueue's performance tests create cohorts of queues, and in every queue several
+// series of jobs, each at a constant rate. The workloads here model them in
+// virtual time by these rules:
 //
-//   - A cohort is a tenant whose quota is what its queues are promised together;
-//     it borrows and lends nothing. A queue is a queue of it, with the quota and
-//     the borrowing limit it has there; what it leaves idle, it lends.
-//   - Quotas there are of cores, and here of GPUs. One GPU stands for one core,
-//     with the topology for 1.25 cores: so half a core is 400 thousandths of a
-//     device, and the others are whole ones.
+//   - A cohort is a tenant whose quota is the sum of its queues' quotas; it
+//     borrows and lends nothing. A Kueue queue is a queue of that tenant, with the
+//     same quota and borrowing limit; it lends what it does not use.
+//   - Kueue's quotas are cores, and quotas here are GPUs. One GPU stands for one
+//     core, or for 1.25 cores in the topology test: half a core is then 400
+//     thousandths of a device, and the other requests are whole devices.
 //   - Without the topology Kueue places nothing on nodes. Here there are machines
-//     of 20 GPUs, twice as many as all quotas could fill, so that only the quotas
+//     of 20 GPUs, twice as many as all quotas could fill, so that only quotas
 //     bind.
-//   - A block is a spine, a rack a leaf. Pods that are spread in slices, each of
-//     them in one rack, are all in one rack here: that asks for more, not for less.
-//   - Priorities are as they are there. Kueue's queues may preempt within
-//     themselves and reclaim what others borrowed; Ares does not preempt here.
+//   - A block is a spine, a rack is a leaf. Kueue spreads pods in slices, each
+//     slice in one rack; here all pods are in one rack, which is stricter.
+//   - Priorities are the same. Kueue's queues may preempt within themselves and
+//     reclaim borrowed quota; Ares does not preempt here.
 
-// cohorts is what a test makes.
+// cohorts is the configuration of a Kueue test.
 type cohorts struct {
 	cohorts, queues int
 	nominal, borrow int // GPUs of a queue
 	series          []kueueSeries
 }
 
-// kueueSeries is jobs of one class in one queue.
+// kueueSeries is a series of equal jobs in one queue.
 type kueueSeries struct {
 	class    string
 	count    int
@@ -42,7 +42,8 @@ type kueueSeries struct {
 	spec     ares.Spec
 }
 
-// work is what the series asks for, in thousandths of GPUs by time.
+// work returns the total work of the series, in thousandths of GPUs multiplied
+// by time.
 func (s *kueueSeries) work() time.Duration {
 	asks := s.spec.Asks()
 	return time.Duration(s.count*(1000*asks.GPUs+asks.GPUMilli)) * s.runs
@@ -74,8 +75,8 @@ func (c *cohorts) build(machines Machine) *Workload {
 	return w
 }
 
-// arrivals are the jobs of the series in one queue. Each comes a pace after the
-// one before it, the first a pace after the beginning.
+// arrivals returns the jobs of the series in one queue. They arrive at equal
+// intervals, the first after one interval.
 func (s *kueueSeries) arrivals(tenant, queue string) []Arrival {
 	out := make([]Arrival, s.count)
 	for i := range out {
@@ -86,7 +87,7 @@ func (s *kueueSeries) arrivals(tenant, queue string) []Arrival {
 	return out
 }
 
-// The machines of tests that place nothing on nodes.
+// quotaMachines returns the machines of tests that place nothing on nodes.
 func quotaMachines(c *cohorts) Machine {
 	const gpus = 20
 	return Machine{Name: "m", Count: 2 * c.cohorts * c.queues * c.nominal / gpus, GPUs: gpus}

@@ -57,8 +57,8 @@ func TestKueueWorkloads(t *testing.T) {
 	}
 }
 
-// TestKueueUnderLaws runs a workload with some decisions held against every law,
-// and again with four times the machines: quotas alone bind it.
+// TestKueueUnderLaws runs a workload with some decisions checked against every
+// law, and again with four times the machines: only quotas bind.
 func TestKueueUnderLaws(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kueue-baseline", "kueue-topology"} {
@@ -70,14 +70,14 @@ func TestKueueUnderLaws(t *testing.T) {
 			}
 			w.Fleet.Machines[0].Count *= times
 			world := NewWorld(w.Fleet, Policy{Engine: config.Default()})
-			world.Judge(25)
+			world.CheckLaws(25)
 			if err := world.Run(w.Trace, 8*time.Second, nil); err != nil {
 				t.Fatal(err)
 			}
-			if v := world.Verdict(); v.Violations != 0 || v.AllLaws < 2 {
+			if v := world.LawReport(); v.Violations != 0 || v.AllLaws < 2 {
 				t.Errorf("%s: judged %+v", name, v)
 			}
-			took = append(took, float64(world.held.peak), world.held.area)
+			took = append(took, float64(world.allocated.peak), world.allocated.area)
 		}
 		if took[0] != took[2] || took[1] != took[3] {
 			t.Errorf("%s: four times the machines make a difference: %v", name, took)

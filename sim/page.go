@@ -17,8 +17,8 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // WriteHTML writes one page with the figures and plots of the reports. It needs
-// no other file and no network. Every figure on it carries the path of its value
-// in the JSON of the report, which is on the page too.
+// no other file and no network. Every figure carries the path of its value in the
+// JSON of the report, which is embedded in the page.
 func (r *Reports) WriteHTML(to io.Writer) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -47,18 +47,18 @@ type page struct {
 // Several says whether there is more than one run.
 func (p page) Several() bool { return len(p.Runs) > 1 }
 
-// view is one run as the page shows it.
+// view is one run on the page.
 type view struct {
 	*Report
 	Path   string
-	Tiles  []shown
+	Tiles  []pageFigure
 	Plots  []*plot
-	Heat   *heat
-	Groups []tableOf
+	Heat   *heatmap
+	Groups []groupTable
 }
 
-// shown is a figure: what people read, and where it is in the report.
-type shown struct {
+// pageFigure is a figure: its text, and the path of its value in the report.
+type pageFigure struct {
 	Words string
 	Text  string
 	Note  string
@@ -66,25 +66,26 @@ type shown struct {
 	Value string
 }
 
-// tableOf is the spreads of some groups: of waiting, and of something else.
-type tableOf struct {
+// groupTable is a table of groups with two distributions: of waiting times, and of
+// other times.
+type groupTable struct {
 	Title string
 	Also  string
-	More  []string // columns behind them
+	More  []string // headers of further columns
 	Rows  []groupRow
 }
 
 type groupRow struct {
 	Name  string
-	Cells []shown
+	Cells []pageFigure
 }
 
-// Name is what tells a run from the others.
+// Name identifies a run among the others.
 func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
 
-// Tile is a figure by its words.
-func (v *view) Tile(words string) shown {
-	return v.Tiles[slices.IndexFunc(v.Tiles, func(s shown) bool { return s.Words == words })]
+// Tile returns a figure by its title.
+func (v *view) Tile(words string) pageFigure {
+	return v.Tiles[slices.IndexFunc(v.Tiles, func(s pageFigure) bool { return s.Words == words })]
 }
 
 func newView(path string, r *Report) *view {
@@ -92,62 +93,61 @@ func newView(path string, r *Report) *view {
 	v.tiles()
 	v.plots()
 	if r.Occupancy != nil {
-		v.Heat = newHeat(r.Occupancy, r.Virtual)
+		v.Heat = newHeatmap(r.Occupancy, r.Virtual)
 	}
-	all := groupRow{Name: "all", Cells: spreads(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
-	sizes := tableOf{Title: "By size", Also: "completion", Rows: []groupRow{all}}
+	all := groupRow{Name: "all", Cells: distributionCells(path, r.Placed, "placed", r.Wait, "completion_seconds", r.Complete)}
+	sizes := groupTable{Title: "By size", Also: "completion", Rows: []groupRow{all}}
 	for i := range r.BySize {
-		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeWords(r.BySize[i].Name)))
+		sizes.Rows = append(sizes.Rows, v.row("by_size", i, &r.BySize[i], SizeText(r.BySize[i].Name)))
 	}
-	tenants := tableOf{Title: "By tenant", Also: "completion"}
+	tenants := groupTable{Title: "By tenant", Also: "completion"}
 	for i := range r.ByTenant {
 		tenants.Rows = append(tenants.Rows, v.row("by_tenant", i, &r.ByTenant[i], r.ByTenant[i].Name))
 	}
-	v.Groups = []tableOf{v.delays(), sizes, tenants}
+	v.Groups = []groupTable{v.delays(), sizes, tenants}
 	return v
 }
 
 func (v *view) row(list string, i int, g *Group, name string) groupRow {
-	return groupRow{Name: name, Cells: spreads(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
+	return groupRow{Name: name, Cells: distributionCells(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
 }
 
-// delays is all the waiting of jobs by how many GPUs they ask for, and how often
-// they gave way.
-func (v *view) delays() tableOf {
+// delays returns the table of delays and preemptions by GPU count.
+func (v *view) delays() groupTable {
 	r := v.Report
-	out := tableOf{Title: "Delay by GPUs", Also: "delay: all but its own runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
+	out := groupTable{Title: "Delay by GPUs", Also: "delay: completion minus runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
 	add := func(name, path, count string, g *Group) {
-		cells := spreads(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
+		cells := distributionCells(path, g.Jobs, count, g.Wait, "delay_seconds", g.Delay)
 		for _, c := range []struct {
 			name  string
 			value float64
 		}{{"preemptions", float64(g.Preempted)}, {"preemptions_most", float64(g.PreemptedMost)}, {"lost_gpu_seconds", g.Lost}} {
-			cells = append(cells, shown{Text: number(c.value), Path: path + c.name, Value: number(c.value)})
+			cells = append(cells, pageFigure{Text: number(c.value), Path: path + c.name, Value: number(c.value)})
 		}
 		out.Rows = append(out.Rows, groupRow{Name: name, Cells: cells})
 	}
 	add("all", v.Path, "placed", &Group{Jobs: r.Placed, Wait: r.Wait, Delay: r.Delay, Preempted: r.Preempted, PreemptedMost: r.PreemptedMost, Lost: r.Lost})
 	for i := range r.ByGPUs {
-		add(CountWords(r.ByGPUs[i].Name), fmt.Sprintf("%sby_gpu_count.%d.", v.Path, i), "jobs", &r.ByGPUs[i])
+		add(CountText(r.ByGPUs[i].Name), fmt.Sprintf("%sby_gpu_count.%d.", v.Path, i), "jobs", &r.ByGPUs[i])
 	}
 	return out
 }
 
 func (v *view) tile(words, path, text, note string, value float64) {
-	v.Tiles = append(v.Tiles, shown{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
+	v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
 }
 
-// times is a tile of the mean of some times, which carries no value where there
-// are none.
-func (v *view) times(words, path string, s *Spread) {
+// times adds a tile with the mean of some times, without a value if there are
+// none.
+func (v *view) times(words, path string, s *Distribution) {
 	if s == nil {
-		v.Tiles = append(v.Tiles, shown{Words: words, Text: none, Path: v.Path + path})
+		v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: none, Path: v.Path + path})
 		return
 	}
-	v.tile(words, path+".mean", lasting(s.Mean), "p95 "+lasting(s.P95), s.Mean)
+	v.tile(words, path+".mean", durationText(s.Mean), "p95 "+durationText(s.P95), s.Mean)
 }
 
-// none stands where there is no value.
+// none is shown where there is no value.
 const none = "–"
 
 func (v *view) tiles() {
@@ -156,11 +156,11 @@ func (v *view) tiles() {
 	v.tile("jobs", "jobs", number(float64(r.Jobs)), refusals(r)+fmt.Sprintf("%d placed, %d ended", r.Placed, r.Ended), float64(r.Jobs))
 	v.times("mean wait", "waiting_seconds", r.Wait)
 	v.times("mean completion", "completion_seconds", r.Complete)
-	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "at most "+percent(r.Peak), r.Use)
-	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, of no use to such jobs", r.Stranded)
+	v.tile("GPUs in use", "gpu_use_percent", percent(r.Use), "peak "+percent(r.Peak), r.Use)
+	v.tile("GPUs stranded", "stranded_percent", percent(r.Stranded), "free, but not usable by these jobs", r.Stranded)
 	if f := r.Fairness; f != nil && f.Tenants > 1 {
 		v.tile("Jain's index", "fairness.jain.mean", fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("least %.3f, %d tenants", f.Jain.Min, f.Tenants), f.Jain.Mean)
-		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "at most "+percent(f.Gap), f.GapMean)
+		v.tile("gap to fair shares", "fairness.mean_largest_gap_percent", percent(f.GapMean), "peak "+percent(f.Gap), f.GapMean)
 	}
 	if r.Preempted > 0 {
 		v.tile("preemptions", "preemptions", number(float64(r.Preempted)), number(r.Lost)+" GPU-seconds lost", float64(r.Preempted))
@@ -168,25 +168,25 @@ func (v *view) tiles() {
 	if d := r.Deadline; d.Jobs > 0 {
 		v.tile("deadlines missed", "deadlines.missed", number(float64(d.Missed)), fmt.Sprintf("of %d", d.Jobs), float64(d.Missed))
 	}
-	v.tile("simulated time", "virtual_seconds", lasting(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
+	v.tile("simulated time", "virtual_seconds", durationText(r.Virtual), fmt.Sprintf("%d GPUs on %d nodes", r.GPUs, r.Source.Fleet.Nodes), r.Virtual)
 }
 
 func refusals(r *Report) string {
 	if r.Refused == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d too large, ", r.Refused)
+	return fmt.Sprintf("%d infeasible, ", r.Refused)
 }
 
-func spreads(path string, jobs int, count string, wait *Spread, also string, other *Spread) []shown {
-	out := []shown{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
+func distributionCells(path string, jobs int, count string, wait *Distribution, also string, other *Distribution) []pageFigure {
+	out := []pageFigure{{Text: strconv.Itoa(jobs), Path: path + count, Value: strconv.Itoa(jobs)}}
 	for _, s := range []struct {
 		name string
-		of   *Spread
+		of   *Distribution
 	}{{"waiting_seconds", wait}, {also, other}} {
 		if s.of == nil {
 			for range 5 {
-				out = append(out, shown{Text: none, Path: path + s.name})
+				out = append(out, pageFigure{Text: none, Path: path + s.name})
 			}
 			continue
 		}
@@ -194,13 +194,13 @@ func spreads(path string, jobs int, count string, wait *Spread, also string, oth
 			name  string
 			value float64
 		}{{"mean", s.of.Mean}, {"p50", s.of.P50}, {"p95", s.of.P95}, {"p99", s.of.P99}, {"max", s.of.Max}} {
-			out = append(out, shown{Text: lasting(c.value), Path: path + s.name + "." + c.name, Value: number(c.value)})
+			out = append(out, pageFigure{Text: durationText(c.value), Path: path + s.name + "." + c.name, Value: number(c.value)})
 		}
 	}
 	return out
 }
 
-// number is a value as JSON writes it.
+// number formats a value as JSON does.
 func number(v float64) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -209,7 +209,7 @@ func number(v float64) string {
 	return string(text)
 }
 
-// plots draws what was seen over time and over jobs.
+// plots draws the time series and the distributions.
 func (v *view) plots() {
 	r := v.Report
 	if s := r.Series; s != nil {
@@ -222,11 +222,11 @@ func (v *view) plots() {
 	longest, says := 0.0, "Share of jobs that waited, and that were done, within a time."
 	if r.Wait != nil {
 		longest = r.Wait.Max
-		says += " Half of those that were placed waited up to " + lasting(r.Wait.P50) + "."
+		says += " The median wait of placed jobs is " + durationText(r.Wait.P50) + "."
 	}
 	if r.Complete != nil {
 		longest = max(longest, r.Complete.Max)
-		says += " Half of those that ended were done within " + lasting(r.Complete.P50) + "."
+		says += " The median completion time of ended jobs is " + durationText(r.Complete.P50) + "."
 	}
 	cdf := newPlot("cdf", "How long jobs took", says, durations("time since submission, logarithmic", longest), linear("% of jobs", 100, true))
 	cdf.draw(v.Path+"waiting_cdf_seconds", "waiting", "a", false, r.WaitCDF, shares)
@@ -242,8 +242,8 @@ func (v *view) plots() {
 func (v *view) overTime(s *Series) {
 	r := v.Report
 	ideal := slices.Sorted(slices.Values(s.Load))
-	load := newPlot("load", "Allocation over load", "Share of the GPUs that is allocated, against what jobs that have come and not ended ask for. The ideal is as much as is asked for, up to 100 %.",
-		linear("GPUs asked for, % of the fleet", max(slices.Max(s.Load), 100), false), linear("allocated, %", 100, true))
+	load := newPlot("load", "Allocation over load", "Share of the GPUs that is allocated, against what jobs that arrived and have not ended request. The ideal is the requested share, up to 100 %.",
+		linear("GPUs requested, % of the fleet", max(slices.Max(s.Load), 100), false), linear("allocated, %", 100, true))
 	load.draw("", "ideal", "ideal", false, []float64{0, 100, max(ideal[len(ideal)-1], 100)}, []float64{0, 100, 100})
 	load.dot(v.Path+"series.allocated_percent", "allocated", "a", s.Load, s.Allocated)
 	over := newPlot("time", "Allocation over time", fmt.Sprintf("Share of the GPUs that is allocated, %.1f %% on average, and that is free but stranded, %.1f %% on average.", r.Use, r.Stranded),
@@ -251,7 +251,7 @@ func (v *view) overTime(s *Series) {
 	over.draw(v.Path+"series.allocated_percent", "allocated", "a", true, s.Seconds, s.Allocated)
 	over.draw(v.Path+"series.stranded_percent", "stranded", "c", true, s.Seconds, s.Stranded)
 	most := slices.Max(s.Waiting)
-	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Jobs that wait, up to %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
+	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Waiting jobs, peak %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
 	waiting := make([]float64, len(s.Waiting))
 	for i, n := range s.Waiting {
 		waiting[i] = float64(n)
@@ -265,15 +265,15 @@ func (v *view) fairness(f *Fairness) {
 	for _, p := range f.Series {
 		at, jain, gap = append(at, p.At), append(jain, 100*p.Jain), append(gap, p.Gap)
 	}
-	p := newPlot("fairness", "Fairness over time", fmt.Sprintf("Jain's index of the tenants' weighted shares, %.3f on average, and by how much the tenant that lacks most is below its fair share, in percent of the fleet, at most %.1f %%.",
+	p := newPlot("fairness", "Fairness over time", fmt.Sprintf("Jain's index of the tenants' weighted shares, %.3f on average, and the largest gap of a tenant to its fair share, in percent of the fleet, peak %.1f %%.",
 		f.Jain.Mean, f.Gap), timeline(v.Virtual), linear("%", 100, true))
 	p.draw(v.Path+"fairness.series.jain", "Jain's index × 100", "a", true, at, jain)
 	p.draw(v.Path+"fairness.series.largest_gap_percent", "largest gap to a fair share", "c", true, at, gap)
 	v.Plots = append(v.Plots, p)
 }
 
-// SizeWords says which jobs a group by size has.
-func SizeWords(name string) string {
+// SizeText describes a group of jobs by size.
+func SizeText(name string) string {
 	switch name {
 	case "0":
 		return "no GPUs"
@@ -287,8 +287,8 @@ func SizeWords(name string) string {
 	return "up to " + name + " GPUs"
 }
 
-// CountWords says which jobs a group by GPU count has.
-func CountWords(name string) string {
+// CountText describes a group of jobs by GPU count.
+func CountText(name string) string {
 	switch name {
 	case "0":
 		return "no GPUs"
@@ -300,7 +300,7 @@ func CountWords(name string) string {
 	return strings.ReplaceAll(name, "-", " to ") + " GPUs"
 }
 
-// Facts are the lines that say what was simulated.
+// Facts returns the lines that say what was simulated.
 func (v *view) Facts() [][2]string {
 	src := &v.Source
 	facts := [][2]string{
@@ -310,10 +310,10 @@ func (v *view) Facts() [][2]string {
 		{"Seed", strings.TrimSuffix(fmt.Sprintf("%d, resampled by %s", src.Seed, src.Resample), ", resampled by none")},
 	}
 	if src.Until > 0 {
-		facts = append(facts, [2]string{"Until", lasting(src.Until)})
+		facts = append(facts, [2]string{"Until", durationText(src.Until)})
 	}
 	if src.Halted {
-		facts = append(facts, [2]string{"Interrupted", "at " + lasting(v.Virtual) + " of simulated time"})
+		facts = append(facts, [2]string{"Interrupted", "at " + durationText(v.Virtual) + " of simulated time"})
 	}
 	return facts
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/sim/simtest"
 )
 
-// simulation is of the sample that the documents use.
+// simulation returns the simulation of the sample in the documentation.
 func simulation(t *testing.T) sim.Setup {
 	t.Helper()
 	jobs, err := os.Open("../docs/samples/sim/jobs.sacct")
@@ -40,9 +40,9 @@ func run(t *testing.T, s sim.Setup) sim.Report {
 	return o.Report
 }
 
-// TestPageSaysWhatJSONSays: every figure on the page is the one at its path in
-// the JSON, and every curve goes through the values there.
-func TestPageSaysWhatJSONSays(t *testing.T) {
+// TestPageMatchesJSON: every figure on the page is the value at its path in the
+// JSON, and every curve goes through the values there.
+func TestPageMatchesJSON(t *testing.T) {
 	t.Parallel()
 	s := simulation(t)
 	all := sim.Reports{Format: sim.ReportFormat, Version: "<b>&", Runs: []sim.Report{run(t, s)}}
@@ -63,7 +63,7 @@ func TestPageSaysWhatJSONSays(t *testing.T) {
 			t.Errorf("the page has %s", foreign)
 		}
 	}
-	// The check itself must notice.
+	// The check must detect a changed page.
 	var value any
 	if err := json.Unmarshal(text.Bytes(), &value); err != nil {
 		t.Fatal(err)

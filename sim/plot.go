@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The size of a plot in its own units, about as many as a phone has across, so
-// that its letters are neither large nor small on one.
+// The size of a plot in SVG units, about the width of a phone in pixels, so that
+// its text is readable there.
 const (
 	plotWidth  = 380.0
 	plotHeight = 230.0
@@ -19,7 +19,7 @@ const (
 	plotBottom = 40.0
 )
 
-// axis is how values become positions.
+// axis maps values to positions.
 type axis struct {
 	Low, High float64
 	Log       bool
@@ -34,7 +34,7 @@ type tick struct {
 	Text string
 }
 
-// at is the position of a value; what is outside is at the end.
+// at returns the position of a value; values outside are clamped.
 func (a *axis) at(v float64) float64 {
 	low, high := a.Low, a.High
 	v = min(max(v, low), high)
@@ -47,17 +47,17 @@ func (a *axis) at(v float64) float64 {
 	return a.From + (a.To-a.From)*(v-low)/(high-low)
 }
 
-// Length is how far it reaches.
+// Length returns the length of the axis.
 func (a axis) Length() float64 { return a.To - a.From }
 
-// Middle is halfway.
+// Middle returns the middle of the axis.
 func (a axis) Middle() float64 { return (a.From + a.To) / 2 }
 
 func (a *axis) tick(v float64, text string) {
 	a.Ticks = append(a.Ticks, tick{a.at(v), text})
 }
 
-// linear marks an axis from 0 on at round numbers.
+// linear returns an axis from 0 with ticks at round numbers.
 func linear(label string, high float64, up bool) axis {
 	a := across(up)
 	a.Label, a.High = label, max(high, tiny)
@@ -74,7 +74,7 @@ func linear(label string, high float64, up bool) axis {
 	return a
 }
 
-// across is an axis from left to right, or from bottom to top.
+// across returns an axis from left to right, or from bottom to top.
 func across(up bool) axis {
 	if up {
 		return axis{From: plotHeight - plotBottom, To: plotTop}
@@ -82,7 +82,7 @@ func across(up bool) axis {
 	return axis{From: plotLeft, To: plotWidth - plotRight}
 }
 
-// timeline marks simulated time in the unit that suits its length.
+// timeline returns an axis of simulated time, in a unit that fits its length.
 func timeline(high float64) axis {
 	units := []struct {
 		name string
@@ -100,7 +100,7 @@ func timeline(high float64) axis {
 	return a
 }
 
-// durations marks lengths of time from a second on, by their logarithm.
+// durations returns a logarithmic axis of durations from one second on.
 func durations(label string, high float64) axis {
 	a := across(false)
 	a.Label, a.Low, a.High, a.Log = label, 1, max(high, 10), true
@@ -115,11 +115,11 @@ func durations(label string, high float64) axis {
 	return a
 }
 
-// plot is lines over two axes.
+// plot is curves over two axes.
 type plot struct {
 	Name   string // for links and tests
 	Title  string
-	Says   string // what it shows, for those who do not see it
+	Says   string // text alternative
 	X, Y   axis
 	Lines  []line
 	Few    bool // too little to plot
@@ -130,19 +130,19 @@ type plot struct {
 
 // line is one curve.
 type line struct {
-	Name   string // where its values are in the report
+	Name   string // path of its values in the report
 	Words  string
 	Class  string
-	Points string // of a curve, or
-	Dots   string // of dots: lines of no length with round ends
+	Points string // of a curve
+	Dots   string // of dots: lines of zero length with round caps
 }
 
 func newPlot(name, title, says string, x, y axis) *plot {
 	return &plot{Name: name, Title: title, Says: says, X: x, Y: y, Width: plotWidth, Height: plotHeight, Bottom: plotHeight - plotBottom}
 }
 
-// draw adds a curve through points. One that steps keeps each value until the
-// next: then every second of its points is one of the values.
+// draw adds a curve. A stepped curve keeps each value until the next, so that
+// every second of its points is one of the values.
 func (p *plot) draw(name, words, class string, steps bool, x, y []float64) {
 	var b strings.Builder
 	for i := range x {
@@ -165,8 +165,8 @@ func (p *plot) dot(name, words, class string, x, y []float64) {
 	p.Few = p.Few || len(x) < 2
 }
 
-// lasting is a length of time in one or two units.
-func lasting(seconds float64) string {
+// durationText formats a duration in one or two units.
+func durationText(seconds float64) string {
 	d := time.Duration(math.Round(seconds*1000)) * time.Millisecond
 	switch {
 	case d < 10*time.Second:

@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-func TestBuiltInPoliciesAreSound(t *testing.T) {
+func TestBuiltInPoliciesAreValid(t *testing.T) {
 	t.Parallel()
 	for _, name := range PolicyNames() {
 		p, err := PolicyNamed(name)
@@ -56,13 +56,13 @@ checkpoint_seconds: 30
 func TestPolicyMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"base: lifo":              `"lifo" is no policy: use one of`,
-		"queue_ordre: fifo":       "line 1: there is no queue_ordre",
+		"base: lifo":              `unknown policy "lifo": use one of`,
+		"queue_ordre: fifo":       "line 1: unknown key queue_ordre",
 		"queue_order: lifo":       `queue_order: "lifo" is no order: use one of aged, fifo`,
 		"blocked_jobs: jump":      "blocked_jobs: ",
 		"preempt_by_order: true":  "preempt_by_order: needs a queue_order",
 		"placement: worst":        "placement: must be one of",
-		"estimate: guess":         `estimate: "guess" is no estimate: use one of none, oracle`,
+		"estimate: guess":         `estimate: unknown estimate "guess": use one of none, oracle`,
 		"estimate_error: -1":      "estimate_error: must be between 0 and 10",
 		"estimate_error: .nan":    "estimate_error: must be between 0 and 10",
 		"checkpoint_seconds: -1":  "checkpoint_seconds: must be between 0 and 86400, got -1",
@@ -75,9 +75,9 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatCanNeverRunHoldsNobodyUp: a server refuses a job that no machine could
-// ever hold, and so does the simulator, or a strict queue would wait behind it.
-func TestWhatCanNeverRunHoldsNobodyUp(t *testing.T) {
+// TestInfeasibleJobBlocksNobody: the simulator rejects a job that no machine
+// could hold, as a server does; otherwise a strict queue would wait behind it.
+func TestInfeasibleJobBlocksNobody(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]"))
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// policyFile is a policy as people write it. What it has in common with the
-// scheduler section of a server's configuration has the same name there. What is
-// left out is as in the policy it starts from.
+// policyFile is a policy as users write it. Keys that the scheduler section of
+// a server's configuration also has are named as there. Missing keys keep the
+// value of the base policy.
 type policyFile struct {
 	Name string `yaml:"name"`
 	Base string `yaml:"base"`
@@ -38,13 +37,13 @@ type policyFile struct {
 	MaxPreemptions     *int               `yaml:"max_preemptions"`
 	Consolidation      consolidationFile  `yaml:"consolidation"`
 
-	// What only a simulation has.
+	// Settings of simulations only.
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
 }
 
-// reservationsFile is which jobs that find no place have one kept for them.
+// reservationsFile is the settings of backfill reservations.
 type reservationsFile struct {
 	First            *int `yaml:"first"`
 	AfterSeconds     *int `yaml:"after_seconds"`
@@ -53,7 +52,7 @@ type reservationsFile struct {
 	SlackSeconds     *int `yaml:"slack_seconds"`
 }
 
-// consolidationFile is when jobs are moved to make room for others.
+// consolidationFile is the settings of consolidation.
 type consolidationFile struct {
 	Enabled *bool    `yaml:"enabled"`
 	Gain    *float64 `yaml:"gain"`
@@ -76,8 +75,8 @@ func (f *reservationsFile) change(r *config.BackfillConfig) {
 	}
 }
 
-// ReadPolicy reads a policy file: changes to the built-in policy that base
-// names, ares if it names none.
+// ReadPolicy reads a policy file: changes to the built-in policy named by base,
+// default ares.
 func ReadPolicy(from io.Reader) (Policy, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -100,7 +99,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 		wrong = append(wrong, bad.Problems...)
 	}
 	if !slices.Contains(Estimates(), cmp.Or(p.Estimate, "none")) {
-		wrong.Add("estimate", "%q is no estimate: use one of %s", p.Estimate, strings.Join(Estimates(), ", "))
+		wrong.Add("estimate", "unknown estimate %q: use one of %s", p.Estimate, strings.Join(Estimates(), ", "))
 	}
 	if !(p.EstimateError >= 0 && p.EstimateError <= maxEstimateError) {
 		wrong.Add("estimate_error", "must be between 0 and %d, got %v", maxEstimateError, p.EstimateError)
@@ -111,13 +110,13 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 	return p, wrong.Err()
 }
 
-// Bounds of what only a simulation has.
+// Bounds of settings of simulations.
 const (
 	maxEstimateError = 10
 	maxCheckpoint    = 86_400
 )
 
-// change puts what the file says into a policy.
+// change applies the file to a policy.
 func (f *policyFile) change(p *Policy) {
 	e, q := &p.Engine, &p.Engine.Queue
 	set(&e.ThermalMargin, f.ThermalMargin)
@@ -164,7 +163,7 @@ func (f *policyFile) change(p *Policy) {
 	}
 }
 
-// set changes a value if another one is given.
+// set changes a value if a new one is given.
 func set[T any](value, given *T) {
 	if given != nil {
 		*value = *given

@@ -13,49 +13,49 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Replayed is what came of deciding a recording again.
-type Replayed struct {
+// ReplayResult is the result of deciding a recording again.
+type ReplayResult struct {
 	Server    string      `json:"server"`
-	Build     string      `json:"build"` // version of Ares that recorded it
+	Build     string      `json:"build"` // version of Ares that made the recording
 	Began     time.Time   `json:"began"`
 	Until     time.Time   `json:"until"` // of the last decision or batch
 	Revision  int64       `json:"-"`     // the last
 	Batches   int         `json:"batches"`
 	Events    int         `json:"events"`
 	Decisions int         `json:"decisions"`
-	Placed    int         `json:"placed"` // by all of them
+	Placed    int         `json:"placed"` // by all decisions
 	Different int         `json:"different"`
 	First     *Difference `json:"first_difference,omitzero"`
-	End       string      `json:"end"` // why it ends, "" when it was cut off
+	End       string      `json:"end"` // why it ends, "" if it was cut off
 }
 
-// Difference is a decision that came out otherwise. What was recorded of it is
-// its digest; the placings are those that the store had soon after.
+// Difference is a decision that came out differently. A recording has only the
+// digest of the decision; the placements are those that were stored soon after.
 type Difference struct {
 	Recorded recording.Decision `json:"recorded"`
 	Replayed recording.Decision `json:"replayed"`
-	// Of the placings, those that only one of them has, a line each.
+	// The placements that only one of both has, one per line.
 	OnlyRecorded []string `json:"only_recorded"`
 	OnlyReplayed []string `json:"only_replayed"`
 }
 
-// lookAhead is how many batches after a difference are searched for what was
-// placed: a plan is committed in parts.
+// lookAhead is how many batches after a difference are searched for placements:
+// a plan is committed in parts.
 const lookAhead = 64
 
-// Replay gives what was recorded to a new state and decides again wherever its
-// server did. tick, if there is one, hears of every decision.
-func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
+// Replay gives the recorded batches to a new state and decides again wherever
+// the server did. It calls tick, if there is one, after every decision.
+func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
 	h := &in.Header
-	r := &replay{state: engine.NewWith(h.Config), out: &Replayed{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
+	r := &replay{state: engine.NewWith(h.Config), out: &ReplayResult{Server: h.Server, Build: h.Build, Began: h.Began, Until: h.Began}}
 	for {
 		f, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			r.settle()
+			r.finish()
 			r.out.End = in.End
 			return r.out, nil
 		}
@@ -63,7 +63,7 @@ func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
 			return r.out, err
 		}
 		if f.Batch != nil {
-			r.saw(f.Batch)
+			r.apply(f.Batch)
 			continue
 		}
 		if err = r.decide(f.Decision); err != nil {
@@ -75,17 +75,17 @@ func Replay(from io.Reader, tick func(*Replayed)) (*Replayed, error) {
 	}
 }
 
-// replay is one under way.
+// replay is a replay in progress.
 type replay struct {
 	state *engine.State
-	out   *Replayed
-	// Of the first difference: the placings of both, and how many batches are
-	// still searched for the recorded ones.
+	out   *ReplayResult
+	// Of the first difference: the placements of both, and the number of batches
+	// that are still searched for the recorded ones.
 	replayed, recorded []string
 	ahead              int
 }
 
-func (r *replay) saw(b *ares.Batch) {
+func (r *replay) apply(b *ares.Batch) {
 	r.out.Batches++
 	r.out.Events += len(b.Events)
 	r.out.Revision = b.Revision
@@ -96,14 +96,14 @@ func (r *replay) saw(b *ares.Batch) {
 	if r.ahead == 0 {
 		return
 	}
-	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // as the store keeps it
+	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // the precision of the store
 	for i := range b.Events {
 		if ev := b.Events[i].Run; ev != nil && ev.Run.Last() != nil && ev.Run.Last().PlacedAt.Equal(at) {
 			r.recorded = append(r.recorded, placedLine(ev.Job, seatsOf(ev.Run.Last())))
 		}
 	}
 	if r.ahead--; r.ahead == 0 {
-		r.settle()
+		r.finish()
 	}
 }
 
@@ -132,17 +132,17 @@ func (r *replay) decide(d *recording.Decision) error {
 	return nil
 }
 
-// settle says what only one of both has placed.
-func (r *replay) settle() {
+// finish keeps the placements that only one of both has.
+func (r *replay) finish() {
 	if r.out.First == nil {
 		return
 	}
 	r.ahead = 0
-	r.out.First.OnlyRecorded = without(r.recorded, r.replayed)
-	r.out.First.OnlyReplayed = without(r.replayed, r.recorded)
+	r.out.First.OnlyRecorded = missingFrom(r.recorded, r.replayed)
+	r.out.First.OnlyReplayed = missingFrom(r.replayed, r.recorded)
 }
 
-func without(lines, others []string) []string {
+func missingFrom(lines, others []string) []string {
 	var out []string
 	for _, line := range lines {
 		if !slices.Contains(others, line) && !slices.Contains(out, line) {
@@ -160,7 +160,7 @@ func seatsOf(a *ares.Attempt) []ares.Seat {
 	return seats
 }
 
-// placedLine says where a job was placed.
+// placedLine describes the placement of a job.
 func placedLine(id ares.JobID, seats []ares.Seat) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on", id)

@@ -7,57 +7,58 @@ import (
 	"time"
 )
 
-// ReportFormat names the form of a report; it changes when a reader of the old
-// one would be misled.
+// ReportFormat is the version of the report format. It changes when a reader of
+// the old version would be misled.
 const ReportFormat = "ares-sim-report/1"
 
-// Reports are the runs of one call, by policy and seed.
+// Reports are the runs of one command, by policy and seed.
 type Reports struct {
 	Format  string   `json:"format"`
 	Version string   `json:"ares_version"`
 	Runs    []Report `json:"runs"`
 }
 
-// Report is what a simulation shows. Times are in seconds, shares in percent.
+// Report is the result of a simulation. Times are in seconds, shares in
+// percent.
 type Report struct {
-	Source   Source  `json:"source"`
-	Jobs     int     `json:"jobs"`
-	Refused  int     `json:"refused"` // that can never run on this fleet
-	Placed   int     `json:"placed"`
-	Ended    int     `json:"ended"`
-	Quit     int     `json:"quit,omitzero"` // that had waited for as long as they would (max_queue_minutes)
-	Virtual  float64 `json:"virtual_seconds"`
-	GPUs     int     `json:"gpus"`
-	Use      float64 `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs where no time passed
-	Peak     float64 `json:"gpu_use_peak_percent"`
-	Complete *Spread `json:"completion_seconds"` // from submission to end; nil where none has ended
-	Wait     *Spread `json:"waiting_seconds"`    // from submission to placing; nil where none was placed
-	// Delay is completion without what a job itself runs for: all its waiting,
-	// before it started and after it gave way, and what giving way has cost.
-	Delay    *Spread   `json:"delay_seconds"`
-	Deadline Deadlines `json:"deadlines"`
-	// Preempted is how often jobs gave way to others, and Lost the GPU-seconds
-	// that this has cost: devices held while progress was saved.
-	// PreemptedMost is how often the job did that gave way most often.
+	Source    Source        `json:"source"`
+	Jobs      int           `json:"jobs"`
+	Refused   int           `json:"refused"` // that can never run on this fleet
+	Placed    int           `json:"placed"`
+	Ended     int           `json:"ended"`
+	LeftQueue int           `json:"quit,omitzero"` // that left the queue at their timeout (max_queue_minutes)
+	Virtual   float64       `json:"virtual_seconds"`
+	GPUs      int           `json:"gpus"`
+	Use       float64       `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs if no time passed
+	Peak      float64       `json:"gpu_use_peak_percent"`
+	Complete  *Distribution `json:"completion_seconds"` // from submission to end; nil if no job ended
+	Wait      *Distribution `json:"waiting_seconds"`    // from submission to placement; nil if no job was placed
+	// Delay is completion time minus runtime: all waiting, before the start and
+	// after preemptions, and the cost of preemptions.
+	Delay    *Distribution `json:"delay_seconds"`
+	Deadline Deadlines     `json:"deadlines"`
+	// Preempted is the number of preemptions, and Lost the GPU-seconds that they
+	// cost: devices held while checkpoints were written. PreemptedMost is the
+	// largest number of preemptions of one job.
 	Preempted     int     `json:"preemptions"`
 	PreemptedMost int     `json:"preemptions_most"`
 	Lost          float64 `json:"lost_gpu_seconds"`
 	ByGPUs        []Group `json:"by_gpu_count"` // 0, 1, 2-4, 5-8, 9+
 	BySize        []Group `json:"by_size"`
 	ByTenant      []Group `json:"by_tenant"`
-	// WaitCDF and CompleteCDF have 101 times: at most so long waited 0 %, 1 %, …
-	// 100 % of those that were placed, and that ended.
+	// WaitCDF and CompleteCDF have 101 values: the times that 0 %, 1 %, … 100 % of
+	// the placed jobs, and of the ended jobs, do not exceed.
 	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
 	CompleteCDF []float64 `json:"completion_cdf_seconds"`
-	// What follows is there when the world was watched.
+	// The fields below are set by Simulate.
 	Stranded  float64    `json:"stranded_percent"` // of the fleet's GPUs, mean over time
 	Fairness  *Fairness  `json:"fairness,omitempty"`
 	Series    *Series    `json:"series,omitempty"`
 	Occupancy *Occupancy `json:"occupancy,omitempty"`
 }
 
-// Source is what a report is of. Runs of the same trace, fleet, seed,
-// resampling and until differ by nothing but their policy.
+// Source is what a report was made from. Runs with the same trace, fleet, seed,
+// resampling and until differ only in their policy.
 type Source struct {
 	Trace    TraceSource  `json:"trace"`
 	Fleet    FleetSource  `json:"fleet"`
@@ -65,7 +66,7 @@ type Source struct {
 	Seed     uint64       `json:"seed"`
 	Resample string       `json:"resample"`
 	Until    float64      `json:"until_seconds"` // 0 for the end of the last job
-	Halted   bool         `json:"halted"`        // it was interrupted before
+	Halted   bool         `json:"halted"`        // it was interrupted
 }
 
 // TraceSource is the trace of a report.
@@ -75,7 +76,7 @@ type TraceSource struct {
 	SHA256 string `json:"sha256"`
 	Jobs   int    `json:"jobs"`
 	Bad    int    `json:"bad_rows"`
-	Idle   int    `json:"idle_rows"` // with nothing for a fleet to do
+	Idle   int    `json:"idle_rows"` // without work for a fleet
 }
 
 // FleetSource is the fleet of a report.
@@ -96,8 +97,8 @@ type PolicySource struct {
 	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
-// Spread is the shape of a set of times. There is none of no times.
-type Spread struct {
+// Distribution summarizes a set of times. An empty set has none.
+type Distribution struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
 	P95  float64 `json:"p95"`
@@ -105,31 +106,31 @@ type Spread struct {
 	Max  float64 `json:"max"`
 }
 
-// Deadlines counts the jobs that should be done by some time.
+// Deadlines counts the jobs with a deadline.
 type Deadlines struct {
 	Jobs   int `json:"jobs"`
 	Met    int `json:"met"`
-	Missed int `json:"missed"` // ended too late, or not at all and it is too late now
+	Missed int `json:"missed"` // ended too late, or not ended and the deadline has passed
 }
 
 // Group is the jobs of one size or tenant.
 type Group struct {
-	Name     string  `json:"name"`
-	Jobs     int     `json:"jobs"`    // that were placed
-	Ended    int     `json:"ended"`   // of these
-	Waiting  int     `json:"waiting"` // that were not placed
-	Complete *Spread `json:"completion_seconds"`
-	Wait     *Spread `json:"waiting_seconds"`
-	Delay    *Spread `json:"delay_seconds"`
+	Name     string        `json:"name"`
+	Jobs     int           `json:"jobs"`    // that were placed
+	Ended    int           `json:"ended"`   // of these
+	Waiting  int           `json:"waiting"` // that were not placed
+	Complete *Distribution `json:"completion_seconds"`
+	Wait     *Distribution `json:"waiting_seconds"`
+	Delay    *Distribution `json:"delay_seconds"`
 
 	Preempted     int     `json:"preemptions"`
 	PreemptedMost int     `json:"preemptions_most"`
 	Lost          float64 `json:"lost_gpu_seconds"`
 }
 
-// Report says how the jobs have fared so far.
+// Report returns the results so far.
 func (w *World) Report() Report {
-	w.held.to(w.now, 0)
+	w.allocated.to(w.now, 0)
 	r := Report{Jobs: len(w.jobs), Virtual: rounded(w.now.Sub(Epoch).Seconds()), GPUs: w.gpus}
 	all := group{}
 	counts, sizes, tenants := map[string]*group{}, map[string]*group{}, map[string]*group{}
@@ -139,8 +140,8 @@ func (w *World) Report() Report {
 		if j.refused {
 			r.Refused++
 		}
-		if !j.quit.IsZero() {
-			r.Quit++
+		if !j.leftQueue.IsZero() {
+			r.LeftQueue++
 		}
 		wait, complete := time.Duration(-1), time.Duration(-1)
 		if !j.placed.IsZero() {
@@ -151,22 +152,22 @@ func (w *World) Report() Report {
 			r.Ended++
 			complete = j.ended.Sub(j.accepted)
 		}
-		for _, g := range []*group{&all, in(counts, countName(j.gpus)), in(sizes, sizeName(j.gpus)), in(tenants, j.tenant)} {
+		for _, g := range []*group{&all, groupNamed(counts, countName(j.gpus)), groupNamed(sizes, sizeName(j.gpus)), groupNamed(tenants, j.tenant)} {
 			g.add(j, wait, complete)
 		}
 	}
-	r.Wait, r.Complete, r.Delay = spread(all.waits), spread(all.completes), spread(all.delays)
+	r.Wait, r.Complete, r.Delay = distribution(all.waits), distribution(all.completes), distribution(all.delays)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
 	r.ByGPUs, r.BySize, r.ByTenant = groups(counts), groups(sizes), groups(tenants)
-	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // their first digits are in order
+	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // their first digits sort correctly
 	if w.gpus > 0 {
-		r.Use, r.Peak = w.held.use(w.gpus, r.Virtual)
+		r.Use, r.Peak = w.allocated.use(w.gpus, r.Virtual)
 	}
 	r.Preempted, r.PreemptedMost, r.Lost = all.stops, all.most, rounded(float64(all.lost)/1000)
 	return r
 }
 
-// GPUsNamed is the jobs of a class by their GPUs, nil for none.
+// GPUsNamed returns the group of jobs with this number of GPUs, nil for none.
 func (r *Report) GPUsNamed(name string) *Group {
 	at := slices.IndexFunc(r.ByGPUs, func(g Group) bool { return g.Name == name })
 	if at < 0 {
@@ -175,28 +176,29 @@ func (r *Report) GPUsNamed(name string) *Group {
 	return &r.ByGPUs[at]
 }
 
-// settle takes away the spreads of no times, which older reports have as zeros.
-func (r *Report) settle() {
-	settle(&r.Wait, r.Placed)
-	settle(&r.Complete, r.Ended)
-	settle(&r.Delay, r.Ended)
+// dropEmpty removes the distributions of no times, which older reports have as
+// zeros.
+func (r *Report) dropEmpty() {
+	dropEmptyDistribution(&r.Wait, r.Placed)
+	dropEmptyDistribution(&r.Complete, r.Ended)
+	dropEmptyDistribution(&r.Delay, r.Ended)
 	for _, list := range [][]Group{r.ByGPUs, r.BySize, r.ByTenant} {
 		for i := range list {
-			settle(&list[i].Wait, list[i].Jobs)
-			settle(&list[i].Complete, list[i].Ended)
-			settle(&list[i].Delay, list[i].Ended)
+			dropEmptyDistribution(&list[i].Wait, list[i].Jobs)
+			dropEmptyDistribution(&list[i].Complete, list[i].Ended)
+			dropEmptyDistribution(&list[i].Delay, list[i].Ended)
 		}
 	}
 }
 
-func settle(s **Spread, times int) {
+func dropEmptyDistribution(s **Distribution, times int) {
 	if times == 0 {
 		*s = nil
 	}
 }
 
 func (d *Deadlines) count(j *record, now time.Time) {
-	due := j.due
+	due := j.deadline
 	if due.IsZero() {
 		return
 	}
@@ -209,14 +211,14 @@ func (d *Deadlines) count(j *record, now time.Time) {
 	}
 }
 
-// group collects the times of some jobs.
+// group collects the times of a group of jobs.
 type group struct {
 	waits, completes, delays []float64
 	waiting, stops, most     int
 	lost                     int64
 }
 
-func in(groups map[string]*group, name string) *group {
+func groupNamed(groups map[string]*group, name string) *group {
 	if groups[name] == nil {
 		groups[name] = &group{}
 	}
@@ -224,7 +226,7 @@ func in(groups map[string]*group, name string) *group {
 }
 
 func (g *group) add(j *record, wait, complete time.Duration) {
-	g.stops, g.most, g.lost = g.stops+j.stops, max(g.most, j.stops), g.lost+j.lost
+	g.stops, g.most, g.lost = g.stops+j.preemptions, max(g.most, j.preemptions), g.lost+j.lostMilli
 	if wait < 0 {
 		g.waiting++
 		return
@@ -232,7 +234,7 @@ func (g *group) add(j *record, wait, complete time.Duration) {
 	g.waits = append(g.waits, wait.Seconds())
 	if complete >= 0 {
 		g.completes = append(g.completes, complete.Seconds())
-		g.delays = append(g.delays, (complete - j.runs).Seconds())
+		g.delays = append(g.delays, (complete - j.runtime).Seconds())
 	}
 }
 
@@ -241,7 +243,7 @@ func groups(by map[string]*group) []Group {
 	for name, g := range by {
 		out = append(out, Group{
 			Name: name, Jobs: len(g.waits), Ended: len(g.completes), Waiting: g.waiting,
-			Wait: spread(g.waits), Complete: spread(g.completes), Delay: spread(g.delays),
+			Wait: distribution(g.waits), Complete: distribution(g.completes), Delay: distribution(g.delays),
 			Preempted: g.stops, PreemptedMost: g.most, Lost: rounded(float64(g.lost) / 1000),
 		})
 	}
@@ -251,7 +253,8 @@ func groups(by map[string]*group) []Group {
 	return out
 }
 
-// countName is the class of a job by its GPUs as people compare waiting by.
+// countName returns the group of a job by its number of GPUs: 0, 1, 2-4, 5-8,
+// 9+.
 func countName(milli int) string {
 	switch gpus := (milli + 999) / 1000; {
 	case gpus == 0:
@@ -266,7 +269,7 @@ func countName(milli int) string {
 	return "9+"
 }
 
-// sizeName is the class of a job by its GPUs: 1, 2, 4, 8, more.
+// sizeName returns the group of a job by its size in GPUs: 1, 2, 4, 8, more.
 func sizeName(milli int) string {
 	gpus := (milli + 999) / 1000
 	for _, most := range []int{0, 1, 2, 4, 8, 16, 32, 64} {

@@ -47,25 +47,25 @@ func simulate(t *testing.T, s Setup) *Outcome {
 	return o
 }
 
-// TestReportCounts: what a report says of a run that one can follow by hand. Jobs
-// 1 and 2 fill both machines until 100; job 3 has one of them until 200, jobs 4
-// and 5 share the other until 150; job 6 asks for more than the fleet has.
+// TestReportCounts: the report of a run that can be followed by hand. Jobs 1
+// and 2 fill both machines until 100; job 3 has one of them until 200, jobs 4
+// and 5 share the other until 150; job 6 requests more than the fleet has.
 func TestReportCounts(t *testing.T) {
 	t.Parallel()
 	r := simulate(t, small(t)).Report
 	if r.Jobs != 6 || r.Placed != 5 || r.Refused != 1 || r.Ended != 5 || r.Virtual != 200 || r.GPUs != 8 {
 		t.Errorf("counts %+v", r)
 	}
-	if want := (Spread{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
+	if want := (Distribution{Mean: 50, P50: 80, P95: 90, P99: 90, Max: 90}); *r.Wait != want {
 		t.Errorf("waits %+v, want %+v", r.Wait, want)
 	}
-	if want := (Spread{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
+	if want := (Distribution{Mean: 130, P50: 130, P95: 190, P99: 190, Max: 190}); *r.Complete != want {
 		t.Errorf("completions %+v, want %+v", r.Complete, want)
 	}
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
 		t.Errorf("use %v of %v, peak %v", r.Use, use, r.Peak)
 	}
-	// Jobs 1 and 2 were in time, job 3 ended 70 s late, job 6 may still come.
+	// Jobs 1 and 2 met their deadlines, job 3 ended 70 s late, job 6 is still open.
 	if want := (Deadlines{Jobs: 4, Met: 2, Missed: 1}); r.Deadline != want {
 		t.Errorf("deadlines %+v, want %+v", r.Deadline, want)
 	}
@@ -87,8 +87,8 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
-// TestNoTimePasses: of jobs that all come at once and do not end, what they
-// hold then is the mean. By weight, a has 4 of 8 GPUs and b the other 4.
+// TestNoTimePasses: if all jobs arrive at once and never end, their allocation
+// is the mean. With weights, a has 4 of 8 GPUs and b the other 4.
 func TestNoTimePasses(t *testing.T) {
 	t.Parallel()
 	s := small(t)
@@ -100,13 +100,14 @@ func TestNoTimePasses(t *testing.T) {
 	if r.Virtual != 0 || r.Placed != 2 || r.Use != 100 || r.Peak != 100 {
 		t.Errorf("%d placed in %v s: use %v, at most %v", r.Placed, r.Virtual, r.Use, r.Peak)
 	}
-	// Shares by weight are a quarter and a half: (3/4)² / (2 · 5/16).
+	// The weighted shares are a quarter and a half: (3/4)² / (2 · 5/16).
 	if f := r.Fairness; f.Jain.Mean != 0.9 || f.Jain.Min != 0.9 || f.ByTenant[0].Share != 50 || f.ByTenant[1].Share != 50 {
 		t.Errorf("fairness %+v", r.Fairness)
 	}
 }
 
-// TestPercentiles: the smallest value that so many percent do not exceed.
+// TestPercentiles: the smallest value that this percentage of values does not
+// exceed.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()
 	upTo := func(n int) (out []float64) {
@@ -135,27 +136,27 @@ func names(groups []Group) (out []string) {
 	return out
 }
 
-// TestStranded: by hand, a node with one whole GPU and a half one, and jobs of
-// a half, one and two.
-func TestStranded(t *testing.T) {
+// TestFragmentation: by hand, a node with one whole GPU and a half one, and
+// jobs of a half, one and two.
+func TestFragmentation(t *testing.T) {
 	t.Parallel()
 	room := &engine.FreeCapacity{Whole: 1, Parts: []uint16{300}, CPUs: 10, MemoryMB: 10}
-	mix := []kind{{milli: 500, jobs: 2}, {gpus: 1, jobs: 1}, {gpus: 2, jobs: 1}, {gpus: 1, cpus: 11, jobs: 1}, {milli: 200, jobs: 5}}
+	mix := []jobKind{{milli: 500, jobs: 2}, {gpus: 1, jobs: 1}, {gpus: 2, jobs: 1}, {gpus: 1, cpus: 11, jobs: 1}, {milli: 200, jobs: 5}}
 	want := []int{300, 300, 1300, 1300, 0}
 	sum := 0
 	for i := range mix {
-		if got := mix[i].fragments(room, room.Milli()); got != want[i] {
+		if got := mix[i].fragmented(room, room.Milli()); got != want[i] {
 			t.Errorf("%+v cannot use %d, want %d", mix[i], got, want[i])
 		}
 		sum += want[i] * mix[i].jobs
 	}
-	if got := stranded(mix, room, room.Milli()); got != sum/10 {
+	if got := fragmentation(mix, room, room.Milli()); got != sum/10 {
 		t.Errorf("stranded %d, want %d", got, sum/10)
 	}
 }
 
-// TestReportsAreTheSame: to the byte, by JSON, CSV and page.
-func TestReportsAreTheSame(t *testing.T) {
+// TestReportsAreReproducible: byte for byte, as JSON, CSV and page.
+func TestReportsAreReproducible(t *testing.T) {
 	t.Parallel()
 	for _, how := range Resamples() {
 		var first []byte
@@ -185,9 +186,9 @@ func TestReportsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestNoTimesHaveNoSpread: where nothing was placed or has ended, a report says
-// null and not 0, the page a dash, and zeros of an older report are read so too.
-func TestNoTimesHaveNoSpread(t *testing.T) {
+// TestEmptyDistributions: without placed or ended jobs a report has null and
+// not 0, and the page a dash; zeros of an older report are read as null.
+func TestEmptyDistributions(t *testing.T) {
 	t.Parallel()
 	s := small(t)
 	s.Until = time.Second
@@ -215,7 +216,7 @@ func TestNoTimesHaveNoSpread(t *testing.T) {
 	}
 }
 
-func TestJSONGoesThereAndBack(t *testing.T) {
+func TestJSONRoundTrip(t *testing.T) {
 	t.Parallel()
 	all := Reports{Format: ReportFormat, Version: "v", Runs: []Report{simulate(t, small(t)).Report}}
 	var b bytes.Buffer
@@ -280,7 +281,8 @@ func TestJobRows(t *testing.T) {
 	}
 }
 
-// TestSamplesAreBounded: a long run is seen as often as a short one, evenly.
+// TestSamplesAreBounded: a long run has as many samples as a short one, at
+// equal intervals.
 func TestSamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := small(t)

@@ -8,26 +8,26 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// The ways to draw another trace from one trace.
+// The ways to resample a trace.
 const (
 	ResampleNone  = "none"  // the trace as it is
-	ResampleOrder = "order" // the same arrival times, and the jobs in another order
-	ResampleDays  = "days"  // as many days, each drawn from those of the trace, with repetition
+	ResampleOrder = "order" // the same arrival times with the jobs in another order
+	ResampleDays  = "days"  // the same number of days, drawn from the trace with repetition
 )
 
-// Resamples lists the ways to draw another trace from one.
+// Resamples returns the names of the ways to resample a trace.
 func Resamples() []string { return []string{ResampleNone, ResampleOrder, ResampleDays} }
 
 const day = 24 * time.Hour
 
-// Resample draws a trace from this one, which stays as it is. The same seed
-// draws the same, whatever the policy: so runs of two policies with one seed are
-// a pair. Jobs that arrive in the same instant come in an order drawn by the
-// seed too; with seed 0 and no resampling all is as it was.
+// Resample draws a trace from this one, which is not changed. The same seed
+// draws the same trace for every policy, so runs of two policies with one seed
+// are a pair. The seed also draws the order of jobs that arrive at the same
+// time; with seed 0 and no resampling the trace stays as it is.
 func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
 	out := *t
 	out.Arrivals = slices.Clone(t.Arrivals)
-	random := rand.New(rand.NewPCG(seed, 0x5e5a)) //nolint:gosec // a draw that can be had again
+	random := rand.New(rand.NewPCG(seed, 0x5e5a)) //nolint:gosec // reproducible on purpose
 	switch how {
 	case ResampleNone, "":
 		if seed == 0 {
@@ -41,13 +41,13 @@ func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
 	case ResampleDays:
 		out.Arrivals = days(t.Arrivals, random)
 	default:
-		return nil, ares.Errorf(ares.Invalid, "%q is no way to draw a trace: use none, order or days", how).At("resample")
+		return nil, ares.Errorf(ares.Invalid, "unknown resampling %q: use none, order or days", how).At("resample")
 	}
 	shuffleTies(out.Arrivals, random)
 	return &out, nil
 }
 
-// moved is the arrival at another time, with its deadline as far away as before.
+// moved returns the arrival at another time, with its deadline moved along.
 func (a Arrival) moved(at time.Duration) Arrival {
 	if !a.Spec.Deadline.IsZero() {
 		a.Spec.Deadline = a.Spec.Deadline.Add(at - a.At)
@@ -56,8 +56,9 @@ func (a Arrival) moved(at time.Duration) Arrival {
 	return a
 }
 
-// days draws as many days as the arrivals span. Days begin with the first
-// arrival; the hour of each arrival, and who comes with whom, stay.
+// days draws as many days as the arrivals span. A day starts at the time of the
+// first arrival; the time of day of each arrival, and the other arrivals of its
+// day, stay.
 func days(from []Arrival, random *rand.Rand) []Arrival {
 	if len(from) == 0 {
 		return nil
@@ -78,7 +79,7 @@ func days(from []Arrival, random *rand.Rand) []Arrival {
 	return out
 }
 
-// shuffleTies draws the order of those that arrive in the same instant.
+// shuffleTies draws the order of jobs that arrive at the same time.
 func shuffleTies(all []Arrival, random *rand.Rand) {
 	for len(all) > 0 {
 		n := 1

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// fortnight has a job every six hours, two in the same instant, and a deadline
-// an hour after each.
+// fortnight has a job every six hours, two at the same time, each with a
+// deadline an hour later.
 func fortnight() *Trace {
 	t := &Trace{}
 	for i := range 56 {
@@ -72,7 +72,7 @@ func TestResample(t *testing.T) {
 	}
 }
 
-func TestGuess(t *testing.T) {
+func TestDetectFormat(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]string{
 		"timestamp,duration,num_gpus,gpu_time,cluster":                   "philly",
@@ -83,7 +83,7 @@ func TestGuess(t *testing.T) {
 		"":                                                               "",
 		"timestamp,duration,num_gpus,cluster,name,cpu_milli,memory_mib,num_gpu,gpu_milli": "",
 	} {
-		if got := Guess(head); got != want {
+		if got := DetectFormat(head); got != want {
 			t.Errorf("%q is guessed to be %q, want %q", head, got, want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestFleetMistakes(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
 		"machines: []":                                                                "there are none",
-		"machines: [{name: a, gpu: 8}]":                                               "there is no gpu",
+		"machines: [{name: a, gpu: 8}]":                                               "unknown key gpu",
 		"machines: [{name: a/b}]":                                                     "is not a name",
 		"machines: [{name: a}, {name: a}]":                                            "given twice",
 		"machines: [{name: a, count: -1}]":                                            "a count from 1",

@@ -10,14 +10,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Reservation is a window of an administrator in a fleet file: which nodes are
-// for one tenant, or for nobody, and when. Times count from the arrival of the
-// first job.
+// Reservation is an administrator's reservation in a fleet file: nodes that are
+// reserved for a tenant, or for maintenance, for some time. Times count from
+// the arrival of the first job.
 type Reservation struct {
 	Name     string            `yaml:"name"`
-	Tenant   string            `yaml:"tenant"` // "" for nobody: maintenance
+	Tenant   string            `yaml:"tenant"` // "" for maintenance
 	Queue    string            `yaml:"queue"`
-	From     string            `yaml:"from"` // such as 36h or 2d; the beginning if it is not given
+	From     string            `yaml:"from"` // such as 36h or 2d; default 0
 	For      string            `yaml:"for"`
 	Nodes    []string          `yaml:"nodes"`
 	Selector map[string]string `yaml:"node_selector"`
@@ -25,16 +25,16 @@ type Reservation struct {
 	Drain    bool              `yaml:"drain"`
 }
 
-// record is the reservation as a server would have it.
+// record returns the reservation as a server stores it.
 func (r *Reservation) record() (*ares.Reservation, error) {
 	var from time.Duration
 	if r.From != "" {
 		var err error
-		if from, err = span("from", r.From); err != nil {
+		if from, err = parseDuration("from", r.From); err != nil {
 			return nil, err
 		}
 	}
-	lasts, err := span("for", r.For)
+	lasts, err := parseDuration("for", r.For)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (r *Reservation) record() (*ares.Reservation, error) {
 	return out, out.Check(Epoch)
 }
 
-// span reads a length of time, with days.
-func span(field, text string) (time.Duration, error) {
+// parseDuration reads a duration, which may be in days.
+func parseDuration(field, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && n >= 0 && n <= 366 {
 			return time.Duration(n * float64(24*time.Hour)), nil
@@ -55,11 +55,11 @@ func span(field, text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return d, nil
 	}
-	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a length of time: write 90m, 36h or 2d", field, text)
+	return 0, ares.Errorf(ares.Invalid, "%s: %q is not a duration: write 90m, 36h or 2d", field, text)
 }
 
-// checkWindows reports every mistake of the fleet's reservations.
-func (f *Fleet) checkWindows(p *ares.Problems) {
+// checkReservations reports every mistake in the fleet's reservations.
+func (f *Fleet) checkReservations(p *ares.Problems) {
 	if len(f.Reserved) > ares.MaxReservations {
 		p.Add("reservations", "at most %d of them", ares.MaxReservations)
 	}
@@ -71,8 +71,8 @@ func (f *Fleet) checkWindows(p *ares.Problems) {
 			p.Add(field, "%s", err)
 		}
 		for _, n := range r.Nodes {
-			if !f.has(n) {
-				p.Add(field+".nodes", "there is no machine %q: several of a name are called %s and so on", n, numbered("NAME", 0))
+			if !f.hasNode(n) {
+				p.Add(field+".nodes", "no machine %q: machines with a count are named %s and so on", n, numbered("NAME", 0))
 			}
 		}
 		if seen[r.Name] {
@@ -82,8 +82,8 @@ func (f *Fleet) checkWindows(p *ares.Problems) {
 	}
 }
 
-// has says whether a machine of the fleet is called so.
-func (f *Fleet) has(node string) bool {
+// hasNode says whether the fleet has a machine of this name.
+func (f *Fleet) hasNode(node string) bool {
 	return slices.ContainsFunc(f.Machines, func(m Machine) bool {
 		if m.Count == 1 {
 			return m.Name == node
@@ -94,27 +94,27 @@ func (f *Fleet) has(node string) bool {
 	})
 }
 
-// Reservations yields the records of the fleet's reservations.
+// Reservations returns the records of the fleet's reservations.
 func (f *Fleet) Reservations() []*ares.Reservation {
 	var out []*ares.Reservation
 	for i := range f.Reserved {
-		if r, err := f.Reserved[i].record(); err == nil { // or else it was told when it was read
+		if r, err := f.Reserved[i].record(); err == nil { // errors were reported by ReadFleet
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// windows adds the reservations of an edit.
-func (d *drafter) windows(e *Edit) error {
+// reservations adds the reservations of an edit.
+func (d *editResolver) reservations(e *Edit) error {
 	for _, r := range e.Reserve {
 		for there := range d.state.Reservations() {
 			if there.Name == r.Name {
-				return ares.Errorf(ares.Conflict, "there is a reservation %s already", r.Name)
+				return ares.Errorf(ares.Conflict, "reservation %s already exists", r.Name)
 			}
 		}
 		d.events = append(d.events, ares.Event{Reservation: r})
-		d.said = append(d.said, fmt.Sprintf("reservation %s %s from %s until %s", r.Name, r.For(),
+		d.descriptions = append(d.descriptions, fmt.Sprintf("reservation %s %s from %s until %s", r.Name, r.For(),
 			r.From.UTC().Format(time.RFC3339), r.Until.UTC().Format(time.RFC3339)))
 	}
 	return nil

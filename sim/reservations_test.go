@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// windowed lets two jobs of four GPUs and two hours happen on two machines of
-// four with reservations.
+// windowed runs two jobs of four GPUs and two hours on two machines of four
+// GPUs with reservations.
 func windowed(t *testing.T, reservations string) *World {
 	t.Helper()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000, labels: {pool: old}}]\nreservations:\n" + reservations))
@@ -26,11 +26,11 @@ func windowed(t *testing.T, reservations string) *World {
 	}
 	p.Estimate = EstimateOracle
 	w := NewWorld(f, p)
-	w.Judge(1)
+	w.CheckLaws(1)
 	if err := w.Run(jobs, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if v := w.Verdict(); v.Violations > 0 {
+	if v := w.LawReport(); v.Violations > 0 {
 		t.Errorf("broken laws: %v", v.First)
 	}
 	return w
@@ -56,7 +56,7 @@ func TestAFleetHasReservations(t *testing.T) {
 			if w.jobs[i].ended.After(last) {
 				last = w.jobs[i].ended
 			}
-			stops += w.jobs[i].stops
+			stops += w.jobs[i].preemptions
 		}
 		if last.Sub(Epoch) != c.ends || stops != c.stops {
 			t.Errorf("%s: the last ends after %s with %d stops, want %s and %d", c.name, last.Sub(Epoch), stops, c.ends, c.stops)
@@ -77,16 +77,16 @@ reservations:
 	if ares.CodeOf(err) != ares.Invalid {
 		t.Fatalf("read with %v", err)
 	}
-	for _, word := range []string{"say which nodes", `for: "soon" is not a length of time`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
+	for _, word := range []string{"say which nodes", `for: "soon" is not a duration`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not say %q", err, word)
 		}
 	}
 }
 
-// TestADrainedJobBeginsAnew: of a job without checkpoints nothing is kept, and
-// the simulator counts what that costs.
-func TestADrainedJobBeginsAnew(t *testing.T) {
+// TestDrainedJobStartsOver: a job without checkpoints loses its progress, and
+// the simulator counts the cost.
+func TestDrainedJobStartsOver(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]\nreservations:\n" +
 		" - {name: disks, from: 25h, for: 1h, nodes: [m-00000], drain: true}\n - {name: fans, from: 0h, for: 1h, nodes: [m-00001]}"))
@@ -105,19 +105,20 @@ func TestADrainedJobBeginsAnew(t *testing.T) {
 	if err := w.Run(jobs, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	if j := w.jobs[0]; j.ended.Sub(Epoch) != 55*time.Hour || j.stops != 1 || j.lost != 4000*25*3600 {
-		t.Errorf("it ends after %s, was stopped %d times and lost %d", j.ended.Sub(Epoch), j.stops, j.lost)
+	if j := w.jobs[0]; j.ended.Sub(Epoch) != 55*time.Hour || j.preemptions != 1 || j.lostMilli != 4000*25*3600 {
+		t.Errorf("it ends after %s, was stopped %d times and lost %d", j.ended.Sub(Epoch), j.preemptions, j.lostMilli)
 	}
 }
 
-// TestWhatIfReserves: a window over the only machine makes who waits wait longer.
+// TestWhatIfReserves: a reservation of the only machine makes waiting jobs wait
+// longer.
 func TestWhatIfReserves(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n")
 	m.runs("first", "a", "n", 8, 60, 30*time.Minute)
 	m.waits("second", "a", 8, 60)
 	r := &ares.Reservation{Name: "disks", From: noon.Add(time.Hour), Until: noon.Add(3 * time.Hour), Nodes: []string{"n"}}
-	w, err := Ask(t.Context(), m.snapshot(), &Edit{Reserve: []*ares.Reservation{r}}, 24*time.Hour, time.Hour)
+	w, err := RunWhatIf(t.Context(), m.snapshot(), &Edit{Reserve: []*ares.Reservation{r}}, 24*time.Hour, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-func TestReadTellsBadRows(t *testing.T) {
+func TestReadReportsBadRows(t *testing.T) {
 	t.Parallel()
 	trace, err := Read("philly", strings.NewReader(`timestamp,duration,num_gpus,gpu_time,cluster,mood
 2017-10-09 07:01:55,66.0,1,66.0,a,good
@@ -54,8 +54,8 @@ func TestSlurmLines(t *testing.T) {
 	}
 }
 
-// TestWaitingIsCounted: two jobs of four GPUs on a machine of four run one after
-// the other.
+// TestWaitingIsCounted: two jobs of four GPUs on a machine of four run one
+// after the other.
 func TestWaitingIsCounted(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 1, gpus: 4, cpus: 8, memory_mb: 1000}]"))

@@ -14,7 +14,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Setup is one simulation to run.
+// Setup is the input of one simulation.
 type Setup struct {
 	Trace     *Trace
 	TraceName string
@@ -24,33 +24,33 @@ type Setup struct {
 	Seed      uint64
 	Resample  string
 	Until     time.Duration
-	// Tick hears how far it is after every moment; false ends the run there.
+	// Tick is called with the progress after every time step; false ends the run.
 	Tick func(Progress) bool
 }
 
-// Progress is how far a simulation is.
+// Progress is the progress of a simulation.
 type Progress struct {
-	Now         time.Duration // simulated, since the beginning
-	Done, Total int           // arrivals and endings, those of the whole trace
+	Now         time.Duration // simulated, since the start
+	Done, Total int           // arrivals and ends, so far and of the whole trace
 	Waiting     int           // jobs
 }
 
-// Outcome is a simulation that has ended.
+// Outcome is a finished simulation.
 type Outcome struct {
 	Report Report
 	world  *World
 }
 
-// Simulate runs a trace on a fleet under a policy, and watches it.
+// Simulate runs a trace on a fleet under a policy, and returns the report.
 func Simulate(s Setup) (*Outcome, error) {
 	trace, err := s.Trace.Resample(s.Resample, s.Seed)
 	if err != nil {
 		return nil, err
 	}
-	trace, fleet := sameCPUs(trace, s.Fleet)
+	trace, fleet := sameCPUUnit(trace, s.Fleet)
 	w := NewWorld(fleet, s.Policy.For(trace, s.Seed))
 	w.MeasureFairness()
-	seen := watch(w, trace, s.Until)
+	seen := addSampler(w, trace, s.Until)
 	total := len(trace.Arrivals)
 	for i := range trace.Arrivals {
 		if trace.Arrivals[i].Runs > 0 {
@@ -68,7 +68,7 @@ func Simulate(s Setup) (*Outcome, error) {
 	return &Outcome{Report: s.report(w, seen), world: w}, nil
 }
 
-// report is the world's, with what was simulated and seen.
+// report returns the report of the world, with the source and the time series.
 func (s *Setup) report(w *World, seen *sampler) Report {
 	seen.last(w)
 	r := w.Report()
@@ -92,8 +92,8 @@ func (p *Policy) source() PolicySource {
 	return PolicySource{Name: p.Name, Engine: p.Engine.Digest(), Estimate: p.Estimate, Error: p.EstimateError, Checkpoint: p.CheckpointSeconds}
 }
 
-// JobColumns are the columns of WriteJobs. Times are seconds since the
-// beginning; what has not happened is empty.
+// JobColumns returns the columns of WriteJobs. Times are seconds since the
+// start; the times of events that did not happen are empty.
 func JobColumns() []string {
 	return []string{
 		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
@@ -101,7 +101,7 @@ func JobColumns() []string {
 	}
 }
 
-// WriteJobs writes a row for every job that came.
+// WriteJobs writes a row for every job that arrived.
 func (o *Outcome) WriteJobs(to *csv.Writer) error {
 	w, src := o.world, &o.Report.Source
 	for i := range w.jobs {
@@ -110,9 +110,9 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 			src.Policy.Name, strconv.FormatUint(src.Seed, 10), strconv.Itoa(j.line), string(j.id), j.name, j.tenant,
 			strconv.FormatFloat(float64(j.gpus)/1000, 'f', -1, 64), seconds(j.accepted, Epoch), seconds(j.placed, Epoch), seconds(j.ended, Epoch),
 			seconds(j.placed, j.accepted), seconds(j.ended, j.accepted),
-			strconv.Itoa(j.stops), strconv.FormatFloat(float64(j.lost)/1000, 'f', -1, 64), seconds(j.due, Epoch), "", j.own,
+			strconv.Itoa(j.preemptions), strconv.FormatFloat(float64(j.lostMilli)/1000, 'f', -1, 64), seconds(j.deadline, Epoch), "", j.traceID,
 		}
-		if due := j.due; !due.IsZero() && !j.ended.IsZero() {
+		if due := j.deadline; !due.IsZero() && !j.ended.IsZero() {
 			row[len(row)-2] = strconv.FormatBool(!j.ended.After(due))
 		}
 		if err := to.Write(row); err != nil {
@@ -123,7 +123,8 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 	return to.Error()
 }
 
-// seconds is how long after a time another is, "" when that is not known.
+// seconds returns the seconds from one time to another, "" if that is not
+// known.
 func seconds(at, after time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -144,22 +145,22 @@ func (r *Reports) WriteJSON(to io.Writer) error {
 	return nil
 }
 
-// numbers is a list or an object of nothing but numbers over many lines, which
-// reads better on one. No text of JSON has a line break, so nothing else looks
-// like it.
+// numbers matches a list or an object of only numbers over several lines, which
+// is more readable on one line. JSON strings have no line breaks, so it matches
+// nothing else.
 var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-9.e+]+,?)+\s*\}`)
 
-// ReadReports reads what WriteJSON wrote.
+// ReadReports reads the output of WriteJSON.
 func ReadReports(from io.Reader) (*Reports, error) {
 	var r Reports
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
-		return nil, ares.Errorf(ares.Invalid, "this is no report: %s", err)
+		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: %s", err)
 	}
 	if r.Format != ReportFormat {
-		return nil, ares.Errorf(ares.Invalid, "this is no report of ares sim run (%s): its format is %q", ReportFormat, r.Format)
+		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: the format is %q, want %q", r.Format, ReportFormat)
 	}
 	for i := range r.Runs {
-		r.Runs[i].settle()
+		r.Runs[i].dropEmpty()
 	}
 	return &r, nil
 }

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/recording"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Snapshot is what a server decided from at one moment: every record, and the
+// Snapshot is the state of a server at one time: every record, and the
 // configuration.
 type Snapshot struct {
 	Server string
@@ -23,8 +22,8 @@ type Snapshot struct {
 	Batch  ares.Batch // with Reset
 }
 
-// ReadSnapshot reads a recording to its end: what was recorded last is what the
-// server knew then.
+// ReadSnapshot reads a recording to its end and returns the state that the
+// server had then.
 func ReadSnapshot(from io.Reader) (*Snapshot, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
@@ -49,7 +48,7 @@ func ReadSnapshot(from io.Reader) (*Snapshot, error) {
 		}
 	}
 	if state.Revision() == 0 {
-		return nil, ares.Errorf(ares.Invalid, "the recording ends before its first snapshot is whole")
+		return nil, ares.Errorf(ares.Invalid, "the recording ends before its first snapshot is complete")
 	}
 	s.Batch = state.Snapshot()
 	return s, nil
@@ -61,10 +60,10 @@ func (s *Snapshot) at(t time.Time) {
 	}
 }
 
-// Revision is that of the store at the moment.
+// Revision returns the store revision of the snapshot.
 func (s *Snapshot) Revision() int64 { return s.Batch.Revision }
 
-// Nodes are the names of the machines that are known.
+// Nodes returns the sorted names of the known machines.
 func (s *Snapshot) Nodes() []string {
 	var names []string
 	for i := range s.Batch.Events {
@@ -76,8 +75,8 @@ func (s *Snapshot) Nodes() []string {
 	return names
 }
 
-// Like makes new machines after a known one: in the same place, with the same
-// devices, all of them well. It is nil when there is none of that name.
+// Like makes new machines like an existing one: with the same location and
+// devices, all healthy. It returns nil if there is no node of that name.
 func (s *Snapshot) Like(node string, count int) []*ares.Node {
 	for i := range s.Batch.Events {
 		if n := s.Batch.Events[i].Node; n != nil && n.ID == node {
@@ -87,7 +86,7 @@ func (s *Snapshot) Like(node string, count int) []*ares.Node {
 	return nil
 }
 
-// NewNodes makes machines after a model, with names and devices of their own.
+// NewNodes makes copies of a machine, with their own names and device IDs.
 func NewNodes(like *ares.Node, name string, count int) []*ares.Node {
 	out := make([]*ares.Node, count)
 	for i := range out {

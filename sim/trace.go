@@ -20,28 +20,28 @@ import (
 
 // Arrival is one job of a trace.
 type Arrival struct {
-	At   time.Duration // since the trace began
-	Runs time.Duration // how long it runs once it is placed; 0 means to the end
+	At   time.Duration // since the start of the trace
+	Runs time.Duration // runtime once placed; 0 for a job that never ends
 	Spec ares.Spec
 	Line int
-	ID   string // the trace's own name for the job, "" for none
+	ID   string // the ID of the job in the trace, "" for none
 }
 
-// Trace is the jobs of a trace in the order of their arrival, and what could
-// not be read.
+// Trace is the jobs of a trace in the order of their arrival, and the rows that
+// could not be read.
 type Trace struct {
-	Format   string
-	Digest   string // of the file it was read from, "" for none
-	Arrivals []Arrival
-	Bad      int       // rows that were left out
-	Problems []Problem // the first of them
-	Idle     int       // rows with nothing for a fleet to do, left out
-	WhyIdle  string    // such as "ask for no GPUs"
-	Ignored  []string  // columns that mean nothing here
-	Unended  int       // jobs whose end was not seen: how long they run is an estimate
-	Assumed  int       // of these, jobs of which nothing is known: they run for AssumedRuntime
-	Fleet    *Fleet    // that the jobs ran on, where the trace says so; else nil
-	MilliCPU bool      // CPUs are thousandths of cores
+	Format     string
+	Digest     string // of the file it was read from, "" for none
+	Arrivals   []Arrival
+	Bad        int       // bad rows, left out
+	Problems   []Problem // of the first bad rows
+	Idle       int       // rows without work for a fleet, left out
+	IdleReason string    // such as "ask for no GPUs"
+	Ignored    []string  // unknown columns
+	Unended    int       // jobs without a known end: their runtime is an estimate
+	Assumed    int       // of these, jobs that run for AssumedRuntime
+	Fleet      *Fleet    // that the jobs ran on, nil if the trace does not say
+	MilliCPU   bool      // CPUs are thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -52,38 +52,38 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Why) }
 
-// maxProblems is how many bad rows are told; all are counted.
+// maxProblems is how many bad rows are reported; all are counted.
 const maxProblems = 20
 
-// Formats are the kinds of traces that can be read.
+// Formats returns the names of the trace formats that can be read.
 func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm", "ares"} }
 
-// format says how to read the rows of one kind of trace.
+// format says how to read the rows of one trace format.
 type format struct {
-	comma    rune // between cells that are never quoted; 0 for CSV
+	comma    rune // separator of formats without quotes; 0 for CSV
 	required []string
-	ignored  []string // known, and of no use
+	ignored  []string // known and not used
 	optional []string
 	milliCPU bool   // as in Trace
-	idle     string // why rows have nothing for a fleet to do
-	arrival  func(r *row) (Arrival, use)
+	idle     string // why rows are left out as idle
+	arrival  func(r *row) (Arrival, rowUse)
 }
 
-// use is what a row is good for.
-type use int
+// rowUse says what a row stands for.
+type rowUse int
 
 const (
-	place use = iota // a job to place
-	idle             // a job with nothing for a fleet to do: counted
-	part             // of a job that has a row of its own
+	rowJob  rowUse = iota // a job to schedule
+	rowIdle               // a job without work for a fleet: only counted
+	rowStep               // a step of a job that has its own row
 )
 
-// unless is a job to place, unless there is nothing to do.
-func unless(nothing bool) use {
+// jobUnless returns rowIdle if there is nothing to do, else rowJob.
+func jobUnless(nothing bool) rowUse {
 	if nothing {
-		return idle
+		return rowIdle
 	}
-	return place
+	return rowJob
 }
 
 var formats = map[string]format{
@@ -108,15 +108,15 @@ var formats = map[string]format{
 	},
 }
 
-// Read reads a trace. A row that makes no sense is left out, counted and told
-// with its line; it is never guessed at.
+// Read reads a trace. A row with an error is left out, counted and reported
+// with its line. Values are never guessed.
 func Read(kind string, from io.Reader) (*Trace, error) {
 	if kind == "ares" {
-		return readPast(from)
+		return readHistory(from)
 	}
 	f, ok := formats[kind]
 	if !ok {
-		return nil, ares.Errorf(ares.Invalid, "%q is no kind of trace: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
+		return nil, ares.Errorf(ares.Invalid, "unknown trace format %q: use one of %s", kind, strings.Join(Formats(), ", ")).At("format")
 	}
 	sum := sha256.New()
 	in := lines{from: bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16), comma: f.comma}
@@ -124,8 +124,8 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	t := &Trace{Format: kind, MilliCPU: f.milliCPU, WhyIdle: f.idle}
-	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a bar
+	t := &Trace{Format: kind, MilliCPU: f.milliCPU, IdleReason: f.idle}
+	if last := len(head) - 1; head[last] == "" { // sacct -p ends every line with a separator
 		head = head[:last]
 	}
 	columns, err := t.columns(&f, kind, head)
@@ -141,40 +141,40 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 			slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 			return t, nil
 		case errors.As(err, &parse):
-			t.bad(in.line, parse.Err.Error())
+			t.addProblem(in.line, parse.Err.Error())
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("read the trace: %w", err)
 		}
 		r := &row{columns: columns, cells: cells}
 		if n := len(head); len(cells) != n && !(len(cells) == n+1 && cells[n] == "") {
-			t.bad(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
+			t.addProblem(in.line, fmt.Sprintf("the row has %d cells and the header %d", len(cells), n))
 			continue
 		}
 		a, good := f.arrival(r)
-		r.within(&a.Spec)
+		r.checkLimits(&a.Spec)
 		switch {
 		case r.why != "":
-			t.bad(in.line, r.why)
-		case good == idle:
+			t.addProblem(in.line, r.why)
+		case good == rowIdle:
 			t.Idle++
-		case good == place:
+		case good == rowJob:
 			a.Line = in.line
 			t.Arrivals = append(t.Arrivals, a)
 		}
 	}
 }
 
-// lines reads rows, each from a line of its own: no cell of these formats has a
-// line break, so a quote that is never closed costs one row and not the rest.
+// lines reads rows, one per line: no cell of these formats has a line break, so
+// an unclosed quote costs one row and not the rest of the file.
 type lines struct {
 	from  *bufio.Reader
-	comma rune // of rows that nobody quotes, 0 for CSV
-	line  int  // of the row read last
+	comma rune // as format.comma
+	line  int  // of the last row
 }
 
-// next reads the next row that is not empty. A mistake in a row is a
-// csv.ParseError, and the row after it can be read.
+// next reads the next row that is not empty. An error in a row is a
+// csv.ParseError; reading can go on after it.
 func (l *lines) next() ([]string, error) {
 	for {
 		text, err := l.from.ReadString('\n')
@@ -195,9 +195,9 @@ func (l *lines) next() ([]string, error) {
 	}
 }
 
-// Guess finds the kind of a trace by its first line: the one whose columns are
-// all there. "" when there is none, or more than one.
-func Guess(head string) string {
+// DetectFormat returns the trace format whose columns are all in a first line,
+// "" if there is none or more than one.
+func DetectFormat(head string) string {
 	if strings.HasPrefix(head, string(gzipMagic)) || strings.HasPrefix(head, `{"job":`) {
 		return "ares"
 	}
@@ -218,7 +218,7 @@ func Guess(head string) string {
 	return found
 }
 
-// missing lists the columns that a trace of this kind needs and a first line lacks.
+// missing lists the required columns that a first line lacks.
 func (f *format) missing(head string) []string {
 	names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
 	var out []string
@@ -230,9 +230,10 @@ func (f *format) missing(head string) []string {
 	return out
 }
 
-// Nearly finds the kind of trace of which a first line has most columns, half of
-// them or more, and those it lacks. "" when there is none.
-func Nearly(head string) (kind string, missing []string) {
+// ClosestFormat returns the trace format with the largest fraction of its
+// columns in a first line, at least half, and the columns that are missing. It
+// returns "" if there is none.
+func ClosestFormat(head string) (kind string, missing []string) {
 	for _, k := range Formats() {
 		f, ok := formats[k]
 		if !ok {
@@ -246,7 +247,7 @@ func Nearly(head string) (kind string, missing []string) {
 	return kind, missing
 }
 
-// columns finds where each column is, and notes those nobody knows.
+// columns finds the position of each column, and notes unknown ones.
 func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, error) {
 	columns := map[string]int{}
 	for i, name := range head {
@@ -260,20 +261,20 @@ func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, 
 	}
 	for _, name := range f.required {
 		if _, ok := columns[name]; !ok {
-			return nil, ares.Errorf(ares.Invalid, "a trace of kind %s has a column %s: the header is %q", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
+			return nil, ares.Errorf(ares.Invalid, "trace format %s needs a column %s: the header is %q", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
 		}
 	}
 	return columns, nil
 }
 
-func (t *Trace) bad(line int, why string) {
+func (t *Trace) addProblem(line int, why string) {
 	t.Bad++
 	if len(t.Problems) < maxProblems {
 		t.Problems = append(t.Problems, Problem{line, why})
 	}
 }
 
-// row is one row with its columns by name. The first thing wrong with it stays.
+// row is one row with its columns by name. Only its first problem is kept.
 type row struct {
 	columns map[string]int
 	cells   []string
@@ -288,25 +289,26 @@ func (r *row) text(name string) string {
 	return strings.TrimSpace(r.cells[i])
 }
 
-func (r *row) wrong(name, what string) { r.is(name, "is not "+what) }
+func (r *row) wrong(name, what string) { r.problem(name, "is not "+what) }
 
-func (r *row) is(name, what string) {
+func (r *row) problem(name, what string) {
 	if r.why == "" {
 		r.why = fmt.Sprintf("%s %q %s", name, r.text(name), what)
 	}
 }
 
-// within wants a job that a server would take, however large the fleet. CPUs and
-// memory may be in any unit: they are only held against those of the fleet.
-func (r *row) within(s *ares.Spec) {
+// checkLimits reports a job that a server would reject whatever the fleet. CPUs
+// and memory may be in any unit: they are only compared with those of the
+// fleet.
+func (r *row) checkLimits(s *ares.Spec) {
 	members := max(s.Members, 1)
 	if s.GPUs > ares.MaxGPUsPerMember || members > ares.MaxMembers || members*s.GPUs > ares.MaxJobGPUs {
-		r.why = cmp.Or(r.why, fmt.Sprintf("%d times %d GPUs are more than a job may have (%d members, %d GPUs each, %d in all)",
+		r.why = cmp.Or(r.why, fmt.Sprintf("%d members of %d GPUs exceed the limits of a job (%d members, %d GPUs each, %d in all)",
 			members, s.GPUs, ares.MaxMembers, ares.MaxGPUsPerMember, ares.MaxJobGPUs))
 	}
 }
 
-// number reads a whole number from 0 on; "" is 0 in a column that may be absent.
+// number reads a whole number of at least 0; "" is 0 in an optional column.
 func (r *row) number(name string) int {
 	s := r.text(name)
 	if _, there := r.columns[name]; s == "" && !there {
@@ -314,13 +316,14 @@ func (r *row) number(name string) int {
 	}
 	n, err := strconv.Atoi(s)
 	if what := notWhole(n, err); what != "" {
-		r.is(name, what)
+		r.problem(name, what)
 		return 0
 	}
 	return n
 }
 
-// notWhole says what is wrong with a whole number from 0 on, "" for nothing.
+// notWhole says what is wrong with a whole number of at least 0, "" for
+// nothing.
 func notWhole(n int, err error) string {
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
@@ -333,24 +336,24 @@ func notWhole(n int, err error) string {
 	return ""
 }
 
-// seconds reads a number of seconds from 0 on.
+// seconds reads a number of seconds of at least 0.
 func (r *row) seconds(name string) time.Duration {
-	const most = 4e9 // two of them together are still a duration
+	const most = 4e9 // the sum of two is still a valid duration
 	v, err := strconv.ParseFloat(r.text(name), 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v):
 		r.wrong(name, "a number of seconds")
 	case v < 0:
-		r.is(name, "is negative")
+		r.problem(name, "is negative")
 	case v > most:
-		r.is(name, "is too large: at most 4000000000 seconds")
+		r.problem(name, "is too large: at most 4000000000 seconds")
 	default:
 		return time.Duration(v * float64(time.Second))
 	}
 	return 0
 }
 
-// at reads a time of the given form, since the beginning of 1970.
+// at reads a time of the given layout, as a duration since 1970.
 func (r *row) at(name, form string) time.Duration {
 	v, err := time.Parse(form, r.text(name))
 	if err != nil || v.Year() < 1970 || v.Year() > 2200 {

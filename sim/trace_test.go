@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestQuotesCostOneRow: sacct quotes nothing, so a quote is part of a name there;
-// in CSV one that is not closed loses its own row.
+// TestQuotesCostOneRow: sacct quotes nothing, so a quote is part of a name; in
+// CSV an unclosed quote loses its own row.
 func TestQuotesCostOneRow(t *testing.T) {
 	t.Parallel()
 	trace, err := Read("slurm", strings.NewReader("JobID|JobName|Submit|ElapsedRaw|AllocTRES|\r\n"+
@@ -34,9 +34,9 @@ func TestQuotesCostOneRow(t *testing.T) {
 	}
 }
 
-// TestCPUsAreCountedAlike: openb has thousandths of cores, the others cores. Any
-// trace runs on any fleet, and is short of CPUs where it should be.
-func TestCPUsAreCountedAlike(t *testing.T) {
+// TestCPUUnits: openb counts thousandths of cores, other formats cores. Any
+// trace runs on any fleet, with the right CPU limits.
+func TestCPUUnits(t *testing.T) {
 	t.Parallel()
 	pods, err := Read("openb", strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"+
 		"a,4500,10,1,1000,0,100\nb,4000,10,1,1000,0,100\n"))
@@ -67,12 +67,12 @@ func TestCPUsAreCountedAlike(t *testing.T) {
 			}
 		}
 	}
-	if jobs.Arrivals[0].Spec.CPUs != 5 || own.times != 0 {
+	if jobs.Arrivals[0].Spec.CPUs != 5 || own.cpuFactor != 0 {
 		t.Error("a simulation has changed what it was given")
 	}
 }
 
-// TestIdleRowsAreCounted: rows with nothing to do are no mistakes, and are told.
+// TestIdleRowsAreCounted: rows without work are not errors, and are reported.
 func TestIdleRowsAreCounted(t *testing.T) {
 	t.Parallel()
 	for kind, text := range map[string]string{
@@ -82,7 +82,7 @@ func TestIdleRowsAreCounted(t *testing.T) {
 			"2|2026-01-01T00:00:00|5|cpu=1,gres/gpu=1|\n2.batch|2026-01-01T00:00:00|5|cpu=1|\n",
 	} {
 		trace, err := Read(kind, strings.NewReader(text))
-		if err != nil || trace.Bad != 0 || trace.Idle != 1 || trace.WhyIdle == "" || len(trace.Arrivals) != 1 {
+		if err != nil || trace.Bad != 0 || trace.Idle != 1 || trace.IdleReason == "" || len(trace.Arrivals) != 1 {
 			t.Errorf("%s: %+v, %v", kind, trace, err)
 			continue
 		}
@@ -96,8 +96,8 @@ func TestIdleRowsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRowsThatMakeNoSense are told by their lines, and not guessed at.
-func TestRowsThatMakeNoSense(t *testing.T) {
+// TestBadRows are reported with their lines; values are not guessed.
+func TestBadRows(t *testing.T) {
 	t.Parallel()
 	const sacct, pods = "JobID|JobName|Submit|ElapsedRaw|AllocTRES|NNodes|\n", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
 	for _, c := range []struct{ kind, head, row, why string }{
@@ -121,8 +121,8 @@ func TestRowsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestTypeOfGPUs: GPUs of one type are a model, and where no machine has it the
-// job is refused and does not hold up others.
+// TestTypeOfGPUs: GPUs of one type are a model; a job whose model no machine
+// has is rejected and does not block others.
 func TestTypeOfGPUs(t *testing.T) {
 	t.Parallel()
 	trace, err := Read("slurm", strings.NewReader(`JobID|Submit|ElapsedRaw|AllocTRES|
@@ -153,7 +153,7 @@ func TestTypeOfGPUs(t *testing.T) {
 	}
 }
 
-func TestFiguresSayWhatIsWrong(t *testing.T) {
+func TestBadNumbers(t *testing.T) {
 	t.Parallel()
 	for row, why := range map[string]string{
 		"2017-10-09 06:00:00,5,-5,a":                   `num_gpus "-5" is negative`,
@@ -172,14 +172,14 @@ func TestFiguresSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestNearly(t *testing.T) {
+func TestClosestFormat(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]string{
 		"JobID|JobName|Submit|ElapsedRaw|State|": "slurm AllocTRES",
 		"timestamp,duration,cluster":             "philly num_gpus",
 		"a,b,c":                                  " ",
 	} {
-		kind, missing := Nearly(head)
+		kind, missing := ClosestFormat(head)
 		if got := kind + " " + strings.Join(missing, ","); got != want {
 			t.Errorf("%s is nearly %q, want %q", head, got, want)
 		}

@@ -7,8 +7,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Typical is the kinds of jobs of the trace, the most frequent first, until they
-// make up so many percent of all: what engine.PlaceFGD keeps room for.
+// Typical returns the kinds of jobs of the trace, the most frequent first,
+// until they make up this percentage of all jobs: config.PolicyFGD keeps
+// capacity for them.
 func (t *Trace) Typical(percent int) []config.TypicalJob {
 	counts := map[config.TypicalJob]int{}
 	for i := range t.Arrivals {

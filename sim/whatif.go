@@ -6,43 +6,42 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// WhatIf is what would change for whom. Hours and waiting count from the moment
-// the queue was looked at; what does not happen in time counts as waiting to the
-// end of the time looked at.
+// WhatIf is the difference that an edit would make. Hours and waiting times
+// count from the time of the snapshot; a job that does not start within the
+// horizon counts as waiting until its end.
 type WhatIf struct {
 	Taken    time.Time     `json:"taken"`
 	Revision int64         `json:"-"`
 	Horizon  float64       `json:"horizon_hours"`
 	Changes  []string      `json:"changes"`
-	Running  int           `json:"running"` // jobs, at the beginning
-	Waiting  int           `json:"waiting"` // jobs and elements of arrays
+	Running  int           `json:"running"` // jobs, at the start
+	Waiting  int           `json:"waiting"` // jobs and array elements
 	Bases    map[Basis]int `json:"runtimes_by"`
 	Now      FleetOutlook  `json:"now"`
 	Then     FleetOutlook  `json:"then"`
 	Tenants  []TenantShift `json:"tenants"`
-	Jobs     []JobShift    `json:"jobs"` // those that start at another time, the largest change first
+	Jobs     []JobShift    `json:"jobs"` // jobs that start at another time, the largest change first
 }
 
-// FleetOutlook is how one world goes on, for all.
+// FleetOutlook is the projection of one case for the whole fleet.
 type FleetOutlook struct {
 	GPUs int     `json:"gpus"`
 	Use  float64 `json:"gpu_use_percent"`
 	Outlook
 }
 
-// Outlook is how one world goes on, for all or for a tenant.
+// Outlook is the projection of one case, for the fleet or for a tenant.
 type Outlook struct {
 	GPUHours float64 `json:"gpu_hours"`
-	Started  int     `json:"started"` // of those that waited
+	Started  int     `json:"started"` // of the waiting jobs
 	Ended    int     `json:"ended"`
-	Late     int     `json:"late"`  // jobs with a deadline within the time looked at that they miss
-	Stops    int     `json:"stops"` // times a job had to give way or lost its node
+	Late     int     `json:"late"`  // jobs that miss a deadline within the horizon
+	Stops    int     `json:"stops"` // times a job was preempted or lost its node
 	Wait     float64 `json:"mean_wait_seconds"`
 }
 
@@ -62,34 +61,35 @@ type JobShift struct {
 	Name   string     `json:"name"`
 	Tenant string     `json:"tenant"`
 	GPUs   float64    `json:"gpus"`
-	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the time looked at
+	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the horizon
 	Then   *time.Time `json:"starts_then,omitzero"` // as above
-	Sooner float64    `json:"sooner_seconds"`       // negative when it starts later; at least, when one of both is nil
-	Lost   bool       `json:"lost_its_place"`       // it ran already and had to give way
+	Sooner float64    `json:"sooner_seconds"`       // negative if it starts later; a lower bound if one of both is nil
+	Lost   bool       `json:"lost_its_place"`       // it was running and was stopped
 }
 
-// Ask runs a snapshot forward twice, as it is and changed, and compares. assumed
-// is how long jobs run of which nobody knows.
-func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
-	now := newForward(s, s.Config, horizon, assumed)
-	now.begin()
+// RunWhatIf runs a snapshot forward twice, unchanged and with an edit, and
+// compares the two. assumed is the runtime of jobs without a prediction or a
+// limit.
+func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
+	now := newProjection(s, s.Config, horizon, assumed)
+	now.resumeJobs()
 	now.step()
 	cfg := s.Config
 	if e.Config != nil {
-		cfg = under(*e.Config, s.Config)
+		cfg = configFor(*e.Config, s.Config)
 	}
-	then := newForward(s, cfg, horizon, assumed)
-	events, said, err := e.draft(then.state)
+	then := newProjection(s, cfg, horizon, assumed)
+	events, descriptions, err := e.resolve(then.state)
 	if err != nil {
 		return nil, err
 	}
-	then.begin()
-	then.lose(e.Remove)
+	then.resumeJobs()
+	then.loseNodes(e.Remove)
 	then.batch = append(then.batch, events...)
 	then.step()
-	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: said, Bases: map[Basis]int{}}
-	w.Now.GPUs, w.Then.GPUs = gpusOf(now.state), gpusOf(then.state)
-	for _, f := range []*forward{now, then} {
+	w := &WhatIf{Taken: s.Taken, Revision: s.Batch.Revision, Horizon: horizon.Hours(), Changes: descriptions, Bases: map[Basis]int{}}
+	w.Now.GPUs, w.Then.GPUs = countGPUs(now.state), countGPUs(then.state)
+	for _, f := range []*projection{now, then} {
 		if err := f.run(ctx); err != nil {
 			return nil, err
 		}
@@ -98,9 +98,10 @@ func Ask(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Durati
 	return w, nil
 }
 
-// under is a policy on a server: what is about its machines and its idea of
-// shares stays the server's where the policy says nothing of its own.
-func under(policy, server config.Config) config.Config {
+// configFor returns the configuration of a policy on a server: settings of its
+// machines and of fair share stay the server's where the policy does not set
+// them.
+func configFor(policy, server config.Config) config.Config {
 	usual := config.Default()
 	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
 	keep(&policy.ThermalMargin, usual.ThermalMargin, server.ThermalMargin)
@@ -118,9 +119,9 @@ func keep[T comparable](mine *T, usual, server T) {
 	}
 }
 
-// lose ends what runs on nodes that go: it is lost there, and starts again
-// elsewhere from its beginning, unless it is an at_most_once job.
-func (f *forward) lose(nodes []string) {
+// loseNodes ends the attempts on removed nodes. A lost job starts over elsewhere,
+// unless it is an at_most_once job.
+func (f *projection) loseNodes(nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -129,7 +130,7 @@ func (f *forward) lose(nodes []string) {
 		attempt, lost := run.Current(), 0
 		for _, node := range nodes {
 			n, err := run.Abandon(job, node, true, f.now)
-			mustMove(err)
+			mustTransition(err)
 			lost += n
 		}
 		if lost == 0 {
@@ -138,13 +139,13 @@ func (f *forward) lose(nodes []string) {
 		if attempt != nil && run.Current() == nil { // its other ranks end too
 			fence := run.Last().Fence
 			for _, h := range append([]ares.Held(nil), run.Last().Seats...) {
-				mustMove(run.Release(fence, h.Rank))
+				mustTransition(run.Release(fence, h.Rank))
 			}
-			fate := f.fate(job)
-			f.pause(fate)
-			fate.Start = time.Time{}
-			if fate.Stops++; run.Phase.Final() {
-				fate.End = f.now
+			outcome := f.outcome(job)
+			f.countGPUHours(outcome)
+			outcome.Start = time.Time{}
+			if outcome.Stops++; run.Phase.Final() {
+				outcome.End = f.now
 			}
 		}
 		f.put(job, run)
@@ -152,8 +153,8 @@ func (f *forward) lose(nodes []string) {
 	f.flush()
 }
 
-// gpusOf counts the devices that are there.
-func gpusOf(s *engine.State) int {
+// countGPUs counts the devices of connected nodes.
+func countGPUs(s *engine.State) int {
 	n := 0
 	for v := range s.Nodes() {
 		for i := range v.Node.Devices {
@@ -165,13 +166,13 @@ func gpusOf(s *engine.State) int {
 	return n
 }
 
-// compare goes over every job that either world knows.
-func (w *WhatIf) compare(now, then *forward) {
+// compare compares every job that either projection has.
+func (w *WhatIf) compare(now, then *projection) {
 	tenants := map[string]*TenantShift{}
-	for _, id := range union(now.fates, then.fates) {
-		a, b := now.fates[id], then.fates[id]
+	for _, id := range union(now.outcomes, then.outcomes) {
+		a, b := now.outcomes[id], then.outcomes[id]
 		job := cmp.Or(a, b).Job
-		t := shiftOf(tenants, job.Tenant)
+		t := tenantShift(tenants, job.Tenant)
 		waited := a == nil || !a.Ran
 		if waited {
 			w.Waiting++
@@ -179,21 +180,21 @@ func (w *WhatIf) compare(now, then *forward) {
 		} else {
 			w.Running++
 		}
-		if basis := cmp.Or(basisOf(a), basisOf(b)); basis != "" {
+		if basis := cmp.Or(basis(a), basis(b)); basis != "" {
 			w.Bases[basis]++
 		}
 		for _, side := range []struct {
-			f     *forward
-			fate  *Fate
-			whole *Outlook
-			part  *Outlook
+			f       *projection
+			outcome *JobOutcome
+			whole   *Outlook
+			part    *Outlook
 		}{{now, a, &w.Now.Outlook, &t.Now}, {then, b, &w.Then.Outlook, &t.Then}} {
-			side.whole.add(side.f, side.fate, job, waited)
-			side.part.add(side.f, side.fate, job, waited)
+			side.whole.add(side.f, side.outcome, job, waited)
+			side.part.add(side.f, side.outcome, job, waited)
 		}
-		w.shift(now, then, id, t)
+		w.compareJob(now, then, id, t)
 	}
-	w.unmade(now, then, tenants)
+	w.countUnmadeElements(now, then, tenants)
 	for _, o := range []*FleetOutlook{&w.Now, &w.Then} {
 		if o.GPUs > 0 {
 			o.Use = 100 * o.GPUHours / (float64(o.GPUs) * w.Horizon)
@@ -212,15 +213,16 @@ func (w *WhatIf) compare(now, then *forward) {
 	})
 }
 
-func shiftOf(tenants map[string]*TenantShift, name string) *TenantShift {
+func tenantShift(tenants map[string]*TenantShift, name string) *TenantShift {
 	if tenants[name] == nil {
 		tenants[name] = &TenantShift{Tenant: name}
 	}
 	return tenants[name]
 }
 
-// unmade counts the elements of arrays whose turn comes in neither world.
-func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
+// countUnmadeElements counts the array elements that start in neither
+// projection.
+func (w *WhatIf) countUnmadeElements(now, then *projection, tenants map[string]*TenantShift) {
 	for job, run := range now.state.Jobs() {
 		if !job.IsArray() || run != nil && run.Phase.Final() {
 			continue
@@ -230,7 +232,7 @@ func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
 		if run != nil {
 			made = max(made, run.Next)
 		}
-		n, t := job.Array.Count-made, shiftOf(tenants, job.Tenant)
+		n, t := job.Array.Count-made, tenantShift(tenants, job.Tenant)
 		w.Waiting += n
 		t.Waiting += n
 		for _, o := range []*Outlook{&w.Now.Outlook, &w.Then.Outlook, &t.Now, &t.Then} {
@@ -239,7 +241,7 @@ func (w *WhatIf) unmade(now, then *forward, tenants map[string]*TenantShift) {
 	}
 }
 
-func union(a, b map[ares.JobID]*Fate) []ares.JobID {
+func union(a, b map[ares.JobID]*JobOutcome) []ares.JobID {
 	var out []ares.JobID
 	for id := range a {
 		out = append(out, id)
@@ -253,53 +255,53 @@ func union(a, b map[ares.JobID]*Fate) []ares.JobID {
 	return out
 }
 
-func basisOf(f *Fate) Basis {
+func basis(f *JobOutcome) Basis {
 	if f == nil {
 		return ""
 	}
 	return f.Basis
 }
 
-// add counts a job; fate is nil for an element that is never made.
-func (o *Outlook) add(f *forward, fate *Fate, job *ares.Job, waited bool) {
-	if fate == nil {
-		fate = &Fate{Job: job}
+// add counts a job; outcome is nil for an element that is never made.
+func (o *Outlook) add(f *projection, outcome *JobOutcome, job *ares.Job, waited bool) {
+	if outcome == nil {
+		outcome = &JobOutcome{Job: job}
 	}
-	o.GPUHours += fate.GPUHours
-	o.Stops += fate.Stops
-	if !fate.End.IsZero() {
+	o.GPUHours += outcome.GPUHours
+	o.Stops += outcome.Stops
+	if !outcome.End.IsZero() {
 		o.Ended++
 	}
-	if due := job.Deadline; !due.IsZero() && due.Before(f.until) && (fate.End.IsZero() || fate.End.After(due)) {
+	if due := job.Deadline; !due.IsZero() && due.Before(f.until) && (outcome.End.IsZero() || outcome.End.After(due)) {
 		o.Late++
 	}
 	if waited {
-		if !fate.Start.IsZero() {
+		if !outcome.Start.IsZero() {
 			o.Started++
 		}
-		o.Wait += f.wait(fate).Seconds()
+		o.Wait += f.wait(outcome).Seconds()
 	}
 }
 
-// mean turns a sum of waiting into its mean.
+// mean divides the sum of waiting times by the number of waiting jobs.
 func (o *Outlook) mean(waiting int) {
 	if waiting > 0 {
 		o.Wait /= float64(waiting)
 	}
 }
 
-// wait is how long a job waits from the moment on that was looked at.
-func (f *forward) wait(fate *Fate) time.Duration {
+// wait returns how long a job waits from the time of the snapshot on.
+func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	began := f.until.Add(-f.horizon)
-	if fate == nil || fate.Start.IsZero() {
+	if outcome == nil || outcome.Start.IsZero() {
 		return f.horizon
 	}
-	return fate.Start.Sub(began)
+	return outcome.Start.Sub(began)
 }
 
-// shift notes a job that starts at another time, or lost its place.
-func (w *WhatIf) shift(now, then *forward, id ares.JobID, t *TenantShift) {
-	a, b := now.fates[id], then.fates[id]
+// compareJob adds a job that starts at another time, or is stopped.
+func (w *WhatIf) compareJob(now, then *projection, id ares.JobID, t *TenantShift) {
+	a, b := now.outcomes[id], then.outcomes[id]
 	job := cmp.Or(a, b).Job
 	sooner := now.wait(a) - then.wait(b)
 	lost := b != nil && a != nil && b.Stops > a.Stops
@@ -314,11 +316,11 @@ func (w *WhatIf) shift(now, then *forward, id ares.JobID, t *TenantShift) {
 	}
 	w.Jobs = append(w.Jobs, JobShift{
 		Job: string(id), Name: job.Name, Tenant: job.Tenant, GPUs: float64(job.Members*max(1000*job.GPUs, job.GPUMilli)) / 1000,
-		Now: startOf(a), Then: startOf(b), Sooner: sooner.Seconds(), Lost: lost,
+		Now: start(a), Then: start(b), Sooner: sooner.Seconds(), Lost: lost,
 	})
 }
 
-func startOf(f *Fate) *time.Time {
+func start(f *JobOutcome) *time.Time {
 	if f == nil || f.Start.IsZero() {
 		return nil
 	}

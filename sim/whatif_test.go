@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // moment builds a snapshot: nodes of eight GPUs and jobs that run or wait.
@@ -83,11 +83,11 @@ func (m *moment) snapshot() *Snapshot {
 
 func (m *moment) ask(e *Edit) *WhatIf {
 	m.t.Helper()
-	w, err := Ask(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
+	w, err := RunWhatIf(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	again, err := Ask(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
+	again, err := RunWhatIf(m.t.Context(), m.snapshot(), e, 24*time.Hour, time.Hour)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func shifts(w *WhatIf) string {
 }
 
 // TestMoreQuota: a tenant at its limit waits for its own job; with a higher
-// limit it need not, and the rest of a limited runtime is what is left of it.
+// limit it does not. A running job with a time limit runs for the rest of it.
 func TestMoreQuota(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -161,13 +161,14 @@ func TestMoreQuota(t *testing.T) {
 	if w.Bases[ByLimit] != 2 || w.Bases[ByAssumption] != 1 || w.Running != 1 || w.Waiting != 2 {
 		t.Errorf("runtimes are by %v; %d run, %d wait", w.Bases, w.Running, w.Waiting)
 	}
-	// 4 GPUs for 40 minutes, for 30 and for the hour that is assumed.
+	// 4 GPUs for 40 minutes, for 30 and for the assumed hour.
 	if got := fmt.Sprintf("%.3f %.3f", w.Now.GPUHours, w.Now.Use); got != "8.667 4.514" {
 		t.Errorf("used is %s", got)
 	}
 }
 
-// TestMoreNodes lets in what does not fit, predictions before limits.
+// TestMoreNodes: added nodes let jobs start; predictions are used before
+// limits.
 func TestMoreNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -177,8 +178,8 @@ func TestMoreNodes(t *testing.T) {
 	m.waits("one", "a", 8, 0)
 	s := m.snapshot()
 	w := m.ask(&Edit{Add: []Addition{{Like: "n1", Nodes: s.Like("n1", 2)}, {Profile: "small", Nodes: NewNodes(&ares.Node{}, "small", 1)}}})
-	// The predicted median has passed, so the job runs for 50 minutes; "one" begins
-	// then in either world.
+	// The predicted median has passed, so the job runs for 50 minutes; "one" starts
+	// then in both projections.
 	if got := shifts(w); got != "big: never -> 0s" {
 		t.Errorf("what changes is %s", got)
 	}
@@ -190,9 +191,10 @@ func TestMoreNodes(t *testing.T) {
 	}
 }
 
-// TestAGuessIsNoPrediction: what rests on no runs gives way to the limit and to
-// what is assumed; elements that are not made yet run as their array is said to.
-func TestAGuessIsNoPrediction(t *testing.T) {
+// TestPredictionWithoutRunsIsNotUsed: the limit and the assumed runtime are
+// used instead; elements that do not exist yet use the prediction of their
+// array.
+func TestPredictionWithoutRunsIsNotUsed(t *testing.T) {
 	t.Parallel()
 	sweep := func(s *ares.Spec) { s.Array = ares.Array{Count: 2} }
 	for _, c := range []struct {
@@ -216,15 +218,15 @@ func TestAGuessIsNoPrediction(t *testing.T) {
 		}
 		job := m.waits("job", "a", 8, c.minutes, edit...)
 		m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: 12 * time.Minute, P90: 12 * time.Hour, Samples: c.known}})
-		f := newForward(m.snapshot(), config.Default(), 24*time.Hour, 90*time.Minute)
-		f.begin()
+		f := newProjection(m.snapshot(), config.Default(), 24*time.Hour, 90*time.Minute)
+		f.resumeJobs()
 		if err := f.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.fates) == 0 {
+		if len(f.outcomes) == 0 {
 			t.Errorf("%s: nothing ran", c.name)
 		}
-		for _, fate := range f.fates {
+		for _, fate := range f.outcomes {
 			if got := fate.End.Sub(fate.Start); got != c.want || fate.Basis != c.basis {
 				t.Errorf("%s: %s runs for %s by %s, want %s by %s", c.name, fate.Job.Name, got, fate.Basis, c.want, c.basis)
 			}
@@ -232,8 +234,8 @@ func TestAGuessIsNoPrediction(t *testing.T) {
 	}
 }
 
-// TestFewerNodes: what runs on a machine that goes begins anew on another, and
-// an at_most_once job does not.
+// TestFewerNodes: jobs on a removed machine start over on another, except
+// at_most_once jobs.
 func TestFewerNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1", "n2")
@@ -257,9 +259,9 @@ func TestFewerNodes(t *testing.T) {
 	}
 }
 
-// TestArraysAndWhatComesAfter: elements are jobs, those that are never made wait
-// too, and what comes after an array begins with its end.
-func TestArraysAndWhatComesAfter(t *testing.T) {
+// TestArraysAndDependencies: elements count as jobs, those that are never made
+// count as waiting, and a job after an array starts when the array ends.
+func TestArraysAndDependencies(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
 	m.tenant("b", 4)
@@ -274,19 +276,19 @@ func TestArraysAndWhatComesAfter(t *testing.T) {
 	}
 }
 
-func TestAPolicyKeepsTheServersOwn(t *testing.T) {
+func TestPolicyKeepsServerSettings(t *testing.T) {
 	t.Parallel()
 	server := config.Default()
 	server.ThermalLimit, server.ModelWeights, server.AgeingStep = 90, map[string]int{"h100": 2000}, time.Minute
 	policy := config.Default()
 	policy.AgeingStep, policy.Seed = time.Hour, 7
-	if got := under(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
+	if got := configFor(policy, server); got.ThermalLimit != 90 || got.ModelWeights["h100"] != 2000 || got.AgeingStep != time.Hour || got.Seed != 7 {
 		t.Errorf("it decides by %+v", got)
 	}
 }
 
-// TestAnotherPolicy: under one that lets jobs give way, the short job need not
-// wait for the long one, which then goes on where it was.
+// TestAnotherPolicy: under a policy that preempts, the short job need not wait
+// for the long one, which then resumes from its checkpoint.
 func TestAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -303,18 +305,19 @@ func TestAnotherPolicy(t *testing.T) {
 	if got := shifts(w); got != "short: 4h0m0s -> 0s, long: 0s -> 0s lost" {
 		t.Errorf("what changes is %s", got)
 	}
-	then := newForward(m.snapshot(), p.Engine, 24*time.Hour, time.Hour)
-	then.begin()
+	then := newProjection(m.snapshot(), p.Engine, 24*time.Hour, time.Hour)
+	then.resumeJobs()
 	if err = then.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := then.fates[long.ID].End.Sub(noon); got != 4*time.Hour+10*time.Minute {
+	if got := then.outcomes[long.ID].End.Sub(noon); got != 4*time.Hour+10*time.Minute {
 		t.Errorf("the long job ends after %s", got)
 	}
 }
 
-// TestStopsUnderWay: what is asked to stop ends, what backs off comes back.
-func TestStopsUnderWay(t *testing.T) {
+// TestStopsInProgress: a job that is asked to stop ends, and a job in backoff
+// returns.
+func TestStopsInProgress(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
 	m.runs("cancelled", "a", "n1", 8, 600, time.Minute)
@@ -326,12 +329,12 @@ func TestStopsUnderWay(t *testing.T) {
 	run := ares.NewRun(noon)
 	run.Phase, run.NotBefore = ares.Retrying, noon.Add(5*time.Minute)
 	m.events = append(m.events, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
-	now := newForward(m.snapshot(), config.Default(), time.Hour, time.Hour)
-	now.begin()
+	now := newProjection(m.snapshot(), config.Default(), time.Hour, time.Hour)
+	now.resumeJobs()
 	if err := now.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := now.fates[job.ID].Start.Sub(noon); got != 5*time.Minute {
+	if got := now.outcomes[job.ID].Start.Sub(noon); got != 5*time.Minute {
 		t.Errorf("the delayed job starts after %s", got)
 	}
 	if err := now.state.Check(); err != nil {
@@ -342,8 +345,8 @@ func TestStopsUnderWay(t *testing.T) {
 	}
 }
 
-// TestNoChangeChangesNothing: a world that is changed into itself goes on as it
-// would, whatever is in it, and its accounts are right.
+// TestNoChangeChangesNothing: an edit without effect leaves every projection as
+// it is, and the totals are right.
 func TestNoChangeChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -365,8 +368,8 @@ func TestNoChangeChangesNothing(t *testing.T) {
 		if len(w.Jobs) > 0 || w.Now != w.Then {
 			r.Errorf("nothing was changed, and %s; %+v became %+v", shifts(w), w.Now, w.Then)
 		}
-		f := newForward(m.snapshot(), config.Default(), 12*time.Hour, time.Hour)
-		f.begin()
+		f := newProjection(m.snapshot(), config.Default(), 12*time.Hour, time.Hour)
+		f.resumeJobs()
 		if err := f.run(t.Context()); err != nil {
 			r.Error(err)
 		}
@@ -392,9 +395,9 @@ func TestWhatIfMistakes(t *testing.T) {
 		`science has no quotas by model`:                       {Quotas: parsed(t, "science:h100=+1")},
 		`not a whole number of GPUs`:                           {Quotas: parsed(t, "science=+0.5")},
 		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
-		`nothing is to be changed`:                             {},
+		`no change is given`:                                   {},
 	} {
-		if _, err := Ask(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := RunWhatIf(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

@@ -11,35 +11,35 @@ import (
 )
 
 // Workload is a built-in simulation: a fleet with its tenants and queues, and
-// the jobs that come.
+// the arriving jobs.
 type Workload struct {
 	Name  string
 	About string
 	Fleet *Fleet
 	Trace *Trace
-	// Bound is the time in which no scheduler can be done: the work of a queue
-	// divided by what it is promised, or the end of a job that starts as it comes.
+	// Bound is a lower bound on the makespan of any scheduler: the work of a queue
+	// divided by its quota, or the end of a job that starts when it arrives.
 	Bound time.Duration
-	// Published is what Kueue takes for it, on a cluster with everything that
-	// belongs to one.
+	// Published is the makespan that Kueue has published, measured on a cluster
+	// with all its components.
 	Published time.Duration
 }
 
-// workloads are those with a name.
+// workloads are the built-in workloads by name.
 var workloads = map[string]func() *Workload{
 	"kueue-baseline":    kueueBaseline,
 	"kueue-large-scale": kueueLargeScale,
 	"kueue-topology":    kueueTopology,
 }
 
-// Workloads lists the names of the built-in workloads.
+// Workloads returns the names of the built-in workloads.
 func Workloads() []string { return slices.Sorted(maps.Keys(workloads)) }
 
-// WorkloadNamed is one of the built-in workloads.
+// WorkloadNamed returns a built-in workload.
 func WorkloadNamed(name string) (*Workload, error) {
 	build, ok := workloads[name]
 	if !ok {
-		return nil, ares.Errorf(ares.Invalid, "%q is no workload: use one of %s", name, strings.Join(Workloads(), ", ")).At("workload")
+		return nil, ares.Errorf(ares.Invalid, "unknown workload %q: use one of %s", name, strings.Join(Workloads(), ", ")).At("workload")
 	}
 	w := build()
 	w.Name = name

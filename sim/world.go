@@ -2,7 +2,6 @@ package sim
 
 import (
 	"container/heap"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -11,71 +10,72 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Epoch is when every simulation begins.
+// Epoch is the time at which every simulation starts.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// World is a fleet and the jobs of a trace in virtual time. What a store does
-// for a server, it does for the engine: it applies what plans want, and tells
-// what became of it as batches of events.
+// World simulates a fleet and the jobs of a trace in virtual time. It does for
+// the engine what a store does for a server: it applies plans and reports the
+// results as batches of events.
 type World struct {
-	state    *engine.State
-	policy   Policy
-	now      time.Time
-	wake     time.Time // when the plan may change without an event, zero for never
-	moment   time.Time // when something last happened
-	acted    bool      // the plans of the present moment changed something
-	revision int64
-	jobs     []record
-	ends     ends
-	batch    []ares.Event // of the present moment
-	usage    map[string]ares.Usage
-	known    map[string]bool // tenants
-	gpus     int
-	largest  int           // GPUs of a machine
-	fleet    *engine.StaticFeasibility // tells what can never run, and how to split what is larger
-	held     meter
-	load     int // thousandths of devices that jobs ask for which have come and not ended
-	finished int // jobs
-	halted   bool
-	company  bool           // some job wants to be near others
-	probes   []func(*World) // each sees every moment at which something happened
-	ledger   *ledger        // nil when nobody asked for it
-	fair     *scale         // as above
-	judge    *judge         // as above
-	seer     *seer          // nil unless the policy learns how long jobs run
+	state          *engine.State
+	policy         Policy
+	now            time.Time
+	wake           time.Time // next time at which the plan may change without an event, zero for none
+	lastChange     time.Time // time of the last event
+	changed        bool      // a plan of the current time step changed something
+	revision       int64
+	jobs           []record
+	ends           endHeap
+	batch          []ares.Event // of the current time step
+	usage          map[string]ares.Usage
+	tenants        map[string]bool // tenants
+	gpus           int
+	maxMachineGPUs int                       // GPUs of the largest machine
+	fleet          *engine.StaticFeasibility // finds infeasible jobs and splits jobs that exceed one machine
+	allocated      timeMeter
+	demandMilli    int // thousandths of devices requested by jobs that arrived and have not ended
+	finished       int // jobs that ended
+	halted         bool
+	hasAffinity    bool           // some job has an affinity to other jobs
+	probes         []func(*World) // called after every time step with an event
+	accounting     *accounting    // nil unless it is needed
+	fairness       *fairnessMeter // as above
+	laws           *lawChecker    // as above
+	predictor      *predictor     // nil unless the policy uses predicted runtimes
 }
 
-// record is what becomes of one arrival.
+// record is the state of one arrived job.
 type record struct {
-	id       ares.JobID
-	tenant   string
-	name     string
-	own      string        // the trace's name for it
-	line     int           // of the trace
-	runs     time.Duration // as Arrival.Runs
-	due      time.Time     // zero for none
-	accepted time.Time
-	placed   time.Time // zero while it waits
-	ended    time.Time
-	gpus     int       // thousandths of devices
-	refused  bool      // it can never run on this fleet
-	quit     time.Time // it had waited for as long as it would, and ended
+	id        ares.JobID
+	tenant    string
+	name      string
+	traceID   string        // its ID in the trace
+	line      int           // of the trace
+	runtime   time.Duration // as Arrival.Runs
+	deadline  time.Time     // zero for none
+	accepted  time.Time
+	placed    time.Time // zero before its first placement
+	ended     time.Time
+	gpus      int       // thousandths of devices
+	refused   bool      // it can never run on this fleet
+	leftQueue time.Time // when its queue timeout expired, zero if it did not
 
-	left     time.Duration // to run, as of the start of the attempt under way
-	since    time.Time     // when that started
-	attempts int
-	stops    int   // times it gave way
-	lost     int64 // thousandths of GPU-seconds that this has cost
+	remaining   time.Duration // runtime left at the start of the current attempt
+	since       time.Time     // start of the current attempt
+	attempts    int
+	preemptions int   // times it was preempted
+	lostMilli   int64 // thousandths of GPU-seconds lost by preemption
 }
 
-// NewWorld is the fleet, with nothing to do, decided on by a policy.
+// NewWorld returns a world with the machines, tenants, queues and reservations
+// of a fleet, no jobs, and a policy that decides.
 func NewWorld(f *Fleet, p Policy) *World {
-	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, known: map[string]bool{}}
+	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, tenants: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
-		w.seer = newSeer()
+		w.predictor = newPredictor()
 	}
 	for _, t := range f.Tenants() {
-		w.known[t.ID] = true
+		w.tenants[t.ID] = true
 		w.batch = append(w.batch, ares.Event{Tenant: t})
 	}
 	for _, q := range f.Queues() {
@@ -87,10 +87,10 @@ func NewWorld(f *Fleet, p Policy) *World {
 	if f.Topology != nil {
 		w.batch = append(w.batch, ares.Event{Topology: f.Topology})
 	}
-	w.held.since = Epoch
+	w.allocated.since = Epoch
 	for n := range f.Nodes() {
 		w.gpus += len(n.Devices)
-		w.largest = max(w.largest, len(n.Devices))
+		w.maxMachineGPUs = max(w.maxMachineGPUs, len(n.Devices))
 		w.batch = append(w.batch, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "sim"}})
 	}
 	w.fleet = engine.NewStaticFeasibility()
@@ -99,9 +99,8 @@ func NewWorld(f *Fleet, p Policy) *World {
 	return w
 }
 
-// Run lets the trace happen until its last job has ended, or until a time since
-// the beginning if that is not zero. tick hears of every moment at which
-// something happened.
+// Run simulates a trace until its last job has ended, or until a time since the
+// start if that is not zero. It calls tick after every time step with an event.
 func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
 	at := 0
 	w.Expect(len(t.Arrivals))
@@ -114,37 +113,37 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	}, until, tick)
 }
 
-// Expect makes room for so many jobs.
+// Expect allocates memory for this number of jobs.
 func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
 
-// RunStream is Run with jobs that are asked for one by one, in the order of
-// their arrival, and not kept: each is good until the next is asked for.
+// RunStream is Run for jobs that are produced one by one, in the order of their
+// arrival. Each arrival is valid until the next one is requested.
 func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
-	coming, more := next()
+	arrival, more := next()
 	if !more {
 		return ares.Errorf(ares.Invalid, "the trace has no jobs")
 	}
-	zero, waiting := coming.At, 0
+	traceStart, waiting := arrival.At, 0
 	for !w.halted && (more || len(w.ends) > 0 || !w.wake.IsZero()) {
-		at := w.soonest(coming, more, zero)
+		at := w.nextTime(arrival, more, traceStart)
 		if until > 0 && at.After(Epoch.Add(until)) {
 			w.now = Epoch.Add(until)
 			return nil
 		}
-		w.now, w.acted = at, false
-		happens := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(coming.At-zero).After(at)
+		w.now, w.changed = at, false
+		hasEvent := len(w.ends) > 0 && !w.ends[0].at.After(at) || more && !Epoch.Add(arrival.At-traceStart).After(at)
 		for len(w.ends) > 0 && !w.ends[0].at.After(at) {
-			if waits, err := w.endOf(heap.Pop(&w.ends).(end)); err != nil {
+			if waits, err := w.handleEnd(heap.Pop(&w.ends).(attemptEnd)); err != nil {
 				return err
 			} else if waits {
 				waiting++
 			}
 		}
-		for more && !Epoch.Add(coming.At-zero).After(at) {
-			if w.arrive(coming) {
+		for more && !Epoch.Add(arrival.At-traceStart).After(at) {
+			if w.arrive(arrival) {
 				waiting++
 			}
-			coming, more = next()
+			arrival, more = next()
 		}
 		w.flush()
 		placed, err := w.decide()
@@ -152,29 +151,30 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 			return err
 		}
 		waiting -= placed
-		if !happens && !w.acted {
-			continue // the engine looked again, and nothing came of it
+		if !hasEvent && !w.changed {
+			continue // the engine decided again and changed nothing
 		}
-		w.moment = w.now
-		for _, look := range w.probes {
-			look(w)
+		w.lastChange = w.now
+		for _, probe := range w.probes {
+			probe(w)
 		}
 		if tick != nil {
 			tick(w.now, waiting)
 		}
 	}
-	w.now = w.moment
+	w.now = w.lastChange
 	return nil
 }
 
-// Halt ends a run after the present moment.
+// Halt ends a run after the current time step.
 func (w *World) Halt() { w.halted = true }
 
-// soonest is when something happens next.
-func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Time {
+// nextTime returns the time of the next event: an arrival, an attempt end, or
+// the wake time of the last plan.
+func (w *World) nextTime(arrival *Arrival, more bool, traceStart time.Duration) time.Time {
 	var at time.Time
 	if more {
-		at = Epoch.Add(coming.At - zero)
+		at = Epoch.Add(arrival.At - traceStart)
 	}
 	if len(w.ends) > 0 && (at.IsZero() || w.ends[0].at.Before(at)) {
 		at = w.ends[0].at
@@ -185,38 +185,38 @@ func (w *World) soonest(coming *Arrival, more bool, zero time.Duration) time.Tim
 	return at
 }
 
-// arrive accepts a job, and says whether it waits now.
+// arrive accepts a job and returns whether it is waiting now.
 func (w *World) arrive(a *Arrival) bool {
 	id := jobID(len(w.jobs))
-	said, refused := w.fit(a.Spec)
-	spec := said.WithDefaults()
-	if !spec.Deadline.IsZero() { // traces count from their own beginning
+	split, refused := w.split(a.Spec)
+	spec := split.WithDefaults()
+	if !spec.Deadline.IsZero() { // the times of a trace count from its own start
 		spec.Deadline = w.now.Add(spec.Deadline.Sub(time.Unix(0, 0)) - a.At)
 	}
-	if !w.known[spec.Tenant] {
-		w.known[spec.Tenant] = true
+	if !w.tenants[spec.Tenant] {
+		w.tenants[spec.Tenant] = true
 		w.batch = append(w.batch, ares.Event{Tenant: &ares.Tenant{ID: spec.Tenant, Limits: ares.NoLimits()}})
 	}
 	w.jobs = append(w.jobs, record{
-		id: id, tenant: spec.Tenant, name: spec.Name, own: a.ID, line: a.Line, runs: a.Runs, due: spec.Deadline, accepted: w.now,
-		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), left: a.Runs, refused: refused,
+		id: id, tenant: spec.Tenant, name: spec.Name, traceID: a.ID, line: a.Line, runtime: a.Runs, deadline: spec.Deadline, accepted: w.now,
+		gpus: spec.Members * max(1000*spec.GPUs, spec.GPUMilli), remaining: a.Runs, refused: refused,
 	})
 	if refused {
 		return false
 	}
 	if w.policy.Engine.Queue.Preempt {
-		spec.Checkpoint.Enabled = true // whoever gives way goes on where it was
+		spec.Checkpoint.Enabled = true // a preempted job resumes from its checkpoint
 	}
-	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // that is how long it takes here
-	w.load += w.jobs[len(w.jobs)-1].gpus
-	w.company = w.company || len(spec.Placement.Affinity) > 0
+	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // in a simulation, stopping takes exactly as long as the checkpoint
+	w.demandMilli += w.jobs[len(w.jobs)-1].gpus
+	w.hasAffinity = w.hasAffinity || len(spec.Placement.Affinity) > 0
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1}
 	w.batch = append(w.batch, ares.Event{Job: job})
 	w.estimate(job, a)
 	return true
 }
 
-// jobID names the n'th job: job-0000042.
+// jobID returns the ID of the n-th job: job-0000042.
 func jobID(n int) ares.JobID {
 	const wide = len("job-0000000")
 	b := strconv.AppendInt([]byte("job-0000000"), int64(n), 10)
@@ -228,8 +228,8 @@ func jobID(n int) ares.JobID {
 	return ares.JobID(b[:wide])
 }
 
-// decide decides and carries out until nothing more would change. It answers
-// with how many fewer wait.
+// decide makes decisions and applies them until nothing more would change. It
+// returns how many fewer jobs are waiting.
 func (w *World) decide() (placed int, err error) {
 	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
@@ -239,37 +239,72 @@ func (w *World) decide() (placed int, err error) {
 		if plan.Empty() {
 			break
 		}
-		// A plan that was not cut has tried every line, and placings leave no more
-		// room than there was. Only company may make a place for somebody, or those
-		// who give way; and who was just placed may be the next to do so. When that
-		// one ends counts for the places that are kept, and so for those behind.
-		again = w.company || len(w.state.PlannedStarts()) > 0 || w.policy.Engine.Queue.Preempt || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
+		// A complete plan has tried every kind of waiting job, and placements only
+		// take capacity, so a second decision would change nothing. Exceptions: an
+		// affinity that a placement satisfies, preemption (a job placed just now
+		// may be the next victim), and backfill reservations, which depend on the
+		// expected ends of the jobs placed just now.
+		again = w.hasAffinity || len(w.state.PlannedStarts()) > 0 || w.policy.Engine.Queue.Preempt || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
-		w.acted = w.acted || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
-		if w.judge != nil {
-			w.judge.hold(w.state, &plan)
+		w.changed = w.changed || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
+		if w.laws != nil {
+			w.laws.check(w.state, &plan)
 		}
-		for i := range plan.Place {
-			p := &plan.Place[i]
-			run, _ := w.state.Run(p.Job)
-			if err := p.Apply(&run, w.now); err != nil {
-				return placed, fmt.Errorf("place %s: %w", p.Job, err)
-			}
-			run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
-			w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
-			w.start(p.Job)
-		}
-		n, err := w.stop(&plan)
+		n, err := w.apply(&plan)
 		if err != nil {
 			return placed, err
 		}
-		placed += len(plan.Place) - n
+		placed += n
 		w.flush()
 	}
 	return placed, nil
 }
 
-// start notes when a placed job will end.
+// apply makes the changes of a plan, the same that a server would write, and
+// starts and stops attempts at once. It returns how many fewer jobs are
+// waiting.
+func (w *World) apply(plan *ares.Plan) (placed int, err error) {
+	changes, err := engine.PlanChanges(w.state, plan, w.now)
+	if err != nil {
+		return 0, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case c.Kind == engine.ChangeAdvance:
+			return placed, ares.Errorf(ares.Invalid, "%s is an array: a trace has their elements as jobs", c.Job)
+		case c.Kind == engine.ChangePlace:
+			w.start(c.Job)
+			placed++
+		case c.Kind == engine.ChangeStop && c.Run.Phase.Final():
+			w.leaveQueue(w.record(c.Job))
+			placed++
+			continue
+		case c.Kind == engine.ChangeStop:
+			waits, err := w.stopAttempt(c)
+			if err != nil {
+				return placed, err
+			}
+			if waits {
+				placed--
+			}
+		}
+		w.put(c)
+	}
+	return placed, nil
+}
+
+// put adds a changed run to the batch. Its revision is the next one, which is
+// also the fence of a new attempt.
+func (w *World) put(c *engine.RunChange) {
+	c.Run.Revision = w.revision + 1
+	if c.Kind == engine.ChangePlace {
+		c.Run.Last().Fence, c.Run.Last().StartedAt = ares.Fence(w.revision+1), w.now
+	}
+	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: c.Job, Run: c.Run}})
+}
+
+// start begins an attempt of a placed job and schedules its end.
 func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	if r.placed.IsZero() {
@@ -277,21 +312,21 @@ func (w *World) start(id ares.JobID) {
 	}
 	r.since = w.now
 	r.attempts++
-	w.held.to(w.now, r.gpus)
-	w.began(r)
-	if r.runs > 0 {
-		heap.Push(&w.ends, end{w.now.Add(r.left), r.id, r.attempts})
+	w.allocated.to(w.now, r.gpus)
+	w.scheduleOverdue(r)
+	if r.runtime > 0 {
+		heap.Push(&w.ends, attemptEnd{w.now.Add(r.remaining), r.id, r.attempts})
 	}
 }
 
-// finish ends a job. It is archived at once: what it used is kept, as by a
+// finish ends a job. The job is archived at once and its usage is kept, as on a
 // server.
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
-	w.learn(r)
-	w.held.to(w.now, -r.gpus)
-	w.load -= r.gpus
+	w.observeEnd(r)
+	w.allocated.to(w.now, -r.gpus)
+	w.demandMilli -= r.gpus
 	w.finished++
 	job, _ := w.state.Job(id)
 	key := ares.QueueID(job.Tenant, job.Queue)
@@ -307,12 +342,12 @@ func (w *World) finish(id ares.JobID) {
 func (w *World) record(id ares.JobID) *record {
 	n, err := strconv.Atoi(strings.TrimPrefix(string(id), "job-"))
 	if err != nil {
-		panic("sim: no job of this world is called " + string(id))
+		panic("sim: unknown job " + string(id))
 	}
 	return &w.jobs[n]
 }
 
-// flush tells the engine what has happened.
+// flush gives the collected events to the engine as one batch.
 func (w *World) flush() {
 	if len(w.batch) == 0 {
 		return
@@ -322,32 +357,32 @@ func (w *World) flush() {
 		w.batch[i].Revision = w.revision
 	}
 	w.state.Apply(ares.Batch{Revision: w.revision, Events: w.batch, At: w.now})
-	if w.ledger != nil {
-		w.ledger.hear(w.batch, w.now)
+	if w.accounting != nil {
+		w.accounting.apply(w.batch, w.now)
 	}
 	w.batch = nil
 }
 
-// end is when a job ends.
-type end struct {
+// attemptEnd is the scheduled end of an attempt.
+type attemptEnd struct {
 	at      time.Time
 	job     ares.JobID
-	attempt int // the end of another one means nothing; 0 for the end of a stop
+	attempt int // ignored unless this is still the current attempt; 0 for the end of a checkpoint
 }
 
-// ends is a heap of them: by time, then job.
-type ends []end
+// endHeap is a heap of attempt ends, ordered by time, then job.
+type endHeap []attemptEnd
 
-func (e ends) Len() int { return len(e) }
-func (e ends) Less(i, j int) bool {
+func (e endHeap) Len() int { return len(e) }
+func (e endHeap) Less(i, j int) bool {
 	if c := e[i].at.Compare(e[j].at); c != 0 {
 		return c < 0
 	}
 	return e[i].job < e[j].job
 }
-func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
-func (e *ends) Pop() any {
+func (e endHeap) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *endHeap) Push(x any)   { *e = append(*e, x.(attemptEnd)) }
+func (e *endHeap) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
 	return last

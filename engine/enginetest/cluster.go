@@ -150,7 +150,8 @@ func (w *Cluster) Commit(plan ares.Plan) error {
 }
 
 // ApplyPlan writes a plan as one revision, which is the fence of every attempt that
-// it places.
+// it places. It is a second, simpler implementation of engine.PlanChanges on
+// purpose: the oracle that every plan of a test is checked against.
 func (w *Cluster) ApplyPlan(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
@@ -207,6 +208,9 @@ func (w *Cluster) ApplyPlan(plan ares.Plan) error {
 		}
 		run.Last().Fence = ares.Fence(w.revision + 1)
 		put(p.Job, run)
+	}
+	if err := w.checkPlanChanges(&plan, events); err != nil {
+		return err
 	}
 	if len(events) > 0 {
 		w.write(events)

@@ -1,6 +1,7 @@
-// Package simtest holds a page of the simulator against the report it was made
-// from. It reads the page as a browser shows it and knows nothing of how it was
-// made: tests use it on what Go wrote and on what Chromium made of that.
+// Package simtest compares a page of the simulator with the report it was made
+// from. It reads the page as a browser shows it, without knowledge of how it
+// was made: tests use it on the page from Go and on the page as Chromium
+// renders it.
 package simtest
 
 import (
@@ -16,9 +17,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// CheckPage says what on a page differs from the JSON of its report: the copy of
-// it that the page carries, every figure people read, every curve, every cell
-// of the fleet.
+// CheckPage compares a page with the JSON of its report: the embedded copy of
+// the report, every figure, every curve, and every cell of the heatmap.
 func CheckPage(page, report []byte) error {
 	c := &checker{}
 	if err := json.Unmarshal(report, &c.report); err != nil {
@@ -85,7 +85,7 @@ func attr(n *html.Node, name string) string {
 	return ""
 }
 
-// words is the text in an element.
+// words returns the text of an element.
 func words(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -96,8 +96,8 @@ func words(n *html.Node) string {
 	return b.String()
 }
 
-// at finds a value: steps are names and positions. A name in a list is that of
-// each of its elements.
+// at returns a value by its path of names and positions. A name in a list
+// selects that field of each element.
 func (c *checker) at(path string) (any, error) {
 	v := c.report
 	for step := range strings.SplitSeq(path, ".") {
@@ -154,12 +154,12 @@ func (c *checker) numbers(path string) ([]float64, error) {
 	return out, nil
 }
 
-// figure holds a figure against its value, as the page says it to programs and
-// to people.
+// figure compares a figure with its value, both the machine-readable one and
+// the text.
 func (c *checker) figure(n *html.Node) error {
 	path := attr(n, "data-path")
 	v, err := c.at(path)
-	if attr(n, "value") == "" && words(n) == "–" { // it says that there is none
+	if attr(n, "value") == "" && words(n) == "–" { // no value
 		if err == nil {
 			return fmt.Errorf("%s is %v in the report, and nothing on the page", path, v)
 		}
@@ -173,7 +173,7 @@ func (c *checker) figure(n *html.Node) error {
 	if !ok || err != nil || said != want {
 		return fmt.Errorf("%s is %v in the report and %q on the page", path, v, attr(n, "value"))
 	}
-	low, high, err := meant(words(n))
+	low, high, err := valueRange(words(n))
 	if err == nil && (want < low || want > high) {
 		err = fmt.Errorf("%s is %v, and people read %q", path, want, words(n))
 	}
@@ -185,8 +185,9 @@ var (
 	units = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 )
 
-// meant is between which values a text for people lies: "3 h 37 m", "89.6 %".
-func meant(text string) (low, high float64, err error) {
+// valueRange returns the range of values that a text such as "3 h 37 m" or "89.6 %"
+// stands for.
+func valueRange(text string) (low, high float64, err error) {
 	if m := plain.FindStringSubmatch(text); m != nil {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, " %"), 64)
 		half := 0.5001 * math.Pow10(-len(m[2]))
@@ -212,7 +213,7 @@ func meant(text string) (low, high float64, err error) {
 	return low - 0.001, low + least, nil
 }
 
-// axis is how a plot says it turns values into positions.
+// axis is the mapping of values to positions that a plot declares.
 type axis struct {
 	low, high, from, to float64
 	log                 bool
@@ -232,7 +233,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.to-a.from)*(v-low)/(high-low)
 }
 
-// plot holds the curves of a plot against the lists they are drawn from.
+// plot compares the curves of a plot with the lists they are drawn from.
 func (c *checker) plot(svg *html.Node) error {
 	x, err := axisOf(attr(svg, "data-x"))
 	if err != nil {
@@ -271,7 +272,7 @@ func (c *checker) plot(svg *html.Node) error {
 	return nil
 }
 
-// values are what a curve should go through.
+// values returns the points that a curve should go through.
 func (c *checker) values(plot, path string) (xs, ys []float64, err error) {
 	values, err := c.numbers(path)
 	if err != nil {
@@ -310,7 +311,7 @@ func pairs(text string) (out [][2]float64) {
 	return out
 }
 
-// fleet holds the cells of every machine against its values.
+// fleet compares the cells of every machine with its values.
 func (c *checker) fleet(svg *html.Node) error {
 	x, err := axisOf(attr(svg, "data-x"))
 	if err != nil {
@@ -331,7 +332,7 @@ func (c *checker) fleet(svg *html.Node) error {
 			return err
 		}
 		for i, want := range values {
-			if x.at(times[i]) > x.to-0.1 { // where the run ends, nothing has a width
+			if x.at(times[i]) > x.to-0.1 { // the last interval has no width
 				continue
 			}
 			if got := percentAt(g, x.at(times[i])+0.06); got != want && (i+1 == len(values) || x.at(times[i+1])-x.at(times[i]) > 0.2) {
@@ -347,13 +348,13 @@ func (c *checker) fleet(svg *html.Node) error {
 	return err
 }
 
-// percentAt is the value of the cell at a position, 0 where there is none.
+// percentAt returns the value of the cell at a position, 0 for none.
 func percentAt(row *html.Node, at float64) float64 {
 	for n := range row.Descendants() {
 		if attr(n, "class") != "cell" {
 			continue
 		}
-		x, _ := strconv.ParseFloat(attr(n, "x"), 64) // one that is no number matches nothing
+		x, _ := strconv.ParseFloat(attr(n, "x"), 64) // an invalid number matches nothing
 		width, _ := strconv.ParseFloat(attr(n, "width"), 64)
 		if at >= x-0.051 && at < x+width-0.051 {
 			percent, _ := strconv.ParseFloat(attr(n, "data-percent"), 64)

@@ -94,20 +94,20 @@ func replay(b *testing.B, trace *sim.Trace, machines int, p sim.Policy) []string
 	b.Helper()
 	w := sim.NewWorld(&sim.Fleet{Machines: []sim.Machine{{Name: "m", Count: machines, GPUs: gpus, CPUs: 64, MemoryMB: 512_000}}}, p)
 	w.MeasureFairness()
-	w.Judge(500)
+	w.CheckLaws(500)
 	var lap rounds.Lap
 	var err error
 	lap.Time(func() { err = w.Run(trace, 0, nil) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	v, f := w.Verdict(), w.Fairness()
+	v, f := w.LawReport(), w.Fairness()
 	for _, what := range v.First {
 		fmt.Println("  ", what)
 	}
 	overTime(b, f, p.Name, machines)
 	return []string{
-		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Rivals), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
+		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Ahead), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
 		fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("%.3f", f.Jain.Min), fmt.Sprintf("%.3f", f.Attained.Mean), fmt.Sprintf("%.3f", f.Attained.Min),
 		fmt.Sprintf("%.1f", f.GapMean), fmt.Sprintf("%.1f", f.Gap), f.GapTenant, fmt.Sprintf("%.1f", f.GapAt/86400), fmt.Sprintf("%.1f", lap.Thread.Seconds()),
 	}

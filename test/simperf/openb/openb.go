@@ -61,7 +61,7 @@ func (o *Openb) Replay(p sim.Policy, d *Draw, lap *rounds.Lap) (Result, error) {
 		}
 	}
 	var err error
-	lap.Time(func() { err = w.Pour(o.Trace, d.Rows, read) })
+	lap.Time(func() { err = w.Load(o.Trace, d.Rows, read) })
 	return Result{sums[0] / counts[0], sums[1] / counts[1]}, err
 }
 

@@ -134,7 +134,7 @@ func beside(b *testing.B, name string, trace *sim.Trace) {
 	fmt.Printf("%-18s %7s %12s %12s %7s %12s %12s %7s %12s %12s\n", "", "jobs", "wait p99 s", "FIFO + bf", "ratio", "delay p99 s", "FIFO + bf", "ratio", "delay p50 s", "stops a job")
 	for i := range r.ByGPUs {
 		g, f := &r.ByGPUs[i], first.GPUsNamed(r.ByGPUs[i].Name)
-		fmt.Printf("%-18s %7d %12.0f %12.0f %7.2f %12.0f %12.0f %7.2f %12.0f %12.3f\n", sim.CountWords(g.Name), g.Jobs, g.Wait.P99, f.Wait.P99, g.Wait.P99/f.Wait.P99,
+		fmt.Printf("%-18s %7d %12.0f %12.0f %7.2f %12.0f %12.0f %7.2f %12.0f %12.3f\n", sim.CountText(g.Name), g.Jobs, g.Wait.P99, f.Wait.P99, g.Wait.P99/f.Wait.P99,
 			g.Delay.P99, f.Delay.P99, g.Delay.P99/f.Delay.P99, g.Delay.P50, float64(g.Preempted)/float64(g.Jobs))
 	}
 	if verdict.Violations > 0 {
@@ -144,7 +144,7 @@ func beside(b *testing.B, name string, trace *sim.Trace) {
 
 // replay lets a trace happen; judged, every decision is held against the laws of
 // the whole run, and no preemption cycle is one of them.
-func replay(b *testing.B, policy string, trace *sim.Trace, judged bool) (sim.Report, *sim.Verdict) {
+func replay(b *testing.B, policy string, trace *sim.Trace, judged bool) (sim.Report, *sim.LawReport) {
 	b.Helper()
 	p, err := sim.PolicyNamed(policy)
 	if err != nil {
@@ -152,7 +152,7 @@ func replay(b *testing.B, policy string, trace *sim.Trace, judged bool) (sim.Rep
 	}
 	w := sim.NewWorld(fleet(), p)
 	if judged {
-		w.Judge(0)
+		w.CheckLaws(0)
 	}
 	if err := w.Run(trace, 0, nil); err != nil {
 		b.Fatal(err)
@@ -161,7 +161,7 @@ func replay(b *testing.B, policy string, trace *sim.Trace, judged bool) (sim.Rep
 	if r.Ended != r.Jobs {
 		b.Fatalf("%s: %d of %d jobs have ended", policy, r.Ended, r.Jobs)
 	}
-	return r, w.Verdict()
+	return r, w.LawReport()
 }
 
 // BenchmarkPublished replays the lines to be met.

@@ -21,7 +21,7 @@ type past struct {
 	at      time.Duration // when it was submitted; it starts at once
 	took    time.Duration
 	outcome forecast.Outcome
-	ask     forecast.Ask
+	ask     forecast.Features
 	limit   time.Duration // what its user would say it takes at most
 }
 
@@ -61,7 +61,7 @@ func philly() ([]past, error) {
 	out := make([]past, 0, len(trace.Arrivals))
 	for i := range trace.Arrivals {
 		a := &trace.Arrivals[i]
-		ask := forecast.AskOf(&ares.Job{Spec: a.Spec})
+		ask := forecast.FeaturesOf(&ares.Job{Spec: a.Spec})
 		out = append(out, past{at: a.At, took: a.Runs, outcome: forecast.Ended, ask: ask, limit: limitFor(2 * a.Runs)})
 	}
 	return out, nil
@@ -153,7 +153,7 @@ func (h *history) run(user int, e *experiment, at time.Duration) past {
 	} else if r.Float64() < 1.0/30 {
 		p.took, p.outcome = time.Duration(r.Float64()*float64(took)), forecast.Cut
 	}
-	p.ask = forecast.AskOf(&ares.Job{Owner: h.users[user], Spec: ares.Spec{
+	p.ask = forecast.FeaturesOf(&ares.Job{Owner: h.users[user], Spec: ares.Spec{
 		Tenant: h.tenants[user], Name: fmt.Sprintf("%s-%03d", e.name, e.tries), Image: e.image, GPUs: e.gpus, GPUModel: "h100",
 		Command: []string{"python", e.name + ".py", "--seed", fmt.Sprint(e.tries)}, MaxRuntimeMinutes: int(e.limit / time.Minute),
 	}})

@@ -15,13 +15,13 @@ type rival struct {
 }
 
 func rivals() []rival {
-	two := func(who func(*forecast.Ask) string) func() predictor {
+	two := func(who func(*forecast.Features) string) func() predictor {
 		return func() predictor { return &lastTwo{who, map[string][]time.Duration{}} }
 	}
 	return []rival{
 		{"ares", func() predictor { return &ours{Forecaster: forecast.New(forecast.Config{})} }},
-		{"last two of the submitter", two(func(a *forecast.Ask) string { return a.Tenant + "/" + a.User })},
-		{"last two alike", two(func(a *forecast.Ask) string { return fmt.Sprint(a.Tenant, "/", a.User, "/", a.Name, "/", a.Milli) })},
+		{"last two of the submitter", two(func(a *forecast.Features) string { return a.Tenant + "/" + a.User })},
+		{"last two alike", two(func(a *forecast.Features) string { return fmt.Sprint(a.Tenant, "/", a.User, "/", a.Name, "/", a.Milli) })},
 		{"the user's limit", func() predictor { return byLimit{} }},
 	}
 }

@@ -35,7 +35,7 @@ func (o *ours) late(p *past) { o.Overdue(p.ask) }
 
 func (o *ours) learn(p *past, told time.Duration) {
 	start := time.Now()
-	o.Observe(forecast.Run{Ask: p.ask, Took: p.took, Outcome: p.outcome, Told: told, Overdue: p.took > told+time.Millisecond})
+	o.Observe(forecast.Run{Features: p.ask, Took: p.took, Outcome: p.outcome, PredictedP90: told, Overdue: p.took > told+time.Millisecond})
 	o.learning += time.Since(start)
 	o.runs++
 }
@@ -44,7 +44,7 @@ func (o *ours) learn(p *past, told time.Duration) {
 // Tsafrir, Etsion and Feitelson proposed; the user's limit while there are none,
 // and never above it.
 type lastTwo struct {
-	who  func(*forecast.Ask) string
+	who  func(*forecast.Features) string
 	runs map[string][]time.Duration
 }
 

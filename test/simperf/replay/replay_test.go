@@ -191,7 +191,7 @@ func report(b *testing.B, dir string, took time.Duration) {
 		b.Fatal(err)
 	}
 	slices.Sort(files)
-	var sum sim.Replayed
+	var sum sim.ReplayResult
 	var bytes int64
 	began := time.Now()
 	for _, name := range files {

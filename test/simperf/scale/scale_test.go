@@ -31,7 +31,7 @@ func (r *run) do(b *testing.B) {
 	r.lap.Time(func() {
 		w := sim.NewWorld(f, sim.Policy{Name: "ares", Engine: config.Default()})
 		w.Expect(r.jobs)
-		err = w.RunStream(sim.Draw{Jobs: r.jobs, GPUs: r.nodes * gpus, Load: r.load, Seed: 1}.Stream(), 0, func(_ time.Time, waiting int) {
+		err = w.RunStream(sim.Synthetic{Jobs: r.jobs, GPUs: r.nodes * gpus, Load: r.load, Seed: 1}.Stream(), 0, func(_ time.Time, waiting int) {
 			r.moments++
 			r.queue = max(r.queue, waiting)
 		})

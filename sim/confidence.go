@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// interval is the mean of values and half the width of its 95 % interval.
-func interval(values []float64) (mean, half float64) {
+// confidenceInterval returns the mean of values and half the width of its 95 %
+// confidence interval.
+func confidenceInterval(values []float64) (mean, half float64) {
 	n := float64(len(values))
 	for _, v := range values {
 		mean += v
@@ -20,12 +21,13 @@ func interval(values []float64) (mean, half float64) {
 	for _, v := range values {
 		squares += (v - mean) * (v - mean)
 	}
-	return mean, student(len(values)-1) * math.Sqrt(squares/(n-1)/n)
+	return mean, studentT(len(values)-1) * math.Sqrt(squares/(n-1)/n)
 }
 
-// student is the 97.5 % quantile of Student's t. Beyond the table the next
-// smaller entry is used, which errs on the wide side.
-func student(freedom int) float64 {
+// studentT returns the 97.5 % quantile of Student's t distribution. For degrees
+// of freedom between table entries it uses the next smaller entry, which makes
+// the interval wider.
+func studentT(freedom int) float64 {
 	table := []struct {
 		freedom int
 		t       float64

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestForecastsReachTheEngine: after some runs of a name the engine is told how
-// long the next will take, and a run that outlasts that is a miss before it ends.
+// TestForecastsReachTheEngine: after some runs with a name the engine gets a
+// prediction for the next, and a run that exceeds it counts as a miss before it
+// ends.
 func TestForecastsReachTheEngine(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 8, cpus: 64, memory_mb: 100000}]"))
@@ -42,10 +42,10 @@ func TestForecastsReachTheEngine(t *testing.T) {
 	if err := w.Run(trace, 5*time.Hour, nil); err != nil {
 		t.Fatal(err)
 	}
-	if seen == 0 || !w.seer.told["job-0000060"].overdue {
-		t.Errorf("seen %d times, told %+v", seen, w.seer.told)
+	if seen == 0 || !w.predictor.predictions["job-0000060"].overdue {
+		t.Errorf("seen %d times, told %+v", seen, w.predictor.predictions)
 	}
-	if told, covered := w.seer.mind.Accuracy(); told != 63 || covered > 62 || len(w.seer.told) != 1 {
-		t.Errorf("%d of %d were covered, %d are open", covered, told, len(w.seer.told))
+	if told, covered := w.predictor.forecaster.Accuracy(); told != 63 || covered > 62 || len(w.predictor.predictions) != 1 {
+		t.Errorf("%d of %d were covered, %d are open", covered, told, len(w.predictor.predictions))
 	}
 }

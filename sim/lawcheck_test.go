@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestEveryDecisionKeepsTheLaws runs a crowded fleet with every decision held
-// against all laws.
+// TestEveryDecisionKeepsTheLaws runs a crowded fleet with every decision
+// checked against all laws.
 func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	t.Parallel()
 	f := &Fleet{
@@ -23,7 +22,7 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	}
 	w := NewWorld(f, Policy{Engine: config.Default()})
 	w.MeasureFairness()
-	w.Judge(1)
+	w.CheckLaws(1)
 	w.probes = append(w.probes, func(w *World) {
 		if plan := engine.Decide(w.state, w.now); !plan.Empty() {
 			t.Errorf("after %s something was left to do: %+v", w.now.Sub(Epoch), plan)
@@ -32,15 +31,15 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	if err := w.Run(crowd(600, 5), 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	v := w.Verdict()
-	if v.Violations != 0 || v.Placings != 600 || v.AllLaws != v.Decisions || v.Unjudged != 0 {
+	v := w.LawReport()
+	if v.Violations != 0 || v.Placings != 600 || v.AllLaws != v.Decisions || v.Unchecked != 0 {
 		t.Errorf("judged %+v", v)
 	}
-	if v.Rivals == 0 {
+	if v.Ahead == 0 {
 		t.Error("nobody ever waited: the law was not put to the test")
 	}
-	for _, p := range w.ledger.parties {
-		if p.held != (amounts{}) || p.wanted != (amounts{}) {
+	for _, p := range w.accounting.tenants {
+		if p.held != (resources{}) || p.wanted != (resources{}) {
 			t.Errorf("at the end %s holds %v and wants %v", p.name, p.held, p.wanted)
 		}
 	}
@@ -49,11 +48,12 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	}
 }
 
-// TestOutOfTurnIsSeen hands the judge a plan that serves the richer tenant first.
-func TestOutOfTurnIsSeen(t *testing.T) {
+// TestOutOfTurnIsReported gives the checker a plan that serves the tenant with
+// the larger share first.
+func TestOutOfTurnIsReported(t *testing.T) {
 	t.Parallel()
 	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 2, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
-	w.Judge(0)
+	w.CheckLaws(0)
 	for i, tenant := range []string{"rich", "rich", "poor"} {
 		w.arrive(&Arrival{At: time.Duration(i), Runs: time.Minute, Spec: ares.Spec{Tenant: tenant, GPUs: 4}})
 		w.now = w.now.Add(time.Second)
@@ -69,13 +69,13 @@ func TestOutOfTurnIsSeen(t *testing.T) {
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	w.judge.hold(w.state, &ares.Plan{Revision: w.revision, Now: w.now, Place: []ares.Placing{pl}})
-	if v := w.Verdict(); v.Violations != 1 || !strings.Contains(v.First[0], "job-0000002 of poor") {
+	w.laws.check(w.state, &ares.Plan{Revision: w.revision, Now: w.now, Place: []ares.Placing{pl}})
+	if v := w.LawReport(); v.Violations != 1 || !strings.Contains(v.First[0], "job-0000002 of poor") {
 		t.Errorf("judged %+v", v)
 	}
 }
 
-// crowd is a trace of jobs that cannot all run at once.
+// crowd returns a trace of jobs that cannot all run at once.
 func crowd(jobs, tenants int) *Trace {
 	dice := rand.New(rand.NewPCG(1, 2))
 	trace := &Trace{}

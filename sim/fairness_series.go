@@ -1,28 +1,28 @@
 package sim
 
-// series is the fairness of stretches of time, all of one width. The width
-// doubles when there would be too many of them, so that a simulation of any
-// length is a plot of some hundred points.
-type series struct {
+// bucketSeries is the fairness over time in buckets of equal width. The width
+// doubles when there would be too many buckets, so that a simulation of any
+// length becomes a plot of a few hundred points.
+type bucketSeries struct {
 	width  float64 // seconds
-	points []stretch
+	points []bucket
 }
 
-// seriesMost is how many stretches there are at most.
-const seriesMost = 512
+// maxBuckets is the largest number of buckets.
+const maxBuckets = 512
 
-// tiny is a time that is none, to divide by.
+// tiny is the time in seconds below which an interval counts as empty.
 const tiny = 1e-9
 
-// stretch is what was seen in a stretch of time, by seconds.
-type stretch struct {
+// bucket sums up the samples of an interval, multiplied by seconds.
+type bucket struct {
 	secs           float64
 	jain, attained float64
-	gaps           float64 // percent by seconds
+	gaps           float64 // percent, multiplied by seconds
 	gap            float64 // the largest
 }
 
-func (t *stretch) add(g *glance, secs float64) {
+func (t *bucket) add(g *fairnessSample, secs float64) {
 	t.secs += secs
 	t.jain += g.jain * secs
 	t.attained += g.attained * secs
@@ -30,28 +30,28 @@ func (t *stretch) add(g *glance, secs float64) {
 	t.gap = max(t.gap, g.gap)
 }
 
-func (t *stretch) mean() FairPoint {
+func (t *bucket) mean() FairPoint {
 	if t.secs < tiny {
 		return FairPoint{Jain: 1, Attained: 1}
 	}
 	return FairPoint{Jain: t.jain / t.secs, Attained: t.attained / t.secs, Gap: t.gap}
 }
 
-// add lets a moment last from a time on, in seconds.
-func (s *series) add(g *glance, from, secs float64) {
+// add counts a sample for a number of seconds from a time on.
+func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	if s.width == 0 {
 		s.width = 1
 	}
-	for from+secs > s.width*seriesMost {
+	for from+secs > s.width*maxBuckets {
 		s.widen()
 	}
 	for secs > 0 {
 		at := int(from / s.width)
 		for len(s.points) <= at {
-			s.points = append(s.points, stretch{})
+			s.points = append(s.points, bucket{})
 		}
 		part := min(secs, float64(at+1)*s.width-from)
-		if part <= 0 { // rounding: the rest is nothing
+		if part <= 0 { // a rounding error
 			return
 		}
 		s.points[at].add(g, part)
@@ -59,8 +59,8 @@ func (s *series) add(g *glance, from, secs float64) {
 	}
 }
 
-// widen makes one stretch of every two.
-func (s *series) widen() {
+// widen merges every two buckets into one.
+func (s *bucketSeries) widen() {
 	s.width *= 2
 	half := s.points[:0]
 	for i := 0; i < len(s.points); i += 2 {
@@ -78,7 +78,7 @@ func (s *series) widen() {
 	s.points = half
 }
 
-func (s *series) report() []FairPoint {
+func (s *bucketSeries) report() []FairPoint {
 	out := make([]FairPoint, len(s.points))
 	for i := range s.points {
 		out[i] = s.points[i].mean()

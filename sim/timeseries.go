@@ -7,32 +7,32 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Series is how the fleet stood over time: at each of Seconds, one value of
-// every other list. Between two of them values may have changed and changed
-// back. Shares are of the fleet's GPUs, in percent.
+// Series is the state of the fleet over time: for each of Seconds, one value in
+// every other list. Values between two samples are not recorded. Shares are in
+// percent of the GPUs of the fleet.
 type Series struct {
 	Seconds   []float64 `json:"seconds"`
-	Load      []float64 `json:"load_percent"` // asked for by jobs that have come and not ended; more than 100 when some must wait
+	Load      []float64 `json:"load_percent"` // requested by jobs that arrived and have not ended; more than 100 when some must wait
 	Allocated []float64 `json:"allocated_percent"`
-	Stranded  []float64 `json:"stranded_percent"` // free, and of no use to a job drawn from the trace
+	Stranded  []float64 `json:"stranded_percent"` // free and not usable by a job drawn from the trace
 	Waiting   []int     `json:"waiting_jobs"`
 }
 
-// Occupancy is how full the machines were over time.
+// Occupancy is the allocation of machines over time.
 type Occupancy struct {
-	Rows    []string  `json:"rows"` // a machine, or several that stand side by side
+	Rows    []string  `json:"rows"` // a machine, or several neighbours
 	Seconds []float64 `json:"seconds"`
 	Percent [][]int   `json:"allocated_percent"` // of the GPUs of each row, at each of Seconds
 }
 
-// Bounds on what is kept, whatever the length of a run.
+// Bounds on the number of samples, for runs of any length.
 const (
 	maxSamples = 512
 	maxRows    = 64
 	maxColumns = 128
 )
 
-// sample is how the fleet stands at one moment. Devices are in thousandths.
+// sample is the state of the fleet at one time. Devices are in thousandths.
 type sample struct {
 	at                   time.Duration
 	load, held, stranded int
@@ -40,31 +40,31 @@ type sample struct {
 	rows                 []uint8 // percent
 }
 
-// sampler looks at a world at moments of even distance. When it has too many,
-// it forgets every second one and looks half as often.
+// sampler samples a world at equal intervals. When it has too many samples, it
+// drops every second one and doubles the interval.
 type sampler struct {
 	step, next time.Duration
 	samples    []sample
-	kinds      []kind
+	kinds      []jobKind
 	rows       []string
 	rowOf      []int // by node with devices, in the order of Rooms
 	size       []int // thousandths of devices of each row
 }
 
-// watch adds a sampler to a world that will run the trace.
-func watch(w *World, t *Trace, until time.Duration) *sampler {
+// addSampler adds a sampler to a world that will run the trace.
+func addSampler(w *World, t *Trace, until time.Duration) *sampler {
 	length := until
 	if n := len(t.Arrivals); length == 0 && n > 0 {
 		length = t.Arrivals[n-1].At - t.Arrivals[0].At
 	}
 	s := &sampler{step: max(length/maxSamples, time.Millisecond), kinds: kinds(t)}
-	s.layOut(w)
-	w.probes = append(w.probes, s.look)
+	s.assignRows(w)
+	w.probes = append(w.probes, s.sampleIfDue)
 	return s
 }
 
-// layOut gives every machine with devices its row.
-func (s *sampler) layOut(w *World) {
+// assignRows assigns every machine with devices to a row.
+func (s *sampler) assignRows(w *World) {
 	var names []string
 	var milli []int
 	for r := range w.state.FreeCapacities() {
@@ -86,8 +86,8 @@ func (s *sampler) layOut(w *World) {
 	}
 }
 
-// look takes a sample when it is time for one.
-func (s *sampler) look(w *World) {
+// sampleIfDue takes a sample when the interval has passed.
+func (s *sampler) sampleIfDue(w *World) {
 	now := w.now.Sub(Epoch)
 	if now < s.next {
 		return
@@ -105,7 +105,7 @@ func (s *sampler) look(w *World) {
 }
 
 func (s *sampler) take(w *World) {
-	p := sample{at: w.now.Sub(Epoch), load: w.load, held: w.held.milli, rows: make([]uint8, len(s.rows))}
+	p := sample{at: w.now.Sub(Epoch), load: w.demandMilli, held: w.allocated.milli, rows: make([]uint8, len(s.rows))}
 	for _, share := range engine.Fairness(w.state, w.now).Shares {
 		if share.Queue == "" {
 			p.waiting += share.Waiting
@@ -119,7 +119,7 @@ func (s *sampler) take(w *World) {
 		}
 		milli := r.Milli()
 		free[s.rowOf[node]] += milli
-		p.stranded += stranded(s.kinds, r, milli)
+		p.stranded += fragmentation(s.kinds, r, milli)
 		node++
 	}
 	for row, size := range s.size {
@@ -128,14 +128,14 @@ func (s *sampler) take(w *World) {
 	s.samples = append(s.samples, p)
 }
 
-// last makes sure that the samples end where the world does.
+// last takes a final sample at the end of the simulation.
 func (s *sampler) last(w *World) {
 	if n := len(s.samples); n == 0 || s.samples[n-1].at != w.now.Sub(Epoch) {
 		s.take(w)
 	}
 }
 
-// series is what was seen, of a fleet with so many GPUs.
+// series returns the samples as a series, for a fleet with this number of GPUs.
 func (s *sampler) series(gpus int) Series {
 	of := func(milli int) float64 { return rounded(float64(milli) / 10 / float64(max(gpus, 1))) }
 	var out Series
@@ -150,7 +150,7 @@ func (s *sampler) series(gpus int) Series {
 	return out
 }
 
-// occupancy is how full each row was seen, at fewer moments.
+// occupancy returns the allocation of each row, with fewer samples.
 func (s *sampler) occupancy() Occupancy {
 	out := Occupancy{Rows: slices.Clone(s.rows), Percent: make([][]int, len(s.rows))}
 	stride := (len(s.samples) + maxColumns - 1) / maxColumns
@@ -163,7 +163,8 @@ func (s *sampler) occupancy() Occupancy {
 	return out
 }
 
-// mean is the mean of a value over time, which held until the next one.
+// mean returns the mean of a value over time; each value holds until the next
+// one.
 func mean(seconds, values []float64) float64 {
 	area := 0.0
 	for i := 1; i < len(values); i++ {

@@ -10,9 +10,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// openb reads a pod of Alibaba's trace of 2023. CPUs are thousandths of cores
-// there, in pods and nodes alike.
-func openb(r *row) (Arrival, use) {
+// openb reads a pod of Alibaba's trace of 2023. CPUs are in thousandths of
+// cores, for pods and nodes alike.
+func openb(r *row) (Arrival, rowUse) {
 	a := Arrival{ID: r.text("name"), Spec: ares.Spec{
 		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
 	}}
@@ -35,21 +35,21 @@ func openb(r *row) (Arrival, use) {
 			r.wrong("deletion_time", fmt.Sprintf("after creation_time %q", r.text("creation_time")))
 		}
 	}
-	return a, place
+	return a, rowJob
 }
 
-// philly reads a job of Microsoft's trace of 2017. A virtual cluster is a
+// philly reads a job of Microsoft's trace of 2017. A virtual cluster becomes a
 // tenant.
-func philly(r *row) (Arrival, use) {
+func philly(r *row) (Arrival, rowUse) {
 	a := Arrival{
 		At: r.at("timestamp", "2006-01-02 15:04:05"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Tenant: r.text("cluster"), GPUs: r.number("num_gpus")},
 	}
-	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
+	return a, jobUnless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
-// deadline reads a job with the time it should be done by.
-func deadline(r *row) (Arrival, use) {
+// deadline reads a job with a deadline.
+func deadline(r *row) (Arrival, rowUse) {
 	a := Arrival{
 		ID: r.text("job_id"), At: r.seconds("submit_time"), Runs: r.seconds("duration"),
 		Spec: ares.Spec{Name: r.text("job_id"), Tenant: r.text("user"), GPUs: r.number("num_gpu")},
@@ -57,14 +57,14 @@ func deadline(r *row) (Arrival, use) {
 	if within := r.seconds("expect_time_list"); within > 0 && r.text("best_effort") != "1" {
 		a.Spec.Deadline = time.Unix(0, 0).UTC().Add(a.At + within)
 	}
-	return a, unless(a.Spec.GPUs == 0 || a.Runs == 0)
+	return a, jobUnless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
-// slurm reads a line of `sacct -p`. Steps of a job, and jobs that never ran, are
-// nothing to place.
-func slurm(r *row) (Arrival, use) {
+// slurm reads a line of `sacct -p`. Job steps and jobs that never ran are not
+// scheduled.
+func slurm(r *row) (Arrival, rowUse) {
 	if strings.Contains(r.text("JobID"), ".") {
-		return Arrival{}, part
+		return Arrival{}, rowStep
 	}
 	a := Arrival{
 		ID: r.text("JobID"), At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
@@ -74,7 +74,7 @@ func slurm(r *row) (Arrival, use) {
 		a.Spec.MaxRuntimeMinutes = r.number("TimelimitRaw")
 	}
 	if a.Runs == 0 {
-		return a, idle
+		return a, rowIdle
 	}
 	nodes := 1
 	if r.text("NNodes") != "" {
@@ -91,12 +91,13 @@ func slurm(r *row) (Arrival, use) {
 	if nodes > 1 {
 		a.Spec.Members = nodes
 	}
-	return a, place
+	return a, rowJob
 }
 
-// tres reads what a job of Slurm was given: cpu=8,mem=64G,node=1,gres/gpu=2. Where
-// only GPUs by type are listed, as gres/gpu:a100=2, they are added up. If all are
-// of one type, that is the model.
+// tres reads the resources that Slurm allocated to a job:
+// cpu=8,mem=64G,node=1,gres/gpu=2. Where only GPUs by type are listed, as
+// gres/gpu:a100=2, they are added up. If all are of one type, that is the
+// model.
 func tres(r *row, model *string) (gpus, cpus, memory int) {
 	typed, types, named := 0, 0, ""
 	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {

@@ -2,9 +2,9 @@ package sim
 
 import "fmt"
 
-// heat is the fleet over time: a row a machine or some, darker where more of its
-// GPUs are taken.
-type heat struct {
+// heatmap is the allocation of the fleet over time: a row per machine or per
+// several, darker where more GPUs are allocated.
+type heatmap struct {
 	X             axis
 	Rows          []heatRow
 	Width, Height float64
@@ -14,14 +14,14 @@ type heat struct {
 }
 
 type heatRow struct {
-	Name  string // whole
-	Label string // as much as there is room for, "" for none
+	Name  string // in full
+	Label string // shortened, "" if there is no space
 	Y     float64
 	Text  float64 // the baseline of its label
 	Cells []heatCell
 }
 
-// heatCell is a stretch in which a row had one value.
+// heatCell is an interval in which a row had one value.
 type heatCell struct {
 	X, Width float64
 	Percent  int
@@ -38,14 +38,14 @@ const (
 	labelHeight = 11.0
 )
 
-func newHeat(o *Occupancy, end float64) *heat {
-	h := &heat{Width: heatWidth, Left: heatLeft, Few: len(o.Seconds) < 2 || len(o.Rows) == 0}
+func newHeatmap(o *Occupancy, end float64) *heatmap {
+	h := &heatmap{Width: heatWidth, Left: heatLeft, Few: len(o.Seconds) < 2 || len(o.Rows) == 0}
 	h.Each = min(max(560/float64(max(len(o.Rows), 1)), 7), 20)
 	h.Bottom = 8 + h.Each*float64(len(o.Rows))
 	h.Height = h.Bottom + 34
 	h.X = timeline(end)
 	h.X.From, h.X.To = heatLeft, heatWidth-12
-	for i := range h.X.Ticks { // they were placed on a narrower axis
+	for i := range h.X.Ticks { // they were computed for a narrower axis
 		t := &h.X.Ticks[i]
 		t.At = h.X.From + (t.At-plotLeft)*(h.X.To-h.X.From)/(plotWidth-plotRight-plotLeft)
 	}
@@ -54,18 +54,18 @@ func newHeat(o *Occupancy, end float64) *heat {
 		y := 8 + h.Each*float64(i)
 		row := heatRow{Name: name, Y: y, Text: y + h.Each/2 + 3.5, Cells: h.cells(name, o.Seconds, o.Percent[i], end)}
 		if y-lastLabel >= labelHeight {
-			row.Label, lastLabel = middled(name), y
+			row.Label, lastLabel = shortenMiddle(name), y
 		}
 		h.Rows = append(h.Rows, row)
 	}
 	return h
 }
 
-// Inner is the height of a row less a gap to the next.
-func (h *heat) Inner() float64 { return h.Each - 1 }
+// Inner returns the height of a row without the gap to the next.
+func (h *heatmap) Inner() float64 { return h.Each - 1 }
 
-// cells joins neighbours of one value.
-func (h *heat) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
+// cells merges neighbouring cells of equal value.
+func (h *heatmap) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
 	var out []heatCell
 	for i := 0; i < len(percent); {
 		next := i + 1
@@ -80,7 +80,7 @@ func (h *heat) cells(name string, seconds []float64, percent []int, end float64)
 			out = append(out, heatCell{
 				X: h.X.at(seconds[i]), Width: h.X.at(until) - h.X.at(seconds[i]), Percent: percent[i],
 				Opacity: fmt.Sprintf("%.2f", 0.12+0.88*float64(percent[i])/100),
-				Says:    fmt.Sprintf("%s: %d %% from %s to %s", name, percent[i], lasting(seconds[i]), lasting(until)),
+				Says:    fmt.Sprintf("%s: %d %% from %s to %s", name, percent[i], durationText(seconds[i]), durationText(until)),
 			})
 		}
 		i = next
@@ -88,8 +88,8 @@ func (h *heat) cells(name string, seconds []float64, percent []int, end float64)
 	return out
 }
 
-// middled leaves out the middle of a name that is too long.
-func middled(name string) string {
+// shortenMiddle cuts the middle out of a name that is too long.
+func shortenMiddle(name string) string {
 	r := []rune(name)
 	if len(r) <= labelRunes {
 		return name

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // TestFairnessByHand: one tenant has the whole machine for 100 seconds, and
-// another waits for it from the tenth second on.
+// another one waits for it from the tenth second on.
 func TestFairnessByHand(t *testing.T) {
 	t.Parallel()
 	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
@@ -29,7 +28,7 @@ func TestFairnessByHand(t *testing.T) {
 	if f.Gap != 50 || f.GapAt != 10 || f.GapTenant != "b" || f.GapMean != 50 {
 		t.Errorf("the largest gap is %v at %v of %s, on average %v", f.Gap, f.GapAt, f.GapTenant, f.GapMean)
 	}
-	// The first wanted something for 100 s: alone for 10, and then beside the other.
+	// The first tenant has jobs for 100 s: alone for 10, then together with the other.
 	want := []FairTenant{{"a", 1, 100, 100, 55, 0}, {"b", 1, 140, 100 * 50.0 / 140, (90*50 + 50*100) / 140.0, 50}}
 	for i, tenant := range want {
 		if got := f.ByTenant[i]; got.Name != tenant.Name || math.Abs(got.Fair-tenant.Fair) > 1e-9 || math.Abs(got.Share-tenant.Share) > 1e-9 || got.Gap != tenant.Gap || got.Seconds != tenant.Seconds {
@@ -41,14 +40,14 @@ func TestFairnessByHand(t *testing.T) {
 	}
 }
 
-// TestSeriesIsBounded: a long time makes wide stretches, and nothing is lost.
+// TestSeriesIsBounded: a long simulation has wide buckets, and loses nothing.
 func TestSeriesIsBounded(t *testing.T) {
 	t.Parallel()
-	var s series
+	var s bucketSeries
 	for i := range 100_000 {
-		s.add(&glance{jain: 0.5, attained: 1, gap: float64(i % 7)}, 10*float64(i), 10)
+		s.add(&fairnessSample{jain: 0.5, attained: 1, gap: float64(i % 7)}, 10*float64(i), 10)
 	}
-	if len(s.points) > seriesMost || len(s.points) < seriesMost/4 {
+	if len(s.points) > maxBuckets || len(s.points) < maxBuckets/4 {
 		t.Errorf("there are %d points", len(s.points))
 	}
 	secs := 0.0

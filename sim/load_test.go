@@ -25,9 +25,9 @@ func openbPods(t *testing.T) *Trace {
 	return trace
 }
 
-// TestPour: rows arrive as they are told, not by their times; what does not
-// fit is dropped and not tried again; nothing ends.
-func TestPour(t *testing.T) {
+// TestLoad: rows arrive in the given order, not by their times; a job that does
+// not fit is dropped and not tried again; no job ends.
+func TestLoad(t *testing.T) {
 	t.Parallel()
 	f, err := ReadOpenbNodes(strings.NewReader("sn,cpu_milli,memory_mib,gpu,model\nn,32000,1000,2,T4\n"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestPour(t *testing.T) {
 	}
 	w := NewWorld(f, Policy{Engine: config.Default()})
 	var seen []Moment
-	if err := w.Pour(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
+	if err := w.Load(openbPods(t), rows, func(m Moment) { seen = append(seen, m) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []Moment{{1000, 1000}, {5000, 1000}, {5500, 1500}, {5500, 1500}, {6000, 2000}, {6500, 2000}}
@@ -58,18 +58,19 @@ func TestPour(t *testing.T) {
 	}
 }
 
-func TestPourRefusesRowsThatAreNot(t *testing.T) {
+func TestLoadRejectsUnknownRows(t *testing.T) {
 	t.Parallel()
 	if _, err := ReadOrder(strings.NewReader("3\nx\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("x as a row: %v", err)
 	}
 	w := NewWorld(&Fleet{}, Policy{Engine: config.Default()})
-	if err := w.Pour(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
+	if err := w.Load(openbPods(t), []int{5}, func(Moment) {}); err == nil || !strings.Contains(err.Error(), "row 5") {
 		t.Errorf("row 5 of 5: %v", err)
 	}
 }
 
-// TestTypical: the most frequent kinds, until they are enough.
+// TestTypical: the most frequent kinds of jobs, until they reach the
+// percentage.
 func TestTypical(t *testing.T) {
 	t.Parallel()
 	trace := openbPods(t)
@@ -90,9 +91,9 @@ func TestTypical(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreSound: every built-in policy is one the engine takes, and each
-// is another.
-func TestPoliciesAreSound(t *testing.T) {
+// TestPoliciesAreValid: the engine accepts every built-in policy, and no two
+// are equal.
+func TestPoliciesAreValid(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for name := range policies {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -11,17 +10,17 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Moment is how a fleet stands after an arrival, in thousandths of GPUs.
+// Moment is the state of a fleet after an arrival, in thousandths of GPUs.
 type Moment struct {
-	Arrived int // asked for so far, by every job
-	Held    int // given so far
+	Arrived int // requested so far, by all jobs
+	Held    int // allocated so far
 }
 
-// Pour lets jobs of the trace arrive in a given order, one at a time: the
-// experiment of Weng and others (USENIX ATC 2023). What is placed stays to the
-// end; what finds no place at once is dropped. Rows count from 0 without the
-// header and may repeat. see hears of every arrival.
-func (w *World) Pour(t *Trace, rows []int, see func(Moment)) error {
+// Load lets jobs of the trace arrive in a given order, one at a time: the
+// experiment of Weng and others (USENIX ATC 2023). A placed job never ends; a
+// job that cannot be placed at once is dropped. Rows count from 0 without the
+// header and may repeat. Load calls see after every arrival.
+func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	byRow := make(map[int]*Arrival, len(t.Arrivals))
 	for i := range t.Arrivals {
 		byRow[t.Arrivals[i].Line-2] = &t.Arrivals[i]
@@ -51,27 +50,28 @@ func (w *World) Pour(t *Trace, rows []int, see func(Moment)) error {
 	return nil
 }
 
-// offer decides on the one job that waits: it is placed, or it goes. The engine
-// hears of that with the next arrival.
+// offer decides on the one waiting job: it is placed or dropped. The engine
+// learns of that with the next arrival.
 func (w *World) offer() (placed bool, err error) {
 	r := &w.jobs[len(w.jobs)-1]
 	plan := engine.Decide(w.state, w.now)
-	if len(plan.Place) == 0 {
-		w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
-		return false, nil
+	changes, err := engine.PlanChanges(w.state, &plan, w.now)
+	if err != nil {
+		return false, err
 	}
-	run := ares.NewRun(w.now)
-	if err := plan.Place[0].Apply(&run, w.now); err != nil {
-		return false, fmt.Errorf("place %s: %w", r.id, err)
+	for i := range changes {
+		if c := &changes[i]; c.Kind == engine.ChangePlace {
+			w.put(c)
+			r.placed = w.now
+			w.allocated.to(w.now, r.gpus)
+			return true, nil
+		}
 	}
-	run.Last().Fence, run.Last().StartedAt = ares.Fence(w.revision+1), w.now
-	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: r.id, Run: run}})
-	r.placed = w.now
-	w.held.to(w.now, r.gpus)
-	return true, nil
+	w.batch = append(w.batch, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(r.id)}})
+	return false, nil
 }
 
-// ReadOrder reads the rows of a replay, one a line.
+// ReadOrder reads the row numbers of an arrival order, one per line.
 func ReadOrder(from io.Reader) ([]int, error) {
 	var rows []int
 	in := bufio.NewScanner(from)
@@ -85,5 +85,5 @@ func ReadOrder(from io.Reader) ([]int, error) {
 	return rows, in.Err()
 }
 
-// GPUs is how many the fleet has.
+// GPUs returns the number of GPUs of the fleet.
 func (w *World) GPUs() int { return w.gpus }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// run lets a trace of the kind philly happen on one machine of four GPUs.
+// run simulates a philly trace on one machine of four GPUs.
 func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
 	t.Helper()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 1, gpus: 4, cpus: 8, memory_mb: 1000}]"))
@@ -31,13 +31,13 @@ func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
 	if err := w.state.Check(); err != nil {
 		t.Error(err)
 	}
-	if w.held.milli != 0 || w.load != 0 {
-		t.Errorf("at the end %d are held and %d wanted", w.held.milli, w.load)
+	if w.allocated.milli != 0 || w.demandMilli != 0 {
+		t.Errorf("at the end %d are held and %d wanted", w.allocated.milli, w.demandMilli)
 	}
 	return w
 }
 
-// times is when jobs were first placed and ended, in seconds.
+// times returns when jobs were first placed and ended, in seconds.
 func times(w *World) (out [][2]int) {
 	for i := range w.jobs {
 		out = append(out, [2]int{int(w.jobs[i].placed.Sub(Epoch) / time.Second), int(w.jobs[i].ended.Sub(Epoch) / time.Second)})
@@ -50,8 +50,8 @@ const three = `2017-10-09 06:00:00,100,3,a
 2017-10-09 06:00:20,30,1,a
 `
 
-// TestOrdersByHand: three jobs on four GPUs, of three, four and one of them, under
-// each policy as one can work it out by hand.
+// TestOrdersByHand: three jobs that request three, four and one of four GPUs,
+// under each policy, as worked out by hand.
 func TestOrdersByHand(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string][][2]int{
@@ -76,9 +76,9 @@ func TestOrdersByHand(t *testing.T) {
 	}
 }
 
-// TestEasyKeepsThePlace: what would still run when the first in the queue could
-// begin waits for it.
-func TestEasyKeepsThePlace(t *testing.T) {
+// TestEasyKeepsReservation: a job that would still run when the first in the
+// queue can start waits for it.
+func TestEasyKeepsReservation(t *testing.T) {
 	t.Parallel()
 	trace := strings.Replace(three, ",30,1", ",300,1", 1)
 	if got := times(run(t, "easy", trace, nil)); got[1] != [2]int{100, 150} || got[2] != [2]int{150, 450} {
@@ -89,9 +89,9 @@ func TestEasyKeepsThePlace(t *testing.T) {
 	}
 }
 
-// TestGivingWayCosts: whoever gives way holds its devices until it has saved its
-// progress, keeps that, and what it cost is counted.
-func TestGivingWayCosts(t *testing.T) {
+// TestPreemptionCost: a preempted job holds its devices until its checkpoint is
+// written and resumes from it, and the cost is counted.
+func TestPreemptionCost(t *testing.T) {
 	t.Parallel()
 	w := run(t, "srtf", `2017-10-09 06:00:00,100,3,a
 2017-10-09 06:00:10,50,4,a
@@ -100,19 +100,20 @@ func TestGivingWayCosts(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	r := w.Report()
-	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].stops != 1 {
+	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].preemptions != 1 {
 		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
 	}
-	// The first was done 55 s later than it runs for though it never waited to
+	// The first ended 55 s later than its runtime although it never waited to
 	// start, and the second waited for 5 s.
 	if got := r.GPUsNamed("2-4"); got.Wait.Max != 5 || got.Delay.Max != 55 || got.Delay.P50 != 5 || got.Preempted != 1 || got.Lost != 15 || r.GPUsNamed("1") != nil {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestTiresiasByHand: the first job has had its share after 20 seconds of four
-// GPUs, which no event tells, and gives way then to one that had nothing. Both
-// are of the second level in the end, and nobody stops anybody.
+// TestTiresiasByHand: the first job leaves the first level after 20 seconds on
+// four GPUs, without an event, and is then preempted by a job of the first
+// level. Both are on the second level in the end, and neither preempts the
+// other.
 func TestTiresiasByHand(t *testing.T) {
 	t.Parallel()
 	w := run(t, "tiresias", `2017-10-09 06:00:00,100,4,a
@@ -126,9 +127,9 @@ func TestTiresiasByHand(t *testing.T) {
 	}
 }
 
-// TestFreedSeatsAreKept: what the first of two gives up is not given to another
-// while the second still saves its progress, and one short job stops one job, not
-// one for each that waits.
+// TestFreedSeatsAreKept: seats freed by the first of two victims are not given
+// to another job while the second still writes its checkpoint, and one short
+// job preempts one job, not one for each that waits.
 func TestFreedSeatsAreKept(t *testing.T) {
 	t.Parallel()
 	w := run(t, "srtf", `2017-10-09 06:00:00,1000,2,a
@@ -146,7 +147,7 @@ func TestFreedSeatsAreKept(t *testing.T) {
 	w = run(t, "srtf", trace+"2017-10-09 06:00:10,100,1,a\n", func(p *Policy) { p.CheckpointSeconds = 5 })
 	stops := 0
 	for i := range w.jobs {
-		stops += w.jobs[i].stops
+		stops += w.jobs[i].preemptions
 	}
 	if stops != 1 {
 		t.Errorf("%d stops for one short job", stops)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// rounded keeps three digits: a report is read by people, and the last bits of a
+// rounded keeps three digits: people read the report, and the last bits of a
 // sum are noise.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// spread sorts times and reads them off, nil where there are none.
-func spread(times []float64) *Spread {
+// distribution sorts times and summarizes them, nil if there are none.
+func distribution(times []float64) *Distribution {
 	if len(times) == 0 {
 		return nil
 	}
@@ -21,16 +21,16 @@ func spread(times []float64) *Spread {
 		sum += t
 	}
 	at := func(percent int) float64 { return rounded(percentile(times, percent)) }
-	return &Spread{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
+	return &Distribution{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
 }
 
-// percentile is the smallest of sorted values that at least so many percent of
-// them do not exceed: one of the values, by the nearest rank.
+// percentile returns the smallest of sorted values that at least this
+// percentage of them do not exceed (nearest rank).
 func percentile(sorted []float64, percent int) float64 {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
-// cdf is the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
+// cdf returns the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
 func cdf(sorted []float64) []float64 {
 	out := []float64{}
 	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
@@ -39,7 +39,7 @@ func cdf(sorted []float64) []float64 {
 	return out
 }
 
-// rounded is the same with three digits.
+// rounded rounds all figures to three digits.
 func (f *Fairness) rounded() *Fairness {
 	for _, v := range []*float64{&f.Jain.Mean, &f.Jain.Min, &f.Jain.MinAt, &f.Attained.Mean, &f.Attained.Min, &f.Attained.MinAt, &f.Gap, &f.GapAt, &f.GapMean} {
 		*v = rounded(*v)
@@ -55,24 +55,24 @@ func (f *Fairness) rounded() *Fairness {
 	return f
 }
 
-// meter adds up what is held over time.
-type meter struct {
+// timeMeter integrates the allocated devices over time.
+type timeMeter struct {
 	milli int // now
 	peak  int
-	area  float64 // thousandths of devices by seconds
+	area  float64 // thousandths of devices, multiplied by seconds
 	since time.Time
 }
 
-func (m *meter) to(now time.Time, change int) {
+func (m *timeMeter) to(now time.Time, change int) {
 	m.area += float64(m.milli) * now.Sub(m.since).Seconds()
 	m.since = now
 	m.milli += change
 	m.peak = max(m.peak, m.milli)
 }
 
-// use is what share of the devices was held on average, and at most, in percent.
-// Where no time has passed the average is what is held now.
-func (m *meter) use(devices int, secs float64) (mean, peak float64) {
+// use returns the mean and the peak allocation in percent of the devices. If no
+// time has passed the mean is the current allocation.
+func (m *timeMeter) use(devices int, secs float64) (mean, peak float64) {
 	milli := float64(m.milli)
 	if secs > 0 {
 		milli = m.area / secs

@@ -16,7 +16,8 @@ import (
 
 var dawn = time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
 
-// fleetOf has some attempts end well on each of so many nodes.
+// fleetOf returns scores with some successful attempts on each of several
+// nodes.
 func fleetOf(nodes, each int) *Scores {
 	s := NewScores()
 	for n := range nodes {
@@ -29,7 +30,7 @@ func fleetOf(nodes, each int) *Scores {
 
 func scoreOf(t *testing.T, s *Scores, node string, now time.Time) ares.NodeScore {
 	t.Helper()
-	for _, r := range s.Reckon(now) {
+	for _, r := range s.Compute(now) {
 		if r.Node == node {
 			return r
 		}
@@ -41,7 +42,7 @@ func TestFixedPoint(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{0, time.Second, time.Hour, 11 * time.Hour, HalfLife, 30 * time.Hour, 5 * HalfLife} {
 		want := math.Exp2(-d.Hours() / HalfLife.Hours())
-		if got := float64(factor(d)) / one; math.Abs(got-want) > 2e-5 {
+		if got := float64(decayFactor(d)) / one; math.Abs(got-want) > 2e-5 {
 			t.Errorf("after %s %v is left, want %v", d, got, want)
 		}
 	}
@@ -53,24 +54,24 @@ func TestFixedPoint(t *testing.T) {
 	}
 	for _, log := range []int64{0, 1000, -1000, 585, -2000, 4500} {
 		want := 1000 * math.Exp2(float64(log)/1000)
-		if got := power(log); math.Abs(float64(got)-want) > 2+want/1000 {
+		if got := powerOfTwo(log); math.Abs(float64(got)-want) > 2+want/1000 {
 			t.Errorf("2 to the %d thousandths is %d, want %v", log, got, want)
 		}
 	}
-	if faded(-1000, one/2) != -500 || faded(1, one/2) != 1 || faded(math.MaxInt64, one) != math.MaxInt64 {
+	if decayed(-1000, one/2) != -500 || decayed(1, one/2) != 1 || decayed(math.MaxInt64, one) != math.MaxInt64 {
 		t.Error("what is faded is rounded, and nothing overflows")
 	}
 }
 
-// TestLossesSpeakAgainstANode: each more, less where much went well, and less
-// with time until nothing is left.
-func TestLossesSpeakAgainstANode(t *testing.T) {
+// TestLossesLowerTheScore: each loss lowers it, less where many attempts
+// succeeded, and less over time until nothing is left.
+func TestLossesLowerTheScore(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
 	last := ares.FullScore
 	for range 5 {
-		s.Observe(&End{Node: "n0", At: dawn, How: Faulted})
-		s.Observe(&End{Node: "new", At: dawn, How: Faulted})
+		s.Observe(&End{Node: "n0", At: dawn, Outcome: OutcomeFaulted})
+		s.Observe(&End{Node: "new", At: dawn, Outcome: OutcomeFaulted})
 		busy, idle := scoreOf(t, s, "n0", dawn), scoreOf(t, s, "new", dawn)
 		if busy.Score >= last || idle.Score >= busy.Score {
 			t.Fatalf("scores are %d after %d, and %d for who had nothing else", busy.Score, last, idle.Score)
@@ -95,28 +96,28 @@ func TestLossesSpeakAgainstANode(t *testing.T) {
 	}
 }
 
-// TestFailuresOfJobsAreTheirOwn: one broken job fails as often as it likes; many
-// different jobs that fail on one node and nowhere else speak against it, and
-// jobs that fail everywhere against nobody.
-func TestFailuresOfJobsAreTheirOwn(t *testing.T) {
+// TestJobFailures: one broken job can fail any number of times; many different
+// jobs that fail on one node and nowhere else lower its score, and jobs that
+// fail everywhere lower no score.
+func TestJobFailures(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
 	for range 50 {
-		s.Observe(&End{Node: "n0", At: dawn, Family: 99, How: Failed})
+		s.Observe(&End{Node: "n0", At: dawn, Family: 99, Outcome: OutcomeFailed})
 	}
-	if r := scoreOf(t, s, "n0", dawn); r.Score != ares.FullScore || r.Own != once {
+	if r := scoreOf(t, s, "n0", dawn); r.Score != ares.FullScore || r.Own != oneSample {
 		t.Errorf("one job that fails costs its node: %+v", r)
 	}
 	for i := range 6 {
-		s.Observe(&End{Node: "n0", At: dawn, Family: uint64(100 + i), How: Failed})
+		s.Observe(&End{Node: "n0", At: dawn, Family: uint64(100 + i), Outcome: OutcomeFailed})
 	}
 	r := scoreOf(t, s, "n0", dawn)
-	if r.Score > 800 || !strings.Contains(r.Why, "7 different jobs failed there, where 0 would elsewhere") {
+	if r.Score > 800 || !strings.Contains(r.Why, "7 different jobs failed there, 0 are expected from other nodes") {
 		t.Errorf("seven jobs failed: %+v", r)
 	}
 	for n := 1; n < 4; n++ { // they fail elsewhere too
 		for i := range 6 {
-			s.Observe(&End{Node: fmt.Sprintf("n%d", n), At: dawn, Family: uint64(100 + i), How: Failed})
+			s.Observe(&End{Node: fmt.Sprintf("n%d", n), At: dawn, Family: uint64(100 + i), Outcome: OutcomeFailed})
 		}
 	}
 	if r := scoreOf(t, s, "n0", dawn); r.Score != ares.FullScore {
@@ -124,15 +125,15 @@ func TestFailuresOfJobsAreTheirOwn(t *testing.T) {
 	}
 	lonely := NewScores()
 	for i := range 20 {
-		lonely.Observe(&End{Node: "only", At: dawn, Family: uint64(i), How: Failed})
+		lonely.Observe(&End{Node: "only", At: dawn, Family: uint64(i), Outcome: OutcomeFailed})
 	}
 	if r := scoreOf(t, lonely, "only", dawn); r.Score != ares.FullScore {
 		t.Errorf("there is nothing to compare with: %+v", r)
 	}
 }
 
-// TestSlowNodes: runs that take twice as long as predicted speak against a node,
-// unless they do so everywhere, or on all nodes of its kind.
+// TestSlowNodes: runs that take twice as long as predicted lower the score of a
+// node, unless they do so everywhere, or on all nodes of its kind.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
@@ -153,7 +154,7 @@ func TestSlowNodes(t *testing.T) {
 	}
 	old := fleetOf(4, 10)
 	for _, n := range []string{"old0", "old1"} {
-		old.Kind(n, "an older model")
+		old.SetKind(n, "an older model")
 		for range 20 {
 			old.Observe(&End{Node: n, At: dawn, Timed: true, Log: 1000})
 		}
@@ -177,8 +178,8 @@ func rank(after, took time.Duration, o ares.Outcome) ares.RankResult {
 
 func noSkew(string) time.Duration { return 0 }
 
-// TestWhoTheGangWaitedFor: by the lengths of its ranks, and by when they began.
-func TestWhoTheGangWaitedFor(t *testing.T) {
+// TestStragglers: found by the runtimes of the ranks, and by their start times.
+func TestStragglers(t *testing.T) {
 	t.Parallel()
 	ok := rank(0, time.Hour, ares.OutcomeSucceeded)
 	longer := rank(0, 70*time.Minute, ares.OutcomeSucceeded)
@@ -198,7 +199,7 @@ func TestWhoTheGangWaitedFor(t *testing.T) {
 		"most are slow": {gangOf(longer, longer, longer, ok), 0, true, nil},
 		"not told":      {gangOf(ok, ok, ares.RankResult{Outcome: ares.OutcomeSucceeded}), 0, false, nil},
 	} {
-		ends := EndsOf(job, c.attempt, time.Hour, func(n string) time.Duration {
+		ends := EndsOfAttempt(job, c.attempt, time.Hour, func(n string) time.Duration {
 			if n == "b" {
 				return c.ahead
 			}
@@ -226,9 +227,9 @@ func TestWhoTheGangWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhatEndsSay: who is to blame for an attempt's end, and of whom it says
+// TestEndsOfAttempt: which node an attempt's end counts for, and which ends say
 // nothing.
-func TestWhatEndsSay(t *testing.T) {
+func TestEndsOfAttempt(t *testing.T) {
 	t.Parallel()
 	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
 	lost, restored := ares.RankResult{Outcome: ares.OutcomeLost, Reason: "node a was lost"}, ares.Run{}
@@ -238,33 +239,33 @@ func TestWhatEndsSay(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		attempt *ares.Attempt
-		want    map[string]Fate
+		want    map[string]NodeOutcome
 	}{
-		"lost":           {gangOf(lost, rank(0, 0, ares.OutcomeStopped)), map[string]Fate{"a": Faulted}},
-		"its own":        {gangOf(rank(0, 1, ares.OutcomeFailed), rank(0, 0, ares.OutcomeStopped)), map[string]Fate{"a": Failed}},
-		"not started":    {gangOf(rank(0, 0, ares.OutcomeSpawnError)), map[string]Fate{"a": Failed}},
-		"at its limit":   {gangOf(rank(0, 1, ares.OutcomeTimeout)), map[string]Fate{"a": Well}},
-		"preempted":      {gangOf(rank(0, 1, ares.OutcomeStopped)), map[string]Fate{}},
-		"after a backup": {&restored.Attempts[0], map[string]Fate{}},
+		"lost":           {gangOf(lost, rank(0, 0, ares.OutcomeStopped)), map[string]NodeOutcome{"a": OutcomeFaulted}},
+		"its own":        {gangOf(rank(0, 1, ares.OutcomeFailed), rank(0, 0, ares.OutcomeStopped)), map[string]NodeOutcome{"a": OutcomeFailed}},
+		"not started":    {gangOf(rank(0, 0, ares.OutcomeSpawnError)), map[string]NodeOutcome{"a": OutcomeFailed}},
+		"at its limit":   {gangOf(rank(0, 1, ares.OutcomeTimeout)), map[string]NodeOutcome{"a": OutcomeWell}},
+		"preempted":      {gangOf(rank(0, 1, ares.OutcomeStopped)), map[string]NodeOutcome{}},
+		"after a backup": {&restored.Attempts[0], map[string]NodeOutcome{}},
 	} {
-		got := map[string]Fate{}
-		for _, e := range EndsOf(job, c.attempt, 0, noSkew) {
-			got[e.Node] = e.How
+		got := map[string]NodeOutcome{}
+		for _, e := range EndsOfAttempt(job, c.attempt, 0, noSkew) {
+			got[e.Node] = e.Outcome
 		}
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 	one := gangOf(rank(0, time.Hour, ares.OutcomeSucceeded))
-	if e := EndsOf(job, one, time.Hour, noSkew); !e[0].Timed || e[0].Log < 990 || e[0].Log > 1010 {
+	if e := EndsOfAttempt(job, one, time.Hour, noSkew); !e[0].Timed || e[0].Log < 990 || e[0].Log > 1010 {
 		t.Errorf("two hours instead of one: %+v", e)
 	}
 }
 
-// TestScoresGoOn: whoever goes on from the record of a node reckons as who was
-// there all the time; scores stay within their bounds, and the order of ends at
+// TestScoresContinue: scores restored from a node's record continue as if they
+// had never stopped; they stay within their bounds, and the order of ends at
 // one time does not matter.
-func TestScoresGoOn(t *testing.T) {
+func TestScoresContinue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		whole, parted := NewScores(), NewScores()
@@ -273,13 +274,13 @@ func TestScoresGoOn(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "minutes")) * time.Minute)
 			e := End{
 				Node: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"), At: now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "late")) * time.Minute),
-				Family: uint64(rapid.IntRange(1, 12).Draw(t, "family")), How: Fate(rapid.IntRange(0, 2).Draw(t, "how")),
+				Family: uint64(rapid.IntRange(1, 12).Draw(t, "family")), Outcome: NodeOutcome(rapid.IntRange(0, 2).Draw(t, "how")),
 				Timed: rapid.Bool().Draw(t, "timed"), Log: int64(rapid.IntRange(-3000, 3000).Draw(t, "log")),
 				Gang: rapid.Bool().Draw(t, "gang"), Last: rapid.Bool().Draw(t, "last"),
 			}
 			whole.Observe(&e)
 			parted.Observe(&e)
-			for _, r := range whole.Reckon(now) {
+			for _, r := range whole.Compute(now) {
 				if r.Score < 0 || r.Score > ares.FullScore || r.Samples < r.Failures+r.Own-60 || r.Gangs < r.Stragglers-60 { // each is rounded for itself
 					t.Fatalf("%+v", r)
 				}
@@ -295,7 +296,7 @@ func TestScoresGoOn(t *testing.T) {
 				parted = next
 			}
 		}
-		if a, b := whole.Reckon(now), parted.Reckon(now); !reflect.DeepEqual(a, b) {
+		if a, b := whole.Compute(now), parted.Compute(now); !reflect.DeepEqual(a, b) {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
 	})

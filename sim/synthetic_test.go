@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestDraw: the same seed draws the same, and what is drawn asks for as much as
-// was said.
-func TestDraw(t *testing.T) {
+// TestSynthetic: the same seed generates the same jobs, and they request the
+// configured load.
+func TestSynthetic(t *testing.T) {
 	t.Parallel()
-	d := Draw{Jobs: 50_000, GPUs: 800, Load: 0.9, Seed: 7}
+	d := Synthetic{Jobs: 50_000, GPUs: 800, Load: 0.9, Seed: 7}
 	a, b := d.Trace(), d.Trace()
 	if !reflect.DeepEqual(a, b) {
 		t.Error("two draws of one seed differ")

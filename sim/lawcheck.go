@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/laws"
+)
+
+// LawReport is the result of checking decisions against the laws of the engine.
+//
+// The law of turns is checked at every decision, from the simulator's own
+// accounting: no job is placed while a job of a higher priority class, or of a
+// tenant with a smaller share in the same class, is waiting and would fit. The
+// share is the weighted dominant share of held resources and decayed past use
+// together; differences that rounding could explain do not count.
+//
+// The laws of the whole run are checked at every decision too: no job preempts
+// a job that has preempted it, directly or through others, while both exist.
+type LawReport struct {
+	Decisions  int      `json:"decisions"` // that placed or stopped a job
+	Placings   int      `json:"placings"`
+	Ahead      int      `json:"rivals"`     // waiting jobs, by tenant and request, that were ahead of a placed job and did not fit
+	Unchecked  int      `json:"unjudged"`   // jobs with placement constraints: not compared
+	AllLaws    int      `json:"all_laws"`   // decisions that were checked against every law
+	Stopped    int      `json:"stopped"`    // preemptions
+	MostStops  int      `json:"most_stops"` // largest number of preemptions of one job
+	Violations int      `json:"violations"` // of any law
+	First      []string `json:"first_violations,omitempty"`
+}
+
+// maxViolationTexts is how many violations are kept as text; all are counted.
+const maxViolationTexts = 10
+
+// CheckLaws makes the world check every decision against the law of turns, and
+// every n-th decision that places a job against all laws; 0 for none, because
+// each such check counts the whole fleet again. Call it before Run. Policies
+// that keep jobs waiting behind a blocked job break the law of turns by design,
+// and the check does not know weights of GPU models.
+func (w *World) CheckLaws(every int) {
+	if w.laws != nil {
+		return
+	}
+	w.laws = &lawChecker{
+		every: every, state: w.state, accounting: w.startAccounting(), cfg: w.state.Config(), cluster: cluster{byID: map[string]*machineCapacity{}},
+		queues: map[requestKey]*requestQueue{}, byTenant: map[*tenantUsage][]*requestQueue{}, stops: map[ares.JobID]int{},
+	}
+	w.accounting.watch = w.laws
+	for n := range w.state.Nodes() {
+		w.laws.nodeChanged(n.Node)
+	}
+}
+
+// LawReport returns the result of the checks, nil without CheckLaws.
+func (w *World) LawReport() *LawReport {
+	if w.laws == nil {
+		return nil
+	}
+	return &w.laws.report
+}
+
+// lawChecker keeps what the law of turns needs: what every tenant holds, which
+// jobs wait, and the free capacity of every machine.
+type lawChecker struct {
+	every      int
+	state      *engine.State
+	accounting *accounting
+	cfg        config.Config
+	cluster    cluster
+	queues     map[requestKey]*requestQueue
+	byTenant   map[*tenantUsage][]*requestQueue
+	unfit      map[request]bool // did not fit since capacity was last freed
+	witness    laws.PreemptionHistory
+	stops      map[ares.JobID]int
+	report     LawReport
+}
+
+// requestQueue is the waiting jobs of one tenant with equal requests, the
+// earliest first.
+type requestQueue struct {
+	request request
+	jobs    []*jobUsage
+}
+
+// requestKey identifies a requestQueue.
+type requestKey struct {
+	tenant  *tenantUsage
+	request request
+}
+
+func (j *lawChecker) nodeChanged(n *ares.Node) {
+	j.cluster.setNode(n)
+	j.unfit = nil
+}
+
+func (j *lawChecker) jobWaits(c *jobUsage) {
+	w, plain := requestOf(c.job)
+	if !plain || c.tenant.bound {
+		j.report.Unchecked++
+		return
+	}
+	line := j.queues[requestKey{c.tenant, w}]
+	if line == nil {
+		line = &requestQueue{request: w}
+		j.queues[requestKey{c.tenant, w}] = line
+		j.byTenant[c.tenant] = append(j.byTenant[c.tenant], line)
+	}
+	at, there := slices.BinarySearchFunc(line.jobs, c, func(a, b *jobUsage) int {
+		return cmp.Or(a.job.AcceptedAt.Compare(b.job.AcceptedAt), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	if !there {
+		line.jobs = slices.Insert(line.jobs, at, c)
+	}
+}
+
+// first returns the earliest waiting job, nil for none.
+func (r *requestQueue) first() *jobUsage {
+	for len(r.jobs) > 0 && !r.jobs[0].waiting {
+		r.jobs[0] = nil
+		r.jobs = r.jobs[1:]
+	}
+	if len(r.jobs) == 0 {
+		return nil
+	}
+	return r.jobs[0]
+}
+
+func (j *lawChecker) jobSeated(c *jobUsage, seats []*ares.Seat) {
+	for _, seat := range c.seats {
+		j.cluster.take(seat, -1)
+	}
+	for _, seat := range seats {
+		j.cluster.take(seat, 1)
+	}
+	if len(seats) < len(c.seats) {
+		j.unfit = nil
+	}
+	c.seats = seats
+}
+
+// check checks a plan before it is applied. The state must be the one that the
+// plan was made from.
+func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
+	j.checkStops(s, plan)
+	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
+		return
+	}
+	j.report.Decisions++
+	if j.every > 0 && j.report.Decisions%j.every == 0 {
+		j.report.AllLaws++
+		for _, v := range laws.Check(s, plan) {
+			j.addViolation(plan.Now, v.Error())
+		}
+	}
+	kept := j.holdNominations(s, plan)
+	for i := range plan.Place {
+		p := &plan.Place[i]
+		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
+			j.countPlacing(p, plan.Now) // it takes its nominated seats, out of turn
+			continue
+		}
+		j.checkTurn(p, plan.Now)
+	}
+	for _, seat := range kept {
+		j.cluster.take(seat, -1)
+	}
+	if len(kept) > 0 {
+		j.unfit = nil
+	}
+}
+
+// checkStops checks preemptions against the laws of the whole run.
+func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
+	before := len(j.witness.Preemptions)
+	if err := j.witness.Observe(s, plan); err != nil {
+		j.addViolation(plan.Now, err.Error())
+	}
+	for _, gone := range j.witness.Preemptions[before:] {
+		j.stops[gone.Job]++
+		j.report.Stopped++
+		j.report.MostStops = max(j.report.MostStops, j.stops[gone.Job])
+	}
+}
+
+// checkTurn checks that no waiting job that fits is ahead of a placed job.
+func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
+	c := j.accounting.jobs[p.Job]
+	if c == nil { // an array element: its job arrives with its run
+		return
+	}
+	j.report.Placings++
+	class := laws.AgedClass(c.job, now, j.ageingStep()).Rank()
+	least, _ := j.shareBounds(c.tenant, now)
+	for _, of := range j.accounting.tenants {
+		if of == c.tenant || len(j.byTenant[of]) == 0 {
+			continue
+		}
+		_, most := j.shareBounds(of, now)
+		for _, line := range j.byTenant[of] {
+			first := line.first()
+			if first == nil {
+				continue
+			}
+			its := laws.AgedClass(first.job, now, j.ageingStep()).Rank()
+			if its < class || its == class && most >= least {
+				continue
+			}
+			if j.fits(line.request) && !j.mayDelay(first.job.ID, now) && !j.state.WouldBorrow(first.job.ID) {
+				j.addViolation(now, fmt.Sprintf("law \"turns\": %s of %s (%.6f) is placed while %s of %s (%.6f) waits and fits", p.Job, c.tenant.name, least, first.job.ID, of.name, most))
+				continue
+			}
+			j.report.Ahead++
+		}
+	}
+	j.countPlacing(p, now)
+}
+
+// countPlacing counts a placement.
+func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
+	c := j.accounting.jobs[p.Job]
+	if c == nil {
+		return
+	}
+	seats := make([]*ares.Seat, len(p.Seats))
+	for i := range p.Seats {
+		seats[i] = &p.Seats[i]
+	}
+	j.accounting.setSeats(c, seats, now)
+	j.accounting.setWaiting(c, false)
+}
+
+// holdNominations takes the capacity of nominated seats, of this plan or
+// before: no other job fits there.
+func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
+	placed := map[ares.JobID]bool{}
+	for i := range plan.Place {
+		placed[plan.Place[i].Job] = true
+	}
+	for i := range plan.Withdraw {
+		placed[plan.Withdraw[i].Job] = true
+	}
+	for id, n := range s.Nominations() {
+		for i := range n.Seats {
+			if !placed[id] {
+				kept = append(kept, &n.Seats[i])
+			}
+		}
+	}
+	for i := range plan.Nominate {
+		for k := range plan.Nominate[i].Nomination.Seats {
+			kept = append(kept, &plan.Nominate[i].Nomination.Seats[k])
+		}
+	}
+	for _, seat := range kept {
+		j.cluster.take(seat, 1)
+	}
+	return kept
+}
+
+// mayDelay says whether a job could delay one with a backfill reservation: such
+// a job may wait although it fits.
+func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
+	ends, known := j.state.ExpectedEnd(id, now)
+	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.Promise) bool {
+		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
+	})
+}
+
+// ageingStep returns how long a job waits for a point of priority, 0 without
+// ageing.
+func (j *lawChecker) ageingStep() time.Duration {
+	if j.cfg.Queue.Order != config.OrderAged {
+		return 0
+	}
+	return j.cfg.AgeingStep
+}
+
+// fits says whether a request fits. Requests that do not fit are remembered
+// until capacity is freed.
+func (j *lawChecker) fits(w request) bool {
+	w.priority = 0
+	if j.unfit[w] {
+		return false
+	}
+	if j.cluster.fits(&w) {
+		return true
+	}
+	if j.unfit == nil {
+		j.unfit = map[request]bool{}
+	}
+	j.unfit[w] = true
+	return false
+}
+
+// shareBounds returns the bounds of a tenant's weighted share. They differ
+// because the engine keeps past use in whole units and for a limited time.
+func (j *lawChecker) shareBounds(p *tenantUsage, now time.Time) (least, most float64) {
+	const cut = 1.0 / 10_000
+	p.decay(now, j.cfg.HalfLife)
+	for r, all := range j.accounting.capacity {
+		if all == 0 {
+			continue
+		}
+		slack := [3]float64{2, 2, 1024}[r]
+		held := float64(p.held[r])
+		least = max(least, (held+max(p.past[r]*(1-cut)-slack, 0))/float64(all)/p.weight)
+		above := p.past[r]*(1+cut) + slack
+		if p.past[r] == 0 {
+			above = 0
+		}
+		most = max(most, (held+above)/float64(all)/p.weight)
+	}
+	return least, most
+}
+
+func (j *lawChecker) addViolation(now time.Time, what string) {
+	j.report.Violations++
+	if len(j.report.First) < maxViolationTexts {
+		j.report.First = append(j.report.First, fmt.Sprintf("after %s: %s", now.Sub(Epoch), what))
+	}
+}

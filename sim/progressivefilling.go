@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// demand is what a tenant could use if it had the fleet to itself.
+type demand struct {
+	wanted      resources
+	weight      float64
+	maxFraction float64 // the fraction of it that its limits allow, at most 1
+}
+
+// progressiveFilling returns the fair dominant share of each tenant: all
+// weighted share at which its demand is met dominant shares rise at the same rate, until a tenant has all that
+// it wants or is allowed, or a resource that it needs is exhausted. It assumes
+// that jobs can be divided and run anywhere, so it is an upper bound to compare
+// with, not a schedule.
+func progressiveFilling(demands []demand, capacity resources) []float64 {
+	f := fillState{shares: make([]float64, len(demands)), demands: demands}
+	for i, d := range demands {
+		if full := dominant(d.wanted, capacity); full > 0 && d.maxFraction > 0 && d.weight > 0 {
+			f.rising = append(f.rising, risingTenant{index: i, fullShare: full, stopLevel: full * d.maxFraction / d.weight})
+		}
+	}
+	slices.SortFunc(f.rising, func(a, b risingTenant) int {
+		return cmp.Or(cmp.Compare(a.stopLevel, b.stopLevel), cmp.Compare(a.index, b.index))
+	})
+	for r := range f.left {
+		f.left[r] = float64(capacity[r])
+	}
+	level := 0.0
+	for len(f.rising) > 0 {
+		level = f.raise(level)
+	}
+	return f.shares
+}
+
+// fillState is a progressive filling in progress.
+type fillState struct {
+	demands []demand
+	shares  []float64
+	rising  []risingTenant // sorted by stopLevel
+	left    [3]float64
+}
+
+// risingTenant is a tenant whose share still rises.
+type risingTenant struct {
+	index     int
+	fullShare float64 // dominant share of its whole demand
+	stopLevel float64 // weighted share at which its demand is met
+}
+
+// rate returns how much of each resource a tenant takes per unit of the level.
+func (f *fillState) rate(r risingTenant) (by [3]float64) {
+	d := &f.demands[r.index]
+	for k := range by {
+		by[k] = float64(d.wanted[k]) * d.weight / r.fullShare
+	}
+	return by
+}
+
+// raise lifts the level to where the next tenant has enough or the next
+// resource is exhausted, and removes the tenants that rise no further.
+func (f *fillState) raise(level float64) float64 {
+	var pace [3]float64
+	for _, r := range f.rising {
+		for k, v := range f.rate(r) {
+			pace[k] += v
+		}
+	}
+	next := f.rising[0].stopLevel
+	for k := range pace {
+		if pace[k] > 0 {
+			next = min(next, level+max(f.left[k], 0)/pace[k])
+		}
+	}
+	var dry [3]bool
+	for k := range pace {
+		f.left[k] -= (next - level) * pace[k]
+		// Less than this is a rounding error.
+		dry[k] = pace[k] > 0 && f.left[k] <= 1e-9*math.Max(1, pace[k])
+	}
+	f.rising = slices.DeleteFunc(f.rising, func(r risingTenant) bool {
+		d := &f.demands[r.index]
+		stuck := r.stopLevel <= next*(1+1e-12)
+		for k := range dry {
+			stuck = stuck || dry[k] && d.wanted[k] > 0
+		}
+		if stuck {
+			f.shares[r.index] = min(next*d.weight, r.fullShare*d.maxFraction)
+		}
+		return stuck
+	})
+	return next
+}
+
+// jain returns Jain's index: 1 when all values are equal or there are none, 1/n
+// when one of n has everything.
+func jain(values []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 1
+	}
+	return sum * sum / (float64(len(values)) * squares)
+}
