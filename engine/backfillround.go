@@ -6,6 +6,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -17,25 +18,25 @@ type backfillRound struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
-	jobs    *jobTable
+	jobs    *job.Table
 	windows *calendar
 	txn     *cluster.Txn
 	place   *Placer
 
 	forecasts        []nodeForecast // by position
 	forecastLayout   int            // layout as of which positions are right
-	openings         [quantiles]map[*cluster.Request]*openings
-	openingCaches    [quantiles][]*cluster.Request // that have openings, oldest first
-	firstScratch     []int64                       // scratch of enough
-	shortage         deviceShortage                // scratch of nearest
-	increaseScratch  []roomIncrease                // scratch of enough
-	backfill         config.BackfillConfig         // as of this decision
+	openings         [job.Quantiles]map[*cluster.Request]*openings
+	openingCaches    [job.Quantiles][]*cluster.Request // that have openings, oldest first
+	firstScratch     []int64                           // scratch of enough
+	shortage         deviceShortage                    // scratch of nearest
+	increaseScratch  []roomIncrease                    // scratch of enough
+	backfill         config.BackfillConfig             // as of this decision
 	reservations     []backfillReservation
 	heldReservations uint64           // which of them hold what they have
 	reservationTries int              // times one was looked for
 	probes           int              // times somebody was seen to be kept off
 	reserveForAll    bool             // each has its own, whether alike or not: to foresee who is behind
-	quantile         quantile         // ends are foreseen by
+	quantile         job.Quantile     // ends are foreseen by
 	holds            []nominationHold // the nominations
 	holdsBefore      int              // of these, those that were there before the decision
 }
@@ -43,16 +44,16 @@ type backfillRound struct {
 func (b *backfillRound) begin() {
 	clear(b.reservations)
 	b.backfill, b.reservations = b.backfillConfig(), b.reservations[:0]
-	b.heldReservations, b.reservationTries, b.probes, b.reserveForAll, b.quantile = 0, 0, 0, false, p90
+	b.heldReservations, b.reservationTries, b.probes, b.reserveForAll, b.quantile = 0, 0, 0, false, job.P90
 	if b.cfg.Queue.Blocked == config.BlockedReserve { // as it was published
-		b.quantile = p50
+		b.quantile = job.P50
 	}
 }
 
 // nominationHold is a nomination in one decision: its seats, and what of them is free
 // and so held, in order that nobody else is given it.
 type nominationHold struct {
-	entry     *entry
+	entry     *job.Entry
 	seats     []ares.Seat
 	until     time.Time // its seats are free by then, or given up
 	held      []cluster.Delta
@@ -63,14 +64,14 @@ type nominationHold struct {
 }
 
 // knownUnschedulable says whether the shape is known to find no place.
-func (b *backfillRound) knownUnschedulable(sh *shape, ban uint64) bool {
-	r := &sh.unschedulable
-	if r.known = r.known && r.layout == b.cluster.Layout && r.ban&^ban == 0 && b.cluster.RefreshGains(sh.request) && r.seen >= sh.request.Gains.From; !r.known {
+func (b *backfillRound) knownUnschedulable(sh *job.Shape, ban uint64) bool {
+	r := &sh.Unschedulable
+	if r.Known = r.Known && r.Layout == b.cluster.Layout && r.Ban&^ban == 0 && b.cluster.RefreshGains(sh.Request) && r.Seen >= sh.Request.Gains.From; !r.Known {
 		return false
 	}
-	for _, g := range sh.request.Gains.Nodes {
-		if n := b.cluster.Nodes[g.At]; g.When > r.seen && n.Schedulable() && b.roomIgnoringHolds(n, sh.request) > 0 {
-			r.known = false
+	for _, g := range sh.Request.Gains.Nodes {
+		if n := b.cluster.Nodes[g.At]; g.When > r.Seen && n.Schedulable() && b.roomIgnoringHolds(n, sh.Request) > 0 {
+			r.Known = false
 			return false
 		}
 	}

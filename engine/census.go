@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -13,7 +14,7 @@ import (
 // diagnosis is the nodes by what rules them out.
 type diagnosis struct {
 	state        *explainer
-	shape        *shape
+	shape        *job.Shape
 	request      *cluster.Request
 	feasible     *cluster.Set
 	total        int
@@ -39,8 +40,8 @@ type reasonGroup struct {
 const maxGroupNodes = 8
 
 // diagnose takes the census for a shape, with models left out for lack of quota.
-func (ex *explainer) diagnose(sh *shape, ban uint64) *diagnosis {
-	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
+func (ex *explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
+	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
 	c.feasible, _ = ex.round.place.feasibleNodes(sh, c.request)
 	if c.feasible == &ex.round.place.feasibleScratch { // scratch, which the next one to ask overwrites
 		c.feasible = new(ex.round.place.feasibleScratch.Clone())
@@ -89,7 +90,7 @@ func (ex *explainer) diagnose(sh *shape, ban uint64) *diagnosis {
 func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	v := &c.matches[p.Id]
 	if !v.Known {
-		*v = p.MatchDevices(c.request, c.shape.request)
+		*v = p.MatchDevices(c.request, c.shape.Request)
 	}
 	return v
 }
@@ -103,7 +104,7 @@ func (c *diagnosis) inspect(n *cluster.Node) {
 	m := c.reasonsFor(n)
 	if m == 0 {
 		room := n.RoomFor(c.request)
-		if c.shape.spreadsMembers() {
+		if c.shape.SpreadsMembers() {
 			room = min(room, 1)
 		}
 		c.fitted += room
@@ -217,10 +218,10 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 // want's as the job spells it.
 func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
-		return []ares.Blocker{{Kind: kindNodes, Detail: "there are no nodes yet"}}
+		return []ares.Blocker{{Kind: job.KindNodes, Detail: "there are no nodes yet"}}
 	}
 	if ex.cluster.ExceedsLeafLimit(c.request) {
-		return []ares.Blocker{{Kind: kindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+		return []ares.Blocker{{Kind: job.KindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
 			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.Gpus)}}
 	}
 	var out []ares.Blocker
@@ -228,7 +229,7 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: kindReserved, Count: n, Of: c.total, Detail: ex.windows.blockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: job.KindReserved, Count: n, Of: c.total, Detail: ex.windows.blockText(c.windows[i])})
 				}
 			}
 			continue
@@ -237,7 +238,7 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			out = append(out, ares.Blocker{Kind: blockerKind(cluster.Reason(h)), Count: count, Of: c.total, Detail: c.reasonText(cluster.Reason(h), model)})
 		}
 	}
-	if c.shape.members > 1 && c.fitted > 0 {
+	if c.shape.Members > 1 && c.fitted > 0 {
 		out = append(out, ex.gangBlocker(c))
 	}
 	return out

@@ -45,8 +45,8 @@ const maxSearchedDomains = 8
 // domainsToSearch are the domains of the required level where there could be room, those
 // that seem the cheapest first, or else the whole fleet.
 func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
-	level := h.sh.wish.required
-	if level == "" || h.sh.members == 1 {
+	level := h.sh.Wish.Required
+	if level == "" || h.sh.Members == 1 {
 		return []domainRange{{0, len(h.round.cluster.Nodes), 0}}
 	}
 	var out []domainRange
@@ -67,7 +67,7 @@ func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
 // canClear says whether there is room in a domain if all of its grounds are
 // cleared, and estimates what it takes.
 func (h *victimSearch) canClear(sc *domainRange, grounds []candidateNode, p costModel) bool {
-	lack := h.sh.minMembers
+	lack := h.sh.MinMembers
 	for i := sc.lo; i < sc.hi; i++ {
 		lack -= int(h.room[i])
 	}
@@ -129,14 +129,14 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 		}
 	}
 	heap.Init(q)
-	for total < h.sh.minMembers {
+	for total < h.sh.MinMembers {
 		if len(*q) == 0 {
 			return false
 		}
 		next := heap.Pop(q).(nodeCost)
 		g := &h.candidates[next.candidate]
 		if !next.exact || g.changes != g.node.Changes {
-			if price, ok := h.cheapestEviction(g, p, h.sh.minMembers-total); ok {
+			if price, ok := h.cheapestEviction(g, p, h.sh.MinMembers-total); ok {
 				heap.Push(q, nodeCost{next.candidate, price, true})
 			}
 			continue
@@ -200,7 +200,7 @@ func (h *victimSearch) evictFrom(g *candidateNode) bool {
 func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
 	q := (*nodeCostQueue)(&h.queue)
 	for _, v := range h.evicted[h.evictedFrom:] {
-		a := v.entry.run.Current()
+		a := v.entry.Run.Current()
 		for i := range a.Seats {
 			n := h.round.cluster.NodesByID[a.Seats[i].Node]
 			if n == nil || n.Pos < in.lo || n.Pos >= in.hi || h.candidateAt[n.Pos] == 0 {

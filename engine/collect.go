@@ -52,11 +52,11 @@ func (h *victimSearch) reclaim(v *candidateVictim) bool {
 // victims are gone.
 func (h *victimSearch) admitsAfter(c *victimSelection) bool {
 	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, -1)
+		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, -1)
 	}
-	ok := h.round.jobs.admitsSeats(h.sh, c.seats, h.now)
+	ok := h.round.jobs.AdmitsSeats(h.sh, c.seats, h.now)
 	for _, v := range c.victims {
-		v.entry.shape.leaf.Charge(v.entry.held.grant, 1)
+		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, 1)
 	}
 	return ok
 }
@@ -70,7 +70,7 @@ func (h *victimSearch) reclaimQuota(c *victimSelection) {
 	}
 	var debtors []*candidateVictim
 	for _, e := range h.round.victims {
-		if v := h.round.victimAt[e.slot]; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
+		if v := h.round.victimAt[e.Slot]; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
 			debtors = append(debtors, v)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -36,14 +37,14 @@ const (
 // findConsolidation finds whom to move for a job that found no place. It is false when
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
-func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSelection, bool) {
+func (pr *preemptRound) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
-	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.shape.request.NeedsDevices() || pr.jobs.migrationPending(now) ||
-		len(pr.jobs.running.nominated)+len(plan.Nominate) >= config.MaxNominations {
+	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.Shape.Request.NeedsDevices() || pr.jobs.MigrationPending(now) ||
+		len(pr.jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
 		return victimSelection{}, false
 	}
-	members, ban := pr.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || !pr.hasScatteredCapacity(e.shape, ban) {
+	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || !pr.hasScatteredCapacity(e.Shape, ban) {
 		return victimSelection{}, false
 	}
 	pr.consolidationTries++
@@ -70,33 +71,33 @@ func (pr *preemptRound) findConsolidation(e *entry, plan *ares.Plan) (victimSele
 // longestGrace is the longest that one of the victims has to stop.
 func (c *victimSelection) longestGrace() (longest time.Duration) {
 	for _, v := range c.victims {
-		longest = max(longest, v.entry.job.Grace())
+		longest = max(longest, v.entry.Job.Grace())
 	}
 	return longest
 }
 
 // gain is what a waiting job gains that starts so much sooner, in thousandths of
 // GPU-seconds.
-func (c *victimSelection) gain() int64 { return gpuMilliOf(c.seats) * int64(c.wait/time.Second) }
+func (c *victimSelection) gain() int64 { return job.GpuMilliOf(c.seats) * int64(c.wait/time.Second) }
 
 // wakeWhenWorth wakes the plan when a job will have waited for long enough to be worth
 // what moving others costs today. That grows too, so it is asked anew then.
-func (pr *preemptRound) wakeWhenWorth(e *entry, c *victimSelection, plan *ares.Plan) {
+func (pr *preemptRound) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ares.Plan) {
 	lost, _ := c.cost()
-	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(gpuMilliOf(c.seats), 1))+1)*time.Second
-	if in := needs - e.waited(plan.Now); needs < longestWait {
-		wakeBy(plan, plan.Now.Add(max(in, time.Minute)))
+	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GpuMilliOf(c.seats), 1))+1)*time.Second
+	if in := needs - e.Waited(plan.Now); needs < longestWait {
+		job.WakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
 }
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
-func (pr *preemptRound) hasScatteredCapacity(sh *shape, ban uint64) bool {
-	w := pr.cluster.WithoutModels(sh.request, ban)
+func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
+	w := pr.cluster.WithoutModels(sh.Request, ban)
 	reach, ok := pr.place.feasibleNodes(sh, w)
 	if !ok || pr.cluster.ExceedsLeafLimit(w) {
 		return false
 	}
-	lack := sh.minGPUMilli()
+	lack := sh.MinGPUMilli()
 	for at := reach.Next(0); at >= 0 && lack > 0; at = reach.Next(at + 1) {
 		n := pr.cluster.Nodes[at]
 		if !n.Schedulable() {
@@ -115,7 +116,7 @@ func (pr *preemptRound) hasScatteredCapacity(sh *shape, ban uint64) bool {
 }
 
 // expectedWait is how long a job waits yet if nobody is moved.
-func (pr *preemptRound) expectedWait(e *entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
 	pr.backfill.holdReservations(0)
 	m := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
@@ -124,14 +125,14 @@ func (pr *preemptRound) expectedWait(e *entry, members int, ban uint64, now time
 	pr.txn.Undo(m)
 	pr.backfill.dropPlanned()
 	pr.place.speculative = false
-	if !ok || r.at == noEnd {
-		return min(max(assumedWait, e.waited(now)), longestWait), false
+	if !ok || r.at == job.NoEnd {
+		return min(max(assumedWait, e.Waited(now)), longestWait), false
 	}
 	return min(time.Duration(r.at-now.UnixNano()), longestWait), true
 }
 
 // findMovers are those who are moved for a job at the least loss.
-func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *preemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
 	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
@@ -145,8 +146,8 @@ func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victi
 		return victimSelection{}, false // others leave already
 	}
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
-		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*entry]bool{},
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
+		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*job.Entry]bool{},
 	}
 	for range maxResettlings {
 		stuck := len(h.stuck)
@@ -168,13 +169,13 @@ func (pr *preemptRound) findMovers(e *entry, ban uint64, plan *ares.Plan) (victi
 // protects it, and it is bound to no other job.
 func (h *victimSearch) isMovable(v *candidateVictim) bool {
 	e := v.entry
-	return v.protection == unprotected && e.mayBePreempted() && !e.run.Current().StartedAt.IsZero() &&
-		len(e.shape.affinity)+len(e.shape.antiAffinity) == 0 && !h.stuck[e]
+	return v.protection == unprotected && e.MayBePreempted() && !e.Run.Current().StartedAt.IsZero() &&
+		len(e.Shape.Affinity)+len(e.Shape.AntiAffinity) == 0 && !h.stuck[e]
 }
 
 // leafCharge is what was counted for a leaf, to be counted back.
 type leafCharge struct {
-	leaf  *queueLeaf
+	leaf  *job.QueueLeaf
 	grant queue.Allocation
 	sign  int
 }
@@ -183,7 +184,7 @@ type leafCharge struct {
 // job on its seats. If one finds none it is noted, and stays.
 func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 	var counted []leafCharge
-	charge := func(l *queueLeaf, g queue.Allocation, sign int) {
+	charge := func(l *job.QueueLeaf, g queue.Allocation, sign int) {
 		l.Charge(g, sign)
 		counted = append(counted, leafCharge{l, g, sign})
 	}
@@ -197,15 +198,15 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
 		h.round.place.releaseJob(v.entry)
-		charge(v.entry.shape.leaf, v.entry.held.grant, -1)
+		charge(v.entry.Shape.Leaf, v.entry.Held.Grant, -1)
 	}
 	h.round.txn.TakeSeats(c.seats)
-	charge(h.sh.leaf, h.round.jobs.grantCopy(h.sh, c.seats), 1)
+	charge(h.sh.Leaf, h.round.jobs.GrantCopy(h.sh, c.seats), 1)
 	// The largest find a place the hardest.
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range c.victims {
-		sh, has := v.entry.shape, len(v.entry.run.Current().Seats)
-		members, ban := h.round.jobs.admissibleMembers(sh, h.now)
+		sh, has := v.entry.Shape, len(v.entry.Run.Current().Seats)
+		members, ban := h.round.jobs.AdmissibleMembers(sh, h.now)
 		p, ok := ares.Placing{}, false
 		if members >= has {
 			p, ok = h.round.place.placeJob(sh, has, ban, v.entry)
@@ -214,7 +215,7 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 			h.stuck[v.entry] = true
 			return false
 		}
-		charge(sh.leaf, h.round.jobs.grantCopy(sh, p.Seats), 1)
+		charge(sh.Leaf, h.round.jobs.GrantCopy(sh, p.Seats), 1)
 		c.destinations[v] = p.Seats
 	}
 	return true
@@ -222,15 +223,15 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 
 // recordConsolidation notes a consolidation for who asks, and keeps the places of those who are
 // moved from everybody behind in this decision.
-func (pr *preemptRound) recordConsolidation(e *entry, c *victimSelection) {
+func (pr *preemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
 	lost, _ := c.cost()
 	out := ares.Consolidation{
-		For: e.id, Tenant: e.job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
+		For: e.Id, Tenant: e.Job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
 	}
 	for _, v := range c.victims {
-		m := ares.Move{Job: v.entry.id, Tenant: v.entry.job.Tenant, To: c.destinations[v], Milli: v.milli, Lost: v.cost}
-		for i := range v.entry.run.Current().Seats {
-			m.From = append(m.From, v.entry.run.Current().Seats[i].Seat)
+		m := ares.Move{Job: v.entry.Id, Tenant: v.entry.Job.Tenant, To: c.destinations[v], Milli: v.milli, Lost: v.cost}
+		for i := range v.entry.Run.Current().Seats {
+			m.From = append(m.From, v.entry.Run.Current().Seats[i].Seat)
 		}
 		out.Moves = append(out.Moves, m)
 		k := nominationHold{entry: v.entry, seats: c.destinations[v]}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/job"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -20,7 +22,7 @@ const (
 // remedySearch is the search for what would put one job into the next plan.
 type remedySearch struct {
 	state     *explainer
-	entry     *entry
+	entry     *job.Entry
 	now       time.Time
 	diagnosis *diagnosis
 	head      *ares.Job // of its tenant's jobs before it the first, nil for none
@@ -33,7 +35,7 @@ type remedySearch struct {
 // findRemedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
 // job was in the plan. head is the first of its tenant's jobs before it.
-func (ex *explainer) findRemedies(e *entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
+func (ex *explainer) findRemedies(e *job.Entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
 	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: census, head: head}
 	musts, ok := c.requiredSteps()
 	if !ok {
@@ -78,7 +80,7 @@ func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	e := c.entry
 	at := c.now
 	c.trials++
-	if e.queue == inDelayed && !at.Before(e.delayUntil) {
+	if e.Queue == job.InDelayed && !at.Before(e.DelayUntil) {
 		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
 	}
 	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
@@ -178,7 +180,7 @@ func (c *remedySearch) tryPairs(options []ares.Step) {
 		census := c.diagnosis
 		var then []ares.Step
 		c.state.simulateSteps(c.entry, []ares.Step{o}, c.now, func() {
-			c.diagnosis = c.state.diagnose(c.entry.shape, 0)
+			c.diagnosis = c.state.diagnose(c.entry.Shape, 0)
 			then = slices.Collect(c.remedyCandidates())
 		})
 		c.diagnosis = census
@@ -208,28 +210,28 @@ func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 // requiredSteps are the steps without which nothing else helps. It is false when the
 // closed list has none for something that keeps the job waiting.
 func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
-	e, sh := c.entry, c.entry.shape
+	e, sh := c.entry, c.entry.Shape
 	var out []ares.Step
-	if !e.isSettled() || c.state.jobs.arrayIsStopping(e) {
+	if !e.IsSettled() || c.state.jobs.ArrayIsStopping(e) {
 		return nil, false // only its node's agent can change that
 	}
-	if e.queue == inDelayed && c.now.Before(e.delayUntil) {
-		ms := int((e.delayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
+	if e.Queue == job.InDelayed && c.now.Before(e.DelayUntil) {
+		ms := int((e.DelayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
 		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
-	if c.state.jobs.parallelismText(e) != "" {
-		n := c.state.jobs.arrayOf(e.id).elements.UnderWay() + 1
+	if c.state.jobs.ParallelismText(e) != "" {
+		n := c.state.jobs.ArrayOf(e.Id).Elements.UnderWay() + 1
 		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
 	}
 	out = append(out, c.dependencySteps()...)
-	if sh.tenant.record == nil {
+	if sh.Tenant.Record == nil {
 		return nil, false
 	}
-	if c.state.jobs.overBudget(sh.tenant, c.now) {
-		by := int(c.state.jobs.budgetUsed(sh.tenant, c.now)/3600) + 1 - sh.tenant.record.GPUHours
-		out = append(out, limitStep(sh.tenant.id, "", ares.LimitGPUHours, by))
+	if c.state.jobs.OverBudget(sh.Tenant, c.now) {
+		by := int(c.state.jobs.BudgetUsed(sh.Tenant, c.now)/3600) + 1 - sh.Tenant.Record.GPUHours
+		out = append(out, limitStep(sh.Tenant.Id, "", ares.LimitGPUHours, by))
 	}
-	for _, short := range sh.leaf.LimitShortfalls(sh.use(sh.minMembers)) {
+	for _, short := range sh.Leaf.LimitShortfalls(sh.Use(sh.MinMembers)) {
 		out = append(out, limitStep(short.Tenant, short.Queue, short.Resource, int(short.By)))
 	}
 	return append(out, c.quotaSteps()...), true
@@ -239,11 +241,11 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 // job must do without them.
 func (c *remedySearch) dependencySteps() []ares.Step {
 	var out []ares.Step
-	for _, id := range c.entry.shape.after {
-		if c.state.jobs.dependencySucceeded(id) {
+	for _, id := range c.entry.Shape.After {
+		if c.state.jobs.DependencySucceeded(id) {
 			continue
 		}
-		if e := c.state.jobs.entryByID[id]; e == nil || e.job == nil || e.phase().Final() {
+		if e := c.state.jobs.EntryByID[id]; e == nil || e.Job == nil || e.Phase().Final() {
 			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})

@@ -4,6 +4,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -17,24 +18,24 @@ type core struct {
 	revision int64
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
-	jobs     *jobTable
+	jobs     *job.Table
 	windows  *calendar
 }
 
 func newCore(cfg config.Config) *core {
 	co := &core{cfg: cfg}
-	queues := queue.New[*entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
+	queues := queue.New[*job.Entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
 	co.cluster = cluster.NewCluster(&co.cfg, queues.ModelIndex)
 	co.scorer = score.NewScorer(&co.cfg, co.cluster)
-	co.jobs = newJobTable(&co.cfg, queues, co.cluster, co.scorer)
+	co.jobs = job.NewTable(&co.cfg, queues, co.cluster, co.scorer)
 	co.windows = &calendar{cluster: co.cluster, jobs: co.jobs}
 	return co
 }
 
 // apply takes in a whole revision.
 func (co *core) apply(b ares.Batch) {
-	co.revision, co.jobs.at = b.Revision, b.At
+	co.revision, co.jobs.At = b.Revision, b.At
 	co.scorer.Demand.BeginWindow(b.Revision)
 	co.applyEvents(b.Events)
-	co.scorer.AdvanceHorizon(b.Revision, len(co.jobs.entryByID), co.jobs.asks())
+	co.scorer.AdvanceHorizon(b.Revision, len(co.jobs.EntryByID), co.jobs.Asks())
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/job"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -18,11 +20,11 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.round.planRequired(&plan)
 	blocked := s.round.runCycle(&plan, s.core.cfg.Preemption.Moving)
 	s.round.recordPlannedStarts()
-	s.core.jobs.wakeForOrderChange(blocked, &plan)
+	s.core.jobs.WakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
-	s.core.jobs.expireQueued(&plan)
-	s.core.jobs.noteDeadlines(&plan)
-	plan.Wake = earlierOf(plan.Wake, s.core.jobs.nextOrderChange())
+	s.core.jobs.ExpireQueued(&plan)
+	s.core.jobs.NoteDeadlines(&plan)
+	plan.Wake = job.EarlierOf(plan.Wake, s.core.jobs.NextOrderChange())
 	s.core.windows.wakeAtWindows(&plan)
 	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
 	s.round.lastRefusals = len(plan.Refuse)

@@ -142,7 +142,7 @@ func history(jobs int) (*State, ares.Batch) {
 			}
 			apply(ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
 		}
-		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.core.jobs.entryByID[old] != nil {
+		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.core.jobs.EntryByID[old] != nil {
 			apply(ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(old)}}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(old)}})
 		}
 	}

@@ -1,18 +1,21 @@
 package engine
 
-import "github.com/ares-scheduler/ares/engine/cluster"
+import (
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
+)
 
 // blockerKind is the kind of blocker: what is busy may come free.
 func blockerKind(h cluster.Reason) string {
 	switch {
 	case h == cluster.ReasonJobAffinity:
-		return kindNear
+		return job.KindNear
 	case h == cluster.ReasonReserved:
-		return kindReserved
+		return job.KindReserved
 	case h == cluster.ReasonQuota:
-		return kindQuota
+		return job.KindQuota
 	case h >= cluster.ReasonBusyDevices:
-		return kindCapacity
+		return job.KindCapacity
 	}
-	return kindNodes
+	return job.KindNodes
 }

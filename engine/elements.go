@@ -1,29 +1,33 @@
 package engine
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"github.com/ares-scheduler/ares/engine/job"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // elementsToMake is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
-func (t *round) elementsToMake(e *entry) int {
-	if e.madeInCycle != t.place.cycle {
-		e.elementsMade, e.madeInCycle = 0, t.place.cycle
+func (t *round) elementsToMake(e *job.Entry) int {
+	if e.MadeInCycle != t.place.cycle {
+		e.ElementsMade, e.MadeInCycle = 0, t.place.cycle
 	}
-	a := t.jobs.arrayOf(e.id)
-	return min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay(), e.job.ElementsAtOnce()) - e.elementsMade
+	a := t.jobs.ArrayOf(e.Id)
+	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
-func (t *round) hitElementLimit(e *entry) bool {
-	a := t.jobs.arrayOf(e.id)
-	return e.elementsMade == e.job.ElementsAtOnce() &&
-		e.elementsMade < min(e.job.Array.Count-e.nextElement(), e.job.Array.Parallelism-a.elements.UnderWay())
+func (t *round) hitElementLimit(e *job.Entry) bool {
+	a := t.jobs.ArrayOf(e.Id)
+	return e.ElementsMade == e.Job.ElementsAtOnce() &&
+		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
 }
 
 // makeElement notes that a placing makes the array's next element.
-func (t *round) makeElement(e *entry, p *ares.Placing) {
-	p.ArrayOf, p.Index = e.id, e.nextElement()+e.elementsMade
-	p.Job = ares.ElementID(e.id, p.Index)
-	e.elementsMade++
+func (t *round) makeElement(e *job.Entry, p *ares.Placing) {
+	p.ArrayOf, p.Index = e.Id, e.NextElement()+e.ElementsMade
+	p.Job = ares.ElementID(e.Id, p.Index)
+	e.ElementsMade++
 }
 
 // advanceArray notes in the plan how far an array has come.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -29,48 +30,48 @@ type queueWalk struct {
 	blind   int   // jobs ahead of it for which nothing is foreseen
 	ahead   int   // jobs ahead of it that have to start first
 	place   ares.Merit
-	by      [estimateSources]int
+	by      [job.EstimateSources]int
 	late    int
 }
 
 // etaOf is when the job is thought to start. Who is ahead of it in the order has
 // its place first, and those who run leave as foreseen: sooner than nine of ten
 // for the one end of the interval, and later for the other.
-func (ex *explainer) etaOf(e *entry, now time.Time) ares.ETA {
+func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
-	if e.queue != inPending {
+	if e.Queue != job.InPending {
 		out.Basis = "unknown: it is not in line yet"
 		return out
 	}
-	if members, _ := ex.jobs.admissibleMembers(e.shape, now); members == 0 {
+	if members, _ := ex.jobs.AdmissibleMembers(e.Shape, now); members == 0 {
 		out.Basis = "unknown: it waits for something else than room on nodes"
 		return out
 	}
-	if e.run != nil && e.run.Nominated != nil {
-		return nominationETA(e.run.Nominated, now)
+	if e.Run != nil && e.Run.Nominated != nil {
+		return nominationETA(e.Run.Nominated, now)
 	}
-	late, early := ex.simulateQueue(e, now, now, p90), ex.simulateQueue(e, now, now, p10)
+	late, early := ex.simulateQueue(e, now, now, job.P90), ex.simulateQueue(e, now, now, job.P10)
 	shut := ex.windows.windowsBlocking(e)
 	opens := ex.afterWindows(e, shut, now, &late, &early)
-	if len(shut) > 0 && late.at == noEnd && early.at == noEnd && ex.needsReservedNodes(e) {
-		out.Earliest, out.Basis = laterOf(now, shut[0].Until), ex.windows.blockText(shut[0])
+	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e) {
+		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), ex.windows.blockText(shut[0])
 		if !early.reached {
 			out.Basis += "; " + ex.notReachedText(early)
 		}
 		return out
 	}
-	if late.at <= now.UnixNano() && ex.jobs.anySeatsHeld(now) {
+	if late.at <= now.UnixNano() && ex.jobs.AnySeatsHeld(now) {
 		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
 		return out
 	}
-	if early.at != noEnd {
-		out.Earliest = laterOf(now, time.Unix(0, max(early.at, now.UnixNano())).UTC())
+	if early.at != job.NoEnd {
+		out.Earliest = job.LaterOf(now, time.Unix(0, max(early.at, now.UnixNano())).UTC())
 	}
-	if late.at != noEnd {
-		out.Latest = laterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
+	if late.at != job.NoEnd {
+		out.Latest = job.LaterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := ex.cfg.Backfill
-	out.Reserved = late.at != noEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.jobs.wouldBorrowNow(e)
+	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
 		ex.windows.setExpectedStay(e)
@@ -81,10 +82,10 @@ func (ex *explainer) etaOf(e *entry, now time.Time) ares.ETA {
 
 // needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
 // windows leave to it, even if nobody else were there: then it waits for the first to end.
-func (ex *explainer) needsReservedNodes(e *entry) bool {
+func (ex *explainer) needsReservedNodes(e *job.Entry) bool {
 	ex.windows.setExpectedStay(e)
-	w, least := e.shape.request, e.shape.minMembers
-	open, _ := ex.round.place.feasibleNodes(e.shape, w)
+	w, least := e.Shape.Request, e.Shape.MinMembers
+	open, _ := ex.round.place.feasibleNodes(e.Shape, w)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
@@ -95,10 +96,10 @@ const maxWindowsTried = 2
 // afterWindows looks for an earlier start at the ends of the windows that keep a job off
 // nodes, and is the window that it waits for then. Until it ends nobody can tell who
 // of those it is for will be there: what is foreseen is that it is as it is now.
-func (ex *explainer) afterWindows(e *entry, shut []*window, now time.Time, late, early *queueWalk) (opens *window) {
-	sooner := func(by quantile, v *window, than *queueWalk) bool {
+func (ex *explainer) afterWindows(e *job.Entry, shut []*window, now time.Time, late, early *queueWalk) (opens *window) {
+	sooner := func(by job.Quantile, v *window, than *queueWalk) bool {
 		w := ex.simulateQueue(e, now, v.Until, by)
-		if w.at == noEnd || max(w.at, v.Until.UnixNano()) >= than.at {
+		if w.at == job.NoEnd || max(w.at, v.Until.UnixNano()) >= than.at {
 			return false
 		}
 		*than = w
@@ -106,10 +107,10 @@ func (ex *explainer) afterWindows(e *entry, shut []*window, now time.Time, late,
 		return true
 	}
 	for _, v := range shut[:min(len(shut), maxWindowsTried)] {
-		if v.Until.UnixNano() < late.at && sooner(p90, v, late) {
+		if v.Until.UnixNano() < late.at && sooner(job.P90, v, late) {
 			opens = v
 		}
-		if v.Until.UnixNano() < early.at && sooner(p10, v, early) && late.at == noEnd {
+		if v.Until.UnixNano() < early.at && sooner(job.P10, v, early) && late.at == job.NoEnd {
 			opens = v
 		}
 	}
@@ -119,19 +120,19 @@ func (ex *explainer) afterWindows(e *entry, shut []*window, now time.Time, late,
 
 // simulateQueue goes down the order until it comes to a job, and finds it a place in time
 // behind those ahead of it, with the windows that there are at a time.
-func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile) queueWalk {
-	out, most := queueWalk{at: noEnd}, ex.maxSimulated()
+func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
+	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
 	t := ex.round.begin()
 	defer t.close()
 	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.PruneGains()
-	ex.jobs.advanceClock(now)
+	ex.jobs.AdvanceClock(now)
 	defer t.preempt.releaseNominations()
-	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*entry, *ares.Placing, bool) bool { return true })
+	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
 	ex.windows.setWindowTime(windows)
-	pass := ex.jobs.queues.BeginRound(now)
+	pass := ex.jobs.Queues.BeginRound(now)
 	defer pass.End()
-	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, admitted bool) bool {
+	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e
 		mine := len(t.backfill.reservations) > 0 && t.backfill.reservations[len(t.backfill.reservations)-1].entry == o
 		switch {
@@ -141,7 +142,7 @@ func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile
 			r := &t.backfill.reservations[len(t.backfill.reservations)-1]
 			out.at, out.place, out.by, out.late = r.at, r.merit, r.sources, r.overdue
 		case out.reached:
-			out.at = noEnd
+			out.at = job.NoEnd
 		case placing == nil && admitted:
 			out.blind++
 		}
@@ -150,30 +151,30 @@ func (ex *explainer) simulateQueue(e *entry, now, windows time.Time, by quantile
 		}
 		return !out.reached && len(t.backfill.reservations) < most && t.backfill.reservationTries < 2*most
 	})
-	if out.reached || by == p10 {
+	if out.reached || by == job.P10 {
 		return out // of the rest of the line it is not before the last that was walked
 	}
-	out.at = noEnd
+	out.at = job.NoEnd
 	return out
 }
 
 // etaBasis says in words what an ETA was drawn from.
-func (ex *explainer) etaBasis(e *entry, late, early queueWalk, now time.Time) string {
+func (ex *explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) string {
 	var parts []string
 	switch {
-	case late.at == noEnd && early.reached && early.at == noEnd:
+	case late.at == job.NoEnd && early.reached && early.at == job.NoEnd:
 		return "unknown: " + ex.noEstimateText(e, now)
-	case !early.reached && early.at == noEnd:
+	case !early.reached && early.at == job.NoEnd:
 		return "unknown: " + ex.notReachedText(early)
 	case !early.reached:
 		return "at the earliest: " + ex.notReachedText(early)
-	case late.at == noEnd && !late.reached:
+	case late.at == job.NoEnd && !late.reached:
 		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are before it", late.ahead))
-	case late.at == noEnd:
+	case late.at == job.NoEnd:
 		parts = append(parts, "no latest time: "+ex.noEstimateText(e, now))
 	}
 	place := late.place
-	if late.at == noEnd {
+	if late.at == job.NoEnd {
 		place = early.place
 	}
 	if place.Domain != "" {
@@ -182,7 +183,7 @@ func (ex *explainer) etaBasis(e *entry, late, early queueWalk, now time.Time) st
 	if late.ahead > 0 {
 		parts = append(parts, "behind "+countJobs(late.ahead)+" in line")
 	}
-	if ends := late.by[fromForecast] + late.by[fromLimit] + late.by[fromGuess]; ends > 0 {
+	if ends := late.by[job.FromForecast] + late.by[job.FromLimit] + late.by[job.FromGuess]; ends > 0 {
 		parts = append(parts, "when "+seatsFree(ends)+" there: "+estimateText(late.by, ends))
 	}
 	if late.late > 0 {
@@ -199,7 +200,7 @@ func (ex *explainer) notReachedText(w queueWalk) string {
 	switch {
 	case ex.cfg.Queue.Blocked != config.BlockedHold:
 		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
-	case w.at == noEnd:
+	case w.at == job.NoEnd:
 		return "a job ahead of it in its queue holds it up, and nobody knows until when"
 	}
 	return "a job ahead of it in its queue holds it up until then"
@@ -213,10 +214,10 @@ func seatsFree(n int) string {
 }
 
 // estimateText says what ends were foreseen by.
-func estimateText(by [estimateSources]int, ends int) string {
+func estimateText(by [job.EstimateSources]int, ends int) string {
 	var parts []string
-	for i, words := range [estimateSources]string{
-		fromForecast: "by forecasts", fromLimit: "by their limits", fromGuess: "by a guess (no runs like it are known)",
+	for i, words := range [job.EstimateSources]string{
+		job.FromForecast: "by forecasts", job.FromLimit: "by their limits", job.FromGuess: "by a guess (no runs like it are known)",
 	} {
 		switch by[i] {
 		case 0:
@@ -237,16 +238,16 @@ func countJobs(n int) string {
 }
 
 // noEstimateText says why nothing is foreseen for a job.
-func (ex *explainer) noEstimateText(e *entry, now time.Time) string {
-	w := e.shape.request
+func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
+	w := e.Shape.Request
 	ex.windows.setExpectedStay(e)
-	reach, ok := ex.round.place.feasibleNodes(e.shape, w)
-	if !ok && len(ex.windows.blockingWindows(e.shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
+	reach, ok := ex.round.place.feasibleNodes(e.Shape, w)
+	if !ok && len(ex.windows.blockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
-		if n.Schedulable() && len(ex.round.backfill.releasesOn(n, now, p90).list) < len(n.Occupants) {
+		if n.Schedulable() && len(ex.round.backfill.releasesOn(n, now, job.P90).list) < len(n.Occupants) {
 			return fmt.Sprintf("nothing says when the jobs on node %s end", n.Id)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -14,11 +15,11 @@ import (
 // the state does not know. model is the want's as the job spells it. It is
 // empty when the job could be placed by itself. The census is the one that was
 // taken, nil when there was room.
-func (ex *explainer) blockersOf(e *entry, sh *shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
+func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
 	out := ex.admissionWaits(e, sh, now)
-	members, ban := ex.jobs.admissibleMembers(sh, now)
+	members, ban := ex.jobs.AdmissibleMembers(sh, now)
 	if members == 0 {
-		members, ban = sh.minMembers, 0 // what would be, were it admitted
+		members, ban = sh.MinMembers, 0 // what would be, were it admitted
 	}
 	t := ex.round.begin()
 	defer t.close()
@@ -36,39 +37,39 @@ func (ex *explainer) blockersOf(e *entry, sh *shape, model string, now time.Time
 }
 
 // admissionWaits lists what keeps the job waiting however much room there is.
-func (ex *explainer) admissionWaits(e *entry, sh *shape, now time.Time) []ares.Blocker {
+func (ex *explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
-	if e != nil && e.run != nil {
-		out = e.delayBlockers(now)
+	if e != nil && e.Run != nil {
+		out = e.DelayBlockers(now)
 	}
-	if e != nil && e.job != nil {
-		if why := ex.jobs.parallelismText(e); why != "" {
-			out = append(out, ares.Blocker{Kind: kindArray, Detail: why})
+	if e != nil && e.Job != nil {
+		if why := ex.jobs.ParallelismText(e); why != "" {
+			out = append(out, ares.Blocker{Kind: job.KindArray, Detail: why})
 		}
 	}
-	return append(out, ex.jobs.admissionBlockers(sh, now)...)
+	return append(out, ex.jobs.AdmissionBlockers(sh, now)...)
 }
 
 // gangBlocker says why a gang whose members find room finds no place together.
 func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
-	if c.fitted < sh.minMembers {
-		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.minMembers, sh.request.Text())}
+	if c.fitted < sh.MinMembers {
+		return ares.Blocker{Kind: job.KindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.MinMembers, sh.Request.Text())}
 	}
-	level := sh.wish.required
+	level := sh.Wish.Required
 	if level == "" {
-		return ares.Blocker{Kind: kindCapacity, Detail: fmt.Sprintf(
+		return ares.Blocker{Kind: job.KindCapacity, Detail: fmt.Sprintf(
 			"%d members fit, but not in places that meet network_bandwidth and the limits on nodes and GPUs of one leaf", c.fitted)}
 	}
 	most, where := ex.densestDomain(c, level)
-	detail := fmt.Sprintf("%d of %d members fit in one %s at most", most, sh.minMembers, level)
+	detail := fmt.Sprintf("%d of %d members fit in one %s at most", most, sh.MinMembers, level)
 	if where != "" {
 		detail += fmt.Sprintf(" (%s)", where)
 	}
-	if most >= sh.minMembers {
+	if most >= sh.MinMembers {
 		detail = fmt.Sprintf("%s %s has room for %d members, but its network or the limits on one leaf do not allow it", level, where, most)
 	}
-	return ares.Blocker{Kind: kindCapacity, Detail: detail}
+	return ares.Blocker{Kind: job.KindCapacity, Detail: detail}
 }
 
 // densestDomain is the domain of a level that has room for the most members.

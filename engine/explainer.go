@@ -4,6 +4,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
 // explainer answers questions about waiting jobs. It needs the state alone: what it
@@ -12,7 +13,7 @@ type explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
-	jobs    *jobTable
+	jobs    *job.Table
 	windows *calendar
 	core    *core
 	round   *round

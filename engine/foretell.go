@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -16,7 +17,7 @@ import (
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
 func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
-	if ex.jobs.entryByID[job.ID] != nil || ex.jobs.tenants[job.Tenant] == nil {
+	if ex.jobs.EntryByID[job.ID] != nil || ex.jobs.Tenants[job.Tenant] == nil {
 		placing, refusal := ex.Place(job, now)
 		if refusal == nil {
 			return placing, nil
@@ -35,40 +36,40 @@ func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 	}
 	ex.core.applyEvents(events)
 	ex.core.refresh()
-	e := ex.jobs.entryByID[job.ID]
+	e := ex.jobs.EntryByID[job.ID]
 	placing, why := ex.whatIf(e, now)
 	ex.core.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
-	ex.scorer.Demand.ForgetPending(&e.ask)
+	ex.scorer.Demand.ForgetPending(&e.Ask)
 	ex.core.refresh()
 	return placing, why
 }
 
 // whatIf is what becomes of a waiting job by the next plan.
-func (ex *explainer) whatIf(e *entry, now time.Time) (ares.Placing, *ares.Explanation) {
+func (ex *explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
 	plan := ex.planUntil(e, now)
-	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id }); at >= 0 {
+	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id }); at >= 0 {
 		return plan.Place[at], nil
 	}
-	why := ex.Explain(e.id, now)
-	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.id })
+	why := ex.Explain(e.Id, now)
+	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.Id })
 	if at < 0 {
-		return ares.Placing{Job: e.id}, &why
+		return ares.Placing{Job: e.Id}, &why
 	}
 	n := &plan.Nominate[at].Nomination
-	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == kindPreemption })
-	why.Blockers = append(why.Blockers, ares.Blocker{Kind: kindPreemption, Detail: preemptionText(n)})
+	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == job.KindPreemption })
+	why.Blockers = append(why.Blockers, ares.Blocker{Kind: job.KindPreemption, Detail: preemptionText(n)})
 	why.ETA = nominationETA(n, now)
-	return ares.Placing{Job: e.id}, &why
+	return ares.Placing{Job: e.Id}, &why
 }
 
 // planUntil is the next plan, as far as it has come when the job had its turn.
-func (ex *explainer) planUntil(e *entry, now time.Time) ares.Plan {
+func (ex *explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
-	if ex.jobs.queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
+	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
 		return plan
 	}
-	ex.round.runRound(&plan, func(o *entry, placing *ares.Placing, _ bool) bool {
+	ex.round.runRound(&plan, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
 		if placing != nil {
 			if placing.ArrayOf != "" {
 				advanceArray(&plan, placing)
@@ -83,7 +84,7 @@ func (ex *explainer) planUntil(e *entry, now time.Time) ares.Plan {
 // nominationETA is when a job starts for which seats are kept.
 func nominationETA(n *ares.Nomination, now time.Time) ares.ETA {
 	return ares.ETA{
-		Earliest: now, Latest: laterOf(now, n.Until), Reserved: true,
+		Earliest: now, Latest: job.LaterOf(now, n.Until), Reserved: true,
 		Basis: "seats are kept for it while those who have them give way",
 	}
 }
@@ -100,5 +101,5 @@ func preemptionText(n *ares.Nomination) string {
 		milli, lost = milli+y.Milli, lost+y.Lost
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(gpuMilliOf(n.Seats))), decimalText(int(lost)))
+		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GpuMilliOf(n.Seats))), decimalText(int(lost)))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -19,19 +20,19 @@ import (
 // because none is right for all sizes, and the cheapest outcome counts.
 type victimSearch struct {
 	round *preemptRound
-	entry *entry
-	sh    *shape
+	entry *job.Entry
+	sh    *job.Shape
 	now   time.Time
 	rank  int
 	base  cluster.Savepoint // with those gone who are being stopped
 
 	ancestry     map[ares.JobID]bool
-	barred       map[*entry]bool // sit where seats are kept for others
-	guaranteed   uint64          // models that quotas promise it
+	barred       map[*job.Entry]bool // sit where seats are kept for others
+	guaranteed   uint64              // models that quotas promise it
 	owed         map[debtKey]queue.Borrowing
 	debts        []debt
-	allowPartial bool            // who is borrowed in part may go too
-	stuck        map[*entry]bool // who has no other place; nil unless they are to be moved
+	allowPartial bool                // who is borrowed in part may go too
+	stuck        map[*job.Entry]bool // who has no other place; nil unless they are to be moved
 	protections  protectionCounts
 	id, eligible int
 
@@ -69,9 +70,9 @@ type candidateSeat struct {
 
 // searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
-func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *preemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.shape, now: plan.Now, rank: e.rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
 	if pr.backfill.heldReservations != 0 {
@@ -91,7 +92,7 @@ func (pr *preemptRound) searchVictims(e *entry, r preemptionBasis, promised uint
 // searchByBasis looks for victims by each right alone, and then by both. What was
 // promised comes first: it costs nobody what is his own.
 func (h *victimSearch) searchByBasis(r preemptionBasis) {
-	members, ban := h.round.jobs.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.jobs.AdmissibleMembers(h.sh, h.now)
 	for _, by := range [3]preemptionBasis{basisQuota, basisClass, basisQuota | basisClass} {
 		if by&^r != 0 || !h.markEligible(by) {
 			continue
@@ -126,17 +127,17 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 		return *c, true
 	case h.overCeiling != nil:
 		_, milli := h.overCeiling.cost()
-		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(gpuMilliOf(h.overCeiling.seats)), decimalText(h.round.cfg.Preemption.Ceiling))
+		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(h.overCeiling.seats)), decimalText(h.round.cfg.Preemption.Ceiling))
 	case h.protections != protectionCounts{}:
 		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.cfg.Preemption))
 	case h.eligible > 0:
 		h.round.notePreemption("those that may be stopped for it are not enough to make room")
 	}
 	if until := h.protections.until; !until.IsZero() {
-		wakeBy(plan, until)
+		job.WakeBy(plan, until)
 	}
 	if len(h.ancestry) == 0 {
-		h.round.failedSearches = append(h.round.failedSearches, failedSearch{h.sh.request, h.sh, r, h.rank})
+		h.round.failedSearches = append(h.round.failedSearches, failedSearch{h.sh.Request, h.sh, r, h.rank})
 	}
 	return victimSelection{}, false
 }
@@ -147,26 +148,26 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, plan *ares.Plan) {
 	most := h.round.cfg.Preemption.PerTenant
 	if until.IsZero() {
-		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.tenant.id, most)
+		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.Tenant.Id, most)
 		return
 	}
-	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.tenant.id, most, until.UTC().Format(time.RFC3339))
-	wakeBy(plan, until)
+	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.Tenant.Id, most, until.UTC().Format(time.RFC3339))
+	job.WakeBy(plan, until)
 }
 
 // withinHourlyLimit says whether the tenant may have so many stopped by class now, and
 // if not, when it may have one more.
-func (pr *preemptRound) withinHourlyLimit(e *entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
+func (pr *preemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
 	most := pr.cfg.Preemption.PerTenant
 	if most == 0 {
 		return until, true
 	}
-	stops, until := e.shape.tenant.recentStops(plan.Now)
+	stops, until := e.Shape.Tenant.RecentStops(plan.Now)
 	if until.IsZero() {
-		until = plan.Now.Add(stopRateWindow)
+		until = plan.Now.Add(job.StopRateWindow)
 	}
 	for i := range plan.Stop {
-		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.job.Tenant {
+		if y := plan.Stop[i].Stop.Yield; y != nil && y.Why == ares.YieldClass && y.Tenant == e.Job.Tenant {
 			stops++
 		}
 	}
@@ -180,8 +181,8 @@ func (pr *preemptRound) withinHourlyLimit(e *entry, c *victimSelection, plan *ar
 
 // barredJobs is who sits where seats are kept for others, or is to give way to one of
 // those. With some reservations it is also who sits where these have a place.
-func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
-	out := map[*entry]bool{}
+func (pr *preemptRound) barredJobs(reservations uint64) map[*job.Entry]bool {
+	out := map[*job.Entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
 			n := pr.cluster.NodesByID[seats[i].Node]
@@ -190,7 +191,7 @@ func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
 			}
 			for _, sit := range n.Occupants {
 				if sharesDevice(sit.Seat, &seats[i]) {
-					out[pr.jobs.owner(sit)] = true
+					out[pr.jobs.Owner(sit)] = true
 				}
 			}
 		}
@@ -206,7 +207,7 @@ func (pr *preemptRound) barredJobs(reservations uint64) map[*entry]bool {
 			continue
 		}
 		bar(k.seats)
-		if nom := k.entry.run; nom != nil && nom.Nominated != nil {
+		if nom := k.entry.Run; nom != nil && nom.Nominated != nil {
 			for j := range nom.Nominated.Victims {
 				if v := pr.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
 					out[v] = true
@@ -226,7 +227,7 @@ func sharesDevice(a, b *ares.Seat) bool {
 
 // unguaranteedModels is the models that quotas do not promise the job, as a set.
 func (h *victimSearch) unguaranteedModels() (ban uint64) {
-	for m := range h.round.cluster.MatchingModels(h.sh.request) {
+	for m := range h.round.cluster.MatchingModels(h.sh.Request) {
 		if bit := cluster.ModelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
@@ -237,7 +238,7 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 // searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
 func (h *victimSearch) searchSets(ban uint64) {
-	h.request = h.round.cluster.WithoutModels(h.sh.request, ban)
+	h.request = h.round.cluster.WithoutModels(h.sh.Request, ban)
 	var ok bool
 	if h.feasible, ok = h.round.place.feasibleNodes(h.sh, h.request); !ok || h.round.cluster.ExceedsLeafLimit(h.request) {
 		return
@@ -294,7 +295,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.Ban, h.entry)
+	p, ok := h.round.place.placeJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -307,7 +308,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if h.round.cfg.Preemption.ExceedsCeiling(milli, gpuMilliOf(c.seats)) {
+	if h.round.cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}
@@ -334,7 +335,7 @@ func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVicti
 	h.round.txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
-		return !v.entry.sitsBesideSeats(seats) || h.round.place.putBack(v.entry)
+		return !v.entry.SitsBesideSeats(seats) || h.round.place.putBack(v.entry)
 	})
 }
 
@@ -355,7 +356,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 			h.round.place.releaseJob(v.entry)
 		}
 		i++
-		p, ok := h.round.place.placeJob(h.sh, h.sh.minMembers, h.request.Ban, h.entry)
+		p, ok := h.round.place.placeJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 		if !ok {
 			continue
 		}
@@ -398,17 +399,17 @@ func (h *victimSearch) tryAllVictims() {
 func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	takes := time.Duration(0)
 	for _, v := range h.best.victims {
-		takes = max(takes, v.entry.job.Grace())
+		takes = max(takes, v.entry.Job.Grace())
 	}
 	takes += h.round.cfg.Preemption.Restart
 	c := victimSelection{why: h.best.why}
-	var going []*entry
-	for rank := range h.round.jobs.running.running {
-		for _, e := range h.round.jobs.running.running[rank] {
-			if _, all := e.runtimeEstimate(); all == forever {
+	var going []*job.Entry
+	for rank := range h.round.jobs.Running.Running {
+		for _, e := range h.round.jobs.Running.Running[rank] {
+			if _, all := e.RuntimeEstimate(); all == job.Forever {
 				continue
 			}
-			if _, late := e.remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(h.round.stopping, e) {
+			if _, late := e.Remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(h.round.stopping, e) {
 				going = append(going, e)
 				c.freeWithin = max(c.freeWithin, late)
 			}
@@ -420,16 +421,16 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	h.round.txn.Undo(h.base)
 	for _, e := range going {
 		h.round.place.releaseJob(e)
-		e.shape.leaf.Charge(e.held.grant, -1)
+		e.Shape.Leaf.Charge(e.Held.Grant, -1)
 	}
-	members, ban := h.round.jobs.admissibleMembers(h.sh, h.now)
+	members, ban := h.round.jobs.AdmissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = h.round.place.placeJob(h.sh, h.sh.minMembers, ban, h.entry)
+		p, ok = h.round.place.placeJob(h.sh, h.sh.MinMembers, ban, h.entry)
 	}
 	for _, e := range going {
-		e.shape.leaf.Charge(e.held.grant, 1)
+		e.Shape.Leaf.Charge(e.Held.Grant, 1)
 	}
 	h.round.txn.Undo(h.base)
 	c.seats = p.Seats

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -25,80 +26,55 @@ func (s *State) Check() error {
 // check is Check of the state itself.
 func (co *core) check() error {
 	co.refresh()
-	c := recount{pins: map[string]map[int]cluster.NumaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*shape]int{}}
-	if len(co.jobs.changedEntries)+len(co.cluster.DirtyNodes) > 0 {
+	c := recount{pins: map[string]map[int]cluster.NumaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
+	if len(co.jobs.ChangedEntries)+len(co.cluster.DirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
-	for _, e := range co.jobs.entries() {
-		foretold += e.estimates()
-		if err := e.check(); err != nil {
+	for _, e := range co.jobs.Entries() {
+		foretold += e.Estimates()
+		if err := e.Check(); err != nil {
 			return err
 		}
 		c.add(e)
-		switch e.queueFor() {
-		case inPending:
+		switch e.QueueFor() {
+		case job.InPending:
 			pending++
-		case inDelayed:
+		case job.InDelayed:
 			delayed++
-		case inNone:
+		case job.InNone:
 		}
 	}
-	if queued, _ := co.jobs.queues.CountWaiting(); pending != queued || delayed != len(co.jobs.delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.jobs.delayed))
+	if queued, _ := co.jobs.Queues.CountWaiting(); pending != queued || delayed != len(co.jobs.Delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.jobs.Delayed))
 	}
-	lost := slices.DeleteFunc(co.jobs.entries(), func(e *entry) bool { return !e.awaitsRestart() })
-	if !slices.Equal(lost, co.jobs.restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.jobs.restarting))
+	lost := slices.DeleteFunc(co.jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
+	if !slices.Equal(lost, co.jobs.Restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.jobs.Restarting))
 	}
-	if foretold != co.jobs.estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.jobs.estimated)
+	if foretold != co.jobs.Estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.jobs.Estimated)
 	}
-	back := slices.DeleteFunc(co.jobs.entries(), func(e *entry) bool { return !e.isMigrating() })
-	if !slices.Equal(back, co.jobs.migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.jobs.migrating))
+	back := slices.DeleteFunc(co.jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
+	if !slices.Equal(back, co.jobs.Migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.jobs.Migrating))
 	}
-	if !slices.IsSortedFunc(co.jobs.delayed, byDue) {
+	if !slices.IsSortedFunc(co.jobs.Delayed, job.ByDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
-	if err := co.jobs.checkArrays(); err != nil {
+	if err := co.jobs.CheckArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(co.jobs.running.check(co.jobs.entries()), co.jobs.checkStops()); err != nil {
+	if err := errors.Join(co.jobs.Running.Check(co.jobs.Entries()), co.jobs.CheckStops()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(co); err != nil {
 		return err
 	}
-	if err := co.jobs.checkOrder(); err != nil {
+	if err := co.jobs.CheckOrder(); err != nil {
 		return err
 	}
 	return c.checkNodes(co)
-}
-
-// check wants an entry in its queue, and each attempt's gang whole.
-func (e *entry) check() error {
-	if e.queue != e.queueFor() || e.changed {
-		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.id, e.queue, e.queueFor())
-	}
-	if e.run == nil || e.job == nil {
-		return nil
-	}
-	for i := range e.run.Attempts {
-		a := &e.run.Attempts[i]
-		if a.Free() && e.phase().Waiting() {
-			continue // whoever supposes that a waiting job asked for fewer members leaves its past as it was
-		}
-		if n, most := len(a.Seats), max(e.job.Members, 1); n > most || n < min(max(e.job.MinMembers, 1), most) {
-			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.id, n, max(e.job.MinMembers, 1), most)
-		}
-		for k := range a.Seats {
-			if a.Seats[k].Rank != k {
-				return fmt.Errorf("attempt %d of job %s has no rank %d", a.Number, e.id, k)
-			}
-		}
-	}
-	return nil
 }
 
 type deviceKey struct{ node, device string }
@@ -111,18 +87,18 @@ type recount struct {
 	taken   map[deviceKey]int
 	nodes   map[string]nodeUse
 	tenants map[string]ares.Use
-	shapes  map[*shape]int
+	shapes  map[*job.Shape]int
 }
 
-func (c *recount) add(e *entry) {
-	if e.shape != nil {
-		c.shapes[e.shape]++
+func (c *recount) add(e *job.Entry) {
+	if e.Shape != nil {
+		c.shapes[e.Shape]++
 	}
-	if e.run == nil {
+	if e.Run == nil {
 		return
 	}
-	held := e.run.Phase.Active() && (e.job == nil || !e.isArray())
-	for _, a := range e.run.Attempts {
+	held := e.Run.Phase.Active() && (e.Job == nil || !e.IsArray())
+	for _, a := range e.Run.Attempts {
 		for _, h := range a.Seats {
 			if h.State == ares.SeatReleased || h.State == ares.SeatCleared {
 				continue
@@ -143,30 +119,30 @@ func (c *recount) add(e *entry) {
 				continue // the node's, not the tenant's
 			}
 			held = true
-			if e.job != nil {
-				c.tenants[e.job.Tenant] = c.tenants[e.job.Tenant].Add(seatUse(&h.Seat, e.job))
+			if e.Job != nil {
+				c.tenants[e.Job.Tenant] = c.tenants[e.Job.Tenant].Add(seatUse(&h.Seat, e.Job))
 			}
 		}
 	}
-	if held && e.job != nil {
-		c.tenants[e.job.Tenant] = c.tenants[e.job.Tenant].Add(ares.Use{Jobs: 1})
+	if held && e.Job != nil {
+		c.tenants[e.Job.Tenant] = c.tenants[e.Job.Tenant].Add(ares.Use{Jobs: 1})
 	}
 }
 
 func (c *recount) checkTenants(s *core) error {
-	for id, t := range s.jobs.tenants { // order-free: any broken law will do
-		if t.use != c.tenants[id] {
-			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.use)
+	for id, t := range s.jobs.Tenants { // order-free: any broken law will do
+		if t.Use != c.tenants[id] {
+			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.Use)
 		}
 	}
-	if len(c.shapes) != len(s.jobs.shapes.byKey) || len(c.shapes)+len(s.jobs.shapes.free) != s.jobs.shapes.count {
-		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.jobs.shapes.byKey))
+	if len(c.shapes) != len(s.jobs.Shapes.ByKey) || len(c.shapes)+len(s.jobs.Shapes.Free) != s.jobs.Shapes.Count {
+		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.jobs.Shapes.ByKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.refs != refs || s.jobs.shapes.byKey[sh.key] != sh || s.jobs.shapes.requests.ByKey[sh.request.Key] != sh.request || s.jobs.shapes.requests.Constraints[sh.request.Constraints.Key] != sh.request.Constraints {
-			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.key, refs, sh.refs)
+		if sh.Refs != refs || s.jobs.Shapes.ByKey[sh.Key] != sh || s.jobs.Shapes.Requests.ByKey[sh.Request.Key] != sh.Request || s.jobs.Shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
+			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.Key, refs, sh.Refs)
 		}
-		if err := s.checkFilter(sh.request); err != nil {
+		if err := s.checkFilter(sh.Request); err != nil {
 			return err
 		}
 	}
@@ -272,15 +248,15 @@ func (co *core) checkBoards() error {
 	if d := &co.scorer.Demand; len(co.cfg.Mix) == 0 {
 		kinds, shares := d.Kinds, d.Shares
 		recent := 0
-		for _, e := range co.jobs.entryByID { // order-free: a count
-			if e.job != nil && e.job.Revision > d.Window {
+		for _, e := range co.jobs.EntryByID { // order-free: a count
+			if e.Job != nil && e.Job.Revision > d.Window {
 				recent++
 			}
 		}
 		if recent != d.Recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.Recent)
 		}
-		co.scorer.RecountDemand(co.jobs.asks())
+		co.scorer.RecountDemand(co.jobs.Asks())
 		same := len(kinds) == len(d.Kinds) && shares == d.Shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.Kinds[key] != nil && d.Kinds[key].Count == k.Count
@@ -296,7 +272,7 @@ func (co *core) checkBoards() error {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range co.jobs.shapes.requests.ByKey { // order-free: each by itself
+	for _, w := range co.jobs.Shapes.Requests.ByKey { // order-free: each by itself
 		at := co.scorer.ScoreCaches.Of(w)
 		if at != nil && !slices.Contains(co.scorer.ScoreCaches.Requests, w) {
 			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)

@@ -2,19 +2,20 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
 
 // feasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (pl *Placer) feasibleNodes(sh *shape, w *cluster.Request) (*cluster.Set, bool) {
+func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set, bool) {
 	f := pl.cluster.RefreshFeasible(w)
 	var barred []*window
 	if len(pl.windows.windows) > 0 {
 		barred = pl.windows.blockingWindows(sh, &f.Nodes)
 	}
-	if len(sh.affinity)+len(sh.antiAffinity)+len(barred) == 0 {
+	if len(sh.Affinity)+len(sh.AntiAffinity)+len(barred) == 0 {
 		return &f.Nodes, f.Nodes.Count > 0
 	}
 	out := &pl.feasibleScratch
@@ -22,10 +23,10 @@ func (pl *Placer) feasibleNodes(sh *shape, w *cluster.Request) (*cluster.Set, bo
 	for _, v := range barred {
 		out.Subtract(&v.nodes)
 	}
-	for _, near := range sh.affinity {
+	for _, near := range sh.Affinity {
 		pl.keepNear(out, sh, near)
 	}
-	for _, apart := range sh.antiAffinity {
+	for _, apart := range sh.AntiAffinity {
 		pl.nodesNear(sh, apart, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				out.Remove(i)
@@ -37,7 +38,7 @@ func (pl *Placer) feasibleNodes(sh *shape, w *cluster.Request) (*cluster.Set, bo
 
 // keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
-func (pl *Placer) keepNear(out *cluster.Set, sh *shape, near ares.Near) {
+func (pl *Placer) keepNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
 	var there cluster.Set
 	there.Resize(len(pl.cluster.Nodes))
 	pl.nodesNear(sh, near, func(lo, hi int) {
@@ -45,7 +46,7 @@ func (pl *Placer) keepNear(out *cluster.Set, sh *shape, near ares.Near) {
 			there.Add(i)
 		}
 	})
-	if there.Count == 0 && near.Of(sh.labels) {
+	if there.Count == 0 && near.Of(sh.Labels) {
 		return
 	}
 	for i := out.Next(0); i >= 0; i = out.Next(i + 1) {
@@ -57,21 +58,21 @@ func (pl *Placer) keepNear(out *cluster.Set, sh *shape, near ares.Near) {
 
 // nodesNear tells the ranges of nodes that are near running jobs of the
 // shape's tenant with the labels, those this decision has placed included.
-func (pl *Placer) nodesNear(sh *shape, near ares.Near, tell func(lo, hi int)) {
-	for _, e := range sh.tenant.active {
-		if !near.Of(e.job.Labels) {
+func (pl *Placer) nodesNear(sh *job.Shape, near ares.Near, tell func(lo, hi int)) {
+	for _, e := range sh.Tenant.Active {
+		if !near.Of(e.Job.Labels) {
 			continue
 		}
-		for i := range e.run.Attempts {
-			for k := range e.run.Attempts[i].Seats {
-				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+		for i := range e.Run.Attempts {
+			for k := range e.Run.Attempts[i].Seats {
+				if h := &e.Run.Attempts[i].Seats[k]; !h.State.Free() {
 					pl.cluster.VisitSpan(h.Node, near.Level, tell)
 				}
 			}
 		}
 	}
 	for _, p := range pl.placed {
-		if p.entry.shape.tenant == sh.tenant && near.Of(p.entry.job.Labels) {
+		if p.entry.Shape.Tenant == sh.Tenant && near.Of(p.entry.Job.Labels) {
 			for i := range p.seats {
 				pl.cluster.VisitSpan(p.seats[i].Node, near.Level, tell)
 			}

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/job"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -10,8 +12,8 @@ import (
 // healthy and empty. It tells what can never run here from what has to wait.
 type StaticFeasibility struct {
 	state         *State
-	verdicts      map[string]*ares.Refusal   // by shape, until a node changes
-	verdictsByKey map[shapeKey]*ares.Refusal // of jobs without lists of wishes: found sooner
+	verdicts      map[string]*ares.Refusal       // by shape, until a node changes
+	verdictsByKey map[job.ShapeKey]*ares.Refusal // of jobs without lists of wishes: found sooner
 }
 
 // maxVerdicts bounds what a fleet remembers.
@@ -19,7 +21,7 @@ const maxVerdicts = 10_000
 
 // NewStaticFeasibility returns a fleet without nodes.
 func NewStaticFeasibility() *StaticFeasibility {
-	return &StaticFeasibility{state: New(), verdicts: map[string]*ares.Refusal{}, verdictsByKey: map[shapeKey]*ares.Refusal{}}
+	return &StaticFeasibility{state: New(), verdicts: map[string]*ares.Refusal{}, verdictsByKey: map[job.ShapeKey]*ares.Refusal{}}
 }
 
 // Apply takes what a batch says of nodes. It is as Apply of a State in all else.
@@ -69,8 +71,8 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
 	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // whom they speak of comes and goes
-	b, plain := shapeKeyOf(&ares.Job{Spec: spec})
-	b.queue = "" // it is nothing to the nodes
+	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec})
+	b.Queue = "" // it is nothing to the nodes
 	if verdict, known := f.verdictsByKey[b]; plain && known {
 		return verdict
 	}
@@ -87,7 +89,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 // evaluate is Never of a job that is like none before, or has lists of wishes.
 func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
-	key := f.state.core.jobs.newShape(job).key
+	key := f.state.core.jobs.NewShape(job).Key
 	verdict, known := f.verdicts[key]
 	if known {
 		return verdict
@@ -131,7 +133,7 @@ func ceilDiv(whole, k int) int { return (whole + k - 1) / k }
 // cannot honour waits for one that can.
 func isAboutNodes(r *ares.Refusal) bool {
 	for _, b := range r.Blockers {
-		if b.Kind != kindNodes && b.Kind != kindCapacity {
+		if b.Kind != job.KindNodes && b.Kind != job.KindCapacity {
 			return false
 		}
 	}

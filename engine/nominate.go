@@ -7,6 +7,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -17,18 +18,18 @@ import (
 // and has his turn as any other.
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
-func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *job.Entry, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	more = true
-	for _, e := range pr.jobs.running.nominated {
-		if e == but || e.queue != inPending || pr.jobs.arrayIsStopping(e) {
+	for _, e := range pr.jobs.Running.Nominated {
+		if e == but || e.Queue != job.InPending || pr.jobs.ArrayIsStopping(e) {
 			continue // an event will say what becomes of it
 		}
-		n := e.run.Nominated
+		n := e.Run.Nominated
 		k := nominationHold{entry: e, seats: n.Seats, until: n.Until, over: true}
 		why := pr.invalidReason(e, plan.Now)
 		m := cluster.Savepoint(len(pr.txn.Deltas))
 		free := why == "" && more && pr.txn.TakeIfFree(n.Seats)
-		if free && !pr.jobs.admitsSeats(e.shape, n.Seats, plan.Now) {
+		if free && !pr.jobs.AdmitsSeats(e.Shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
 			// the seats given up, it or another would have them kept again at once.
 			pr.txn.Undo(m)
@@ -38,19 +39,19 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 		case why != "":
 			k.invalid = why
 		case free:
-			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
-			e.shape.leaf.Charge(k.grant, 1)
-			pr.place.offer = ares.Placing{Job: e.id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
+			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
+			e.Shape.Leaf.Charge(k.grant, 1)
+			pr.place.offer = ares.Placing{Job: e.Id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
 			pr.place.placed = append(pr.place.placed, placedJob{e, n.Seats})
 			more = tell == nil || tell(e, &pr.place.offer, true)
 		default:
 			k.over = false
-			k.grant = pr.jobs.grantCopy(e.shape, n.Seats)
+			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
 			k.grant.ForShare = queue.Resources{}
-			e.shape.leaf.Charge(k.grant, 1)
+			e.Shape.Leaf.Charge(k.grant, 1)
 			k.held, k.freeSeats = pr.txn.HoldSeats(n.Seats)
 			pr.stopPendingVictims(plan, e)
-			wakeBy(plan, n.Until)
+			job.WakeBy(plan, n.Until)
 		}
 		pr.backfill.holds = append(pr.backfill.holds, k)
 		pr.backfill.holdsBefore = len(pr.backfill.holds)
@@ -62,14 +63,14 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *entry, tell fun
 func (pr *preemptRound) releaseNominations() {
 	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
 		k := &pr.backfill.holds[i]
-		k.entry.shape.leaf.Charge(k.grant, -1)
+		k.entry.Shape.Leaf.Charge(k.grant, -1)
 	}
 	clear(pr.backfill.holds)
 	pr.backfill.holds, pr.backfill.holdsBefore = pr.backfill.holds[:0], 0
 }
 
 // holdOf is the nomination of a job in this decision, nil for none.
-func (pr *preemptRound) holdOf(e *entry) *nominationHold {
+func (pr *preemptRound) holdOf(e *job.Entry) *nominationHold {
 	for i := len(pr.backfill.holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
 		if pr.backfill.holds[i].entry == e {
 			return &pr.backfill.holds[i]
@@ -83,26 +84,26 @@ func (pr *preemptRound) holdOf(e *entry) *nominationHold {
 func (pr *preemptRound) withdrawFailed(plan *ares.Plan) {
 	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
 		k := &pr.backfill.holds[i]
-		if k.invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.id }) ||
-			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.id }) {
+		if k.invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.Id }) ||
+			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.Id }) {
 			continue
 		}
-		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.id, Why: k.invalid})
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.Id, Why: k.invalid})
 	}
 }
 
 // invalidReason says why a nomination has to be given up, "" when it has not.
-func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
-	n := e.run.Nominated
+func (pr *preemptRound) invalidReason(e *job.Entry, now time.Time) string {
+	n := e.Run.Nominated
 	switch {
 	case !now.Before(n.Until):
 		return "they were not free in time"
-	case pr.cluster.Topology.Revision > e.run.Revision:
+	case pr.cluster.Topology.Revision > e.Run.Revision:
 		return "the topology has changed"
 	}
 	pr.windows.setWindowTime(now)
 	pr.windows.setExpectedStay(e)
-	f := pr.cluster.RefreshFeasible(e.shape.request)
+	f := pr.cluster.RefreshFeasible(e.Shape.Request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
 		at := pr.cluster.NodesByID[seat.Node]
@@ -112,7 +113,7 @@ func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
 		if !f.Nodes.Has(at.Pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := pr.windows.windowBlocking(e.shape, at); v != nil {
+		if v := pr.windows.windowBlocking(e.Shape, at); v != nil {
 			return fmt.Sprintf("node %s is %s", seat.Node, pr.windows.blockText(v))
 		}
 		for k := range seat.Shares {
@@ -122,7 +123,7 @@ func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
 		}
 	}
 	for i := range n.Victims {
-		if v := pr.pendingVictim(&n.Victims[i]); v != nil && v.run.Endures(v.job) {
+		if v := pr.pendingVictim(&n.Victims[i]); v != nil && v.Run.Endures(v.Job) {
 			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
@@ -131,9 +132,9 @@ func (pr *preemptRound) invalidReason(e *entry, now time.Time) string {
 
 // pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
-func (pr *preemptRound) pendingVictim(v *ares.Victim) *entry {
-	e := pr.jobs.entryByID[v.Job]
-	if e == nil || e.job == nil || e.run == nil || e.run.Fence() != v.Fence || e.run.Stop != nil {
+func (pr *preemptRound) pendingVictim(v *ares.Victim) *job.Entry {
+	e := pr.jobs.EntryByID[v.Job]
+	if e == nil || e.Job == nil || e.Run == nil || e.Run.Fence() != v.Fence || e.Run.Stop != nil {
 		return nil
 	}
 	return e
@@ -141,9 +142,9 @@ func (pr *preemptRound) pendingVictim(v *ares.Victim) *entry {
 
 // stopPendingVictims stops those of a nomination that are still to be: one plan may not have
 // held them all.
-func (pr *preemptRound) stopPendingVictims(plan *ares.Plan, e *entry) {
-	for i := range e.run.Nominated.Victims {
-		v := &e.run.Nominated.Victims[i]
+func (pr *preemptRound) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
+	for i := range e.Run.Nominated.Victims {
+		v := &e.Run.Nominated.Victims[i]
 		if o := pr.pendingVictim(v); o != nil && !pr.stopVictim(plan, o, v.Yield) {
 			return
 		}
@@ -151,8 +152,8 @@ func (pr *preemptRound) stopPendingVictims(plan *ares.Plan, e *entry) {
 }
 
 // stopVictim has a job give way by this plan. It is false when the plan is full.
-func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool {
-	if slices.Contains(pr.stopping, v) || pr.jobs.arrayIsStopping(v) {
+func (pr *preemptRound) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) bool {
+	if slices.Contains(pr.stopping, v) || pr.jobs.ArrayIsStopping(v) {
 		return true
 	}
 	if len(plan.Stop) >= config.MaxPlacings {
@@ -160,41 +161,41 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *entry, y ares.Yield) bool
 		return false
 	}
 	pr.stopping = append(pr.stopping, v)
-	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.id, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
+	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.Id, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
 	return true
 }
 
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (pr *preemptRound) placeElsewhere(pass *queue.Round[*entry], k *nominationHold, now time.Time) bool {
-	sh, m := k.entry.shape, cluster.Savepoint(len(pr.txn.Deltas))
+func (pr *preemptRound) placeElsewhere(pass *queue.Round[*job.Entry], k *nominationHold, now time.Time) bool {
+	sh, m := k.entry.Shape, cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	defer func() { pr.place.speculative = false }()
 	pr.txn.Release(k.held)
-	pass.ChargeOutOfTurn(sh.leaf, k.grant, -1)
+	pass.ChargeOutOfTurn(sh.Leaf, k.grant, -1)
 	ok := false
-	if members, ban := pr.jobs.admissibleMembers(sh, now); members >= len(k.seats) {
-		pr.scorer.BeginJob(k.entry.id, 0)
+	if members, ban := pr.jobs.AdmissibleMembers(sh, now); members >= len(k.seats) {
+		pr.scorer.BeginJob(k.entry.Id, 0)
 		pr.place.offer, ok = pr.place.placeJob(sh, members, ban, k.entry)
 	}
 	if !ok || len(pr.place.offer.Seats) < len(k.seats) {
 		pr.txn.Undo(m)
-		pass.ChargeOutOfTurn(sh.leaf, k.grant, 1)
+		pass.ChargeOutOfTurn(sh.Leaf, k.grant, 1)
 		return false
 	}
 	k.over = true
-	pr.place.offer.Job = k.entry.id
+	pr.place.offer.Job = k.entry.Id
 	pr.place.placed = append(pr.place.placed, placedJob{k.entry, pr.place.offer.Seats})
 	return true
 }
 
 // waitBlocker says how far the seats that are kept for a job are free.
 func (k *nominationHold) waitBlocker() ares.Blocker {
-	return ares.Blocker{Kind: kindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.freeSeats, len(k.seats))}
+	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.freeSeats, len(k.seats))}
 }
 
 // hasHold says whether seats are kept for the job in this decision.
-func (pr *preemptRound) hasHold(e *entry) bool {
+func (pr *preemptRound) hasHold(e *job.Entry) bool {
 	k := pr.holdOf(e)
 	return k != nil && !k.over
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -32,7 +33,7 @@ type openingBlock struct{ first, until int64 }
 
 // refreshBlock finds the soonest of a block again.
 func (o *openings) refreshBlock(k int) {
-	b := openingBlock{noEnd, noEnd}
+	b := openingBlock{job.NoEnd, job.NoEnd}
 	for at := 64 * k; at < min(64*(k+1), len(o.first)); at++ {
 		b.first, b.until = min(b.first, o.first[at]), min(b.until, o.until[at])
 	}
@@ -61,7 +62,7 @@ func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter
 const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
-func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by quantile) *openings {
+func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
 	f := b.cluster.RefreshFeasible(w)
 	o := b.openings[by][w]
 	if o == nil {
@@ -80,7 +81,7 @@ func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by qu
 	}
 	look := func(at int) {
 		n := b.cluster.Nodes[at]
-		o.first[at], o.until[at] = noEnd, noEnd
+		o.first[at], o.until[at] = job.NoEnd, job.NoEnd
 		if n.Schedulable() && f.Nodes.Has(at) {
 			d := b.releasesOn(n, now, by)
 			o.first[at], o.until[at] = opensAt(n, w, d.list), d.until
@@ -130,14 +131,14 @@ type domainOpening struct {
 
 // domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by quantile) []domainOpening {
+func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
 	var out []domainOpening
 	for lo := 0; lo < len(b.cluster.Nodes); {
 		hi := len(b.cluster.Nodes)
 		if level != "" {
 			_, hi = b.cluster.Domains.EnclosingDomain(lo, level)
 		}
-		bound := int64(noEnd)
+		bound := int64(job.NoEnd)
 		if len(out) == maxDomainsTried {
 			bound = out[len(out)-1].at
 		}
@@ -158,7 +159,7 @@ func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *c
 
 // whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by quantile) int64 {
+func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
 	first := b.firstScratch[:0]
 	limit := bound
@@ -169,7 +170,7 @@ func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *clust
 	}
 	b.firstScratch = first
 	if len(first) == 0 {
-		return noEnd
+		return job.NoEnd
 	}
 	if len(first) == members {
 		if bound = min(bound, first[0]+1); members == 1 {
@@ -188,7 +189,7 @@ func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *clust
 			return st.at
 		}
 	}
-	return noEnd
+	return job.NoEnd
 }
 
 // roomIncrease is a time at which a node has room for more members than before.
@@ -201,7 +202,7 @@ type roomIncrease struct {
 func roomIncreases(n *cluster.Node, w *cluster.Request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
 	room := min(n.RoomFor(w), most)
 	if room > 0 {
-		to = append(to, roomIncrease{alreadyOver, room})
+		to = append(to, roomIncrease{job.AlreadyOver, room})
 	}
 	for k := range list {
 		if list[k].at >= bound || room >= most {

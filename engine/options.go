@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -50,7 +51,7 @@ func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 		if !yield(c.shrinkSteps()) || !yield(uncordonSteps(groups)) || !yield(c.openModelSteps()) {
 			return
 		}
-		if step, ok := c.diagnosis.freeNodesStep(c.entry.job.Tenant); ok {
+		if step, ok := c.diagnosis.freeNodesStep(c.entry.Job.Tenant); ok {
 			yield([]ares.Step{step})
 		}
 	}
@@ -77,11 +78,11 @@ func dropField(field string) ares.Step {
 // gangSteps is what may be dropped of the wishes about all members.
 func (c *remedySearch) gangSteps() []ares.Step {
 	var out []ares.Step
-	wish, p := &c.entry.shape.wish, &c.entry.job.Placement
-	if wish.required != "" && (c.entry.shape.members > 1 || wish.required == ares.LevelNUMA) {
+	wish, p := &c.entry.Shape.Wish, &c.entry.Job.Placement
+	if wish.Required != "" && (c.entry.Shape.Members > 1 || wish.Required == ares.LevelNUMA) {
 		out = append(out, dropField("placement.required_level"))
 	}
-	if wish.gbps > 0 && c.entry.shape.members > 1 {
+	if wish.Gbps > 0 && c.entry.Shape.Members > 1 {
 		out = append(out, dropField("placement.network_bandwidth"))
 	}
 	if p.LatencySensitive {
@@ -92,7 +93,7 @@ func (c *remedySearch) gangSteps() []ares.Step {
 
 // relaxSteps is what the job may do without to get past the hurdles of a group.
 func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
-	job, w := c.entry.job, c.diagnosis.request
+	job, w := c.entry.Job, c.diagnosis.request
 	out := c.askLessSteps(g)
 	for _, h := range []struct {
 		hurdle cluster.Reason
@@ -106,8 +107,8 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 		{cluster.ReasonDeviceMemory, "gpu_memory_mb", true},
 		{cluster.ReasonAccelerator, "mig_profile", w.Mig != ""},
 		{cluster.ReasonNUMA, "numa_policy", job.NUMAPolicy == "required"},
-		{cluster.ReasonJobAffinity, "placement.anti_affinity", len(c.entry.shape.antiAffinity) > 0},
-		{cluster.ReasonJobAffinity, "placement.affinity", len(c.entry.shape.affinity) > 0},
+		{cluster.ReasonJobAffinity, "placement.anti_affinity", len(c.entry.Shape.AntiAffinity) > 0},
+		{cluster.ReasonJobAffinity, "placement.affinity", len(c.entry.Shape.Affinity) > 0},
 	} {
 		if h.set && g.reasons.Has(h.hurdle) {
 			out = append(out, dropField(h.field))
@@ -171,22 +172,22 @@ func tolerateStep(n *cluster.Node, w *cluster.Request) ares.Step {
 
 // shrinkSteps is the gang with as many members as find room or may run, and with one.
 func (c *remedySearch) shrinkSteps() []ares.Step {
-	sh := c.entry.shape
+	sh := c.entry.Shape
 	var out []ares.Step
 	add := func(m int) {
-		if m > 0 && m < sh.minMembers && !slices.ContainsFunc(out, func(s ares.Step) bool { return s.Amount == m }) {
+		if m > 0 && m < sh.MinMembers && !slices.ContainsFunc(out, func(s ares.Step) bool { return s.Amount == m }) {
 			out = append(out, ares.Step{Kind: ares.StepShrink, Amount: m, Text: "start with " + countText(m, "member")})
 		}
 	}
-	if sh.members == 1 {
+	if sh.Members == 1 {
 		return nil
 	}
-	allowed := sh.minMembers - 1
-	for allowed > 0 && len(sh.leaf.LimitShortfalls(sh.use(allowed))) > 0 {
+	allowed := sh.MinMembers - 1
+	for allowed > 0 && len(sh.Leaf.LimitShortfalls(sh.Use(allowed))) > 0 {
 		allowed--
 	}
 	fitted := c.diagnosis.fitted
-	if level := sh.wish.required; level != "" {
+	if level := sh.Wish.Required; level != "" {
 		fitted, _ = c.state.densestDomain(c.diagnosis, level)
 	}
 	add(min(allowed, fitted))
@@ -198,12 +199,12 @@ func (c *remedySearch) shrinkSteps() []ares.Step {
 // priority that puts the job first in its queue, or into that class.
 func (c *remedySearch) prioritySteps() []ares.Step {
 	e := c.entry
-	if e.queue == inNone {
+	if e.Queue == job.InNone {
 		return nil
 	}
-	now := e.job.PriorityValue()
+	now := e.Job.PriorityValue()
 	top := ares.MaxPriority
-	if t := e.shape.tenant.record; t != nil && t.PriorityTier != "" {
+	if t := e.Shape.Tenant.Record; t != nil && t.PriorityTier != "" {
 		if r := t.PriorityTier.Rank() + 1; r < len(ares.Classes()) {
 			top = ares.Classes()[r].Floor() - 1
 		}
@@ -214,8 +215,8 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
 		}
 	}
-	if head, aged := c.head, c.state.jobs.queues.Config().AgedPriority; head != nil {
-		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.job.AcceptedAt, c.now) + 1)
+	if head, aged := c.head, c.state.jobs.Queues.Config().AgedPriority; head != nil {
+		add(now + aged(head.PriorityValue(), head.AcceptedAt, c.now) - aged(now, e.Job.AcceptedAt, c.now) + 1)
 	}
 	for _, class := range ares.Classes() {
 		add(class.Floor())
@@ -246,15 +247,15 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	if like == nil {
 		return ares.Step{}, false
 	}
-	if c.shape.spreadsMembers() {
+	if c.shape.SpreadsMembers() {
 		most = 1
 	}
-	lack := max(c.shape.minMembers-c.fitted, 1)
-	if level := c.shape.wish.required; level != "" && c.shape.members > 1 {
+	lack := max(c.shape.MinMembers-c.fitted, 1)
+	if level := c.shape.Wish.Required; level != "" && c.shape.Members > 1 {
 		if have, _ := c.state.densestDomain(c, level); level.Rank() < ares.LevelNode.Rank() {
-			lack = max(c.shape.minMembers-have, 1)
+			lack = max(c.shape.MinMembers-have, 1)
 		} else {
-			lack = min(most, c.shape.minMembers)
+			lack = min(most, c.shape.MinMembers)
 		}
 	}
 	count := (lack + most - 1) / most

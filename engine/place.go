@@ -5,6 +5,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/topology"
@@ -17,14 +18,14 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 	ex.core.refresh()
 	ex.windows.setWindowTime(now)
 	ex.windows.setExpectedStayOf(job)
-	e, sh := ex.jobs.entryByID[job.ID], ex.jobs.shapes.find(ex.jobs.newShape(job))
+	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
 	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
 		t := ex.round.begin()
 		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.preempt.holdForRestarts(now, e)
 		t.preempt.holdForMigrating(now, e)
 		ex.scorer.BeginJob(job.ID, 0)
-		members, ban := ex.jobs.admissibleMembers(sh, now)
+		members, ban := ex.jobs.AdmissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
 			pl, ok = t.place.placeJob(sh, members, ban, e)
@@ -43,14 +44,14 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 // placeJob takes seats for the job's members, as many as fit between the least it
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
-func (pl *Placer) placeJob(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
+func (pl *Placer) placeJob(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
 	pl.windows.setExpectedStay(e)
 	return pl.placeWithin(sh, most, ban, e)
 }
 
 // placeWithin is place for as long a stay as was said before.
-func (pl *Placer) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.Placing, bool) {
-	w := pl.cluster.WithoutModels(sh.request, ban)
+func (pl *Placer) placeWithin(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
+	w := pl.cluster.WithoutModels(sh.Request, ban)
 	allowed, ok := pl.feasibleNodes(sh, w)
 	if !ok || pl.cluster.ExceedsLeafLimit(w) {
 		return ares.Placing{}, false
@@ -66,15 +67,15 @@ func (pl *Placer) placeWithin(sh *shape, most int, ban uint64, e *entry) (ares.P
 }
 
 // placeAmong is seat on the allowed nodes.
-func (pl *Placer) placeAmong(sh *shape, w *cluster.Request, most int, e *entry, allowed *cluster.Set) (ares.Placing, bool) {
-	if sh.members == 1 {
+func (pl *Placer) placeAmong(sh *job.Shape, w *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
+	if sh.Members == 1 {
 		return pl.placeSingle(sh, w, allowed)
 	}
 	return pl.placeGang(sh, w, most, e, allowed)
 }
 
 // placeSingle takes the seat of a job of one member.
-func (pl *Placer) placeSingle(sh *shape, w *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
+func (pl *Placer) placeSingle(sh *job.Shape, w *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
 	if allowed == &w.Constraints.Feasible.Nodes && w.FailedEpoch == pl.epoch && !pl.speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
@@ -103,14 +104,14 @@ func (pl *Placer) placeSingle(sh *shape, w *cluster.Request, allowed *cluster.Se
 
 // bestSingleNode finds the node for a job of one member: in the domain it prefers, then
 // where nothing speaks against, then anywhere it may go.
-func (pl *Placer) bestSingleNode(sh *shape, w *cluster.Request, allowed *cluster.Set) *cluster.Node {
+func (pl *Placer) bestSingleNode(sh *job.Shape, w *cluster.Request, allowed *cluster.Set) *cluster.Node {
 	liked := allowed
 	if w.Constraints.Feasible.HasPreference {
 		liked = pl.cluster.PreferredNodes(&w.Constraints.Feasible, allowed)
 	}
 	for _, in := range [2]*cluster.Set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := pl.cluster.Domains.NamedDomain(sh.wish.domain, i)
+			lo, hi, ok := pl.cluster.Domains.NamedDomain(sh.Wish.Domain, i)
 			if !ok {
 				break
 			}
@@ -128,21 +129,21 @@ func (pl *Placer) bestSingleNode(sh *shape, w *cluster.Request, allowed *cluster
 // placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
-func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, allowed *cluster.Set) (ares.Placing, bool) {
+func (pl *Placer) placeGang(sh *job.Shape, w *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
 	if w.ScoreSlot == 0 && pl.cluster.FitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Request{
-		Members: most, MinMembers: sh.minMembers, DevicesPerMember: w.Gpus, RequiredLevel: sh.wish.required, PreferredLevel: sh.wish.preferred,
-		PreferredDomain: sh.wish.domain, Strategy: sh.wish.strategy, MinGbps: sh.wish.gbps, LatencySensitive: sh.wish.latency,
+		Members: most, MinMembers: sh.MinMembers, DevicesPerMember: w.Gpus, RequiredLevel: sh.Wish.Required, PreferredLevel: sh.Wish.Preferred,
+		PreferredDomain: sh.Wish.Domain, Strategy: sh.Wish.Strategy, MinGbps: sh.Wish.Gbps, LatencySensitive: sh.Wish.Latency,
 	}
-	if allowed == &w.Constraints.Feasible.Nodes && !sh.spreadsMembers() {
+	if allowed == &w.Constraints.Feasible.Nodes && !sh.SpreadsMembers() {
 		ask.CacheKey = w.Id // else other jobs decide where it may go
 	}
-	if e != nil && e.run != nil {
-		ask.PreviousNodes = pl.jobs.lastNodes(e)
+	if e != nil && e.Run != nil {
+		ask.PreviousNodes = pl.jobs.LastNodes(e)
 	}
-	view := gangView{pl, w, pl.scorer.RefreshScores(w), allowed, sh.spreadsMembers()}
+	view := gangView{pl, w, pl.scorer.RefreshScores(w), allowed, sh.SpreadsMembers()}
 	picks, m, ok := pl.cluster.Domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
@@ -163,7 +164,7 @@ func (pl *Placer) placeGang(sh *shape, w *cluster.Request, most int, e *entry, a
 		seats = pl.assignAll(n, w, p.Members, seats)
 		pl.cluster.CapacityChanged(n)
 	}
-	e.keepRanksInPlace(seats)
+	e.KeepRanksInPlace(seats)
 	m.Bandwidth = pl.cluster.Bottleneck(seats)
 	return ares.Placing{Seats: seats, Score: pl.cluster.PairScore(seats), Merit: m}, true
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -13,7 +14,7 @@ type Placer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
-	jobs    *jobTable
+	jobs    *job.Table
 	windows *calendar
 	txn     *cluster.Txn
 
@@ -34,7 +35,7 @@ func (pl *Placer) close() {
 }
 
 // feasibleAgain is reach of a shape that had some.
-func (pl *Placer) feasibleAgain(sh *shape, w *cluster.Request) *cluster.Set {
+func (pl *Placer) feasibleAgain(sh *job.Shape, w *cluster.Request) *cluster.Set {
 	reach, _ := pl.feasibleNodes(sh, w)
 	return reach
 }
@@ -42,11 +43,11 @@ func (pl *Placer) feasibleAgain(sh *shape, w *cluster.Request) *cluster.Set {
 // rememberUnschedulable remembers that the shape found no place in the state as it is. What the
 // decision under way has taken by then may come free again: those nodes count as
 // grown when it ends.
-func (pl *Placer) rememberUnschedulable(sh *shape, ban uint64) {
-	if len(sh.affinity)+len(sh.antiAffinity) > 0 { // other jobs' places count too
+func (pl *Placer) rememberUnschedulable(sh *job.Shape, ban uint64) {
+	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // other jobs' places count too
 		return
 	}
-	w := sh.request
+	w := sh.Request
 	if !pl.cluster.RefreshGains(w) {
 		w.Gains = cluster.RoomGains{Known: true, Layout: pl.cluster.Layout, From: pl.cluster.RoomChanges.Count, To: pl.cluster.RoomChanges.Count, Nodes: w.Gains.Nodes[:0]}
 		if !w.Listed {
@@ -54,7 +55,7 @@ func (pl *Placer) rememberUnschedulable(sh *shape, ban uint64) {
 			pl.cluster.UnschedulableRequests = append(pl.cluster.UnschedulableRequests, w)
 		}
 	}
-	sh.unschedulable = unschedulableMark{true, pl.cluster.Layout, pl.cluster.RoomChanges.Count, ban}
+	sh.Unschedulable = job.UnschedulableMark{true, pl.cluster.Layout, pl.cluster.RoomChanges.Count, ban}
 	pl.unschedulableNoted = true
 }
 
@@ -75,14 +76,14 @@ func (pl *Placer) noteReturnedRoom() {
 // isBlockedByWindows says of a job that found no place whether reservations alone keep it
 // off: it would fit without them. Unless its length is nothing to it, others of
 // its shape may be shorter, and it is passed over alone.
-func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
+func (pl *Placer) isBlockedByWindows(e *job.Entry, members int, ban uint64) bool {
 	c := pl.windows
-	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.shape, &pl.cluster.RefreshFeasible(pl.cluster.WithoutModels(e.shape.request, ban)).Nodes)) == 0 {
+	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.Shape, &pl.cluster.RefreshFeasible(pl.cluster.WithoutModels(e.Shape.Request, ban)).Nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
 		m := cluster.Savepoint(len(pl.txn.Deltas))
-		_, ok := pl.placeWithin(e.shape, members, ban, e)
+		_, ok := pl.placeWithin(e.Shape, members, ban, e)
 		pl.txn.Undo(m)
 		return ok
 	}
@@ -96,7 +97,7 @@ func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 	lasts := c.expectedStay
 	c.expectedStay = 0
 	if pl.wouldDelay = fits(); pl.wouldDelay {
-		e.shape.windowEpoch, e.shape.windowStay = pl.epoch, lasts
+		e.Shape.WindowEpoch, e.Shape.WindowStay = pl.epoch, lasts
 	}
 	c.expectedStay = lasts
 	return true
@@ -104,12 +105,12 @@ func (pl *Placer) isBlockedByWindows(e *entry, members int, ban uint64) bool {
 
 // outlastsWindow says whether one of the job's shape that stays no longer was shut out
 // in this decision already.
-func (pl *Placer) outlastsWindow(e *entry) bool {
-	if e.shape.windowEpoch != pl.epoch || pl.speculative {
+func (pl *Placer) outlastsWindow(e *job.Entry) bool {
+	if e.Shape.WindowEpoch != pl.epoch || pl.speculative {
 		return false
 	}
 	pl.windows.setExpectedStay(e)
-	if pl.windows.expectedStay < e.shape.windowStay {
+	if pl.windows.expectedStay < e.Shape.WindowStay {
 		return false
 	}
 	pl.wouldDelay, pl.windowBlocked = true, true
@@ -118,7 +119,7 @@ func (pl *Placer) outlastsWindow(e *entry) bool {
 
 // placedJob is a job the decision under way has placed.
 type placedJob struct {
-	entry *entry
+	entry *job.Entry
 	seats []ares.Seat
 }
 
@@ -150,8 +151,8 @@ func (pl *Placer) assignAll(n *cluster.Node, w *cluster.Request, members int, se
 }
 
 // releaseJob gives up the seats of a job's attempt under way.
-func (pl *Placer) releaseJob(e *entry) {
-	a := e.run.Current()
+func (pl *Placer) releaseJob(e *job.Entry) {
+	a := e.Run.Current()
 	for i := range a.Seats {
 		h := &a.Seats[i]
 		n := pl.cluster.NodesByID[h.Node]
@@ -170,8 +171,8 @@ func (pl *Placer) releaseJob(e *entry) {
 
 // putBack puts a job that was to leave back on its seats, if nobody else is given
 // what it has there.
-func (pl *Placer) putBack(e *entry) bool {
-	m, a := cluster.Savepoint(len(pl.txn.Deltas)), e.run.Current()
+func (pl *Placer) putBack(e *job.Entry) bool {
+	m, a := cluster.Savepoint(len(pl.txn.Deltas)), e.Run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
 		n := pl.cluster.NodesByID[seat.Node]

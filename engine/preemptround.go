@@ -6,6 +6,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -16,16 +17,16 @@ type preemptRound struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
-	jobs     *jobTable
+	jobs     *job.Table
 	windows  *calendar
 	txn      *cluster.Txn
 	place    *Placer
 	backfill *backfillRound
 
 	restartHolds        []restartHold        // that lost a node, with what is kept for them
-	stopping            []*entry             // are stopped by this plan, to give way
+	stopping            []*job.Entry         // are stopped by this plan, to give way
 	destinations        []nominationHold     // places of those of them who are moved
-	victims             []*entry             // of whom it was worked out what their giving way costs
+	victims             []*job.Entry         // of whom it was worked out what their giving way costs
 	victimAt            []*candidateVictim   // the same by the number of the job, nil for the others
 	loadedClasses       uint8                // the classes of these
 	searchCount         int                  // counts the searches for victims
@@ -54,16 +55,16 @@ func (pr *preemptRound) close() {
 
 // preemptionBlockers says what comes of a waiting job's right to have others give way, if
 // it has one.
-func (pr *preemptRound) preemptionBlockers(e *entry, now time.Time) []ares.Blocker {
-	if e == nil || e.job == nil || e.queue != inPending {
+func (pr *preemptRound) preemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
+	if e == nil || e.Job == nil || e.Queue != job.InPending {
 		return nil
 	}
-	if e.run != nil && e.run.Nominated != nil {
-		k := nominationHold{seats: e.run.Nominated.Seats}
+	if e.Run != nil && e.Run.Nominated != nil {
+		k := nominationHold{seats: e.Run.Nominated.Seats}
 		_, k.freeSeats = pr.txn.HoldSeats(k.seats)
 		return []ares.Blocker{k.waitBlocker()}
 	}
-	members, _ := pr.jobs.admissibleMembers(e.shape, now)
+	members, _ := pr.jobs.AdmissibleMembers(e.Shape, now)
 	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
 		pr.notePreemption("%s", preemptionText(pr.newNomination(e, &found, now)))
 	}

@@ -65,13 +65,13 @@ func (c *remedySearch) raiseFurther(step ares.Step) {
 // quotaSteps are the quotas to raise where all of them leave too little: those of
 // the model where the least has to be raised.
 func (c *remedySearch) quotaSteps() []ares.Step {
-	sh := c.entry.shape
-	if _, open := c.state.jobs.excludedModels(sh, sh.minMembers); open {
+	sh := c.entry.Shape
+	if _, open := c.state.jobs.ExcludedModels(sh, sh.MinMembers); open {
 		return nil
 	}
 	var best []ares.Step
 	least := 0
-	for m := range c.state.cluster.MatchingModels(sh.request) {
+	for m := range c.state.cluster.MatchingModels(sh.Request) {
 		steps, sum := c.quotaStepsFor(m)
 		if len(steps) > 0 && (best == nil || cmp.Or(len(steps)-len(best), sum-least) < 0) {
 			best, least = steps, sum
@@ -83,9 +83,9 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 // quotaStepsFor is what has to be raised so that enough of a model is left, and by
 // how much in all.
 func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
-	sh := c.entry.shape
-	milli := int64(sh.minMembers) * int64(max(sh.request.Gpus*cluster.WholeMilli, sh.request.Milli))
-	for _, short := range sh.leaf.QuotaShortfalls(model, milli) {
+	sh := c.entry.Shape
+	milli := int64(sh.MinMembers) * int64(max(sh.Request.Gpus*cluster.WholeMilli, sh.Request.Milli))
+	for _, short := range sh.Leaf.QuotaShortfalls(model, milli) {
 		target := short.Tenant
 		if short.Queue != "" {
 			target = ares.QueueID(short.Tenant, short.Queue)
@@ -101,7 +101,7 @@ func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 // little of, for each such model.
 func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
-	for m := range c.state.cluster.MatchingModels(c.entry.shape.request) {
+	for m := range c.state.cluster.MatchingModels(c.entry.Shape.Request) {
 		if c.diagnosis.request.Ban&cluster.ModelBit(m) == 0 {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
 
 	ares "github.com/ares-scheduler/ares"
@@ -25,8 +26,8 @@ func (s *State) Topology() *ares.Topology { return s.core.cluster.Topology }
 // They must not be changed.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
-		for _, e := range s.core.jobs.running.nominated {
-			if !yield(e.id, e.run.Nominated) {
+		for _, e := range s.core.jobs.Running.Nominated {
+			if !yield(e.Id, e.Run.Nominated) {
 				return
 			}
 		}
@@ -36,9 +37,9 @@ func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 // Tenants yields the record of every tenant, by ID. They must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
-	for _, t := range s.core.jobs.tenants { // order-free: sorted right below
-		if t.record != nil {
-			all = append(all, t.record)
+	for _, t := range s.core.jobs.Tenants { // order-free: sorted right below
+		if t.Record != nil {
+			all = append(all, t.Record)
 		}
 	}
 	slices.SortFunc(all, func(a, b *ares.Tenant) int { return cmp.Compare(a.ID, b.ID) })
@@ -47,13 +48,13 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 
 // Queues yields the record of every queue, by tenant and name. They must not be
 // changed.
-func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.jobs.queues.QueueRecords() }
+func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.jobs.Queues.QueueRecords() }
 
 // Usages yields what archived jobs have used, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
 	var all []ares.Usage
-	for _, t := range s.core.jobs.tenants { // order-free: sorted right below
-		for _, u := range t.archived { // order-free: as above
+	for _, t := range s.core.jobs.Tenants { // order-free: sorted right below
+		for _, u := range t.Archived { // order-free: as above
 			all = append(all, u)
 		}
 	}
@@ -81,7 +82,7 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.at, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.entryByID)+len(s.core.cluster.NodesByID))+len(s.core.jobs.tenants))}
+	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.At, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.EntryByID)+len(s.core.cluster.NodesByID))+len(s.core.jobs.Tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
 	for _, n := range s.core.cluster.NodesByID { // order-free: as the comment says
 		if n.Record != nil {
@@ -97,11 +98,11 @@ func (s *State) Snapshot() ares.Batch {
 			add(ares.Event{Revision: n.Score.Revision, Score: n.Score})
 		}
 	}
-	for _, t := range s.core.jobs.tenants { // order-free: as above
-		if t.record != nil {
-			add(ares.Event{Revision: t.record.Revision, Tenant: t.record})
+	for _, t := range s.core.jobs.Tenants { // order-free: as above
+		if t.Record != nil {
+			add(ares.Event{Revision: t.Record.Revision, Tenant: t.Record})
 		}
-		for _, u := range t.archived { // order-free: as above
+		for _, u := range t.Archived { // order-free: as above
 			add(ares.Event{Revision: u.Revision, Usage: new(u)})
 		}
 	}
@@ -112,15 +113,15 @@ func (s *State) Snapshot() ares.Batch {
 		add(ares.Event{Revision: r.Revision, Reservation: r})
 	}
 	add(ares.Event{Revision: s.core.cluster.Topology.Revision, Topology: s.core.cluster.Topology})
-	for id, e := range s.core.jobs.entryByID { // order-free: as above
-		if e.job != nil {
-			add(ares.Event{Revision: e.job.Revision, Job: e.job})
+	for id, e := range s.core.jobs.EntryByID { // order-free: as above
+		if e.Job != nil {
+			add(ares.Event{Revision: e.Job.Revision, Job: e.Job})
 		}
-		if e.run != nil {
-			add(ares.Event{Revision: e.run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.run, Seen: e.delayLearnedAt()}})
+		if e.Run != nil {
+			add(ares.Event{Revision: e.Run.Revision, Run: &ares.RunEvent{Job: id, Run: *e.Run, Seen: e.DelayLearnedAt()}})
 		}
-		if e.forecast != nil {
-			add(ares.Event{Revision: b.Revision, Forecast: e.forecast})
+		if e.Forecast != nil {
+			add(ares.Event{Revision: b.Revision, Forecast: e.Forecast})
 		}
 	}
 	return b
@@ -129,14 +130,14 @@ func (s *State) Snapshot() ares.Batch {
 // WouldBorrow says whether a waiting job would hold more than quotas promise it: it
 // may have to wait, though it fits, while others take back what they lent.
 func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.core.jobs.entryByID[id]
-	return e != nil && e.job != nil && s.core.jobs.wouldBorrowNow(e)
+	e := s.core.jobs.EntryByID[id]
+	return e != nil && e.Job != nil && s.core.jobs.WouldBorrowNow(e)
 }
 
 // BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
-	if t := s.core.jobs.tenants[tenantID]; t != nil {
-		return s.core.jobs.budgetUsed(t, now)
+	if t := s.core.jobs.Tenants[tenantID]; t != nil {
+		return s.core.jobs.BudgetUsed(t, now)
 	}
 	return 0
 }
@@ -146,24 +147,24 @@ func (s *State) Revision() int64 { return s.core.revision }
 
 // Job finds a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
-	e := s.core.jobs.entryByID[id]
-	if e == nil || e.job == nil {
+	e := s.core.jobs.EntryByID[id]
+	if e == nil || e.Job == nil {
 		return nil, false
 	}
-	return e.job, true
+	return e.Job, true
 }
 
 // Run is a copy of a job's run for the caller to change and commit. A job
 // without a stored run has the run of one just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
-	e := s.core.jobs.entryByID[id]
+	e := s.core.jobs.EntryByID[id]
 	switch {
 	case e == nil:
 		return ares.Run{}, false
-	case e.run != nil:
-		return e.run.Clone(), true
+	case e.Run != nil:
+		return e.Run.Clone(), true
 	default:
-		return ares.NewRun(e.job.AcceptedAt), true
+		return ares.NewRun(e.Job.AcceptedAt), true
 	}
 }
 
@@ -171,8 +172,8 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 // Neither may be changed.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
-		for _, e := range s.core.jobs.entries() {
-			if e.job != nil && !yield(e.job, e.run) {
+		for _, e := range s.core.jobs.Entries() {
+			if e.Job != nil && !yield(e.Job, e.Run) {
 				return
 			}
 		}
@@ -207,11 +208,11 @@ type NodeView struct {
 // Tenant finds a tenant and what its jobs hold now: every seat that is not
 // free, whatever became of the job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
-	t := s.core.jobs.tenants[id]
-	if t == nil || t.record == nil {
+	t := s.core.jobs.Tenants[id]
+	if t == nil || t.Record == nil {
 		return nil, ares.Use{}, false
 	}
-	return t.record, t.use, true
+	return t.Record, t.Use, true
 }
 
 // PlannedStarts are the reservations of the last decision, in the order of the jobs.
@@ -221,19 +222,19 @@ func (s *State) PlannedStarts() []ares.Promise { return s.round.plannedStarts }
 // ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
 // is false when nobody knows.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
-	e := s.core.jobs.entryByID[id]
-	if e == nil || e.job == nil {
+	e := s.core.jobs.EntryByID[id]
+	if e == nil || e.Job == nil {
 		return time.Time{}, false
 	}
-	_, late := e.remaining(now)
-	return now.Add(late), late != forever
+	_, late := e.Remaining(now)
+	return now.Add(late), late != job.Forever
 }
 
 // Fairness says who holds how much of the fleet against what is theirs, by the
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
 	s.core.refresh()
-	shares := s.core.jobs.queues.Shares(now)
+	shares := s.core.jobs.Queues.Shares(now)
 	out := ares.Fairness{Jain: queue.JainIndex(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
@@ -241,8 +242,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
 		}
 		var resource string
-		f.DominantShare, resource = s.core.jobs.dominantPart(sh.Allocated)
-		f.PastShare, _ = s.core.jobs.dominantPart(sh.PastUse)
+		f.DominantShare, resource = s.core.jobs.DominantPart(sh.Allocated)
+		f.PastShare, _ = s.core.jobs.DominantPart(sh.PastUse)
 		if sh.Allocated != (queue.Resources{}) {
 			f.Resource = resource
 		}
@@ -300,27 +301,27 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.core.jobs.entryByID[id]
-	if e == nil || len(e.held.past) == 0 {
+	e := s.core.jobs.EntryByID[id]
+	if e == nil || len(e.Held.Past) == 0 {
 		return before
 	}
 	var runs []queue.AttemptUse
-	for _, p := range e.held.past {
-		if p.to.IsZero() { // it ends now
-			p.to = at
+	for _, p := range e.Held.Past {
+		if p.To.IsZero() { // it ends now
+			p.To = at
 		}
-		runs = append(runs, queue.AttemptUse{Resources: p.use, GPUMilli: p.milli, Start: p.from, End: p.to})
+		runs = append(runs, queue.AttemptUse{Resources: p.Use, GPUMilli: p.Milli, Start: p.From, End: p.To})
 	}
 	return queue.ArchiveUse(before, runs, s.core.cfg.HalfLife, at)
 }
 
 // Forecast is how long a live job is thought to run; false when nobody said.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
-	e := s.core.jobs.entryByID[id]
-	if e == nil || e.forecast == nil {
+	e := s.core.jobs.EntryByID[id]
+	if e == nil || e.Forecast == nil {
 		return ares.RuntimePredicted{}, false
 	}
-	return *e.forecast, true
+	return *e.Forecast, true
 }
 
 // Reservations yields the record of every reservation, by its beginning, then

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -19,19 +20,19 @@ import (
 
 // restartHold is what is kept in a decision for a gang that lost a node.
 type restartHold struct {
-	entry    *entry
+	entry    *job.Entry
 	seats    []*ares.Seat
 	released bool // its turn has come
 }
 
 // holdForRestarts takes the seats that are kept for gangs, but for one of them.
-func (pr *preemptRound) holdForRestarts(now time.Time, but *entry) {
-	for _, e := range pr.jobs.restarting {
-		if e == but || e.run.Nominated != nil || !e.holdsSeats(now) || !e.isRestarting() && !pr.wouldFit(e, now) {
+func (pr *preemptRound) holdForRestarts(now time.Time, but *job.Entry) {
+	for _, e := range pr.jobs.Restarting {
+		if e == but || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !pr.wouldFit(e, now) {
 			continue
 		}
 		g := restartHold{entry: e}
-		last := e.run.Last()
+		last := e.Run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
 			if last.Seats[i].State.Free() && pr.cluster.NodesByID[seat.Node].SeatIsFree(seat) {
@@ -44,13 +45,13 @@ func (pr *preemptRound) holdForRestarts(now time.Time, but *entry) {
 }
 
 // wouldFit says whether a gang would find a place if it were its turn.
-func (pr *preemptRound) wouldFit(e *entry, now time.Time) bool {
-	members, ban := pr.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || pr.jobs.arrayIsStopping(e) {
+func (pr *preemptRound) wouldFit(e *job.Entry, now time.Time) bool {
+	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || pr.jobs.ArrayIsStopping(e) {
 		return false
 	}
 	m := cluster.Savepoint(len(pr.txn.Deltas))
-	_, ok := pr.place.placeJob(e.shape, members, ban, e)
+	_, ok := pr.place.placeJob(e.Shape, members, ban, e)
 	pr.txn.Undo(m)
 	return ok
 }
@@ -58,12 +59,12 @@ func (pr *preemptRound) wouldFit(e *entry, now time.Time) bool {
 // restartPending says whether seats are kept for a gang whose turn is still to come in this
 // decision.
 func (pr *preemptRound) restartPending() bool {
-	return slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return !g.released && g.entry.queue == inPending && g.entry.isSettled() })
+	return slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return !g.released && g.entry.Queue == job.InPending && g.entry.IsSettled() })
 }
 
 // releaseToGang gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
-func (pr *preemptRound) releaseToGang(e *entry) {
+func (pr *preemptRound) releaseToGang(e *job.Entry) {
 	at := slices.IndexFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
 	if at < 0 {
 		return
@@ -90,11 +91,11 @@ func (pr *preemptRound) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	}
 	for i := range pr.restartHolds {
 		e := pr.restartHolds[i].entry
-		if !e.run.Settled() {
+		if !e.Run.Settled() {
 			continue // an event will say when
 		}
-		if until, _ := e.heldUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id }) {
-			wakeBy(plan, until)
+		if until, _ := e.HeldUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id }) {
+			job.WakeBy(plan, until)
 		}
 	}
 }

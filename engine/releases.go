@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -16,12 +17,12 @@ import (
 type expectedRelease struct {
 	at      int64
 	seat    *ares.Seat
-	from    int64          // when it was placed
-	source  estimateSource // what says so
-	overdue bool           // longer than it should be
-	free    uint64         // devices
-	cpus    int            // taken
-	memory  int            // taken
+	from    int64              // when it was placed
+	source  job.EstimateSource // what says so
+	overdue bool               // longer than it should be
+	free    uint64             // devices
+	cpus    int                // taken
+	memory  int                // taken
 	seats   int
 }
 
@@ -38,14 +39,14 @@ type plannedSeat struct {
 	seat *ares.Seat
 	at   int64 // when it will have ended
 
-	source estimateSource
+	source job.EstimateSource
 }
 
 // nodeForecast is what backfill expects of one node.
 type nodeForecast struct {
-	releases    [quantiles]nodeReleases // of its seats
-	planned     []plannedSeat           // while a reservation is sought
-	heldInCycle int                     // the last cycle in which a reservation held something of it
+	releases    [job.Quantiles]nodeReleases // of its seats
+	planned     []plannedSeat               // while a reservation is sought
+	heldInCycle int                         // the last cycle in which a reservation held something of it
 }
 
 // forecastOf is the forecast of a node. It is by position, and starts anew when
@@ -59,36 +60,36 @@ func (b *backfillRound) forecastOf(n *cluster.Node) *nodeForecast {
 }
 
 // releasesOn is who is foreseen to leave the node, and what it has left then.
-func (b *backfillRound) releasesOn(n *cluster.Node, now time.Time, by quantile) *nodeReleases {
+func (b *backfillRound) releasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
 	if d.known && d.changes == n.Changes && now.UnixNano() < d.until {
 		return d
 	}
-	d.known, d.changes, d.until, d.list = true, n.Changes, noEnd, d.list[:0]
+	d.known, d.changes, d.until, d.list = true, n.Changes, job.NoEnd, d.list[:0]
 	for _, sit := range n.Occupants {
-		e := b.jobs.owner(sit)
-		if e.job == nil || e.run == nil {
+		e := b.jobs.Owner(sit)
+		if e.Job == nil || e.Run == nil {
 			continue
 		}
-		a := attemptOf(e.run, sit.Seat)
-		ends := e.expectedEnd(a, now, by)
-		if ends == noEnd {
+		a := job.AttemptOf(e.Run, sit.Seat)
+		ends := e.ExpectedEnd(a, now, by)
+		if ends == job.NoEnd {
 			continue
 		}
-		if ends != alreadyOver {
+		if ends != job.AlreadyOver {
 			d.until = min(d.until, ends)
 		}
-		source := e.runtimeSource()
-		if e.run.Stop != nil || a.Ended() {
-			source = fromForecast
+		source := e.RuntimeSource()
+		if e.Run.Stop != nil || a.Ended() {
+			source = job.FromForecast
 		}
 		d.list = append(d.list, expectedRelease{
-			at: ends, seat: sit.Seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != alreadyOver && e.isOverdue(now),
+			at: ends, seat: sit.Seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != job.AlreadyOver && e.IsOverdue(now),
 		})
 	}
 	for _, v := range at.planned {
-		if v.at != noEnd {
+		if v.at != job.NoEnd {
 			d.list = append(d.list, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
 		}
 	}
@@ -171,10 +172,10 @@ func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 // opensAt is when the node has room for one member of a want.
 func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 {
 	if n.RoomFor(w) > 0 {
-		return alreadyOver
+		return job.AlreadyOver
 	}
 	if len(list) == 0 || roomAfter(n, w, list, len(list)) == 0 {
-		return noEnd
+		return job.NoEnd
 	}
 	lo, hi := 0, len(list) // no room after lo, room after hi
 	for lo+1 < hi {
@@ -192,8 +193,8 @@ func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 
 func (b *backfillRound) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
 	return n.RoomWithout(w, func(yield func(*ares.Seat) bool) {
 		for _, o := range n.Occupants {
-			e := b.jobs.owner(o)
-			if (e.run == nil || attemptOf(e.run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {
+			e := b.jobs.Owner(o)
+			if (e.Run == nil || job.AttemptOf(e.Run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -13,8 +14,8 @@ import (
 // backfillReservation is the place that a job which found none will have at a time, by
 // the foreseen ends of those who are there. It is good for one decision.
 type backfillReservation struct {
-	entry   *entry
-	leaf    *queueLeaf
+	entry   *job.Entry
+	leaf    *job.QueueLeaf
 	at      int64 // its start, endless if nobody knows
 	limit   int64 // who comes behind it must have ended by then
 	firm    bool  // nobody ahead of it found no place
@@ -24,29 +25,29 @@ type backfillReservation struct {
 	toHold  []cluster.Delta // what of it is free already
 	held    []cluster.Delta // what of that is taken now
 	merit   ares.Merit
-	sources [estimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
-	overdue int                  // how many of them run for longer than was foreseen
+	sources [job.EstimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
+	overdue int                      // how many of them run for longer than was foreseen
 }
 
 // mayReserve says whether a place is kept for a job that found none.
-func (b *backfillRound) mayReserve(e *entry, now time.Time) bool {
+func (b *backfillRound) mayReserve(e *job.Entry, now time.Time) bool {
 	r := &b.backfill
 	switch {
 	case len(b.reservations) >= r.First || b.reservationTries >= 2*r.First:
 		return false
 	case b.cfg.Queue.Blocked == config.BlockedReserve && !b.reserveForAll:
-		return !slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.leaf == e.shape.leaf })
+		return !slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.leaf == e.Shape.Leaf })
 	}
-	return e.waited(now) >= r.After
+	return e.Waited(now) >= r.After
 }
 
 // placeBackfill places a job where it delays nobody who has a reservation: anywhere if
 // it is foreseen to end before those begin, and else beside what they hold.
-func (b *backfillRound) placeBackfill(e *entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
-	ends := e.endsBy(now)
+func (b *backfillRound) placeBackfill(e *job.Entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
+	ends := e.EndsBy(now)
 	outlasted := b.delayedReservations(ends)
-	sh := e.shape
-	if outlasted != 0 && sh.delayingEpoch == b.place.epoch && ends >= sh.delayingEnd {
+	sh := e.Shape
+	if outlasted != 0 && sh.DelayingEpoch == b.place.epoch && ends >= sh.DelayingEnd {
 		b.place.wouldDelay = true // as another of its shape, which ends no later
 		return p, false
 	}
@@ -68,7 +69,7 @@ func (b *backfillRound) placeBackfill(e *entry, members int, ban uint64, now tim
 		}
 	}
 	if fits {
-		b.place.wouldDelay, sh.delayingEpoch, sh.delayingEnd = true, b.place.epoch, ends
+		b.place.wouldDelay, sh.DelayingEpoch, sh.DelayingEnd = true, b.place.epoch, ends
 	}
 	return p, false
 }
@@ -157,10 +158,10 @@ func (b *backfillRound) holdReservation(r *backfillReservation) {
 
 // reserveFor keeps a place for a job that found none, if one is foreseen. It is told
 // of every earlier reservation: they are taken, and will end in their turn.
-func (b *backfillRound) reserveFor(e *entry, now time.Time) bool {
+func (b *backfillRound) reserveFor(e *job.Entry, now time.Time) bool {
 	b.reservationTries++
 	b.holdReservations(0)
-	members, ban := b.jobs.admissibleMembers(e.shape, now)
+	members, ban := b.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 {
 		return false
 	}
@@ -188,8 +189,8 @@ func (b *backfillRound) reserveFor(e *entry, now time.Time) bool {
 // soon he ends: for one that has waited for long, if nothing is foreseen or if it has
 // waited for longer than it has to yet: then predictions may be failing it again and
 // again. It costs idle devices, so there is one such at a time.
-func (b *backfillRound) mayDrain(e *entry, r *backfillReservation, foreseen bool, now time.Time) bool {
-	waited, hold := e.waited(now), b.backfill.DrainAfter
+func (b *backfillRound) mayDrain(e *job.Entry, r *backfillReservation, foreseen bool, now time.Time) bool {
+	waited, hold := e.Waited(now), b.backfill.DrainAfter
 	if b.reserveForAll || hold == 0 || slices.ContainsFunc(b.reservations, func(r backfillReservation) bool { return r.drain }) {
 		return false
 	}
@@ -204,9 +205,9 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 		if k.over {
 			continue
 		}
-		ends := int64(noEnd)
-		if runs := k.entry.expectedRuntime(b.quantile); runs != forever {
-			ends = k.until.Add(max(runs-k.entry.done(now), 0)).UnixNano()
+		ends := int64(job.NoEnd)
+		if runs := k.entry.ExpectedRuntime(b.quantile); runs != job.Forever {
+			ends = k.until.Add(max(runs-k.entry.Done(now), 0)).UnixNano()
 		}
 		b.txn.Release(k.held)
 		b.assumeSeats(k.entry, k.seats, ends)
@@ -217,11 +218,11 @@ func (b *backfillRound) assumePlanned(now time.Time) {
 }
 
 // assumeSeats takes seats for somebody who will have ended at a time.
-func (b *backfillRound) assumeSeats(e *entry, seats []ares.Seat, ends int64) {
+func (b *backfillRound) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := b.cluster.NodesByID[seats[k].Node]; n != nil && n.Record != nil {
 			at := b.forecastOf(n)
-			at.planned = append(at.planned, plannedSeat{&seats[k], ends, e.runtimeSource()})
+			at.planned = append(at.planned, plannedSeat{&seats[k], ends, e.RuntimeSource()})
 			b.txn.TakeSeats(seats[k : k+1])
 		}
 	}

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
 // A job that is moved is promised another place. Until it has it, a place is kept
@@ -10,21 +12,21 @@ import (
 // for no longer than keepFor after it stopped.
 
 // holdForMigrating takes a place for each one that is being moved, but for one of them.
-func (pr *preemptRound) holdForMigrating(now time.Time, but *entry) {
-	for _, e := range pr.jobs.migrating {
-		if e == but || !e.holdsDestination(now) || pr.jobs.arrayIsStopping(e) || e.run.Nominated != nil {
+func (pr *preemptRound) holdForMigrating(now time.Time, but *job.Entry) {
+	for _, e := range pr.jobs.Migrating {
+		if e == but || !e.HoldsDestination(now) || pr.jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
 			continue
 		}
-		has := len(e.run.Last().Seats)
-		members, ban := e.shape.members, uint64(0)
-		if e.run.Current() == nil { // else its own counts against it yet
-			members, ban = pr.jobs.admissibleMembers(e.shape, now)
+		has := len(e.Run.Last().Seats)
+		members, ban := e.Shape.Members, uint64(0)
+		if e.Run.Current() == nil { // else its own counts against it yet
+			members, ban = pr.jobs.AdmissibleMembers(e.Shape, now)
 		}
-		if members < e.shape.minMembers {
+		if members < e.Shape.MinMembers {
 			continue
 		}
 		pr.place.speculative = true
-		p, ok := pr.place.placeJob(e.shape, min(has, members), ban, e)
+		p, ok := pr.place.placeJob(e.Shape, min(has, members), ban, e)
 		pr.place.speculative = false
 		if !ok {
 			continue
@@ -45,11 +47,11 @@ func (pr *preemptRound) holdDestinations() {
 		pr.txn.Release(pr.destinations[i].held)
 		pr.txn.HoldSeats(pr.destinations[i].seats)
 	}
-	for _, e := range pr.jobs.migrating {
+	for _, e := range pr.jobs.Migrating {
 		kept := slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e })
-		if kept || e.run.Current() == nil || pr.jobs.arrayIsStopping(e) {
+		if kept || e.Run.Current() == nil || pr.jobs.ArrayIsStopping(e) {
 			continue
 		}
-		pr.place.placeJob(e.shape, len(e.run.Current().Seats), 0, e)
+		pr.place.placeJob(e.Shape, len(e.Run.Current().Seats), 0, e)
 	}
 }

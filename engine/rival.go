@@ -8,6 +8,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -16,7 +17,7 @@ import (
 // candidateVictim is a running job as one decision sees it that looks for who could give
 // way.
 type candidateVictim struct {
-	entry      *entry
+	entry      *job.Entry
 	cost       int64      // thousandths of GPU-seconds that stopping it costs
 	milli      int64      // thousandths of devices that it holds
 	rank       int        // its class
@@ -49,11 +50,11 @@ const (
 
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
-func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
-	for len(pr.victimAt) < len(pr.jobs.slots) {
+func (pr *preemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
+	for len(pr.victimAt) < len(pr.jobs.Slots) {
 		pr.victimAt = append(pr.victimAt, nil)
 	}
-	list := pr.jobs.running.running[rank]
+	list := pr.jobs.Running.Running[rank]
 	if pr.loadedClasses&(1<<rank) != 0 {
 		return list
 	}
@@ -61,10 +62,10 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
 	rivals := make([]candidateVictim, len(list))
 	for i, e := range list {
 		r := &rivals[i]
-		*r = candidateVictim{entry: e, rank: rank, milli: heldMilli(e), protection: unprotected}
+		*r = candidateVictim{entry: e, rank: rank, milli: job.HeldMilli(e), protection: unprotected}
 		r.cost = pr.preemptionCost(e, r.milli, now)
 		r.protection, r.until = pr.protectionOf(e, now)
-		pr.victimAt[e.slot] = r
+		pr.victimAt[e.Slot] = r
 		pr.victims = append(pr.victims, e)
 	}
 	return list
@@ -73,40 +74,40 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*entry {
 // resetVictims forgets what was worked out of running jobs.
 func (pr *preemptRound) resetVictims() {
 	for i, e := range pr.victims {
-		pr.victimAt[e.slot], pr.victims[i] = nil, nil
+		pr.victimAt[e.Slot], pr.victims[i] = nil, nil
 	}
 	pr.victims, pr.loadedClasses = pr.victims[:0], 0
 }
 
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
-func (pr *preemptRound) preemptionCost(e *entry, milli int64, now time.Time) int64 {
+func (pr *preemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
 	done := pr.cfg.Preemption.Restart
-	if kept := e.run.Current().Kept(); !kept.IsZero() {
+	if kept := e.Run.Current().Kept(); !kept.IsZero() {
 		done += max(now.Sub(kept), 0)
 	}
 	return milli * int64(done/time.Second)
 }
 
 // protectionOf is what protects a running job, and until when if that passes.
-func (pr *preemptRound) protectionOf(e *entry, now time.Time) (protection, time.Time) {
-	y, run := &pr.cfg.Preemption, e.run
-	if run.Endures(e.job) {
+func (pr *preemptRound) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
+	y, run := &pr.cfg.Preemption, e.Run
+	if run.Endures(e.Job) {
 		return protectedOnce, time.Time{}
 	}
-	if pr.jobs.arrayIsStopping(e) {
+	if pr.jobs.ArrayIsStopping(e) {
 		return protectedHold, time.Time{}
 	}
-	if e.run.Yields > 0 && y.Cooldown > 0 {
+	if e.Run.Yields > 0 && y.Cooldown > 0 {
 		a := run.Current()
-		if until := laterOf(a.PlacedAt, a.StartedAt).Add(y.Cooldown); now.Before(until) {
+		if until := job.LaterOf(a.PlacedAt, a.StartedAt).Add(y.Cooldown); now.Before(until) {
 			return protectedCooldown, until
 		}
 	}
 	switch {
 	case y.MaxPreemptions > 0 && run.Yields >= y.MaxPreemptions:
 		return protectedCount, time.Time{}
-	case e.job.Placement.LatencySensitive:
+	case e.Job.Placement.LatencySensitive:
 		return protectedLatency, time.Time{}
 	}
 	return unprotected, time.Time{}
@@ -114,7 +115,7 @@ func (pr *preemptRound) protectionOf(e *entry, now time.Time) (protection, time.
 
 // mayBePreemptedBy says whether a job's protection lets one of a class stop it.
 func (r *candidateVictim) mayBePreemptedBy(rank int) bool {
-	return r.protection == unprotected || rank == classes-1 && r.protection == protectedLatency
+	return r.protection == unprotected || rank == job.Classes-1 && r.protection == protectedLatency
 }
 
 // protectionCounts says in words how many are protected, by what.
@@ -158,9 +159,9 @@ func (g *protectionCounts) text(y *config.PreemptionConfig) string {
 // preemptorAncestry are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (pr *preemptRound) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.JobID]bool {
+func (pr *preemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
-	var walk func(e *entry)
+	var walk func(e *job.Entry)
 	add := func(y *ares.Yield) {
 		if y == nil || out[y.To] {
 			return
@@ -169,22 +170,22 @@ func (pr *preemptRound) preemptorAncestry(e *entry, plan *ares.Plan) map[ares.Jo
 			out = map[ares.JobID]bool{}
 		}
 		out[y.To] = true
-		if next := pr.jobs.entryByID[y.To]; next != nil {
+		if next := pr.jobs.EntryByID[y.To]; next != nil {
 			walk(next)
 		}
 	}
-	walk = func(e *entry) {
-		if e.run == nil {
+	walk = func(e *job.Entry) {
+		if e.Run == nil {
 			return
 		}
-		for i := range e.run.Attempts {
-			add(e.run.Attempts[i].Yield)
+		for i := range e.Run.Attempts {
+			add(e.Run.Attempts[i].Yield)
 		}
-		if e.run.Stop != nil {
-			add(e.run.Stop.Yield)
+		if e.Run.Stop != nil {
+			add(e.Run.Stop.Yield)
 		}
 		for i := range plan.Stop { // two that are decided together must not close a circle either
-			if plan.Stop[i].Job == e.id {
+			if plan.Stop[i].Job == e.Id {
 				add(plan.Stop[i].Stop.Yield)
 			}
 		}
@@ -203,11 +204,11 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 		most = max(h.rank-1, 0)
 	}
 	if r&(basisQuota|basisMove) != 0 {
-		most = classes
+		most = job.Classes
 	}
 	for rank := range most {
 		for _, e := range h.round.loadVictims(rank, h.now) {
-			v := h.round.victimAt[e.slot]
+			v := h.round.victimAt[e.Slot]
 			v.debtParts = v.debtParts[:0]
 			switch {
 			case r&basisQuota != 0 && h.borrowedFrom(v):
@@ -227,7 +228,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 				h.protections.add(v)
 				continue
 			}
-			if h.ancestry[e.id] || slices.Contains(h.round.stopping, e) {
+			if h.ancestry[e.Id] || slices.Contains(h.round.stopping, e) {
 				continue
 			}
 			v.search, v.chosen = h.id, false
@@ -241,11 +242,11 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 // waiting one is promised, and notes by which accounts. One that could stop the
 // waiting one by its class in turn is left alone: the two would take turns.
 func (h *victimSearch) borrowedFrom(v *candidateVictim) bool {
-	if v.rank >= h.rank+2 || v.entry.shape.leaf == h.sh.leaf {
+	if v.rank >= h.rank+2 || v.entry.Shape.Leaf == h.sh.Leaf {
 		return false
 	}
-	for _, part := range v.entry.held.grant.ForQuotas {
-		d, ok := h.borrowedBy(v.entry.shape.leaf, part.Model)
+	for _, part := range v.entry.Held.Grant.ForQuotas {
+		d, ok := h.borrowedBy(v.entry.Shape.Leaf, part.Model)
 		if !ok || h.guaranteed&cluster.ModelBit(part.Model) == 0 {
 			return false // a part of it is its own
 		}
@@ -268,18 +269,18 @@ type debt struct {
 
 // debtKey names what a leaf owes of a model.
 type debtKey struct {
-	leaf  *queueLeaf
+	leaf  *job.QueueLeaf
 	model int
 }
 
 // borrowedBy is what a leaf owes the waiting job's, worked out once: nothing, if the
 // job asks for more than it was promised.
-func (h *victimSearch) borrowedBy(l *queueLeaf, model int) (queue.Borrowing, bool) {
+func (h *victimSearch) borrowedBy(l *job.QueueLeaf, model int) (queue.Borrowing, bool) {
 	key := debtKey{l, model}
 	d, known := h.owed[key]
 	if !known {
-		if room, ok := h.sh.leaf.NominalHeadroom(model, l); ok && room >= h.sh.minGPUMilli() {
-			d, _ = l.BorrowedFrom(h.sh.leaf, model)
+		if room, ok := h.sh.Leaf.NominalHeadroom(model, l); ok && room >= h.sh.MinGPUMilli() {
+			d, _ = l.BorrowedFrom(h.sh.Leaf, model)
 		}
 		h.owed[key] = d
 	}
@@ -294,5 +295,5 @@ func bySize(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(a.milli, b.mi
 // the one that started last.
 func byCost(a, b *candidateVictim) int {
 	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.milli, b.milli),
-		b.entry.run.Current().PlacedAt.Compare(a.entry.run.Current().PlacedAt), cmp.Compare(a.entry.id, b.entry.id))
+		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.Id, b.entry.Id))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
 
 	ares "github.com/ares-scheduler/ares"
@@ -17,7 +18,7 @@ type round struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
-	jobs     *jobTable
+	jobs     *job.Table
 	windows  *calendar
 	txn      *cluster.Txn
 	place    *Placer
@@ -64,7 +65,7 @@ func (t *round) recordPlannedStarts() {
 	t.plannedStarts = t.plannedStarts[:0]
 	for i := range t.backfill.reservations {
 		p := t.backfill.reservations[i].plannedStart()
-		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.wouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.windowsBlocking(t.backfill.reservations[i].entry)) == 0
+		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.WouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.windowsBlocking(t.backfill.reservations[i].entry)) == 0
 		t.plannedStarts = append(t.plannedStarts, p)
 	}
 }
@@ -74,15 +75,15 @@ func (t *round) planRequired(plan *ares.Plan) {
 	// 1. Settle: arrays that are over, delays that are over, and the next one
 	// that will be. Who is where others have a reservation leaves: nobody need
 	// give way to have what he has.
-	t.jobs.readyDelayed(plan, plan.Now)
-	t.jobs.endFinishedArrays(plan)
+	t.jobs.ReadyDelayed(plan, plan.Now)
+	t.jobs.EndFinishedArrays(plan)
 	t.windows.evictFromWindows(plan)
 }
 
 // runCycle runs the cycle. Where it lends to some what others take back by stopping
 // somebody, it runs again and lends nothing: what is free goes to who was promised
 // it, and the others have their turn in the next plan.
-func (t *round) runCycle(plan *ares.Plan, moves bool) (blocked []*entry) {
+func (t *round) runCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
 	t.begin()
@@ -107,10 +108,10 @@ func reclaimsQuota(n ares.Nominating) bool {
 }
 
 // runCyclePass is one cycle into the plan, and who was admitted and found no place.
-func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
+func (t *round) runCyclePass(plan *ares.Plan) (blocked []*job.Entry) {
 	now := plan.Now
 	// 2. Order: whose turn it is, by aged class, share, aged priority.
-	t.run(plan, func(e *entry, placing *ares.Placing, admitted bool) bool {
+	t.run(plan, func(e *job.Entry, placing *ares.Placing, admitted bool) bool {
 		switch {
 		case placing != nil:
 			plan.Place = append(plan.Place, *placing)
@@ -128,12 +129,12 @@ func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
 		case admitted && t.cfg.Queue.Preempt:
 			blocked = append(blocked, e)
 		}
-		t.jobs.wakeAtMonthEnd(plan, e.shape.tenant)
+		t.jobs.WakeAtMonthEnd(plan, e.Shape.Tenant)
 		if len(plan.Refuse) < config.MaxRefusals {
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, t.lastRefusals)
 			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.id, Blockers: t.shortRefusal(e, admitted, now)})
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.Id, Blockers: t.shortRefusal(e, admitted, now)})
 		}
 		return true
 	})
@@ -144,16 +145,16 @@ func (t *round) runCyclePass(plan *ares.Plan) (blocked []*entry) {
 // order: each is admitted and placed, or has others give way, or is refused with
 // its whole shape. tell hears of it, and ends the cycle by false; the placing it
 // is shown is good until it returns. What it does to the plan is all but that.
-func (t *round) runRound(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+func (t *round) runRound(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placing, admitted bool) bool) {
 	t.begin().run(plan, tell)
 }
 
 // run is the state's, in a decision that has begun.
-func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+func (t *round) run(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placing, admitted bool) bool) {
 	defer t.close()
 	t.expectStops(plan)
 	t.cluster.PruneGains()
-	t.jobs.advanceClock(plan.Now)
+	t.jobs.AdvanceClock(plan.Now)
 	defer t.preempt.releaseNominations()
 	defer t.preempt.withdrawFailed(plan)
 	if !t.preempt.advanceNominations(plan, nil, tell) {
@@ -161,7 +162,7 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 	}
 	t.preempt.holdForRestarts(plan.Now, nil)
 	t.preempt.holdForMigrating(plan.Now, nil)
-	pass := t.jobs.queues.BeginRound(plan.Now)
+	pass := t.jobs.Queues.BeginRound(plan.Now)
 	defer pass.End()
 	t.offerInOrder(pass, plan, tell)
 }
@@ -170,13 +171,13 @@ func (t *round) run(plan *ares.Plan, tell func(e *entry, placing *ares.Placing, 
 // that are to end, and who has to leave a reservation.
 func (t *round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
-		if e := t.jobs.entryByID[plan.Stop[i].Job]; e != nil && e.runningList >= inRunning {
+		if e := t.jobs.EntryByID[plan.Stop[i].Job]; e != nil && e.RunningList >= job.InRunning {
 			t.preempt.stopping = append(t.preempt.stopping, e)
 		}
 	}
 }
 
-func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell func(e *entry, placing *ares.Placing, admitted bool) bool) {
+func (t *round) offerInOrder(pass *queue.Round[*job.Entry], plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placing, admitted bool) bool) {
 	now := plan.Now
 	for {
 		it, ok := pass.Next()
@@ -184,7 +185,7 @@ func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell fu
 			return
 		}
 		e := it.Owner
-		if !e.plain && (t.jobs.arrayIsStopping(e) || e.isArray() && t.elementsToMake(e) <= 0) {
+		if !e.Plain && (t.jobs.ArrayIsStopping(e) || e.IsArray() && t.elementsToMake(e) <= 0) {
 			pass.Skip()
 			continue
 		}
@@ -202,7 +203,7 @@ func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell fu
 			}
 			continue
 		}
-		if grant := t.jobs.grantOf(e.shape, t.place.offer.Seats); !e.plain && e.isArray() {
+		if grant := t.jobs.GrantOf(e.Shape, t.place.offer.Seats); !e.Plain && e.IsArray() {
 			t.makeElement(e, &t.place.offer)
 			pass.AllocatePart(grant)
 			pass.EndTurn()
@@ -217,7 +218,7 @@ func (t *round) offerInOrder(pass *queue.Round[*entry], plan *ares.Plan, tell fu
 
 // offerNominated is the turn of a job for which seats are kept, if this is one:
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
-func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Time, tell func(*entry, *ares.Placing, bool) bool) (done, more bool) {
+func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now time.Time, tell func(*job.Entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.preempt.holdOf(e)
 	t.place.wouldDelay, t.place.windowBlocked = false, false
 	switch {
@@ -227,7 +228,7 @@ func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Tim
 		pass.Skip()
 		return true, true
 	case t.preempt.placeElsewhere(pass, k, now):
-		pass.Allocate(t.jobs.grantOf(e.shape, t.place.offer.Seats))
+		pass.Allocate(t.jobs.GrantOf(e.Shape, t.place.offer.Seats))
 		return true, tell(e, &t.place.offer, true)
 	}
 	t.passOver(pass, e)
@@ -237,8 +238,8 @@ func (t *round) offerNominated(pass *queue.Round[*entry], e *entry, now time.Tim
 
 // passOver passes over a job that has to wait for its seats, and where queues are
 // strict over everybody behind it.
-func (t *round) passOver(pass *queue.Round[*entry], e *entry) {
-	if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e) {
+func (t *round) passOver(pass *queue.Round[*job.Entry], e *job.Entry) {
+	if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e) {
 		pass.BlockQueue()
 		return
 	}
@@ -246,7 +247,7 @@ func (t *round) passOver(pass *queue.Round[*entry], e *entry) {
 }
 
 // handleBlocked is what becomes of a job that found no place.
-func (t *round) handleBlocked(pass *queue.Round[*entry], plan *ares.Plan, e *entry, admitted bool, tell func(*entry, *ares.Placing, bool) bool) (more bool) {
+func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
 	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)
@@ -259,37 +260,37 @@ func (t *round) handleBlocked(pass *queue.Round[*entry], plan *ares.Plan, e *ent
 }
 
 // admitAndPlace admits one job, and places it by the offer.
-func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
+func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	t.place.wouldDelay, t.place.windowBlocked, t.borrowBlocked = false, false, false
 	t.preempt.releaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
-	members, ban := t.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || t.backfill.knownUnschedulable(e.shape, ban) {
+	members, ban := t.jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || t.backfill.knownUnschedulable(e.Shape, ban) {
 		return members > 0, false
 	}
 	if t.place.outlastsWindow(e) {
 		return true, false
 	}
-	borrows := t.jobs.queues.HasQuotas() && t.jobs.wouldBorrow(e.shape)
+	borrows := t.jobs.Queues.HasQuotas() && t.jobs.WouldBorrow(e.Shape)
 	if borrows && t.noBorrowing {
 		t.place.wouldDelay, t.borrowBlocked = true, true
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
-	t.scorer.BeginJob(e.id, e.nextElement()+e.elementsMade)
+	t.scorer.BeginJob(e.Id, e.NextElement()+e.ElementsMade)
 	if len(t.backfill.reservations) > 0 {
 		t.place.offer, ok = t.backfill.placeBackfill(e, members, ban, now)
 	} else {
-		t.place.offer, ok = t.place.placeJob(e.shape, members, ban, e)
+		t.place.offer, ok = t.place.placeJob(e.Shape, members, ban, e)
 	}
 	if !ok {
 		if !t.place.wouldDelay && !t.place.isBlockedByWindows(e, members, ban) && !t.place.speculative {
-			t.place.rememberUnschedulable(e.shape, ban)
+			t.place.rememberUnschedulable(e.Shape, ban)
 		}
 		return true, false
 	}
 	t.borrowed = t.borrowed || borrows
-	t.place.offer.Job = e.id
+	t.place.offer.Job = e.Id
 	t.place.placed = append(t.place.placed, placedJob{e, t.place.offer.Seats})
 	return true, true
 }
@@ -297,15 +298,15 @@ func (t *round) admitAndPlace(e *entry, now time.Time) (admitted, ok bool) {
 // shortRefusal is a refusal without a look at the nodes one by one: what forbids the
 // job, or that it found no room. Explain says the rest. Plans share the words;
 // nobody changes them.
-func (t *round) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Blocker {
-	sh := e.shape
-	if sh.noRoomRefusal == nil {
-		sh.noRoomRefusal = []ares.Blocker{noRoomBlocker(sh)}
+func (t *round) shortRefusal(e *job.Entry, admitted bool, now time.Time) []ares.Blocker {
+	sh := e.Shape
+	if sh.NoRoomRefusal == nil {
+		sh.NoRoomRefusal = []ares.Blocker{job.NoRoomBlocker(sh)}
 	}
-	out := sh.noRoomRefusal
+	out := sh.NoRoomRefusal
 	switch {
 	case !admitted:
-		out = t.jobs.admissionBlockers(sh, now)
+		out = t.jobs.AdmissionBlockers(sh, now)
 	case t.place.windowBlocked:
 		return windowRefusal
 	case t.borrowBlocked:
@@ -323,34 +324,34 @@ func (t *round) shortRefusal(e *entry, admitted bool, now time.Time) []ares.Bloc
 }
 
 // windowRefusal is the short refusal of a job that would fit.
-var windowRefusal = []ares.Blocker{{Kind: kindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
+var windowRefusal = []ares.Blocker{{Kind: job.KindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
 
 // wouldDelayRefusal is the short refusal of a job that would fit.
-var wouldDelayRefusal = []ares.Blocker{{Kind: kindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+var wouldDelayRefusal = []ares.Blocker{{Kind: job.KindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
 // borrowRefusal is the same of one that others' promises keep off.
-var borrowRefusal = []ares.Blocker{{Kind: kindQuota, Detail: BorrowBlockedText}}
+var borrowRefusal = []ares.Blocker{{Kind: job.KindQuota, Detail: job.BorrowBlockedText}}
 
 // refuseShape passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.
-func (t *round) refuseShape(pass *queue.Round[*entry], e *entry, admitted bool, now time.Time) bool {
+func (t *round) refuseShape(pass *queue.Round[*job.Entry], e *job.Entry, admitted bool, now time.Time) bool {
 	switch {
 	case t.backfill.reserveForAll:
 		if admitted && t.backfill.mayReserve(e, now) {
 			t.backfill.reserveFor(e, now)
 		}
-		if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e) {
+		if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e) {
 			pass.BlockQueue()
 		} else {
 			pass.Skip()
 		}
 	case t.place.wouldDelay && t.cfg.Queue.Blocked != config.BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.shape.refusedInCycle != t.place.cycle
-		e.shape.refusedInCycle = t.place.cycle
+		news := e.Shape.RefusedInCycle != t.place.cycle
+		e.Shape.RefusedInCycle = t.place.cycle
 		pass.Skip()
 		return news
-	case t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.dependenciesMet(e):
+	case t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e):
 		pass.BlockQueue()
 	default:
 		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {

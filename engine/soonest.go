@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -24,41 +25,41 @@ const (
 
 // earliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
-func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	sh := e.shape
-	if b.jobs.estimated+len(b.jobs.running.stopping) == 0 {
+func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	sh := e.Shape
+	if b.jobs.Estimated+len(b.jobs.Running.Stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := b.cluster.WithoutModels(sh.request, ban)
+	w := b.cluster.WithoutModels(sh.Request, ban)
 	reach, ok := b.place.feasibleNodes(sh, w)
 	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	level := ares.Level("")
-	if sh.members > 1 {
-		level = sh.wish.required
+	if sh.Members > 1 {
+		level = sh.Wish.Required
 		if level.Rank() > ares.LevelNode.Rank() {
 			level = ares.LevelNode
 		}
 	}
 	m := cluster.Savepoint(len(b.txn.Deltas))
 	o := b.refreshOpenings(w, now, b.quantile)
-	spans := b.domainOpenings(w, o, reach, level, sh.minMembers, now, b.quantile)
+	spans := b.domainOpenings(w, o, reach, level, sh.MinMembers, now, b.quantile)
 	for _, sp := range spans {
 		if r, fits := b.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
 		b.txn.Undo(m)
 	}
-	if len(spans) == 0 || sh.members == 1 {
+	if len(spans) == 0 || sh.Members == 1 {
 		return backfillReservation{}, false
 	}
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
 	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
 		o, reach = b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(sh, w)
-		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.minMembers<<(k+1), noEnd, now, b.quantile)}
-		if wide.at == noEnd {
+		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.MinMembers<<(k+1), job.NoEnd, now, b.quantile)}
+		if wide.at == job.NoEnd {
 			break
 		}
 		if r, fits := b.placeAt(wide, e, w, members, ban, now); fits {
@@ -71,9 +72,9 @@ func (b *backfillRound) earliestStart(e *entry, members int, ban uint64, now tim
 
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
+func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
 	b.txn.Undo(m)
-	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(e.shape, w)
+	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(e.Shape, w)
 	var times []int64
 	for at := reach.Next(fits.lo); at >= 0 && at < fits.hi; at = reach.Next(at + 1) {
 		for _, d := range b.releasesOn(b.cluster.Nodes[at], now, b.quantile).list {
@@ -102,9 +103,9 @@ func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, 
 
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	from := len(b.txn.Deltas)
-	reach := b.place.feasibleAgain(e.shape, w)
+	reach := b.place.feasibleAgain(e.Shape, w)
 	o := b.openings[b.quantile][w]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
@@ -121,20 +122,20 @@ func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *cluster.Request, 
 	given := len(b.txn.Deltas)
 	today := *b.windows
 	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		b.windows.setWindowTime(laterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
+		b.windows.setWindowTime(job.LaterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
 		b.windows.setExpectedStay(e)
 	}
-	p, ok := b.place.placeJob(e.shape, members, ban, e)
+	p, ok := b.place.placeJob(e.Shape, members, ban, e)
 	*b.windows = today
 	if !ok {
 		return backfillReservation{}, false
 	}
 	r := backfillReservation{
-		entry: e, leaf: e.shape.leaf, at: max(sp.at, now.UnixNano()), ends: noEnd,
+		entry: e, leaf: e.Shape.Leaf, at: max(sp.at, now.UnixNano()), ends: job.NoEnd,
 		seats: p.Seats, merit: p.Merit, toHold: b.missingFor(p.Seats, b.txn.Deltas[from:given]),
 	}
-	if runs := e.expectedRuntime(b.quantile); runs != forever {
-		r.ends = r.at + int64(max(runs-e.done(now), 0))
+	if runs := e.ExpectedRuntime(b.quantile); runs != job.Forever {
+		r.ends = r.at + int64(max(runs-e.Done(now), 0))
 	}
 	b.setBackfillLimit(&r, sp.at, now)
 	return r, true
@@ -146,8 +147,8 @@ func (b *backfillRound) placeAt(sp domainOpening, e *entry, w *cluster.Request, 
 // much together.
 func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
 	e := r.entry
-	qualified := now.Add(b.backfill.After - e.waited(now)).UnixNano()
-	could := int64(alreadyOver)
+	qualified := now.Add(b.backfill.After - e.Waited(now)).UnixNano()
+	could := int64(job.AlreadyOver)
 	var last *cluster.Node
 	for i := range r.seats {
 		n := b.cluster.NodesByID[r.seats[i].Node]
@@ -169,8 +170,8 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 		}
 	}
 	r.limit = r.at
-	if could != alreadyOver && (b.backfill.SlackPercent > 0 || b.backfill.SlackLeast > 0) {
-		wait := time.Duration(could-now.UnixNano()) + e.waited(now)
+	if could != job.AlreadyOver && (b.backfill.SlackPercent > 0 || b.backfill.SlackLeast > 0) {
+		wait := time.Duration(could-now.UnixNano()) + e.Waited(now)
 		r.limit = max(r.at, could+int64(b.backfill.Slack(wait)))
 	}
 }
@@ -179,18 +180,18 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 // the least has to come free yet. What is free of it is kept, and what comes
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
-func (b *backfillRound) drainReservation(e *entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	sh := e.shape
-	w := b.cluster.WithoutModels(sh.request, ban)
+func (b *backfillRound) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	sh := e.Shape
+	w := b.cluster.WithoutModels(sh.Request, ban)
 	reach, ok := b.place.feasibleNodes(sh, w)
 	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	m := cluster.Savepoint(len(b.txn.Deltas))
-	old := now.Add(-max(longRunning, 4*e.waited(now))).UnixNano()
-	for _, cut := range [2]int64{old, alreadyOver} {
+	old := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
+	for _, cut := range [2]int64{old, job.AlreadyOver} {
 		for k := range maxDoublings {
-			nodes := b.nearestNodes(sh, w, reach, sh.minMembers<<k, cut)
+			nodes := b.nearestNodes(sh, w, reach, sh.MinMembers<<k, cut)
 			for _, n := range nodes {
 				for _, sit := range n.Occupants {
 					b.txn.ReleaseSeat(n, sit.Seat)
@@ -200,7 +201,7 @@ func (b *backfillRound) drainReservation(e *entry, members int, ban uint64, now 
 			p, fits := b.place.placeJob(sh, members, ban, e)
 			b.txn.Undo(m)
 			if fits {
-				return backfillReservation{entry: e, leaf: sh.leaf, drain: true, at: noEnd, ends: noEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
+				return backfillReservation{entry: e, leaf: sh.Leaf, drain: true, at: job.NoEnd, ends: job.NoEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
 			}
 			reach = b.place.feasibleAgain(sh, w)
 		}
@@ -215,10 +216,10 @@ const longRunning = 24 * time.Hour
 // nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (b *backfillRound) nearestNodes(sh *shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
+func (b *backfillRound) nearestNodes(sh *job.Shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
 	level := ares.Level("")
-	if sh.members > 1 {
-		level = sh.wish.required
+	if sh.Members > 1 {
+		level = sh.Wish.Required
 		if level.Rank() > ares.LevelNode.Rank() {
 			level = ares.LevelNode
 		}
@@ -242,7 +243,7 @@ func (b *backfillRound) nearestNodes(sh *shape, w *cluster.Request, reach *clust
 				break
 			}
 		}
-		if room >= sh.minMembers && (least < 0 || sum < least) {
+		if room >= sh.MinMembers && (least < 0 || sum < least) {
 			best, least = nodes, sum
 		}
 		lo = hi

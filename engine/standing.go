@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -14,15 +15,15 @@ import (
 // queuePosition says where the job is in line, and how many are before it. Jobs of
 // other tenants are only counted. It answers with the first of its own tenant's
 // that are before it, nil for none.
-func (ex *explainer) queuePosition(e *entry, now time.Time, out *ares.Explanation) *ares.Job {
-	if e.queue != inPending {
+func (ex *explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explanation) *ares.Job {
+	if e.Queue != job.InPending {
 		return nil
 	}
-	ex.jobs.advanceClock(now)
-	out.Rank, out.Of = ex.jobs.queues.Position(&e.item)
-	own, first, others := ex.jobs.queues.CountAhead(&e.item, now)
+	ex.jobs.AdvanceClock(now)
+	out.Rank, out.Of = ex.jobs.Queues.Position(&e.Item)
+	own, first, others := ex.jobs.Queues.CountAhead(&e.Item, now)
 	if own > 0 {
-		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.job.Tenant, Jobs: own, First: first.Owner.id})
+		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.Job.Tenant, Jobs: own, First: first.Owner.Id})
 	}
 	if others > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Jobs: others})
@@ -30,7 +31,7 @@ func (ex *explainer) queuePosition(e *entry, now time.Time, out *ares.Explanatio
 	if own == 0 {
 		return nil
 	}
-	return first.Owner.job
+	return first.Owner.Job
 }
 
 // Limits on what is said of who holds what a job needs.
@@ -41,7 +42,7 @@ const (
 
 // topHolders is who holds devices the job could use, on the first nodes that are
 // only too busy for it.
-func (c *diagnosis) topHolders(e *entry) []ares.Holder {
+func (c *diagnosis) topHolders(e *job.Entry) []ares.Holder {
 	if !c.request.NeedsDevices() {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 		if looked++; looked > holderNodes {
 			break
 		}
-		own, others = addHolders(c.state.jobs, c.state.cluster.Nodes[at], held, e.job.Tenant, own, others)
+		own, others = addHolders(c.state.jobs, c.state.cluster.Nodes[at], held, e.Job.Tenant, own, others)
 	}
 	slices.SortFunc(own, func(a, b ares.Holder) int { return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(a.Job, b.Job)) })
 	if others.GPUs > 0 {
@@ -71,7 +72,7 @@ func (c *diagnosis) topHolders(e *entry) []ares.Holder {
 }
 
 // addHolders adds who holds these devices of a node.
-func addHolders(table *jobTable, n *cluster.Node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
+func addHolders(table *job.Table, n *cluster.Node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
 	for _, sit := range n.Occupants {
 		var set uint64
@@ -81,19 +82,19 @@ func addHolders(table *jobTable, n *cluster.Node, held uint64, tenant string, ow
 		if set &= held; set == 0 {
 			continue
 		}
-		e := table.owner(sit)
-		if e.job == nil || e.job.Tenant != tenant {
+		e := table.Owner(sit)
+		if e.Job == nil || e.Job.Tenant != tenant {
 			theirs |= set
 			continue
 		}
-		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == e.id })
+		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == e.Id })
 		if at < 0 {
 			at = len(own)
-			own = append(own, ares.Holder{Tenant: tenant, Job: e.id})
+			own = append(own, ares.Holder{Tenant: tenant, Job: e.Id})
 		}
 		own[at].GPUs += bits.OnesCount64(set)
-		if !slices.Contains(seen, e.id) {
-			seen = append(seen, e.id)
+		if !slices.Contains(seen, e.Id) {
+			seen = append(seen, e.Id)
 			own[at].Nodes++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -53,26 +54,26 @@ func (co *core) applyEvents(events []ares.Event) {
 			co.applyEvent(&events[i])
 		}
 	}
-	co.jobs.requeue()
+	co.jobs.Requeue()
 }
 
 func (co *core) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
-		e := co.jobs.entry(ev.Job.ID)
-		co.jobs.updateEntry(e, func() { e.job = ev.Job })
+		e := co.jobs.Entry(ev.Job.ID)
+		co.jobs.UpdateEntry(e, func() { e.Job = ev.Job })
 	case ev.Run != nil:
-		e := co.jobs.entry(ev.Run.Job)
-		co.jobs.updateEntry(e, func() { e.run = &ev.Run.Run })
+		e := co.jobs.Entry(ev.Run.Job)
+		co.jobs.UpdateEntry(e, func() { e.Run = &ev.Run.Run })
 		if !ev.Run.Seen.IsZero() {
-			if co.jobs.delaysLearned == nil {
-				co.jobs.delaysLearned = map[*entry]time.Time{}
+			if co.jobs.DelaysLearned == nil {
+				co.jobs.DelaysLearned = map[*job.Entry]time.Time{}
 			}
-			co.jobs.delaysLearned[e] = ev.Run.Seen
+			co.jobs.DelaysLearned[e] = ev.Run.Seen
 		}
 	case ev.Node != nil:
 		n := co.cluster.Node(ev.Node.ID)
-		co.jobs.setNodeRecord(n, ev.Node)
+		co.jobs.SetNodeRecord(n, ev.Node)
 		co.cluster.MarkDirty(n)
 	case ev.Session != nil:
 		n := co.cluster.Node(ev.Session.Node)
@@ -85,18 +86,18 @@ func (co *core) applyEvent(ev *ares.Event) {
 	case ev.Score != nil:
 		co.cluster.SetNodeScore(co.cluster.Node(ev.Score.Node), ev.Score)
 	case ev.Tenant != nil:
-		co.jobs.tenant(ev.Tenant.ID).record = ev.Tenant
-		co.jobs.queues.SetTenant(ev.Tenant.ID, ev.Tenant)
+		co.jobs.Tenant(ev.Tenant.ID).Record = ev.Tenant
+		co.jobs.Queues.SetTenant(ev.Tenant.ID, ev.Tenant)
 	case ev.Queue != nil:
-		co.jobs.queues.SetQueue(ev.Queue)
+		co.jobs.Queues.SetQueue(ev.Queue)
 	case ev.Reservation != nil:
 		co.windows.setReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
-		co.jobs.setArchivedUsage(*ev.Usage)
+		co.jobs.SetArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
 		co.cluster.SetTopology(ev.Topology)
 	case ev.Forecast != nil:
-		co.jobs.setForecast(ev.Forecast.Job, ev.Forecast)
+		co.jobs.SetForecast(ev.Forecast.Job, ev.Forecast)
 	case ev.Gone.Kind != "":
 		co.applyDeletion(ev.Gone)
 	}
@@ -107,32 +108,32 @@ func (co *core) applyEvent(ev *ares.Event) {
 func (co *core) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
-		if e := co.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
-			co.jobs.updateEntry(e, func() { e.job, e.run, e.forecast = nil, nil, nil })
+		if e := co.jobs.EntryByID[ares.JobID(g.ID)]; e != nil {
+			co.jobs.UpdateEntry(e, func() { e.Job, e.Run, e.Forecast = nil, nil, nil })
 		}
 	case ares.KindRun:
-		if e := co.jobs.entryByID[ares.JobID(g.ID)]; e != nil {
-			co.jobs.updateEntry(e, func() { e.run = nil })
+		if e := co.jobs.EntryByID[ares.JobID(g.ID)]; e != nil {
+			co.jobs.UpdateEntry(e, func() { e.Run = nil })
 		}
 	case ares.KindNode, ares.KindSession, ares.KindCordon, ares.KindScore:
-		co.jobs.applyNodeDeletion(g)
+		co.jobs.ApplyNodeDeletion(g)
 	case ares.KindTenant:
-		if t := co.jobs.tenants[g.ID]; t != nil {
-			t.record = nil
+		if t := co.jobs.Tenants[g.ID]; t != nil {
+			t.Record = nil
 		}
-		co.jobs.queues.SetTenant(g.ID, nil)
+		co.jobs.Queues.SetTenant(g.ID, nil)
 	case ares.KindQueue:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		co.jobs.queues.DropQueue(tenant, name)
+		co.jobs.Queues.DropQueue(tenant, name)
 	case ares.KindReservation:
 		co.windows.setReservation(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
-		co.jobs.setArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
+		co.jobs.SetArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})
 	case ares.KindTopology:
 		co.cluster.SetTopology(&ares.Topology{})
 	case ares.KindForecast:
-		co.jobs.setForecast(ares.JobID(g.ID), nil)
+		co.jobs.SetForecast(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
 	}
 }
@@ -144,6 +145,6 @@ func (co *core) refresh() {
 	co.cluster.RefreshIndex()
 	co.scorer.SyncLayout()
 	if co.cluster.Capacity != before {
-		co.jobs.queues.SetCapacity(co.cluster.Capacity)
+		co.jobs.Queues.SetCapacity(co.cluster.Capacity)
 	}
 }

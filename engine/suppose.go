@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -14,9 +15,9 @@ import (
 // simulateSteps makes the steps real for as long as look looks, and then puts
 // everything back. The state's owner has it alone, so nobody sees it. What is
 // noted of shapes that find no place stays true: a step only ever gives room.
-func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, look func()) {
-	shape := e.shape
-	shape.refs++ // what was worked out for it is needed again afterwards
+func (ex *explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Time, look func()) {
+	shape := e.Shape
+	shape.Refs++ // what was worked out for it is needed again afterwards
 	var delays []savedDelay
 	undo := make([][]ares.Event, 0, len(steps))
 	for i := range steps {
@@ -25,8 +26,8 @@ func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, l
 		delays = ex.saveDelays(events, delays)
 		ex.core.applyEvents(events)
 	}
-	if w := e.shape.request; w != shape.request {
-		w.AnyNodeDoes = w.Refs == 1 && e.shape.refs == 1 // else others have it too, and keep it
+	if w := e.Shape.Request; w != shape.Request {
+		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // else others have it too, and keep it
 	}
 	ex.core.refresh()
 	look()
@@ -34,46 +35,46 @@ func (ex *explainer) simulateSteps(e *entry, steps []ares.Step, now time.Time, l
 		ex.core.applyEvents(events)
 	}
 	ex.core.refresh()
-	ex.jobs.shapes.release(shape)
+	ex.jobs.Shapes.Release(shape)
 	for _, d := range delays {
-		if !d.entry.delayUntil.Equal(d.due) { // it was counted from an earlier batch
-			ex.jobs.dequeue(d.entry)
-			ex.jobs.enqueueDelayed(d.entry, d.due)
+		if !d.entry.DelayUntil.Equal(d.due) { // it was counted from an earlier batch
+			ex.jobs.Dequeue(d.entry)
+			ex.jobs.EnqueueDelayed(d.entry, d.due)
 		}
 	}
 }
 
 // savedDelay is when a delayed job was due.
 type savedDelay struct {
-	entry *entry
+	entry *job.Entry
 	due   time.Time
 }
 
 // saveDelays adds the delayed jobs that events are about.
 func (ex *explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
-		var e *entry
+		var e *job.Entry
 		if run := events[i].Run; run != nil {
-			e = ex.jobs.entryByID[run.Job]
+			e = ex.jobs.EntryByID[run.Job]
 		} else if job := events[i].Job; job != nil {
-			e = ex.jobs.entryByID[job.ID]
+			e = ex.jobs.EntryByID[job.ID]
 		}
-		if e != nil && e.queue == inDelayed {
-			to = append(to, savedDelay{e, e.delayUntil})
+		if e != nil && e.Queue == job.InDelayed {
+			to = append(to, savedDelay{e, e.DelayUntil})
 		}
 	}
 	return to
 }
 
 // eventsOf is what happens in the store when somebody takes a step for the job.
-func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.Event {
+func (ex *explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
 		return ex.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
 		return ex.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
-		job := *e.job
+		job := *e.Job
 		job.Spec = step.Changed(job.Spec)
 		return []ares.Event{{Job: &job}}
 	case ares.StepLimit, ares.StepQuota:
@@ -100,10 +101,10 @@ func (ex *explainer) eventsOf(e *entry, step *ares.Step, now time.Time) []ares.E
 // readyEvents is the end of all delays that are over by a time, as a plan ends them.
 func (ex *explainer) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
-	ex.jobs.readyDelayed(&plan, at)
+	ex.jobs.ReadyDelayed(&plan, at)
 	var out []ares.Event
 	for _, id := range plan.Ready {
-		run := ex.jobs.entryByID[id].run.Clone()
+		run := ex.jobs.EntryByID[id].Run.Clone()
 		run.Phase, run.NotBefore = ares.Pending, time.Time{}
 		out = append(out, ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 	}
@@ -129,13 +130,13 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 // endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
 func (ex *explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
-	e := ex.jobs.entryByID[id]
+	e := ex.jobs.EntryByID[id]
 	if e == nil {
 		return nil
 	}
 	run := ares.Run{}
-	if e.run != nil {
-		run = e.run.Clone()
+	if e.Run != nil {
+		run = e.Run.Clone()
 	}
 	if a := run.Current(); a != nil {
 		a.EndedAt, a.Outcome = now, ares.OutcomeStopped
@@ -146,8 +147,8 @@ func (ex *explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
-		if element := ex.jobs.entryByID[ares.ElementID(id, i)]; element != nil && !element.phase().Final() {
-			out = append(out, ex.endEvents(element.id, as, now)...)
+		if element := ex.jobs.EntryByID[ares.ElementID(id, i)]; element != nil && !element.Phase().Final() {
+			out = append(out, ex.endEvents(element.Id, as, now)...)
 		}
 	}
 	return out
@@ -169,11 +170,11 @@ func (ex *explainer) raiseEvents(step *ares.Step) []ares.Event {
 		}
 	}
 	if isQueue {
-		q := *ex.jobs.queues.QueueRecord(tenant, name)
+		q := *ex.jobs.Queues.QueueRecord(tenant, name)
 		raise(&q.Limits, &q.Quotas)
 		return []ares.Event{{Queue: &q}}
 	}
-	t := *ex.jobs.tenants[tenant].record
+	t := *ex.jobs.Tenants[tenant].Record
 	raise(&t.Limits, &t.Quotas)
 	if step.Field == ares.LimitGPUHours {
 		t.GPUHours += step.Amount
@@ -187,17 +188,17 @@ func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 	for i := range events {
 		switch ev := &events[i]; {
 		case ev.Job != nil:
-			out = append(out, ares.Event{Job: ex.jobs.entryByID[ev.Job.ID].job})
+			out = append(out, ares.Event{Job: ex.jobs.EntryByID[ev.Job.ID].Job})
 		case ev.Run != nil:
-			if run := ex.jobs.entryByID[ev.Run.Job].run; run != nil {
+			if run := ex.jobs.EntryByID[ev.Run.Job].Run; run != nil {
 				out = append(out, ares.Event{Run: &ares.RunEvent{Job: ev.Run.Job, Run: *run}})
 			} else {
 				out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(ev.Run.Job)}})
 			}
 		case ev.Tenant != nil:
-			out = append(out, ares.Event{Tenant: ex.jobs.tenants[ev.Tenant.ID].record})
+			out = append(out, ares.Event{Tenant: ex.jobs.Tenants[ev.Tenant.ID].Record})
 		case ev.Queue != nil:
-			out = append(out, ares.Event{Queue: ex.jobs.queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
+			out = append(out, ares.Event{Queue: ex.jobs.Queues.QueueRecord(ev.Queue.Tenant, ev.Queue.Name)})
 		case ev.Node != nil:
 			out = append(out, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: ev.Node.ID}})
 		case ev.Session != nil:
@@ -211,15 +212,15 @@ func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 
 // inNextPlan says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
-func (ex *explainer) inNextPlan(e *entry, now time.Time) bool {
-	if ex.jobs.queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
+func (ex *explainer) inNextPlan(e *job.Entry, now time.Time) bool {
+	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
 		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
-		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.id || p.ArrayOf == e.id })
+		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id })
 	}
 	places, found := 0, false
-	ex.round.runRound(&ares.Plan{Now: now}, func(o *entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.shape == e.shape && placing == nil && !ex.round.preempt.hasHold(o) && ex.round.backfill.backfillConfig().First == 0 && !ex.round.place.wouldDelay {
+	ex.round.runRound(&ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.Shape == e.Shape && placing == nil && !ex.round.preempt.hasHold(o) && ex.round.backfill.backfillConfig().First == 0 && !ex.round.place.wouldDelay {
 			found = placing != nil
 			return false
 		}
@@ -233,20 +234,20 @@ func (ex *explainer) inNextPlan(e *entry, now time.Time) bool {
 
 // fitsAlone says whether the job may run and there is room for it, were it alone.
 // It is false only where planned is.
-func (ex *explainer) fitsAlone(e *entry, now time.Time) bool {
-	if len(e.shape.affinity) > 0 {
+func (ex *explainer) fitsAlone(e *job.Entry, now time.Time) bool {
+	if len(e.Shape.Affinity) > 0 {
 		return true // another job of the same plan may be what it wants to be near
 	}
-	members, ban := ex.jobs.admissibleMembers(e.shape, now)
-	if members == 0 || ex.round.backfill.knownUnschedulable(e.shape, ban) {
+	members, ban := ex.jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || ex.round.backfill.knownUnschedulable(e.Shape, ban) {
 		return false
 	}
 	t := ex.round.begin()
 	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
 	kept := len(t.backfill.holds)
-	_, ok := t.place.placeJob(e.shape, members, ban, e)
+	_, ok := t.place.placeJob(e.Shape, members, ban, e)
 	if !ok && kept == 0 && !t.place.isBlockedByWindows(e, members, ban) {
-		ex.round.place.rememberUnschedulable(e.shape, ban)
+		ex.round.place.rememberUnschedulable(e.Shape, ban)
 	}
 	t.preempt.releaseNominations()
 	t.close()
@@ -256,7 +257,7 @@ func (ex *explainer) fitsAlone(e *entry, now time.Time) bool {
 // nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
 func (ex *explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
-	ex.round.runRound(&plan, func(_ *entry, placing *ares.Placing, _ bool) bool {
+	ex.round.runRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
 	})

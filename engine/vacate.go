@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -18,7 +19,7 @@ const maxEnded = 16
 
 // nodeVictim is a job with seats on one node that could be ended.
 type nodeVictim struct {
-	entry  *entry
+	entry  *job.Entry
 	victim *candidateVictim // nil where nobody is preempted
 	seats  []*ares.Seat
 	milli  int // of devices
@@ -40,17 +41,17 @@ func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
 
 // victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.
-func victimsOf(table *jobTable, n *cluster.Node, tenant string) []nodeVictim {
+func victimsOf(table *job.Table, n *cluster.Node, tenant string) []nodeVictim {
 	var out []nodeVictim
 	for _, sit := range n.Occupants {
-		e := table.owner(sit)
-		if e.job == nil || e.run.Current() == nil {
+		e := table.Owner(sit)
+		if e.Job == nil || e.Run.Current() == nil {
 			continue
 		}
 		at := slices.IndexFunc(out, func(g nodeVictim) bool { return g.entry == e })
 		if at < 0 {
 			at = len(out)
-			out = append(out, nodeVictim{entry: e, own: e.job.Tenant == tenant})
+			out = append(out, nodeVictim{entry: e, own: e.Job.Tenant == tenant})
 		}
 		out[at].seats = append(out[at].seats, sit.Seat)
 		for _, sh := range sit.Seat.Shares {
@@ -61,7 +62,7 @@ func victimsOf(table *jobTable, n *cluster.Node, tenant string) []nodeVictim {
 		if a.own != b.own {
 			return map[bool]int{true: -1, false: 1}[a.own]
 		}
-		return cmp.Or(a.milli-b.milli, cmp.Compare(a.entry.id, b.entry.id))
+		return cmp.Or(a.milli-b.milli, cmp.Compare(a.entry.Id, b.entry.Id))
 	})
 	return out
 }
@@ -69,7 +70,7 @@ func victimsOf(table *jobTable, n *cluster.Node, tenant string) []nodeVictim {
 // fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.
-func fewestToEnd(table *jobTable, n *cluster.Node, w *cluster.Request, tenant string, members int) []nodeVictim {
+func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant string, members int) []nodeVictim {
 	all := victimsOf(table, n, tenant)
 	if len(all) == 0 || n.RoomWithout(w, seatsOf(all)) < members {
 		return nil
@@ -106,12 +107,12 @@ func endStep(leave []nodeVictim, nodes []*cluster.Node) ares.Step {
 		names = append(names, n.Id)
 	}
 	for _, g := range leave {
-		if slices.Contains(step.Jobs, g.entry.id) {
+		if slices.Contains(step.Jobs, g.entry.Id) {
 			continue
 		}
-		step.Jobs = append(step.Jobs, g.entry.id)
+		step.Jobs = append(step.Jobs, g.entry.Id)
 		if g.own {
-			own = append(own, string(g.entry.id))
+			own = append(own, string(g.entry.Id))
 		} else {
 			others++
 		}
@@ -156,12 +157,12 @@ func endStepText(own []string, others, gpus int, where string) string {
 // freeNodesStep is the step that makes room for the members that lack by ending few
 // jobs on nodes that are only too busy. It is false when there is none.
 func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
-	lack := max(c.shape.minMembers-c.fitted, 1)
-	if c.shape.members == 1 {
+	lack := max(c.shape.MinMembers-c.fitted, 1)
+	if c.shape.Members == 1 {
 		return c.freeOneNodeStep(tenant)
 	}
 	lo, hi := 0, len(c.state.cluster.Nodes)
-	if level := c.shape.wish.required; level != "" {
+	if level := c.shape.Wish.Required; level != "" {
 		lo, hi, lack = c.bestDomain(level)
 	}
 	var leave []nodeVictim
@@ -175,7 +176,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 		looked++
 		has := n.RoomFor(c.request)
 		more := n.RoomWithout(c.request, seatsOf(victimsOf(c.state.jobs, n, tenant))) - has
-		if more = min(more, lack); more <= 0 || c.shape.spreadsMembers() && has > 0 {
+		if more = min(more, lack); more <= 0 || c.shape.SpreadsMembers() && has > 0 {
 			continue
 		}
 		going := fewestToEnd(c.state.jobs, n, c.request, tenant, has+more)
@@ -254,7 +255,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 			fitted += n.RoomFor(c.request)
 		}
 	}
-	return lo, hi, max(c.shape.minMembers-fitted, 1)
+	return lo, hi, max(c.shape.MinMembers-fitted, 1)
 }
 
 // endOwnJobSteps is the end of one of its own tenant's jobs, where a limit or a quota
@@ -264,24 +265,24 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
 		return nil
 	}
-	sh := c.entry.shape
+	sh := c.entry.Shape
 	size := func(u ares.Use) int { return u.GPUs*cluster.WholeMilli + u.GPUMilli }
-	asked := size(sh.use(sh.minMembers))
-	var best *entry
-	for _, e := range sh.tenant.active { // in no order: the least in a total order
-		if e.run.Current() == nil {
+	asked := size(sh.Use(sh.MinMembers))
+	var best *job.Entry
+	for _, e := range sh.Tenant.Active { // in no order: the least in a total order
+		if e.Run.Current() == nil {
 			continue
 		}
 		if best == nil {
 			best = e
 			continue
 		}
-		a, b := size(e.held.grant.ForLimits), size(best.held.grant.ForLimits)
+		a, b := size(e.Held.Grant.ForLimits), size(best.Held.Grant.ForLimits)
 		better := a > b // while neither is enough
 		if b >= asked {
 			better = a >= asked && a < b
 		}
-		if better || a == b && e.id < best.id {
+		if better || a == b && e.Id < best.Id {
 			best = e
 		}
 	}
@@ -289,7 +290,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 		return nil
 	}
 	return []ares.Step{{
-		Kind: ares.StepEnd, Target: string(best.id), Jobs: []ares.JobID{best.id},
-		Amount: (size(best.held.grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.id),
+		Kind: ares.StepEnd, Target: string(best.Id), Jobs: []ares.JobID{best.Id},
+		Amount: (size(best.Held.Grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.Id),
 	}}
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/job"
+
 	ares "github.com/ares-scheduler/ares"
 )
 
@@ -13,27 +15,27 @@ import (
 // state alone: what it supposes, it makes real for a moment, and puts back.
 func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
-	e := ex.jobs.entryByID[id]
-	if e == nil || !e.waits() {
+	e := ex.jobs.EntryByID[id]
+	if e == nil || !e.Waits() {
 		return out
 	}
 	ex.core.refresh()
 	ex.windows.setWindowTime(now)
-	out.Queue = e.job.Queue
+	out.Queue = e.Job.Queue
 	first := ex.queuePosition(e, now, &out)
 	var c *diagnosis
-	out.Blockers, c = ex.blockersOf(e, e.shape, e.job.GPUModel, now)
-	if e.queue == inPending && (len(out.Blockers) == 0 || len(e.shape.affinity) > 0) {
+	out.Blockers, c = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
+	if e.Queue == job.InPending && (len(out.Blockers) == 0 || len(e.Shape.Affinity) > 0) {
 		switch {
 		case ex.inNextPlan(e, now):
 			out.Blockers = nil
 			return out
-		case ex.jobs.arrayIsStopping(e):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindArray, Detail: "its array is being stopped"})
-		case len(out.Blockers) == 0 && ex.jobs.anySeatsHeld(now):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
+		case ex.jobs.ArrayIsStopping(e):
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindArray, Detail: "its array is being stopped"})
+		case len(out.Blockers) == 0 && ex.jobs.AnySeatsHeld(now):
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: kindOrder, Detail: ex.aheadText()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindOrder, Detail: ex.aheadText()})
 		}
 	}
 	if len(out.Blockers) == 0 {
@@ -41,7 +43,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	}
 	if c == nil {
 		ex.windows.setExpectedStay(e)
-		c = ex.diagnose(e.shape, 0)
+		c = ex.diagnose(e.Shape, 0)
 	}
 	out.ETA = ex.etaOf(e, now)
 	out.Holders = c.topHolders(e)
@@ -52,10 +54,10 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 // Refusal says what keeps a job waiting, and no more.
 func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
-	if e := ex.jobs.entryByID[id]; e != nil && e.waits() {
+	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
 		ex.core.refresh()
 		ex.windows.setWindowTime(now)
-		out.Blockers, _ = ex.blockersOf(e, e.shape, e.job.GPUModel, now)
+		out.Blockers, _ = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -27,7 +28,7 @@ type window struct {
 // Who has none pays for nothing.
 type calendar struct {
 	cluster *cluster.Cluster
-	jobs    *jobTable
+	jobs    *job.Table
 	windows []*window // by their beginning, then name
 
 	at           time.Time     // when what is placed would begin
@@ -89,34 +90,34 @@ func (w *calendar) windowNodes(v *window) *cluster.Set {
 func (w *calendar) setWindowTime(at time.Time) { w.at, w.ignored = at, false }
 
 // setExpectedStay has windows held against how long a job is thought to stay.
-func (w *calendar) setExpectedStay(e *entry) {
-	if len(w.windows) > 0 && e != nil && e.job != nil {
-		w.setStay(e.expectedStay(w.at))
+func (w *calendar) setExpectedStay(e *job.Entry) {
+	if len(w.windows) > 0 && e != nil && e.Job != nil {
+		w.setStay(e.ExpectedStay(w.at))
 	}
 }
 
 // setExpectedStayOf is stays of a job that the state does not know.
 func (w *calendar) setExpectedStayOf(j *ares.Job) {
-	w.setStay((&entry{job: j}).expectedStay(w.at))
+	w.setStay((&job.Entry{Job: j}).ExpectedStay(w.at))
 }
 
 // setStay is how long a job is taken to run: of unknown length so long as a
 // reservation is thought of ahead.
 func (c *calendar) setStay(late time.Duration) {
-	if c.expectedStay, c.stayUnknown = late, late == forever; c.stayUnknown {
+	if c.expectedStay, c.stayUnknown = late, late == job.Forever; c.stayUnknown {
 		c.expectedStay = ares.ReservationLead
 	}
 }
 
 // blockingWindows is the windows that keep the job whose turn it is off nodes of a set. It
 // is good until the next one asks.
-func (w *calendar) blockingWindows(sh *shape, of *cluster.Set) []*window {
+func (w *calendar) blockingWindows(sh *job.Shape, of *cluster.Set) []*window {
 	w.barred = w.barred[:0]
 	if w.ignored {
 		return nil
 	}
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).Meets(of) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && w.windowNodes(v).Meets(of) {
 			w.barred = append(w.barred, v)
 		}
 	}
@@ -125,21 +126,21 @@ func (w *calendar) blockingWindows(sh *shape, of *cluster.Set) []*window {
 
 // windowsBlocking is the windows that keep a job off nodes that it could use, those that
 // end first before the others.
-func (w *calendar) windowsBlocking(e *entry) []*window {
+func (w *calendar) windowsBlocking(e *job.Entry) []*window {
 	if len(w.windows) == 0 {
 		return nil
 	}
 	w.setExpectedStay(e)
-	out := slices.Clone(w.blockingWindows(e.shape, &w.cluster.RefreshFeasible(e.shape.request).Nodes))
+	out := slices.Clone(w.blockingWindows(e.Shape, &w.cluster.RefreshFeasible(e.Shape.Request).Nodes))
 	slices.SortFunc(out, func(a, b *window) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Name, b.Name)) })
 	return out
 }
 
 // windowBlocking is a window that keeps the job whose turn it is off a node, nil for
 // none.
-func (w *calendar) windowBlocking(sh *shape, n *cluster.Node) *window {
+func (w *calendar) windowBlocking(sh *job.Shape, n *cluster.Node) *window {
 	for _, v := range w.windows {
-		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) && w.windowNodes(v).Has(n.Pos) {
+		if v.Bars(w.at, w.expectedStay) && !v.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && w.windowNodes(v).Has(n.Pos) {
 			return v
 		}
 	}
@@ -149,10 +150,10 @@ func (w *calendar) windowBlocking(sh *shape, n *cluster.Node) *window {
 // reservedForOwn is the allowed nodes that are reserved for the shape's jobs now, and
 // for nobody else: what is set aside for them is used first. It is false where
 // there are none, or all are.
-func (w *calendar) reservedForOwn(sh *shape, allowed *cluster.Set) (*cluster.Set, bool) {
+func (w *calendar) reservedForOwn(sh *job.Shape, allowed *cluster.Set) (*cluster.Set, bool) {
 	found := false
 	for _, v := range w.windows {
-		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.leaf.Tenant(), sh.leaf.Name()) || !w.windowNodes(v).Meets(allowed) {
+		if v.StateAt(w.at) != ares.ReservationOpen || !v.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) || !w.windowNodes(v).Meets(allowed) {
 			continue
 		}
 		if !found {
@@ -183,37 +184,37 @@ func (w *calendar) evictFromWindows(plan *ares.Plan) {
 		}
 		for _, e := range w.jobsToEvict(v) {
 			switch {
-			case stopped[e.id]:
+			case stopped[e.Id]:
 				continue
 			case len(plan.Stop) >= config.MaxPlacings:
 				plan.Wake = plan.Now
 				return
 			}
-			stopped[e.id] = true
-			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.id, Stop: ares.Stop{Why: ares.StopDrain, By: "reservation " + v.Name, At: plan.Now}})
+			stopped[e.Id] = true
+			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.Id, Stop: ares.Stop{Why: ares.StopDrain, By: "reservation " + v.Name, At: plan.Now}})
 		}
 	}
 }
 
 // jobsToEvict is who has to leave the nodes of a window, by ID.
-func (w *calendar) jobsToEvict(v *window) []*entry {
-	var out []*entry
+func (w *calendar) jobsToEvict(v *window) []*job.Entry {
+	var out []*job.Entry
 	in := w.windowNodes(v)
 	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
 		n := w.cluster.Nodes[i]
 		for _, sit := range n.Occupants {
-			if e := w.jobs.owner(sit); e.job != nil && !v.Entitles(e.job.Tenant, e.job.Queue) && e.run.Leaves(e.job, n.Id, v.Force) {
+			if e := w.jobs.Owner(sit); e.Job != nil && !v.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.Id, v.Force) {
 				out = append(out, e)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *entry) int { return strings.Compare(string(a.id), string(b.id)) })
+	slices.SortFunc(out, func(a, b *job.Entry) int { return strings.Compare(string(a.Id), string(b.Id)) })
 	return slices.Compact(out)
 }
 
 // wakeAtWindows wakes the plan when the next window opens or closes.
 func (w *calendar) wakeAtWindows(plan *ares.Plan) {
-	if len(w.jobs.entryByID) == 0 {
+	if len(w.jobs.EntryByID) == 0 {
 		return // nobody to wake for
 	}
 	for _, v := range w.windows {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -43,7 +44,7 @@ const maxSearches = 64
 // preemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (pr *preemptRound) preemptFor(pass *queue.Round[*entry], plan *ares.Plan, e *entry, admitted bool) bool {
+func (pr *preemptRound) preemptFor(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
 	found, ok := pr.findPreemption(plan, e, admitted)
 	if ok {
 		pr.nominate(pass, plan, e, &found)
@@ -56,10 +57,10 @@ func (pr *preemptRound) preemptFor(pass *queue.Round[*entry], plan *ares.Plan, e
 // or are predicted to be done sooner than stopping anybody would take, has it
 // kept and stops nobody. Where nobody gives way to one that has a right to it,
 // the words say why.
-func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool) (found victimSelection, ok bool) {
-	sh := e.shape
+func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
+	sh := e.Shape
 	pr.preemptionNotes = nil
-	if pr.place.wouldDelay || pr.place.windowBlocked || e.isArray() || len(sh.affinity)+len(sh.antiAffinity) > 0 { // of these those who leave may be what it wants to be near
+	if pr.place.wouldDelay || pr.place.windowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	if admitted {
@@ -71,14 +72,14 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool)
 	if r == 0 && admitted {
 		pr.noteDisabled(e)
 	}
-	if r == 0 || r&basisOrder == 0 && pr.knownToFail(sh, r, e.rank()) {
+	if r == 0 || r&basisOrder == 0 && pr.knownToFail(sh, r, e.Rank()) {
 		return found, false
 	}
 	if pr.restartPending() {
 		pr.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
 		return found, false
 	}
-	if len(pr.jobs.running.nominated)+len(plan.Nominate) >= config.MaxNominations {
+	if len(pr.jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
 		pr.notePreemption("seats are kept for %d jobs already, which is the most at once", config.MaxNominations)
 		return found, false
 	}
@@ -86,7 +87,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *entry, admitted bool)
 		return found, false
 	}
 	// Whoever's turn was before may have left other places held, or none.
-	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.endsBy(plan.Now)))
+	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.EndsBy(plan.Now)))
 	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
@@ -134,14 +135,14 @@ func (c *victimSelection) cheaper(o *victimSelection) bool {
 
 // notePreemption notes why nobody gives way to the job whose turn it is.
 func (pr *preemptRound) notePreemption(format string, args ...any) {
-	pr.preemptionNotes = append(pr.preemptionNotes, ares.Blocker{Kind: kindPreemption, Detail: fmt.Sprintf(format, args...)})
+	pr.preemptionNotes = append(pr.preemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // basisOf is what a waiting job may stop others by, and the models that quotas
 // promise it. One that its own limits or
 // quotas keep waiting may stop only who has borrowed what they promise it.
-func (pr *preemptRound) basisOf(e *entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
-	switch record := e.shape.tenant.record; {
+func (pr *preemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
+	switch record := e.Shape.Tenant.Record; {
 	case record == nil:
 		return 0, 0
 	case admitted && pr.cfg.Queue.Preempt:
@@ -149,14 +150,14 @@ func (pr *preemptRound) basisOf(e *entry, admitted bool, now time.Time) (out pre
 	case !pr.cfg.Preemption.Enabled:
 		return 0, 0
 	case admitted && record.MayPreempt:
-		for rank := range max(e.rank()-1, 0) {
-			if len(pr.jobs.running.running[rank]) > 0 {
+		for rank := range max(e.Rank()-1, 0) {
+			if len(pr.jobs.Running.Running[rank]) > 0 {
 				out |= basisClass
 			}
 		}
 	}
-	if pr.jobs.queues.HasQuotas() {
-		if promised = pr.jobs.guaranteedModels(e.shape, admitted, now); promised != 0 {
+	if pr.jobs.Queues.HasQuotas() {
+		if promised = pr.jobs.GuaranteedModels(e.Shape, admitted, now); promised != 0 {
 			out |= basisQuota
 		}
 	}
@@ -165,14 +166,14 @@ func (pr *preemptRound) basisOf(e *entry, admitted bool, now time.Time) (out pre
 
 // noteDisabled says so where others would give way to a job by its class, but nobody
 // may: people ask why an urgent job waits.
-func (pr *preemptRound) noteDisabled(e *entry) {
-	record := e.shape.tenant.record
+func (pr *preemptRound) noteDisabled(e *job.Entry) {
+	record := e.Shape.Tenant.Record
 	off := !pr.cfg.Preemption.Enabled
-	if record == nil || !off && record.MayPreempt || e.rank() < 2 {
+	if record == nil || !off && record.MayPreempt || e.Rank() < 2 {
 		return
 	}
-	below := pr.jobs.running.running[:e.rank()-1]
-	switch below := slices.ContainsFunc(below, func(list []*entry) bool { return len(list) > 0 }); {
+	below := pr.jobs.Running.Running[:e.Rank()-1]
+	switch below := slices.ContainsFunc(below, func(list []*job.Entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:
 		pr.notePreemption("nobody gives way to it: preemption is switched off (enable_preemption)")
@@ -184,16 +185,16 @@ func (pr *preemptRound) noteDisabled(e *entry) {
 // failedSearch is who is known to find no victims in this decision.
 type failedSearch struct {
 	request *cluster.Request
-	shape   *shape // by quota only those of the same leaf fare alike
+	shape   *job.Shape // by quota only those of the same leaf fare alike
 	basis   preemptionBasis
 	rank    int
 }
 
 // knownToFail says whether another with the same wish was found no victims in
 // this decision. By class it does not matter whose it is.
-func (pr *preemptRound) knownToFail(sh *shape, r preemptionBasis, rank int) bool {
+func (pr *preemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) bool {
 	return slices.ContainsFunc(pr.failedSearches, func(v failedSearch) bool {
-		return v.request == sh.request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.asksAlike(sh))
+		return v.request == sh.Request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.AsksAlike(sh))
 	})
 }
 
@@ -202,14 +203,14 @@ func (pr *preemptRound) knownToFail(sh *shape, r preemptionBasis, rank int) bool
 // counts for leaves, and the try the rest.
 func (pr *preemptRound) assumeStopsDone() {
 	pr.chargeStopping(-1)
-	for _, v := range pr.jobs.running.stopping {
+	for _, v := range pr.jobs.Running.Stopping {
 		pr.place.releaseJob(v)
 	}
 	for _, v := range pr.stopping {
 		pr.place.releaseJob(v)
 	}
 	for i := range pr.restartHolds { // what a drained one has left is kept for it only until it is gone
-		if g := &pr.restartHolds[i]; !g.released && g.entry.runningList == inStopping && g.entry.run.Stop.Why == ares.StopDrain {
+		if g := &pr.restartHolds[i]; !g.released && g.entry.RunningList == job.InStopping && g.entry.Run.Stop.Why == ares.StopDrain {
 			pr.releaseRestartHold(g)
 		}
 	}
@@ -225,29 +226,29 @@ func (pr *preemptRound) assumeStopsDone() {
 // chargeStopping counts what those hold who are being stopped, or with sign -1 counts
 // it no more.
 func (pr *preemptRound) chargeStopping(sign int) {
-	for _, v := range pr.jobs.running.stopping {
-		v.shape.leaf.Charge(v.held.grant, sign)
+	for _, v := range pr.jobs.Running.Stopping {
+		v.Shape.Leaf.Charge(v.Held.Grant, sign)
 	}
 	for _, v := range pr.stopping {
-		v.shape.leaf.Charge(v.held.grant, sign)
+		v.Shape.Leaf.Charge(v.Held.Grant, sign)
 	}
 }
 
 // fitsOnceStopped finds the seats of a job that fits once those are gone who are being
 // stopped.
-func (pr *preemptRound) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
-	if len(pr.jobs.running.stopping)+len(pr.stopping) == 0 {
+func (pr *preemptRound) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+	if len(pr.jobs.Running.Stopping)+len(pr.stopping) == 0 {
 		return victimSelection{}, false
 	}
-	members, ban := pr.jobs.admissibleMembers(e.shape, now)
+	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
 	m := cluster.Savepoint(len(pr.txn.Deltas))
-	p, ok := pr.place.placeJob(e.shape, e.shape.minMembers, ban, e)
+	p, ok := pr.place.placeJob(e.Shape, e.Shape.MinMembers, ban, e)
 	pr.txn.Undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
-	for _, v := range pr.jobs.running.stopping {
+	for _, v := range pr.jobs.Running.Stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
 	for _, v := range pr.stopping {
@@ -258,21 +259,21 @@ func (pr *preemptRound) fitsOnceStopped(e *entry, why ares.YieldWhy, now time.Ti
 
 // maxStopTime is how long a job that is stopped may keep its seats, should its node
 // go silent too.
-func maxStopTime(v *entry) time.Duration { return v.job.Grace() + v.job.LostAfter() }
+func maxStopTime(v *job.Entry) time.Duration { return v.Job.Grace() + v.Job.LostAfter() }
 
 // stopMargin is how much longer than it should take seats are kept for a job:
 // stops travel, and processes die in their own time.
 const stopMargin = time.Minute
 
 // newNomination is how a choice is written down.
-func (pr *preemptRound) newNomination(e *entry, c *victimSelection, now time.Time) *ares.Nomination {
-	milli := gpuMilliOf(c.seats)
+func (pr *preemptRound) newNomination(e *job.Entry, c *victimSelection, now time.Time) *ares.Nomination {
+	milli := job.GpuMilliOf(c.seats)
 	slices.SortFunc(c.victims, bySize)
 	n := &ares.Nomination{Seats: c.seats, Why: c.why, At: now}
 	for _, v := range c.victims {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v.entry))
-		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.id, Fence: v.entry.run.Fence(), Yield: ares.Yield{
-			To: e.id, Tenant: e.job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.Id, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
+			To: e.Id, Tenant: e.Job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
 			Restart: v.milli * int64(pr.cfg.Preemption.Restart/time.Second),
 		}})
 	}
@@ -281,20 +282,20 @@ func (pr *preemptRound) newNomination(e *entry, c *victimSelection, now time.Tim
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (pr *preemptRound) nominate(pass *queue.Round[*entry], plan *ares.Plan, e *entry, c *victimSelection) {
+func (pr *preemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, c *victimSelection) {
 	n := *pr.newNomination(e, c, plan.Now)
-	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.id, Nomination: n})
-	wakeBy(plan, n.Until)
+	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.Id, Nomination: n})
+	job.WakeBy(plan, n.Until)
 	for i := range n.Victims {
 		if !pr.stopVictim(plan, c.victims[i].entry, n.Victims[i].Yield) {
 			break
 		}
 	}
-	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: pr.jobs.grantCopy(e.shape, c.seats)}
+	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: pr.jobs.GrantCopy(e.Shape, c.seats)}
 	k.held, k.freeSeats = pr.txn.HoldSeats(c.seats)
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}
-	pass.ChargeOutOfTurn(e.shape.leaf, k.grant, 1)
+	pass.ChargeOutOfTurn(e.Shape.Leaf, k.grant, 1)
 	pr.backfill.holds = append(pr.backfill.holds, k)
 }

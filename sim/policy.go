@@ -1,6 +1,8 @@
 package sim
 
 import (
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // the policies to compare with
+
 	"maps"
 	"slices"
 	"strings"

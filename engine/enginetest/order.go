@@ -1,5 +1,7 @@
 package enginetest
 
+import "github.com/ares-scheduler/ares/engine/job"
+
 import (
 	"cmp"
 	"fmt"
@@ -44,7 +46,7 @@ func (w *Cluster) CheckOrder(plan ares.Plan) error {
 // reclaimed.
 func refusesBorrowing(plan *ares.Plan) bool {
 	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
-		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == engine.BorrowBlockedText })
+		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == job.BorrowBlockedText })
 	})
 }
 

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"cmp"
@@ -13,72 +13,72 @@ import (
 
 // scheduleDeadlineNote notes when something is to be noted of a job's deadline next: that it is
 // past, or before that, that by its predicted runtime the job would be late.
-func (j *jobTable) scheduleDeadlineNote(e *entry) {
-	if e.job == nil || e.job.Deadline.IsZero() || e.phase().Final() || e.run != nil && e.run.Lateness == ares.LatenessMissed {
+func (j *Table) scheduleDeadlineNote(e *Entry) {
+	if e.Job == nil || e.Job.Deadline.IsZero() || e.Phase().Final() || e.Run != nil && e.Run.Lateness == ares.LatenessMissed {
 		j.deadlineTimers.cancel(&e.deadlineTimer)
 		return
 	}
 	e.deadlineTimer.entry = e
-	j.deadlineTimers.schedule(&e.deadlineTimer, earlierOf(e.lateRiskAt(), e.job.Deadline))
+	j.deadlineTimers.schedule(&e.deadlineTimer, EarlierOf(e.lateRiskAt(), e.Job.Deadline))
 }
 
 // lateRiskAt is from when on the job would be late: of one that waits, when it should
 // have started; of one that runs, since it does. It is zero for never, and when that
 // was noted already or is not known from runs like it.
-func (e *entry) lateRiskAt() time.Time {
-	if e.forecast == nil || e.run != nil && e.run.Lateness != ares.LatenessNone {
+func (e *Entry) lateRiskAt() time.Time {
+	if e.Forecast == nil || e.Run != nil && e.Run.Lateness != ares.LatenessNone {
 		return time.Time{}
 	}
-	start := e.job.AcceptedAt
-	if e.run != nil {
-		if a := e.run.Current(); a != nil && !a.StartedAt.IsZero() {
+	start := e.Job.AcceptedAt
+	if e.Run != nil {
+		if a := e.Run.Current(); a != nil && !a.StartedAt.IsZero() {
 			start = a.StartedAt
 		}
 	}
-	o := e.job.Outlook(e.run, *e.forecast, start)
+	o := e.Job.Outlook(e.Run, *e.Forecast, start)
 	switch {
 	case o.P90.IsZero():
 		return time.Time{}
-	case start != e.job.AcceptedAt && o.Late() > 0:
+	case start != e.Job.AcceptedAt && o.Late() > 0:
 		return start
-	case start != e.job.AcceptedAt:
+	case start != e.Job.AcceptedAt:
 		return time.Time{}
 	}
 	return start.Add(-o.Late())
 }
 
-// noteDeadlines notes how jobs stand to their deadlines, each once. A plan touches each run
+// NoteDeadlines notes how jobs stand to their deadlines, each once. A plan touches each run
 // at most once: those that it changes otherwise have to wait for the next.
-func (j *jobTable) noteDeadlines(plan *ares.Plan) {
+func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	if len(j.deadlineTimers) == 0 {
 		return
 	}
-	var over []*entry
-	next := j.deadlineTimers.collectDue(plan.Now, func(e *entry) { over = append(over, e) })
+	var over []*Entry
+	next := j.deadlineTimers.collectDue(plan.Now, func(e *Entry) { over = append(over, e) })
 	if len(over) == 0 {
-		plan.Wake = earlierOf(plan.Wake, next)
+		plan.Wake = EarlierOf(plan.Wake, next)
 		return
 	}
 	touched := changedJobs(plan)
-	slices.SortFunc(over, func(a, b *entry) int {
-		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.id, b.id))
+	slices.SortFunc(over, func(a, b *Entry) int {
+		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.Id, b.Id))
 	})
 	for _, e := range over {
-		if touched[e.id] {
+		if touched[e.Id] {
 			continue
 		}
 		if len(plan.Note) == config.MaxPlacings {
 			next = plan.Now
 			break
 		}
-		n := ares.Noting{Job: e.id, Lateness: ares.LatenessMissed, Text: fmt.Sprintf("its deadline %s is past", e.job.Deadline.UTC().Format(time.RFC3339))}
-		if plan.Now.Before(e.job.Deadline) {
-			o := e.job.Outlook(e.run, *e.forecast, plan.Now)
+		n := ares.Noting{Job: e.Id, Lateness: ares.LatenessMissed, Text: fmt.Sprintf("its deadline %s is past", e.Job.Deadline.UTC().Format(time.RFC3339))}
+		if plan.Now.Before(e.Job.Deadline) {
+			o := e.Job.Outlook(e.Run, *e.Forecast, plan.Now)
 			n.Lateness, n.Text = ares.LatenessRisk, "warning: "+o.String()
 		}
 		plan.Note = append(plan.Note, n)
 	}
-	plan.Wake = earlierOf(plan.Wake, next)
+	plan.Wake = EarlierOf(plan.Wake, next)
 }
 
 // changedJobs is the jobs whose runs a plan changes.

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"time"
@@ -40,20 +40,20 @@ type urgency struct {
 }
 
 // urgencyOf works it out as of now.
-func (j *jobTable) urgencyOf(e *entry, now time.Time) urgency {
-	accepted := e.job.AcceptedAt
-	now = laterOf(now, accepted)
+func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
+	accepted := e.Job.AcceptedAt
+	now = LaterOf(now, accepted)
 	step := j.cfg.AgeingStep
-	window, need := e.job.Deadline.Sub(accepted), e.expectedNeed()
+	window, need := e.Job.Deadline.Sub(accepted), e.expectedNeed()
 	for window > 0 && window <= horizonSteps*step {
 		last := accepted.Add(window - need)
 		if !now.Before(last) {
 			window *= extensionFactor
 			continue
 		}
-		out := urgency{due: earlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
-		out.priorityCap, out.until = j.queues.Config().ClassCeiling(e.job.PriorityValue(), accepted, now)
-		out.until = earlierOf(out.until, last)
+		out := urgency{due: EarlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
+		out.priorityCap, out.until = j.Queues.Config().ClassCeiling(e.Job.PriorityValue(), accepted, now)
+		out.until = EarlierOf(out.until, last)
 		return out
 	}
 	return urgency{}
@@ -62,36 +62,36 @@ func (j *jobTable) urgencyOf(e *entry, now time.Time) urgency {
 // expectedNeed is how long the job is taken to run where that tells whether it can be
 // done in time. Nine of ten like it take no longer; but whoever set the deadline
 // knew something too, and is not given up in the first half of the time.
-func (e *entry) expectedNeed() time.Duration {
-	_, late := e.runtimeEstimate()
-	if late != forever {
-		late = max(late-e.done(time.Time{}), 0)
+func (e *Entry) expectedNeed() time.Duration {
+	_, late := e.RuntimeEstimate()
+	if late != Forever {
+		late = max(late-e.Done(time.Time{}), 0)
 	}
-	return min(late, e.job.Deadline.Sub(e.job.AcceptedAt)/2)
+	return min(late, e.Job.Deadline.Sub(e.Job.AcceptedAt)/2)
 }
 
 // ordersByDeadline says whether a deadline decides where the job waits.
-func (j *jobTable) ordersByDeadline(e *entry) bool {
-	return !e.job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
+func (j *Table) ordersByDeadline(e *Entry) bool {
+	return !e.Job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
 }
 
 // applyUrgency gives the item of a job with a deadline its urgency, before it waits.
-func (j *jobTable) applyUrgency(e *entry) {
+func (j *Table) applyUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	e.item.Due, e.item.ClassCeiling = u.due, u.priorityCap
+	e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
 	e.urgencyTimer.entry = e
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
 // urgencyChanged says whether a pending job waits by another urgency than its own.
-func (j *jobTable) urgencyChanged(e *entry) bool {
+func (j *Table) urgencyChanged(e *Entry) bool {
 	u := j.urgencyOf(e, j.clock)
-	return e.item.ClassCeiling != u.priorityCap || !e.item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
+	return e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
-// advanceClock puts the jobs with deadlines where they stand at now. What it does is a
+// AdvanceClock puts the jobs with deadlines where they stand at now. What it does is a
 // function of the jobs and of now, whatever it was asked before.
-func (j *jobTable) advanceClock(now time.Time) {
+func (j *Table) AdvanceClock(now time.Time) {
 	back := now.Before(j.clock)
 	j.clock = now
 	if back {
@@ -106,19 +106,19 @@ func (j *jobTable) advanceClock(now time.Time) {
 }
 
 // requeueByUrgency lets a job wait by its present urgency.
-func (j *jobTable) requeueByUrgency(e *entry) {
+func (j *Table) requeueByUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	if e.item.ClassCeiling != u.priorityCap || !e.item.Due.Equal(u.due) {
-		j.queues.Remove(&e.item)
-		e.item.Due, e.item.ClassCeiling = u.due, u.priorityCap
-		e.shape.leaf.Push(&e.item)
+	if e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) {
+		j.Queues.Remove(&e.Item)
+		e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
+		e.Shape.Leaf.Push(&e.Item)
 	}
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
-// nextOrderChange is when the order changes next without an event, zero when that means
+// NextOrderChange is when the order changes next without an event, zero when that means
 // nothing: who finds no place does not hold up anybody then.
-func (j *jobTable) nextOrderChange() time.Time {
+func (j *Table) NextOrderChange() time.Time {
 	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.urgencyTimers) == 0 {
 		return time.Time{}
 	}

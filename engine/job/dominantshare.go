@@ -1,12 +1,12 @@
-package engine
+package job
 
 import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// dominantPart is the largest part of the fleet that a use is of any resource, in
+// DominantPart is the largest part of the fleet that a use is of any resource, in
 // millionths, and of which.
-func (j *jobTable) dominantPart(u queue.Resources) (part int, of string) {
+func (j *Table) DominantPart(u queue.Resources) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.ResourceName
 		held, all int64

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"cmp"
@@ -8,24 +8,24 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-func laterOf(a, b time.Time) time.Time {
+func LaterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// wakeBy has the next decision made at a time at the latest.
-func wakeBy(plan *ares.Plan, at time.Time) {
+// WakeBy has the next decision made at a time at the latest.
+func WakeBy(plan *ares.Plan, at time.Time) {
 	if plan.Wake.IsZero() || at.Before(plan.Wake) {
-		plan.Wake = laterOf(at, plan.Now)
+		plan.Wake = LaterOf(at, plan.Now)
 	}
 }
 
 // timer is a time at which something changes for a waiting job without an event.
 type timer struct {
 	at        time.Time // zero for never
-	entry     *entry
+	entry     *Entry
 	heapIndex int // in its heap, from 1; 0 when it is in none
 }
 
@@ -39,7 +39,7 @@ func (a timerHeap) Less(i, j int) bool {
 	if x.at.IsZero() != y.at.IsZero() {
 		return y.at.IsZero()
 	}
-	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.id, y.entry.id)) < 0
+	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.Id, y.entry.Id)) < 0
 }
 
 func (a timerHeap) Swap(i, j int) {
@@ -85,7 +85,7 @@ func (a *timer) isDue(now time.Time) bool { return !a.at.IsZero() && !a.at.After
 
 // collectDue calls for those whose time has come, in no order, and returns when the
 // next one's comes, zero for never. It leaves them where they are.
-func (a timerHeap) collectDue(now time.Time, call func(*entry)) (next time.Time) {
+func (a timerHeap) collectDue(now time.Time, call func(*Entry)) (next time.Time) {
 	if len(a) == 0 {
 		return next
 	}
@@ -94,7 +94,7 @@ func (a timerHeap) collectDue(now time.Time, call func(*entry)) (next time.Time)
 		i := open[len(open)-1]
 		open = open[:len(open)-1]
 		if !a[i].isDue(now) {
-			next = earlierOf(next, a[i].at)
+			next = EarlierOf(next, a[i].at)
 			continue
 		}
 		call(a[i].entry)
@@ -105,8 +105,8 @@ func (a timerHeap) collectDue(now time.Time, call func(*entry)) (next time.Time)
 	return next
 }
 
-// earlierOf is the earlier of two times, where zero is never.
-func earlierOf(a, b time.Time) time.Time {
+// EarlierOf is the earlier of two times, where zero is never.
+func EarlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"cmp"
@@ -13,80 +13,80 @@ import (
 
 // chargeJob adds an entry's seats that are not free to the accounts of their
 // nodes, its tenant and its queue, or takes them out again.
-func (j *jobTable) chargeJob(e *entry, sign int) {
+func (j *Table) chargeJob(e *Entry, sign int) {
 	if sign > 0 {
-		e.held = j.holdingsOf(e)
+		e.Held = j.holdingsOf(e)
 	}
 	j.indexRunning(e, sign)
 	j.indexStops(e, sign)
-	if e.run != nil {
-		for i := range e.run.Attempts {
-			for k := range e.run.Attempts[i].Seats {
-				if h := &e.run.Attempts[i].Seats[k]; !h.State.Free() {
+	if e.Run != nil {
+		for i := range e.Run.Attempts {
+			for k := range e.Run.Attempts[i].Seats {
+				if h := &e.Run.Attempts[i].Seats[k]; !h.State.Free() {
 					n := j.cluster.Node(h.Node)
 					n.Charge(&h.Seat, sign)
-					n.CountOccupant(e.slot, &h.Seat, sign)
+					n.CountOccupant(e.Slot, &h.Seat, sign)
 					j.cluster.MarkDirty(n)
 				}
 			}
 		}
 	}
-	if e.job == nil || e.shape == nil {
+	if e.Job == nil || e.Shape == nil {
 		return
 	}
-	t := e.shape.tenant
-	if e.held.counts {
-		e.shape.leaf.Charge(e.held.grant, sign)
+	t := e.Shape.Tenant
+	if e.Held.counts {
+		e.Shape.Leaf.Charge(e.Held.Grant, sign)
 		if sign > 0 {
-			t.use = t.use.Add(e.held.grant.ForLimits)
+			t.Use = t.Use.Add(e.Held.Grant.ForLimits)
 			t.addActive(e)
 		} else {
-			t.use = t.use.Sub(e.held.grant.ForLimits)
+			t.Use = t.Use.Sub(e.Held.Grant.ForLimits)
 			t.removeActive(e)
 		}
 	}
-	for i := range e.held.past {
-		if p := &e.held.past[i]; p.to.IsZero() {
-			e.shape.leaf.AddRunning(p.use, p.from, sign)
+	for i := range e.Held.Past {
+		if p := &e.Held.Past[i]; p.To.IsZero() {
+			e.Shape.Leaf.AddRunning(p.Use, p.From, sign)
 		} else {
-			e.shape.leaf.AddEnded(p.use, p.from, p.to, sign)
+			e.Shape.Leaf.AddEnded(p.Use, p.From, p.To, sign)
 			t.addMonthlyUse(p, int64(sign))
 		}
 	}
 }
 
 // holdingsOf works out what an entry holds and has held.
-func (j *jobTable) holdingsOf(e *entry) holdings {
+func (j *Table) holdingsOf(e *Entry) holdings {
 	var out holdings
-	if e.run == nil || e.job == nil {
+	if e.Run == nil || e.Job == nil {
 		return out
 	}
 	out.counts = e.countsAsRunning()
-	for i := range e.run.Attempts {
-		a := &e.run.Attempts[i]
+	for i := range e.Run.Attempts {
+		a := &e.Run.Attempts[i]
 		var all queue.Allocation
 		for k := range a.Seats {
 			h := &a.Seats[k]
-			j.addSeatToGrant(&all, &h.Seat, e.job.GPUMemoryMB)
+			j.addSeatToGrant(&all, &h.Seat, e.Job.GPUMemoryMB)
 			// A voided seat holds its node's devices until they are clean, but it
 			// must not hold its own job's next attempt off by the tenant's limit.
 			if !h.State.Settled() {
-				j.addSeatToGrant(&out.grant, &h.Seat, e.job.GPUMemoryMB)
+				j.addSeatToGrant(&out.Grant, &h.Seat, e.Job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
-			out.past = append(out.past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
+			out.Past = append(out.Past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
 	if out.counts {
-		out.grant.ForLimits.Jobs = 1
+		out.Grant.ForLimits.Jobs = 1
 	}
 	return out
 }
 
 // addSeatToGrant adds what one seat of a job counts to a grant. gpuMemory is what the
 // job asks for.
-func (j *jobTable) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
+func (j *Table) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
 	g.ForLimits.CPUs += seat.CPUs
 	g.ForLimits.MemoryMB += seat.Memory
 	g.ForLimits.GPUMemoryMB += gpuMemory
@@ -104,7 +104,7 @@ func (j *jobTable) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemor
 			addModelPart(g, b.ModelIndex, int64(sh.Milli))
 		} else {
 			g.ForShare.GPU += int64(sh.Milli)
-			addModelPart(g, j.queues.ModelIndex(""), int64(sh.Milli))
+			addModelPart(g, j.Queues.ModelIndex(""), int64(sh.Milli))
 		}
 	}
 }
@@ -120,14 +120,14 @@ func addModelPart(g *queue.Allocation, model int, milli int64) {
 
 // rechargeNode puts the seats on a node into the accounts anew, because its devices
 // are of other models now. It is rare: it looks at every job.
-func (j *jobTable) rechargeNode(n *cluster.Node, describe func()) {
-	var there []*entry
-	for _, e := range j.entryByID { // order-free: sorted right below
-		if e.run != nil && e.usedNode(n.Id) {
+func (j *Table) rechargeNode(n *cluster.Node, describe func()) {
+	var there []*Entry
+	for _, e := range j.EntryByID { // order-free: sorted right below
+		if e.Run != nil && e.usedNode(n.Id) {
 			there = append(there, e)
 		}
 	}
-	slices.SortFunc(there, func(a, b *entry) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(there, func(a, b *Entry) int { return cmp.Compare(a.Id, b.Id) })
 	for _, e := range there {
 		j.chargeJob(e, -1)
 	}
@@ -138,10 +138,10 @@ func (j *jobTable) rechargeNode(n *cluster.Node, describe func()) {
 }
 
 // usedNode says whether a seat of the entry is on the node, or was.
-func (e *entry) usedNode(node string) bool {
-	for i := range e.run.Attempts {
-		for k := range e.run.Attempts[i].Seats {
-			if e.run.Attempts[i].Seats[k].Node == node {
+func (e *Entry) usedNode(node string) bool {
+	for i := range e.Run.Attempts {
+		for k := range e.Run.Attempts[i].Seats {
+			if e.Run.Attempts[i].Seats[k].Node == node {
 				return true
 			}
 		}
@@ -149,9 +149,9 @@ func (e *entry) usedNode(node string) bool {
 	return false
 }
 
-// grantOf is what a job of the shape gets with these seats. Its parts are good
+// GrantOf is what a job of the shape gets with these seats. Its parts are good
 // until the next call.
-func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
+func (j *Table) GrantOf(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := queue.Allocation{ForQuotas: j.grantScratch[:0]}
 	for i := range seats {
 		j.addSeatToGrant(&g, &seats[i], sh.perMember.GPUMemoryMB)
@@ -161,14 +161,14 @@ func (j *jobTable) grantOf(sh *shape, seats []ares.Seat) queue.Allocation {
 	return g
 }
 
-func (j *jobTable) applyNodeDeletion(g ares.Gone) {
+func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	n := j.cluster.NodesByID[g.ID]
 	if n == nil {
 		return
 	}
 	switch g.Kind {
 	case ares.KindNode:
-		j.setNodeRecord(n, nil)
+		j.SetNodeRecord(n, nil)
 	case ares.KindSession:
 		n.Session, j.cluster.CapacityStale = nil, true
 	case ares.KindScore:
@@ -179,31 +179,31 @@ func (j *jobTable) applyNodeDeletion(g ares.Gone) {
 	j.cluster.MarkDirty(n)
 }
 
-// admitsSeats says whether a job may have these seats, by all that does not ask for
+// AdmitsSeats says whether a job may have these seats, by all that does not ask for
 // room: what it waits for, its budget, limits and quotas.
-func (j *jobTable) admitsSeats(sh *shape, seats []ares.Seat, now time.Time) bool {
-	if sh.tenant.record == nil || j.overBudget(sh.tenant, now) || slices.ContainsFunc(sh.after, func(id ares.JobID) bool { return !j.dependencySucceeded(id) }) {
+func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
+	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
 		return false
 	}
-	return sh.leaf.IsUnrestricted() || len(sh.leaf.CheckAdmission(j.grantOf(sh, seats))) == 0
+	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.GrantOf(sh, seats))) == 0
 }
 
-// grantCopy is grantOf for who keeps it.
-func (j *jobTable) grantCopy(sh *shape, seats []ares.Seat) queue.Allocation {
-	g := j.grantOf(sh, seats)
+// GrantCopy is grantOf for who keeps it.
+func (j *Table) GrantCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
+	g := j.GrantOf(sh, seats)
 	g.ForQuotas = slices.Clone(g.ForQuotas)
 	return g
 }
 
-// heldMilli is what a job holds of devices, in thousandths.
-func heldMilli(e *entry) int64 {
-	h := &e.held.grant.ForLimits
+// HeldMilli is what a job holds of devices, in thousandths.
+func HeldMilli(e *Entry) int64 {
+	h := &e.Held.Grant.ForLimits
 	return int64(h.GPUs)*cluster.WholeMilli + int64(h.GPUMilli)
 }
 
-// setNodeRecord takes over a node's record, nil when it went. What seats hold stays
+// SetNodeRecord takes over a node's record, nil when it went. What seats hold stays
 // in the account, on devices the record no longer lists too.
-func (j *jobTable) setNodeRecord(n *cluster.Node, r *ares.Node) {
+func (j *Table) SetNodeRecord(n *cluster.Node, r *ares.Node) {
 	same := n.Record != nil && r != nil && sameModels(n.Record, r)
 	// What ended jobs used there is counted by the weights of its models too.
 	if same || n.Seats == 0 && len(j.cfg.ModelWeights) == 0 {
@@ -218,8 +218,8 @@ func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
-// gpuMilliOf is what seats take of devices, in thousandths.
-func gpuMilliOf(seats []ares.Seat) (milli int64) {
+// GpuMilliOf is what seats take of devices, in thousandths.
+func GpuMilliOf(seats []ares.Seat) (milli int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			milli += int64(sh.Milli)

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"time"
@@ -8,40 +8,40 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// orderRank is where the job stands in the configured order of its queue, inside
+// OrderRank is where the job stands in the configured order of its queue, inside
 // its class: smaller is earlier. Only what is known decides: it changes by
 // events, and for a running job with time.
-func (j *jobTable) orderRank(e *entry, now time.Time) uint64 {
-	half, _ := e.runtimeEstimate()
+func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
+	half, _ := e.RuntimeEstimate()
 	switch j.cfg.Queue.Order {
 	case config.OrderShortest:
 		return rankOf(half)
 	case config.OrderRemaining:
-		if half != forever {
-			half = max(half-e.done(now), 0)
+		if half != Forever {
+			half = max(half-e.Done(now), 0)
 		}
 		return rankOf(half)
 	case config.OrderLeastService:
-		if half == forever {
+		if half == Forever {
 			return queue.MaxSortKey
 		}
 		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / cluster.WholeMilli
 	case config.OrderAttained:
-		if e.run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*cluster.WholeMilli {
+		if e.Run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*cluster.WholeMilli {
 			return 1
 		}
 	case config.OrderDeadline:
-		if e.job.Deadline.IsZero() {
+		if e.Job.Deadline.IsZero() {
 			return queue.MaxSortKey
 		}
-		return uint64(max(e.job.Deadline.UnixMilli(), 0))
+		return uint64(max(e.Job.Deadline.UnixMilli(), 0))
 	case config.OrderAged, config.OrderFIFO:
 	}
 	return 0
 }
 
 func rankOf(d time.Duration) uint64 {
-	if d == forever {
+	if d == Forever {
 		return queue.MaxSortKey
 	}
 	return uint64(max(d, 0) / time.Millisecond)
@@ -49,17 +49,17 @@ func rankOf(d time.Duration) uint64 {
 
 // attainedService is the device-time that the job has had by now, in thousandths of
 // GPU-seconds.
-func (j *jobTable) attainedService(e *entry, now time.Time) int64 {
-	return int64(e.run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
+func (j *Table) attainedService(e *Entry, now time.Time) int64 {
+	return int64(e.Run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
 // queueRank is the place of a waiting job in its class as the order wants it. Where
 // submission decides it is written out, so that most comparisons need no more.
-func (j *jobTable) queueRank(e *entry) uint64 {
-	rank := j.orderRank(e, time.Time{}) // no attempt of it is under way
+func (j *Table) queueRank(e *Entry) uint64 {
+	rank := j.OrderRank(e, time.Time{}) // no attempt of it is under way
 	switch j.cfg.Queue.Order {
 	case config.OrderFIFO, config.OrderAttained:
-		return rank<<56 | uint64(min(max(e.job.Revision, 0), 1<<56-1))
+		return rank<<56 | uint64(min(max(e.Job.Revision, 0), 1<<56-1))
 	case config.OrderAged, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderDeadline:
 	}
 	return min(rank, queue.MaxSortKey)

@@ -1,4 +1,4 @@
-package engine
+package job
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 
 // addMonthlyUse adds what an ended attempt has used to each month it was in.
 func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
-	for from := p.from.UTC(); from.Before(p.to); {
+	for from := p.From.UTC(); from.Before(p.To); {
 		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		upTo := p.to
+		upTo := p.To
 		if next.Before(upTo) {
 			upTo = next
 		}
 		month := from.Format(monthForm)
-		if t.monthlyUse[month] += sign * p.milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
+		if t.monthlyUse[month] += sign * p.Milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
 			delete(t.monthlyUse, month)
 		}
 		from = next
@@ -27,61 +27,61 @@ func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 // tenant is a tenant's record and what its jobs hold. It exists as soon as
 // somebody speaks of it; record is nil until the tenant itself is known.
 type tenant struct {
-	id     string
-	record *ares.Tenant
-	use    ares.Use
+	Id     string
+	Record *ares.Tenant
+	Use    ares.Use
 
-	active     []*entry              // hold something, in no order
+	Active     []*Entry              // hold something, in no order
 	monthlyUse map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
-	archived   map[string]ares.Usage // by queue: of jobs that are no longer live
+	Archived   map[string]ares.Usage // by queue: of jobs that are no longer live
 	classStops []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
-func (j *jobTable) tenant(id string) *tenant {
-	t := j.tenants[id]
+func (j *Table) Tenant(id string) *tenant {
+	t := j.Tenants[id]
 	if t == nil {
-		t = &tenant{id: id, monthlyUse: map[string]int64{}, archived: map[string]ares.Usage{}}
-		j.tenants[id] = t
+		t = &tenant{Id: id, monthlyUse: map[string]int64{}, Archived: map[string]ares.Usage{}}
+		j.Tenants[id] = t
 	}
 	return t
 }
 
-// setArchivedUsage takes over what archived jobs of a queue have used.
-func (j *jobTable) setArchivedUsage(u ares.Usage) {
-	j.tenant(u.Tenant).archived[u.Queue] = u
-	j.queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
+// SetArchivedUsage takes over what archived jobs of a queue have used.
+func (j *Table) SetArchivedUsage(u ares.Usage) {
+	j.Tenant(u.Tenant).Archived[u.Queue] = u
+	j.Queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
 }
 
 // tenantOrEmpty finds a tenant without adding one.
-func (j *jobTable) tenantOrEmpty(id string) *tenant {
-	if t := j.tenants[id]; t != nil {
+func (j *Table) tenantOrEmpty(id string) *tenant {
+	if t := j.Tenants[id]; t != nil {
 		return t
 	}
-	return &tenant{id: id}
+	return &tenant{Id: id}
 }
 
 // An hour is what the bound on how many jobs a tenant stops is for.
-const stopRateWindow = time.Hour
+const StopRateWindow = time.Hour
 
 // eachClassStop hears of every time at which an entry was stopped by class, and for whose.
-func eachClassStop(e *entry, hear func(tenant string, at time.Time)) {
-	if e.run == nil {
+func eachClassStop(e *Entry, hear func(tenant string, at time.Time)) {
+	if e.Run == nil {
 		return
 	}
-	for i := range e.run.Attempts {
-		if a := &e.run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
+	for i := range e.Run.Attempts {
+		if a := &e.Run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
 			hear(a.Yield.Tenant, a.EndedAt)
 		}
 	}
-	if stop := e.run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
+	if stop := e.Run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
 		hear(stop.Yield.Tenant, stop.At)
 	}
 }
 
 // indexStops adds the times at which an entry was stopped by class to those of the
 // tenants for whom it was, or takes them out.
-func (j *jobTable) indexStops(e *entry, sign int) {
-	eachClassStop(e, func(tenant string, at time.Time) { j.tenant(tenant).addStop(at, sign) })
+func (j *Table) indexStops(e *Entry, sign int) {
+	eachClassStop(e, func(tenant string, at time.Time) { j.Tenant(tenant).addStop(at, sign) })
 }
 
 func (t *tenant) addStop(at time.Time, sign int) {
@@ -94,13 +94,13 @@ func (t *tenant) addStop(at time.Time, sign int) {
 	}
 }
 
-// checkStops wants the times that are kept to be those that counting anew finds.
-func (j *jobTable) checkStops() error {
+// CheckStops wants the times that are kept to be those that counting anew finds.
+func (j *Table) CheckStops() error {
 	counted := map[string][]time.Time{}
-	for _, e := range j.entries() {
+	for _, e := range j.Entries() {
 		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
 	}
-	for id, t := range j.tenants { // order-free: any that is wrong will do
+	for id, t := range j.Tenants { // order-free: any that is wrong will do
 		slices.SortFunc(counted[id], time.Time.Compare)
 		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
 			return fmt.Errorf("for tenant %s others were stopped at %v, kept is %v", id, counted[id], t.classStops)
@@ -109,32 +109,32 @@ func (j *jobTable) checkStops() error {
 	return nil
 }
 
-// recentStops is how many jobs were stopped by class for the tenant's within the
+// RecentStops is how many jobs were stopped by class for the tenant's within the
 // hour before now, and when the first of them is as long ago as that.
-func (t *tenant) recentStops(now time.Time) (stops int, until time.Time) {
-	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-stopRateWindow), func(at, from time.Time) int {
+func (t *tenant) RecentStops(now time.Time) (stops int, until time.Time) {
+	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-StopRateWindow), func(at, from time.Time) int {
 		if at.After(from) {
 			return 1
 		}
 		return -1
 	})
 	if from < len(t.classStops) {
-		until = t.classStops[from].Add(stopRateWindow)
+		until = t.classStops[from].Add(StopRateWindow)
 	}
 	return len(t.classStops) - from, until
 }
 
 // addActive puts an entry among those of the tenant that hold something.
-func (t *tenant) addActive(e *entry) {
-	t.active = append(t.active, e)
-	e.activeAt = int32(len(t.active))
+func (t *tenant) addActive(e *Entry) {
+	t.Active = append(t.Active, e)
+	e.activeAt = int32(len(t.Active))
 }
 
 // removeActive takes it out.
-func (t *tenant) removeActive(e *entry) {
-	last := len(t.active) - 1
-	t.active[e.activeAt-1] = t.active[last]
-	t.active[e.activeAt-1].activeAt = e.activeAt
-	t.active[last] = nil
-	t.active, e.activeAt = t.active[:last], 0
+func (t *tenant) removeActive(e *Entry) {
+	last := len(t.Active) - 1
+	t.Active[e.activeAt-1] = t.Active[last]
+	t.Active[e.activeAt-1].activeAt = e.activeAt
+	t.Active[last] = nil
+	t.Active, e.activeAt = t.Active[:last], 0
 }

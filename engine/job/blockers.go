@@ -1,0 +1,73 @@
+package job
+
+import (
+	"fmt"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+)
+
+// KindPreemption is the kind of what says why nobody gives way to a job, or that
+// somebody does.
+const KindPreemption = "preemption"
+
+// Kinds of blockers.
+const (
+	KindQuota      = "quota"
+	kindBudget     = "budget"
+	KindNodes      = "nodes"
+	KindCapacity   = "capacity"
+	kindDelay      = "delay"
+	kindDependency = "dependency"
+	KindArray      = "array"
+	KindNear       = "affinity"
+	KindOrder      = "order"
+	KindReserved   = "reservation"
+)
+
+// Waits says whether something of the job waits: it, or elements not yet made.
+func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.hasUnmadeElements()) }
+
+// BorrowBlockedText is what is said of a job that fits, and waits for those who lent
+// what it would have.
+const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
+
+// DelayBlockers says what in the job's own past keeps it waiting.
+func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
+	var out []ares.Blocker
+	if e.Queue == InDelayed && now.Before(e.DelayUntil) {
+		out = append(out, ares.Blocker{Kind: kindDelay, Detail: fmt.Sprintf(
+			"%s until %s (in %s)", e.Run.Phase, e.DelayUntil.UTC().Format(time.RFC3339), e.DelayUntil.Sub(now).Round(time.Millisecond))})
+	}
+	live, first := 0, ""
+	for i := range e.Run.Attempts {
+		a := &e.Run.Attempts[i]
+		for k := range a.Seats {
+			if h := &a.Seats[k]; !h.State.Settled() {
+				if live++; live == 1 {
+					first = fmt.Sprintf("rank %d of attempt %d on node %s is %s and may still hold a live process", h.Rank, a.Number, h.Node, h.State)
+				}
+			}
+		}
+	}
+	if live > 1 {
+		first += fmt.Sprintf(", and %d more seats", live-1)
+	}
+	if live > 0 {
+		out = append(out, ares.Blocker{Kind: kindDelay, Detail: first})
+	}
+	return out
+}
+
+// NoRoomBlocker is the short refusal of a job that found no place.
+func NoRoomBlocker(sh *Shape) ares.Blocker {
+	each := sh.Request.Text()
+	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.MinMembers, each)
+	switch {
+	case sh.Members == 1:
+		detail = fmt.Sprintf("no node has room (%s)", each)
+	case sh.onOneNode():
+		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.MinMembers, each)
+	}
+	return ares.Blocker{Kind: KindCapacity, Detail: detail}
+}
