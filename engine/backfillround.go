@@ -7,6 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -19,7 +20,7 @@ type backfillRound struct {
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
 	jobs    *job.Table
-	windows *calendar
+	windows *window.Calendar
 	txn     *cluster.Txn
 	place   *Placer
 

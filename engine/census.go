@@ -7,6 +7,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -24,7 +25,7 @@ type diagnosis struct {
 	groups       []reasonGroup
 	last         int                   // of groups: the one that was noted last
 	matches      []cluster.DeviceMatch // by profile
-	windows      []*window             // that keep the shape's jobs off
+	windows      []*window.Window      // that keep the shape's jobs off
 	windowCounts []int                 // nodes that each of these rules out first
 }
 
@@ -46,8 +47,8 @@ func (ex *explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 	if c.feasible == &ex.round.place.feasibleScratch { // scratch, which the next one to ask overwrites
 		c.feasible = new(ex.round.place.feasibleScratch.Clone())
 	}
-	if len(ex.windows.windows) > 0 {
-		c.windows = slices.Clone(ex.windows.blockingWindows(sh, &c.request.Constraints.Feasible.Nodes))
+	if len(ex.windows.Windows) > 0 {
+		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes))
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
@@ -173,7 +174,7 @@ func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 
 // windowOf is the first window that rules a node out, -1 for none.
 func (c *diagnosis) windowOf(at int) int {
-	return slices.IndexFunc(c.windows, func(v *window) bool { return v.nodes.Has(at) })
+	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.Nodes.Has(at) })
 }
 
 // tally counts a node with its hurdles and the devices it has free.
@@ -229,7 +230,7 @@ func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: job.KindReserved, Count: n, Of: c.total, Detail: ex.windows.blockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: job.KindReserved, Count: n, Of: c.total, Detail: ex.windows.BlockText(c.windows[i])})
 				}
 			}
 			continue

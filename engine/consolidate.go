@@ -136,7 +136,7 @@ func (pr *preemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (v
 	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
-	pr.windows.setExpectedStay(e)
+	pr.windows.SetExpectedStay(e)
 	defer func() {
 		pr.chargeStopping(1)
 		pr.txn.Undo(base)

@@ -5,6 +5,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -19,7 +20,7 @@ type core struct {
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
 	jobs     *job.Table
-	windows  *calendar
+	windows  *window.Calendar
 }
 
 func newCore(cfg config.Config) *core {
@@ -28,7 +29,7 @@ func newCore(cfg config.Config) *core {
 	co.cluster = cluster.NewCluster(&co.cfg, queues.ModelIndex)
 	co.scorer = score.NewScorer(&co.cfg, co.cluster)
 	co.jobs = job.NewTable(&co.cfg, queues, co.cluster, co.scorer)
-	co.windows = &calendar{cluster: co.cluster, jobs: co.jobs}
+	co.windows = &window.Calendar{Cluster: co.cluster, Jobs: co.jobs}
 	return co
 }
 

@@ -14,7 +14,7 @@ import (
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.core.refresh()
-	s.core.windows.setWindowTime(now)
+	s.core.windows.SetWindowTime(now)
 	plan := ares.Plan{Revision: s.core.revision, Now: now}
 
 	s.round.planRequired(&plan)
@@ -25,7 +25,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.core.jobs.ExpireQueued(&plan)
 	s.core.jobs.NoteDeadlines(&plan)
 	plan.Wake = job.EarlierOf(plan.Wake, s.core.jobs.NextOrderChange())
-	s.core.windows.wakeAtWindows(&plan)
+	s.core.windows.WakeAtWindows(&plan)
 	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
 	s.round.lastRefusals = len(plan.Refuse)
 	return plan
@@ -35,7 +35,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 // enabled. It changes nothing.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.refresh()
-	s.core.windows.setWindowTime(now)
+	s.core.windows.SetWindowTime(now)
 	s.round.preempt.consolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.revision, Now: now}
 	s.round.planRequired(&plan)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -51,10 +52,10 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 		return nominationETA(e.Run.Nominated, now)
 	}
 	late, early := ex.simulateQueue(e, now, now, job.P90), ex.simulateQueue(e, now, now, job.P10)
-	shut := ex.windows.windowsBlocking(e)
+	shut := ex.windows.WindowsBlocking(e)
 	opens := ex.afterWindows(e, shut, now, &late, &early)
 	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e) {
-		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), ex.windows.blockText(shut[0])
+		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), ex.windows.BlockText(shut[0])
 		if !early.reached {
 			out.Basis += "; " + ex.notReachedText(early)
 		}
@@ -74,8 +75,8 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
-		ex.windows.setExpectedStay(e)
-		out.Basis = strings.TrimSuffix("when nodes are open again that are "+ex.windows.blockText(opens)+"; "+out.Basis, "; ")
+		ex.windows.SetExpectedStay(e)
+		out.Basis = strings.TrimSuffix("when nodes are open again that are "+ex.windows.BlockText(opens)+"; "+out.Basis, "; ")
 	}
 	return out
 }
@@ -83,7 +84,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 // needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
 // windows leave to it, even if nobody else were there: then it waits for the first to end.
 func (ex *explainer) needsReservedNodes(e *job.Entry) bool {
-	ex.windows.setExpectedStay(e)
+	ex.windows.SetExpectedStay(e)
 	w, least := e.Shape.Request, e.Shape.MinMembers
 	open, _ := ex.round.place.feasibleNodes(e.Shape, w)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
@@ -96,8 +97,8 @@ const maxWindowsTried = 2
 // afterWindows looks for an earlier start at the ends of the windows that keep a job off
 // nodes, and is the window that it waits for then. Until it ends nobody can tell who
 // of those it is for will be there: what is foreseen is that it is as it is now.
-func (ex *explainer) afterWindows(e *job.Entry, shut []*window, now time.Time, late, early *queueWalk) (opens *window) {
-	sooner := func(by job.Quantile, v *window, than *queueWalk) bool {
+func (ex *explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.Time, late, early *queueWalk) (opens *window.Window) {
+	sooner := func(by job.Quantile, v *window.Window, than *queueWalk) bool {
 		w := ex.simulateQueue(e, now, v.Until, by)
 		if w.at == job.NoEnd || max(w.at, v.Until.UnixNano()) >= than.at {
 			return false
@@ -114,7 +115,7 @@ func (ex *explainer) afterWindows(e *job.Entry, shut []*window, now time.Time, l
 			opens = v
 		}
 	}
-	ex.windows.setWindowTime(now)
+	ex.windows.SetWindowTime(now)
 	return opens
 }
 
@@ -129,7 +130,7 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 	ex.jobs.AdvanceClock(now)
 	defer t.preempt.releaseNominations()
 	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
-	ex.windows.setWindowTime(windows)
+	ex.windows.SetWindowTime(windows)
 	pass := ex.jobs.Queues.BeginRound(now)
 	defer pass.End()
 	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
@@ -240,9 +241,9 @@ func countJobs(n int) string {
 // noEstimateText says why nothing is foreseen for a job.
 func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
-	ex.windows.setExpectedStay(e)
+	ex.windows.SetExpectedStay(e)
 	reach, ok := ex.round.place.feasibleNodes(e.Shape, w)
-	if !ok && len(ex.windows.blockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
+	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {

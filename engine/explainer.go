@@ -5,6 +5,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 )
 
 // explainer answers questions about waiting jobs. It needs the state alone: what it
@@ -14,7 +15,7 @@ type explainer struct {
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
 	jobs    *job.Table
-	windows *calendar
+	windows *window.Calendar
 	core    *core
 	round   *round
 }

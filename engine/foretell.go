@@ -25,7 +25,7 @@ func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
 	ex.core.refresh()
-	ex.windows.setWindowTime(now)
+	ex.windows.SetWindowTime(now)
 	submitted := *job
 	submitted.AcceptedAt, submitted.Revision = now, ex.core.revision+1
 	events := []ares.Event{{Job: &submitted}}

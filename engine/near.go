@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -11,9 +12,9 @@ import (
 // when there are none.
 func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set, bool) {
 	f := pl.cluster.RefreshFeasible(w)
-	var barred []*window
-	if len(pl.windows.windows) > 0 {
-		barred = pl.windows.blockingWindows(sh, &f.Nodes)
+	var barred []*window.Window
+	if len(pl.windows.Windows) > 0 {
+		barred = pl.windows.BlockingWindows(sh, &f.Nodes)
 	}
 	if len(sh.Affinity)+len(sh.AntiAffinity)+len(barred) == 0 {
 		return &f.Nodes, f.Nodes.Count > 0
@@ -21,7 +22,7 @@ func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set
 	out := &pl.feasibleScratch
 	out.Copy(&f.Nodes)
 	for _, v := range barred {
-		out.Subtract(&v.nodes)
+		out.Subtract(&v.Nodes)
 	}
 	for _, near := range sh.Affinity {
 		pl.keepNear(out, sh, near)

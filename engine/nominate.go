@@ -101,8 +101,8 @@ func (pr *preemptRound) invalidReason(e *job.Entry, now time.Time) string {
 	case pr.cluster.Topology.Revision > e.Run.Revision:
 		return "the topology has changed"
 	}
-	pr.windows.setWindowTime(now)
-	pr.windows.setExpectedStay(e)
+	pr.windows.SetWindowTime(now)
+	pr.windows.SetExpectedStay(e)
 	f := pr.cluster.RefreshFeasible(e.Shape.Request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
@@ -113,8 +113,8 @@ func (pr *preemptRound) invalidReason(e *job.Entry, now time.Time) string {
 		if !f.Nodes.Has(at.Pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := pr.windows.windowBlocking(e.Shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, pr.windows.blockText(v))
+		if v := pr.windows.WindowBlocking(e.Shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, pr.windows.BlockText(v))
 		}
 		for k := range seat.Shares {
 			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {

@@ -16,8 +16,8 @@ import (
 // Decide does with each waiting job, and changes nothing.
 func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	ex.core.refresh()
-	ex.windows.setWindowTime(now)
-	ex.windows.setExpectedStayOf(job)
+	ex.windows.SetWindowTime(now)
+	ex.windows.SetExpectedStayOf(job)
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
 	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
 		t := ex.round.begin()
@@ -45,7 +45,7 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
 func (pl *Placer) placeJob(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
-	pl.windows.setExpectedStay(e)
+	pl.windows.SetExpectedStay(e)
 	return pl.placeWithin(sh, most, ban, e)
 }
 
@@ -56,8 +56,8 @@ func (pl *Placer) placeWithin(sh *job.Shape, most int, ban uint64, e *job.Entry)
 	if !ok || pl.cluster.ExceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
-	if len(pl.windows.windows) > 0 {
-		if own, some := pl.windows.reservedForOwn(sh, allowed); some {
+	if len(pl.windows.Windows) > 0 {
+		if own, some := pl.windows.ReservedForOwn(sh, allowed); some {
 			if p, seated := pl.placeAmong(sh, w, most, e, own); seated {
 				return p, true
 			}

@@ -5,6 +5,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -15,7 +16,7 @@ type Placer struct {
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
 	jobs    *job.Table
-	windows *calendar
+	windows *window.Calendar
 	txn     *cluster.Txn
 
 	feasibleScratch    cluster.Set  // scratch of reach
@@ -78,7 +79,7 @@ func (pl *Placer) noteReturnedRoom() {
 // its shape may be shorter, and it is passed over alone.
 func (pl *Placer) isBlockedByWindows(e *job.Entry, members int, ban uint64) bool {
 	c := pl.windows
-	if len(c.windows) == 0 || len(pl.windows.blockingWindows(e.Shape, &pl.cluster.RefreshFeasible(pl.cluster.WithoutModels(e.Shape.Request, ban)).Nodes)) == 0 {
+	if len(c.Windows) == 0 || len(pl.windows.BlockingWindows(e.Shape, &pl.cluster.RefreshFeasible(pl.cluster.WithoutModels(e.Shape.Request, ban)).Nodes)) == 0 {
 		return false
 	}
 	fits := func() bool {
@@ -87,19 +88,19 @@ func (pl *Placer) isBlockedByWindows(e *job.Entry, members int, ban uint64) bool
 		pl.txn.Undo(m)
 		return ok
 	}
-	c.ignored = true
+	c.Ignored = true
 	open := fits()
-	c.ignored = false
+	c.Ignored = false
 	if !open {
 		return false
 	}
 	pl.windowBlocked = true
-	lasts := c.expectedStay
-	c.expectedStay = 0
+	lasts := c.ExpectedStay
+	c.ExpectedStay = 0
 	if pl.wouldDelay = fits(); pl.wouldDelay {
 		e.Shape.WindowEpoch, e.Shape.WindowStay = pl.epoch, lasts
 	}
-	c.expectedStay = lasts
+	c.ExpectedStay = lasts
 	return true
 }
 
@@ -109,8 +110,8 @@ func (pl *Placer) outlastsWindow(e *job.Entry) bool {
 	if e.Shape.WindowEpoch != pl.epoch || pl.speculative {
 		return false
 	}
-	pl.windows.setExpectedStay(e)
-	if pl.windows.expectedStay < e.Shape.WindowStay {
+	pl.windows.SetExpectedStay(e)
+	if pl.windows.ExpectedStay < e.Shape.WindowStay {
 		return false
 	}
 	pl.wouldDelay, pl.windowBlocked = true, true

@@ -7,6 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -18,7 +19,7 @@ type preemptRound struct {
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
 	jobs     *job.Table
-	windows  *calendar
+	windows  *window.Calendar
 	txn      *cluster.Txn
 	place    *Placer
 	backfill *backfillRound

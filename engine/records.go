@@ -328,7 +328,7 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 // name. They must not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
-		for _, v := range s.core.windows.windows {
+		for _, v := range s.core.windows.Windows {
 			if !yield(v.Reservation) {
 				return
 			}

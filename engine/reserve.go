@@ -167,7 +167,7 @@ func (b *backfillRound) reserveFor(e *job.Entry, now time.Time) bool {
 	}
 	m := cluster.Savepoint(len(b.txn.Deltas))
 	b.place.speculative = true
-	b.windows.setExpectedStay(e) // nobody may have asked for it yet whether it has room
+	b.windows.SetExpectedStay(e) // nobody may have asked for it yet whether it has room
 	b.assumePlanned(now)
 	r, ok := b.earliestStart(e, members, ban, now)
 	b.txn.Undo(m)

@@ -9,6 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -19,7 +20,7 @@ type round struct {
 	cluster  *cluster.Cluster
 	scorer   *score.Scorer
 	jobs     *job.Table
-	windows  *calendar
+	windows  *window.Calendar
 	txn      *cluster.Txn
 	place    *Placer
 	backfill *backfillRound
@@ -65,7 +66,7 @@ func (t *round) recordPlannedStarts() {
 	t.plannedStarts = t.plannedStarts[:0]
 	for i := range t.backfill.reservations {
 		p := t.backfill.reservations[i].plannedStart()
-		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.WouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.windowsBlocking(t.backfill.reservations[i].entry)) == 0
+		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.WouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.WindowsBlocking(t.backfill.reservations[i].entry)) == 0
 		t.plannedStarts = append(t.plannedStarts, p)
 	}
 }
@@ -77,7 +78,7 @@ func (t *round) planRequired(plan *ares.Plan) {
 	// give way to have what he has.
 	t.jobs.ReadyDelayed(plan, plan.Now)
 	t.jobs.EndFinishedArrays(plan)
-	t.windows.evictFromWindows(plan)
+	t.windows.EvictFromWindows(plan)
 }
 
 // runCycle runs the cycle. Where it lends to some what others take back by stopping

@@ -121,9 +121,9 @@ func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Reque
 	}
 	given := len(b.txn.Deltas)
 	today := *b.windows
-	if len(today.windows) > 0 { // which nodes administrators keep, by then
-		b.windows.setWindowTime(job.LaterOf(today.at, time.Unix(0, max(sp.at, now.UnixNano()))))
-		b.windows.setExpectedStay(e)
+	if len(today.Windows) > 0 { // which nodes administrators keep, by then
+		b.windows.SetWindowTime(job.LaterOf(today.At, time.Unix(0, max(sp.at, now.UnixNano()))))
+		b.windows.SetExpectedStay(e)
 	}
 	p, ok := b.place.placeJob(e.Shape, members, ban, e)
 	*b.windows = today

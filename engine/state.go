@@ -91,7 +91,7 @@ func (co *core) applyEvent(ev *ares.Event) {
 	case ev.Queue != nil:
 		co.jobs.Queues.SetQueue(ev.Queue)
 	case ev.Reservation != nil:
-		co.windows.setReservation(ev.Reservation.Name, ev.Reservation)
+		co.windows.SetReservation(ev.Reservation.Name, ev.Reservation)
 	case ev.Usage != nil:
 		co.jobs.SetArchivedUsage(*ev.Usage)
 	case ev.Topology != nil:
@@ -126,7 +126,7 @@ func (co *core) applyDeletion(g ares.Gone) {
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		co.jobs.Queues.DropQueue(tenant, name)
 	case ares.KindReservation:
-		co.windows.setReservation(g.ID, nil)
+		co.windows.SetReservation(g.ID, nil)
 	case ares.KindUsage:
 		tenant, name, _ := strings.Cut(g.ID, "/")
 		co.jobs.SetArchivedUsage(ares.Usage{Tenant: tenant, Queue: name})

@@ -20,7 +20,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		return out
 	}
 	ex.core.refresh()
-	ex.windows.setWindowTime(now)
+	ex.windows.SetWindowTime(now)
 	out.Queue = e.Job.Queue
 	first := ex.queuePosition(e, now, &out)
 	var c *diagnosis
@@ -42,7 +42,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
-		ex.windows.setExpectedStay(e)
+		ex.windows.SetExpectedStay(e)
 		c = ex.diagnose(e.Shape, 0)
 	}
 	out.ETA = ex.etaOf(e, now)
@@ -56,7 +56,7 @@ func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
 		ex.core.refresh()
-		ex.windows.setWindowTime(now)
+		ex.windows.SetWindowTime(now)
 		out.Blockers, _ = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
 	}
 	return out

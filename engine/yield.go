@@ -91,7 +91,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.speculative = true
 	pr.assumeStopsDone()
-	pr.windows.setExpectedStay(e)
+	pr.windows.SetExpectedStay(e)
 	switch found, ok = pr.fitsOnceStopped(e, r.why(), plan.Now); {
 	case ok:
 	case r&basisOrder != 0:
