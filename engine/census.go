@@ -174,7 +174,7 @@ func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 
 // windowOf is the first window that rules a node out, -1 for none.
 func (c *diagnosis) windowOf(at int) int {
-	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.Nodes.Has(at) })
+	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.NodeSet.Has(at) })
 }
 
 // tally counts a node with its hurdles and the devices it has free.

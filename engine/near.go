@@ -22,7 +22,7 @@ func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set
 	out := &pl.feasibleScratch
 	out.Copy(&f.Nodes)
 	for _, v := range barred {
-		out.Subtract(&v.Nodes)
+		out.Subtract(&v.NodeSet)
 	}
 	for _, near := range sh.Affinity {
 		pl.keepNear(out, sh, near)

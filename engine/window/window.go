@@ -21,7 +21,7 @@ type Window struct {
 
 	layout int // State.layout as of which positions are right
 	seen   int // changes of natures that were taken in
-	Nodes  cluster.Set
+	NodeSet  cluster.Set
 }
 
 // Calendar is the reservations, and what they mean for the job whose turn it is.
@@ -61,20 +61,20 @@ func (w *Calendar) windowNodes(v *Window) *cluster.Set {
 		if n.Record != nil {
 			labels = n.Record.Labels
 		}
-		v.Nodes.Put(n.Pos, v.Selects(labels, n.Place.In) || slices.Contains(v.Nodes, n.Id))
+		v.NodeSet.Put(n.Pos, v.Selects(labels, n.Place.In) || slices.Contains(v.Reservation.Nodes, n.Id))
 	}
 	switch {
 	case v.layout != w.Cluster.Layout || w.Cluster.TraitChanges.HasGap(v.seen):
 		v.layout = w.Cluster.Layout
-		v.Nodes.Resize(len(w.Cluster.Nodes))
+		v.NodeSet.Resize(len(w.Cluster.Nodes))
 		if len(v.Selector) > 0 || v.Domain != "" {
 			for _, n := range w.Cluster.Nodes {
 				look(n)
 			}
 		}
-		for _, id := range v.Nodes {
+		for _, id := range v.Reservation.Nodes {
 			if n := w.Cluster.NodesByID[id]; n != nil {
-				v.Nodes.Add(n.Pos)
+				v.NodeSet.Add(n.Pos)
 			}
 		}
 	default:
@@ -83,7 +83,7 @@ func (w *Calendar) windowNodes(v *Window) *cluster.Set {
 		}
 	}
 	v.seen = w.Cluster.TraitChanges.Count
-	return &v.Nodes
+	return &v.NodeSet
 }
 
 // SetWindowTime has windows held against what begins at a time.
@@ -160,7 +160,7 @@ func (w *Calendar) ReservedForOwn(sh *job.Shape, allowed *cluster.Set) (*cluster
 			found = true
 			w.own.Resize(len(w.Cluster.Nodes))
 		}
-		v.Nodes.Common(allowed, 0, len(w.Cluster.Nodes), func(i int) bool {
+		v.NodeSet.Common(allowed, 0, len(w.Cluster.Nodes), func(i int) bool {
 			w.own.Add(i)
 			return false
 		})

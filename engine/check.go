@@ -12,17 +12,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Check says which law the state breaks, nil for none: no device is sold twice,
-// every attempt has its whole gang, and the accounts, queues and index that are
-// kept up to date say the same as counting anew. Tests, the simulator and a
-// server in debug mode share it; it looks at everything and is not cheap.
-func (s *State) Check() error {
-	if t := s.round; len(t.txn.Deltas)+len(t.place.placed)+len(t.backfill.holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
-		return fmt.Errorf("something is left of a decision")
-	}
-	return s.core.check()
-}
-
 // check is Check of the state itself.
 func (co *core) check() error {
 	co.refresh()
