@@ -21,8 +21,8 @@ func TestBoardsAreBounded(t *testing.T) {
 	if len(a.Place) < 100 || a.Digest() != b.Digest() {
 		t.Errorf("with few boards %d are placed (%s), with all %d (%s)", len(a.Place), a.Digest(), len(b.Place), b.Digest())
 	}
-	if len(few.core.scorer.ScoreCaches.Requests) != score.MinScoreCaches || len(all.core.scorer.ScoreCaches.Requests) < 100 {
-		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.scorer.ScoreCaches.Requests), score.MinScoreCaches, len(all.core.scorer.ScoreCaches.Requests))
+	if len(few.core.Scorer.ScoreCaches.Requests) != score.MinScoreCaches || len(all.core.Scorer.ScoreCaches.Requests) < 100 {
+		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.Scorer.ScoreCaches.Requests), score.MinScoreCaches, len(all.core.Scorer.ScoreCaches.Requests))
 	}
 	for _, s := range []*State{few, all} {
 		if err := s.Check(); err != nil {
@@ -36,15 +36,15 @@ func TestBoardsAreBounded(t *testing.T) {
 func TestCrestsPassOver(t *testing.T) {
 	t.Parallel()
 	s := crowd(t, 0)
-	s.core.refresh()
+	s.core.Refresh()
 	w := &cluster.Request{Gpus: 9}
-	if !s.core.cluster.FitsNowhere(w) {
+	if !s.core.Cluster.FitsNowhere(w) {
 		t.Error("nine devices on a machine of eight")
 	}
-	if w.Gpus = 8; s.core.cluster.FitsNowhere(w) {
+	if w.Gpus = 8; s.core.Cluster.FitsNowhere(w) {
 		t.Error("eight devices of an empty machine are not there")
 	}
-	if w = (&cluster.Request{Milli: 1000, Cpus: 65}); !s.core.cluster.FitsNowhere(w) {
+	if w = (&cluster.Request{Milli: 1000, Cpus: 65}); !s.core.Cluster.FitsNowhere(w) {
 		t.Error("65 CPUs on a machine of 64")
 	}
 }
@@ -54,7 +54,7 @@ func TestCrestsPassOver(t *testing.T) {
 func crowd(t *testing.T, cells int) *State {
 	t.Helper()
 	s := New()
-	s.core.scorer.ScoreCaches.MaxCells = cells
+	s.core.Scorer.ScoreCaches.MaxCells = cells
 	events := []ares.Event{{Tenant: &ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()}}}
 	for i := range 100 {
 		n := &ares.Node{ID: fmt.Sprintf("n%03d", i), CPUs: 64, MemoryMB: 1 << 20}

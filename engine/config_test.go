@@ -14,7 +14,7 @@ func TestDefaultConfigIsFine(t *testing.T) {
 	if err := config.Default().Check(); err != nil {
 		t.Error(err)
 	}
-	if got := New().core.cfg.Digest(); got != config.Default().Digest() {
+	if got := New().core.Cfg.Digest(); got != config.Default().Digest() {
 		t.Errorf("a new state has the configuration %s", got)
 	}
 }
@@ -96,7 +96,7 @@ func TestConfigOutlivesASnapshot(t *testing.T) {
 	cfg.ThermalLimit = 60
 	s := NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 5, Reset: true})
-	if s.core.cfg.ThermalLimit != 60 {
-		t.Errorf("%+v", s.core.cfg)
+	if s.core.Cfg.ThermalLimit != 60 {
+		t.Errorf("%+v", s.core.Cfg)
 	}
 }

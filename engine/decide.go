@@ -13,19 +13,19 @@ import (
 // is over is placed by a later plan, when its run is pending. The state is as
 // before afterwards; it changes when the committed plan comes back by Apply.
 func Decide(s *State, now time.Time) ares.Plan {
-	s.core.refresh()
-	s.core.windows.SetWindowTime(now)
-	plan := ares.Plan{Revision: s.core.revision, Now: now}
+	s.core.Refresh()
+	s.core.Windows.SetWindowTime(now)
+	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 
 	s.round.planRequired(&plan)
-	blocked := s.round.runCycle(&plan, s.core.cfg.Preemption.Moving)
+	blocked := s.round.runCycle(&plan, s.core.Cfg.Preemption.Moving)
 	s.round.recordPlannedStarts()
-	s.core.jobs.WakeForOrderChange(blocked, &plan)
+	s.core.Jobs.WakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
-	s.core.jobs.ExpireQueued(&plan)
-	s.core.jobs.NoteDeadlines(&plan)
-	plan.Wake = job.EarlierOf(plan.Wake, s.core.jobs.NextOrderChange())
-	s.core.windows.WakeAtWindows(&plan)
+	s.core.Jobs.ExpireQueued(&plan)
+	s.core.Jobs.NoteDeadlines(&plan)
+	plan.Wake = job.EarlierOf(plan.Wake, s.core.Jobs.NextOrderChange())
+	s.core.Windows.WakeAtWindows(&plan)
 	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
 	s.round.lastRefusals = len(plan.Refuse)
 	return plan
@@ -34,10 +34,10 @@ func Decide(s *State, now time.Time) ares.Plan {
 // Consolidate is what would be moved now, and for whom, whether or not that is
 // enabled. It changes nothing.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
-	s.core.refresh()
-	s.core.windows.SetWindowTime(now)
+	s.core.Refresh()
+	s.core.Windows.SetWindowTime(now)
 	s.round.preempt.consolidationsFound = []ares.Consolidation{}
-	plan := ares.Plan{Revision: s.core.revision, Now: now}
+	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 	s.round.planRequired(&plan)
 	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
 	out := s.round.preempt.consolidationsFound

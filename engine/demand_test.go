@@ -142,7 +142,7 @@ func history(jobs int) (*State, ares.Batch) {
 			}
 			apply(ares.Event{Run: &ares.RunEvent{Job: p.Job, Run: run}})
 		}
-		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.core.jobs.EntryByID[old] != nil {
+		if old := ares.JobID(fmt.Sprintf("j%04d", i-30)); i%3 == 0 && s.core.Jobs.EntryByID[old] != nil {
 			apply(ares.Event{Gone: ares.Gone{Kind: ares.KindRun, ID: string(old)}}, ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(old)}})
 		}
 	}
@@ -172,7 +172,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 			if !reflect.DeepEqual(a, b) {
 				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
 			}
-			x, y := &lived.core.scorer.Demand.Mix, &told.core.scorer.Demand.Mix
+			x, y := &lived.core.Scorer.Demand.Mix, &told.core.Scorer.Demand.Mix
 			if x.Fills != y.Fills || len(x.Kinds) != len(y.Kinds) {
 				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.Kinds), len(y.Kinds))
 			}
@@ -180,7 +180,7 @@ func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
 		if err := lived.Check(); err != nil {
 			t.Error(err)
 		}
-		learned[fmt.Sprint(lived.core.scorer.Demand.Mix.Fills)] = true
+		learned[fmt.Sprint(lived.core.Scorer.Demand.Mix.Fills)] = true
 	}
 	if len(learned) < 4 {
 		t.Errorf("six lengths of the past taught %d different things", len(learned))
@@ -217,8 +217,8 @@ func TestGivenMixIsNotLearnedOver(t *testing.T) {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
-	if k := s.core.scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.Gpus != 8 || s.core.scorer.MixCount != 1 {
-		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.scorer.MixCount, k)
+	if k := s.core.Scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.Gpus != 8 || s.core.Scorer.MixCount != 1 {
+		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.Scorer.MixCount, k)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestRoomIsKeptForWhoAsks(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%+v: %+v", spec, refusal)
 		}
-		return lived.core.cluster.NodesByID[p.Seats[0].Node].Record
+		return lived.core.Cluster.NodesByID[p.Seats[0].Node].Record
 	}
 	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
 		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
@@ -250,15 +250,15 @@ func TestTheHorizonDoesNotFlap(t *testing.T) {
 		events = append(events, job(i, int64(i+1)))
 	}
 	s.Apply(ares.Batch{Revision: 50_000, Reset: true, Events: events})
-	moves, last := 0, s.core.scorer.Demand.CountedUntil
+	moves, last := 0, s.core.Scorer.Demand.CountedUntil
 	for r := int64(50_001); r <= 51_000; r++ {
 		ev := job(1024, r)
 		if r%2 == 0 {
 			ev = ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "j1024"}}
 		}
 		s.Apply(ares.Batch{Revision: r, Events: []ares.Event{ev}})
-		if s.core.scorer.Demand.CountedUntil != last {
-			moves, last = moves+1, s.core.scorer.Demand.CountedUntil
+		if s.core.Scorer.Demand.CountedUntil != last {
+			moves, last = moves+1, s.core.Scorer.Demand.CountedUntil
 		}
 	}
 	if moves > 20 {

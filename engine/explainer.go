@@ -5,6 +5,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/state"
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
@@ -16,10 +17,10 @@ type explainer struct {
 	scorer  *score.Scorer
 	jobs    *job.Table
 	windows *window.Calendar
-	core    *core
+	core    *state.State
 	round   *round
 }
 
-func newExplainer(co *core, t *round) *explainer {
-	return &explainer{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, core: co, round: t}
+func newExplainer(co *state.State, t *round) *explainer {
+	return &explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }

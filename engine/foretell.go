@@ -24,23 +24,23 @@ func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 		}
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
-	ex.core.refresh()
+	ex.core.Refresh()
 	ex.windows.SetWindowTime(now)
 	submitted := *job
-	submitted.AcceptedAt, submitted.Revision = now, ex.core.revision+1
+	submitted.AcceptedAt, submitted.Revision = now, ex.core.Revision+1
 	events := []ares.Event{{Job: &submitted}}
 	if p != nil {
 		said := *p
 		said.Job = job.ID
 		events = append(events, ares.Event{Forecast: &said})
 	}
-	ex.core.applyEvents(events)
-	ex.core.refresh()
+	ex.core.ApplyEvents(events)
+	ex.core.Refresh()
 	e := ex.jobs.EntryByID[job.ID]
 	placing, why := ex.whatIf(e, now)
-	ex.core.applyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
+	ex.core.ApplyEvents([]ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: string(job.ID)}}})
 	ex.scorer.Demand.ForgetPending(&e.Ask)
-	ex.core.refresh()
+	ex.core.Refresh()
 	return placing, why
 }
 

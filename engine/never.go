@@ -26,7 +26,7 @@ func NewStaticFeasibility() *StaticFeasibility {
 
 // Apply takes what a batch says of nodes. It is as Apply of a State in all else.
 func (f *StaticFeasibility) Apply(b ares.Batch) {
-	if !b.Reset && b.Revision <= f.state.core.revision {
+	if !b.Reset && b.Revision <= f.state.core.Revision {
 		return
 	}
 	events := b.Events
@@ -66,7 +66,7 @@ func idleEvents(ev *ares.Event) []ares.Event {
 // can, or when there are no nodes yet. It asks of a gang as much as of an empty
 // fleet, and of no tenant.
 func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
-	if len(f.state.core.cluster.NodesByID) == 0 {
+	if len(f.state.core.Cluster.NodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
@@ -89,7 +89,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 // evaluate is Never of a job that is like none before, or has lists of wishes.
 func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
-	key := f.state.core.jobs.NewShape(job).Key
+	key := f.state.core.Jobs.NewShape(job).Key
 	verdict, known := f.verdicts[key]
 	if known {
 		return verdict

@@ -15,7 +15,7 @@ import (
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
 func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
-	ex.core.refresh()
+	ex.core.Refresh()
 	ex.windows.SetWindowTime(now)
 	ex.windows.SetExpectedStayOf(job)
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))

@@ -17,17 +17,17 @@ import (
 )
 
 // Config is what the state decides by.
-func (s *State) Config() config.Config { return s.core.cfg }
+func (s *State) Config() config.Config { return s.core.Cfg }
 
 // Topology is the record of the topology, an empty one when there is none. It
 // must not be changed.
-func (s *State) Topology() *ares.Topology { return s.core.cluster.Topology }
+func (s *State) Topology() *ares.Topology { return s.core.Cluster.Topology }
 
 // Nominations yields the seats that are kept for waiting jobs, the oldest first.
 // They must not be changed.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
-		for _, e := range s.core.jobs.Running.Nominated {
+		for _, e := range s.core.Jobs.Running.Nominated {
 			if !yield(e.Id, e.Run.Nominated) {
 				return
 			}
@@ -38,7 +38,7 @@ func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 // Tenants yields the record of every tenant, by ID. They must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
-	for _, t := range s.core.jobs.Tenants { // order-free: sorted right below
+	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
 		if t.Record != nil {
 			all = append(all, t.Record)
 		}
@@ -49,12 +49,12 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 
 // Queues yields the record of every queue, by tenant and name. They must not be
 // changed.
-func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.jobs.Queues.QueueRecords() }
+func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.Jobs.Queues.QueueRecords() }
 
 // Usages yields what archived jobs have used, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
 	var all []ares.Usage
-	for _, t := range s.core.jobs.Tenants { // order-free: sorted right below
+	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
 		for _, u := range t.Archived { // order-free: as above
 			all = append(all, u)
 		}
@@ -69,7 +69,7 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 // a seat speaks of them, by ID. The topology may say where they stand.
 func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
-	for id, n := range s.core.cluster.NodesByID { // order-free: sorted right below
+	for id, n := range s.core.Cluster.NodesByID { // order-free: sorted right below
 		if n.Record == nil && !n.IsUnknown() {
 			all = append(all, id)
 		}
@@ -83,9 +83,9 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 // order, so that taking it is short: whoever writes it down sorts them. The
 // records must not be changed.
 func (s *State) Snapshot() ares.Batch {
-	b := ares.Batch{Revision: s.core.revision, Reset: true, At: s.core.jobs.At, Events: make([]ares.Event, 0, 2*(len(s.core.jobs.EntryByID)+len(s.core.cluster.NodesByID))+len(s.core.jobs.Tenants))}
+	b := ares.Batch{Revision: s.core.Revision, Reset: true, At: s.core.Jobs.At, Events: make([]ares.Event, 0, 2*(len(s.core.Jobs.EntryByID)+len(s.core.Cluster.NodesByID))+len(s.core.Jobs.Tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
-	for _, n := range s.core.cluster.NodesByID { // order-free: as the comment says
+	for _, n := range s.core.Cluster.NodesByID { // order-free: as the comment says
 		if n.Record != nil {
 			add(ares.Event{Revision: n.Record.Revision, Node: n.Record})
 		}
@@ -99,7 +99,7 @@ func (s *State) Snapshot() ares.Batch {
 			add(ares.Event{Revision: n.Score.Revision, Score: n.Score})
 		}
 	}
-	for _, t := range s.core.jobs.Tenants { // order-free: as above
+	for _, t := range s.core.Jobs.Tenants { // order-free: as above
 		if t.Record != nil {
 			add(ares.Event{Revision: t.Record.Revision, Tenant: t.Record})
 		}
@@ -113,8 +113,8 @@ func (s *State) Snapshot() ares.Batch {
 	for r := range s.Reservations() {
 		add(ares.Event{Revision: r.Revision, Reservation: r})
 	}
-	add(ares.Event{Revision: s.core.cluster.Topology.Revision, Topology: s.core.cluster.Topology})
-	for id, e := range s.core.jobs.EntryByID { // order-free: as above
+	add(ares.Event{Revision: s.core.Cluster.Topology.Revision, Topology: s.core.Cluster.Topology})
+	for id, e := range s.core.Jobs.EntryByID { // order-free: as above
 		if e.Job != nil {
 			add(ares.Event{Revision: e.Job.Revision, Job: e.Job})
 		}
@@ -131,24 +131,24 @@ func (s *State) Snapshot() ares.Batch {
 // WouldBorrow says whether a waiting job would hold more than quotas promise it: it
 // may have to wait, though it fits, while others take back what they lent.
 func (s *State) WouldBorrow(id ares.JobID) bool {
-	e := s.core.jobs.EntryByID[id]
-	return e != nil && e.Job != nil && s.core.jobs.WouldBorrowNow(e)
+	e := s.core.Jobs.EntryByID[id]
+	return e != nil && e.Job != nil && s.core.Jobs.WouldBorrowNow(e)
 }
 
 // BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
-	if t := s.core.jobs.Tenants[tenantID]; t != nil {
-		return s.core.jobs.BudgetUsed(t, now)
+	if t := s.core.Jobs.Tenants[tenantID]; t != nil {
+		return s.core.Jobs.BudgetUsed(t, now)
 	}
 	return 0
 }
 
 // Revision is the store revision the state shows.
-func (s *State) Revision() int64 { return s.core.revision }
+func (s *State) Revision() int64 { return s.core.Revision }
 
 // Job finds a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
-	e := s.core.jobs.EntryByID[id]
+	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
 		return nil, false
 	}
@@ -158,7 +158,7 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 // Run is a copy of a job's run for the caller to change and commit. A job
 // without a stored run has the run of one just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
-	e := s.core.jobs.EntryByID[id]
+	e := s.core.Jobs.EntryByID[id]
 	switch {
 	case e == nil:
 		return ares.Run{}, false
@@ -173,7 +173,7 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 // Neither may be changed.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
-		for _, e := range s.core.jobs.Entries() {
+		for _, e := range s.core.Jobs.Entries() {
 			if e.Job != nil && !yield(e.Job, e.Run) {
 				return
 			}
@@ -185,8 +185,8 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 // and score, nil where it has none. They must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
-		all := make([]*cluster.Node, 0, len(s.core.cluster.NodesByID))
-		for _, n := range s.core.cluster.NodesByID { // order-free: sorted right below
+		all := make([]*cluster.Node, 0, len(s.core.Cluster.NodesByID))
+		for _, n := range s.core.Cluster.NodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
 		slices.SortFunc(all, func(a, b *cluster.Node) int { return cmp.Compare(a.Id, b.Id) })
@@ -209,7 +209,7 @@ type NodeView struct {
 // Tenant finds a tenant and what its jobs hold now: every seat that is not
 // free, whatever became of the job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
-	t := s.core.jobs.Tenants[id]
+	t := s.core.Jobs.Tenants[id]
 	if t == nil || t.Record == nil {
 		return nil, ares.Use{}, false
 	}
@@ -223,7 +223,7 @@ func (s *State) PlannedStarts() []ares.Promise { return s.round.plannedStarts }
 // ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
 // is false when nobody knows.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
-	e := s.core.jobs.EntryByID[id]
+	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
 		return time.Time{}, false
 	}
@@ -234,8 +234,8 @@ func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
 // Fairness says who holds how much of the fleet against what is theirs, by the
 // same figures that decide whose turn it is.
 func Fairness(s *State, now time.Time) ares.Fairness {
-	s.core.refresh()
-	shares := s.core.jobs.Queues.Shares(now)
+	s.core.Refresh()
+	shares := s.core.Jobs.Queues.Shares(now)
 	out := ares.Fairness{Jain: queue.JainIndex(shares)}
 	for _, sh := range shares {
 		f := ares.FairShare{
@@ -243,8 +243,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
 		}
 		var resource string
-		f.DominantShare, resource = s.core.jobs.DominantPart(sh.Allocated)
-		f.PastShare, _ = s.core.jobs.DominantPart(sh.PastUse)
+		f.DominantShare, resource = s.core.Jobs.DominantPart(sh.Allocated)
+		f.PastShare, _ = s.core.Jobs.DominantPart(sh.PastUse)
 		if sh.Allocated != (queue.Resources{}) {
 			f.Resource = resource
 		}
@@ -276,9 +276,9 @@ func (r *FreeCapacity) Milli() int {
 // nothing of it may be changed.
 func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
-		s.core.refresh()
+		s.core.Refresh()
 		var room FreeCapacity
-		for _, n := range s.core.cluster.Nodes {
+		for _, n := range s.core.Cluster.Nodes {
 			if n.Record == nil {
 				continue
 			}
@@ -302,7 +302,7 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 // as of a time: the record to write when the job itself goes. A job that used
 // nothing changes nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
-	e := s.core.jobs.EntryByID[id]
+	e := s.core.Jobs.EntryByID[id]
 	if e == nil || len(e.Held.Past) == 0 {
 		return before
 	}
@@ -313,12 +313,12 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 		}
 		runs = append(runs, queue.AttemptUse{Resources: p.Use, GPUMilli: p.Milli, Start: p.From, End: p.To})
 	}
-	return queue.ArchiveUse(before, runs, s.core.cfg.HalfLife, at)
+	return queue.ArchiveUse(before, runs, s.core.Cfg.HalfLife, at)
 }
 
 // Forecast is how long a live job is thought to run; false when nobody said.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
-	e := s.core.jobs.EntryByID[id]
+	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Forecast == nil {
 		return ares.RuntimePredicted{}, false
 	}
@@ -329,7 +329,7 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 // name. They must not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
-		for _, v := range s.core.windows.Windows {
+		for _, v := range s.core.Windows.Windows {
 			if !yield(v.Reservation) {
 				return
 			}
@@ -345,5 +345,5 @@ func (s *State) Check() error {
 	if t := s.round; len(t.txn.Deltas)+len(t.place.placed)+len(t.backfill.holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
 		return fmt.Errorf("something is left of a decision")
 	}
-	return s.core.check()
+	return s.core.Check()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
+	"github.com/ares-scheduler/ares/engine/state"
 	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
@@ -34,12 +35,12 @@ type round struct {
 	plannedStarts []ares.Promise // by the last one
 }
 
-func newRound(co *core) *round {
-	txn := &cluster.Txn{Cluster: co.cluster}
-	place := &Placer{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn}
-	backfill := &backfillRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place}
-	preempt := &preemptRound{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place, backfill: backfill}
-	return &round{cfg: &co.cfg, cluster: co.cluster, scorer: co.scorer, jobs: co.jobs, windows: co.windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
+func newRound(co *state.State) *round {
+	txn := &cluster.Txn{Cluster: co.Cluster}
+	place := &Placer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn}
+	backfill := &backfillRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place}
+	preempt := &preemptRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill}
+	return &round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
 }
 
 // begin begins a round. The caller closes it.

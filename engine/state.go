@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/state"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -9,7 +10,7 @@ import (
 // State is everything a decision may see, with what Decide and Explain work with.
 // It has one owner: see the package comment.
 type State struct {
-	core    *core
+	core    *state.State
 	round   *round
 	explain *explainer
 }
@@ -19,7 +20,7 @@ func New() *State { return NewWith(config.Default()) }
 
 // NewWith returns a state that knows nothing, at revision 0.
 func NewWith(cfg config.Config) *State {
-	s := &State{core: newCore(cfg)}
+	s := &State{core: state.New(cfg)}
 	s.round = newRound(s.core)
 	s.explain = newExplainer(s.core, s.round)
 	return s
@@ -30,9 +31,9 @@ func NewWith(cfg config.Config) *State {
 // state keeps what the events point to: it must not change afterwards.
 func (s *State) Apply(b ares.Batch) {
 	if b.Reset {
-		*s = *NewWith(s.core.cfg)
-	} else if b.Revision <= s.core.revision {
+		*s = *NewWith(s.core.Cfg)
+	} else if b.Revision <= s.core.Revision {
 		return
 	}
-	s.core.apply(b)
+	s.core.Apply(b)
 }

@@ -24,17 +24,17 @@ func (ex *explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Tim
 		events := ex.eventsOf(e, &steps[i], now)
 		undo = append(undo, ex.inverseEvents(events))
 		delays = ex.saveDelays(events, delays)
-		ex.core.applyEvents(events)
+		ex.core.ApplyEvents(events)
 	}
 	if w := e.Shape.Request; w != shape.Request {
 		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // else others have it too, and keep it
 	}
-	ex.core.refresh()
+	ex.core.Refresh()
 	look()
 	for _, events := range slices.Backward(undo) {
-		ex.core.applyEvents(events)
+		ex.core.ApplyEvents(events)
 	}
-	ex.core.refresh()
+	ex.core.Refresh()
 	ex.jobs.Shapes.Release(shape)
 	for _, d := range delays {
 		if !d.entry.DelayUntil.Equal(d.due) { // it was counted from an earlier batch

@@ -19,7 +19,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	if e == nil || !e.Waits() {
 		return out
 	}
-	ex.core.refresh()
+	ex.core.Refresh()
 	ex.windows.SetWindowTime(now)
 	out.Queue = e.Job.Queue
 	first := ex.queuePosition(e, now, &out)
@@ -55,7 +55,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
-		ex.core.refresh()
+		ex.core.Refresh()
 		ex.windows.SetWindowTime(now)
 		out.Blockers, _ = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
 	}

@@ -48,7 +48,7 @@ type Cluster struct {
 	requestCount int      // counts those that were ever made
 }
 
-func NewCluster(cfg *config.Config, modelIndex func(string) int) *Cluster {
+func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, NodesByID: map[string]*Node{}, NodeTypes: nodeTypes{byKey: map[string]*NodeType{}},
 		Topology: &ares.Topology{}, layoutStale: true, modelIndex: modelIndex,

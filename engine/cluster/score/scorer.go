@@ -25,7 +25,7 @@ type Scorer struct {
 	MixCount   int           // and these
 }
 
-func NewScorer(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
+func New(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
 	sc := &Scorer{cfg: cfg, cluster: cluster}
 	sc.Demand.Kinds = map[demandKind]*demandCount{}
 	if policy := policies[cfg.Placement]; policy != nil {

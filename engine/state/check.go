@@ -1,4 +1,4 @@
-package engine
+package state
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// check is Check of the state itself.
-func (co *core) check() error {
-	co.refresh()
+// Check is Check of the state itself.
+func (co *State) Check() error {
+	co.Refresh()
 	c := recount{pins: map[string]map[int]cluster.NumaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
-	if len(co.jobs.ChangedEntries)+len(co.cluster.DirtyNodes) > 0 {
+	if len(co.Jobs.ChangedEntries)+len(co.Cluster.DirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
-	for _, e := range co.jobs.Entries() {
+	for _, e := range co.Jobs.Entries() {
 		foretold += e.Estimates()
 		if err := e.Check(); err != nil {
 			return err
@@ -34,33 +34,33 @@ func (co *core) check() error {
 		case job.InNone:
 		}
 	}
-	if queued, _ := co.jobs.Queues.CountWaiting(); pending != queued || delayed != len(co.jobs.Delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.jobs.Delayed))
+	if queued, _ := co.Jobs.Queues.CountWaiting(); pending != queued || delayed != len(co.Jobs.Delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.Jobs.Delayed))
 	}
-	lost := slices.DeleteFunc(co.jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
-	if !slices.Equal(lost, co.jobs.Restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.jobs.Restarting))
+	lost := slices.DeleteFunc(co.Jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
+	if !slices.Equal(lost, co.Jobs.Restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.Jobs.Restarting))
 	}
-	if foretold != co.jobs.Estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.jobs.Estimated)
+	if foretold != co.Jobs.Estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.Jobs.Estimated)
 	}
-	back := slices.DeleteFunc(co.jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
-	if !slices.Equal(back, co.jobs.Migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.jobs.Migrating))
+	back := slices.DeleteFunc(co.Jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
+	if !slices.Equal(back, co.Jobs.Migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.Jobs.Migrating))
 	}
-	if !slices.IsSortedFunc(co.jobs.Delayed, job.ByDue) {
+	if !slices.IsSortedFunc(co.Jobs.Delayed, job.ByDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
-	if err := co.jobs.CheckArrays(); err != nil {
+	if err := co.Jobs.CheckArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(co.jobs.Running.Check(co.jobs.Entries()), co.jobs.CheckStops()); err != nil {
+	if err := errors.Join(co.Jobs.Running.Check(co.Jobs.Entries()), co.Jobs.CheckStops()); err != nil {
 		return err
 	}
 	if err := c.checkTenants(co); err != nil {
 		return err
 	}
-	if err := co.jobs.CheckOrder(); err != nil {
+	if err := co.Jobs.CheckOrder(); err != nil {
 		return err
 	}
 	return c.checkNodes(co)
@@ -118,17 +118,17 @@ func (c *recount) add(e *job.Entry) {
 	}
 }
 
-func (c *recount) checkTenants(s *core) error {
-	for id, t := range s.jobs.Tenants { // order-free: any broken law will do
+func (c *recount) checkTenants(s *State) error {
+	for id, t := range s.Jobs.Tenants { // order-free: any broken law will do
 		if t.Use != c.tenants[id] {
 			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.Use)
 		}
 	}
-	if len(c.shapes) != len(s.jobs.Shapes.ByKey) || len(c.shapes)+len(s.jobs.Shapes.Free) != s.jobs.Shapes.Count {
-		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.jobs.Shapes.ByKey))
+	if len(c.shapes) != len(s.Jobs.Shapes.ByKey) || len(c.shapes)+len(s.Jobs.Shapes.Free) != s.Jobs.Shapes.Count {
+		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.Jobs.Shapes.ByKey))
 	}
 	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.Refs != refs || s.jobs.Shapes.ByKey[sh.Key] != sh || s.jobs.Shapes.Requests.ByKey[sh.Request.Key] != sh.Request || s.jobs.Shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
+		if sh.Refs != refs || s.Jobs.Shapes.ByKey[sh.Key] != sh || s.Jobs.Shapes.Requests.ByKey[sh.Request.Key] != sh.Request || s.Jobs.Shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.Key, refs, sh.Refs)
 		}
 		if err := s.checkFilter(sh.Request); err != nil {
@@ -139,13 +139,13 @@ func (c *recount) checkTenants(s *core) error {
 }
 
 // checkFilter wants the sets of a want to be what looking at every node finds.
-func (co *core) checkFilter(w *cluster.Request) error {
+func (co *State) checkFilter(w *cluster.Request) error {
 	f := &w.Constraints.Feasible
-	if f.Layout != co.cluster.Layout {
+	if f.Layout != co.Cluster.Layout {
 		return nil // will be found anew
 	}
-	co.cluster.RefreshFeasible(w)
-	for i, n := range co.cluster.Nodes {
+	co.Cluster.RefreshFeasible(w)
+	for i, n := range co.Cluster.Nodes {
 		suits, liked := n.Feasible(w)
 		if f.Nodes.Has(i) != suits || f.Preferred.Has(i) != liked {
 			return fmt.Errorf("filter %s has node %s: %t, %t", w.Key, n.Id, f.Nodes.Has(i), f.Preferred.Has(i))
@@ -154,12 +154,12 @@ func (co *core) checkFilter(w *cluster.Request) error {
 	return nil
 }
 
-func (c *recount) checkNodes(s *core) error {
-	if len(s.cluster.Nodes) != len(s.cluster.NodesByID) || !slices.IsSortedFunc(s.cluster.Nodes, cluster.CompareByPlace) {
+func (c *recount) checkNodes(s *State) error {
+	if len(s.Cluster.Nodes) != len(s.Cluster.NodesByID) || !slices.IsSortedFunc(s.Cluster.Nodes, cluster.CompareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
 	}
 	accounts := 0
-	for i, n := range s.cluster.Nodes {
+	for i, n := range s.Cluster.Nodes {
 		if u := (nodeUse{n.Seats, n.Cpus, n.Memory}); u != c.nodes[n.Id] {
 			return fmt.Errorf("node %s holds %+v, its account says %+v", n.Id, c.nodes[n.Id], u)
 		}
@@ -172,7 +172,7 @@ func (c *recount) checkNodes(s *core) error {
 		if n.IsUnknown() {
 			return fmt.Errorf("node %s is kept though nothing speaks of it", n.Id)
 		}
-		if got := s.cluster.Domains.History(i); got != n.HistoryScore() {
+		if got := s.Cluster.Domains.History(i); got != n.HistoryScore() {
 			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.Id, n.HistoryScore(), got)
 		}
 		if n.Pos != i {
@@ -233,11 +233,11 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 
 // checkBoards wants what is kept for each node and each want to be what would
 // be worked out now, and the counted asks to be those of the jobs.
-func (co *core) checkBoards() error {
-	if d := &co.scorer.Demand; len(co.cfg.Mix) == 0 {
+func (co *State) checkBoards() error {
+	if d := &co.Scorer.Demand; len(co.Cfg.Mix) == 0 {
 		kinds, shares := d.Kinds, d.Shares
 		recent := 0
-		for _, e := range co.jobs.EntryByID { // order-free: a count
+		for _, e := range co.Jobs.EntryByID { // order-free: a count
 			if e.Job != nil && e.Job.Revision > d.Window {
 				recent++
 			}
@@ -245,7 +245,7 @@ func (co *core) checkBoards() error {
 		if recent != d.Recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.Recent)
 		}
-		co.scorer.RecountDemand(co.jobs.Asks())
+		co.Scorer.RecountDemand(co.Jobs.Asks())
 		same := len(kinds) == len(d.Kinds) && shares == d.Shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.Kinds[key] != nil && d.Kinds[key].Count == k.Count
@@ -254,27 +254,27 @@ func (co *core) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range co.cluster.BlockMaxes {
-		kept := *co.cluster.BlockMaxAt(k)
-		co.cluster.BlockMaxes[k].Stale = true
-		if now := co.cluster.BlockMaxAt(k); kept != *now {
+	for k := range co.Cluster.BlockMaxes {
+		kept := *co.Cluster.BlockMaxAt(k)
+		co.Cluster.BlockMaxes[k].Stale = true
+		if now := co.Cluster.BlockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range co.jobs.Shapes.Requests.ByKey { // order-free: each by itself
-		at := co.scorer.ScoreCaches.Of(w)
-		if at != nil && !slices.Contains(co.scorer.ScoreCaches.Requests, w) {
+	for _, w := range co.Jobs.Shapes.Requests.ByKey { // order-free: each by itself
+		at := co.Scorer.ScoreCaches.Of(w)
+		if at != nil && !slices.Contains(co.Scorer.ScoreCaches.Requests, w) {
 			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)
 		}
-		if at == nil || at.Layout != co.cluster.Layout || at.Mix != co.scorer.Demand.Mix.Id {
+		if at == nil || at.Layout != co.Cluster.Layout || at.Mix != co.Scorer.Demand.Mix.Id {
 			continue
 		}
-		b := co.scorer.RefreshScores(w)
+		b := co.Scorer.RefreshScores(w)
 		kept := score.ScoreCache{Costs: slices.Clone(b.Costs), Least: slices.Clone(b.Least)}
-		if co.scorer.RescoreAll(w); !slices.Equal(kept.Costs, b.Costs) || !slices.Equal(kept.Least, b.Least) {
+		if co.Scorer.RescoreAll(w); !slices.Equal(kept.Costs, b.Costs) || !slices.Equal(kept.Least, b.Least) {
 			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.Key)
 		}
-		for i, n := range co.cluster.Nodes {
+		for i, n := range co.Cluster.Nodes {
 			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.Costs[i] < score.NoFit) {
 				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.Id, w.Key, room, !room)
 			}
