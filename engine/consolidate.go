@@ -93,7 +93,7 @@ func (pr *preemptRound) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ar
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
 func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 	w := pr.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := pr.place.feasibleNodes(sh, w)
+	reach, ok := pr.place.FeasibleNodes(sh, w)
 	if !ok || pr.cluster.ExceedsLeafLimit(w) {
 		return false
 	}
@@ -119,12 +119,12 @@ func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
 	pr.backfill.holdReservations(0)
 	m := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.speculative = true
+	pr.place.Speculative = true
 	pr.backfill.assumePlanned(now)
 	r, ok := pr.backfill.earliestStart(e, members, ban, now)
 	pr.txn.Undo(m)
 	pr.backfill.dropPlanned()
-	pr.place.speculative = false
+	pr.place.Speculative = false
 	if !ok || r.at == job.NoEnd {
 		return min(max(assumedWait, e.Waited(now)), longestWait), false
 	}
@@ -134,13 +134,13 @@ func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now 
 // findMovers are those who are moved for a job at the least loss.
 func (pr *preemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
 	base := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.speculative = true
+	pr.place.Speculative = true
 	pr.assumeStopsDone()
 	pr.windows.SetExpectedStay(e)
 	defer func() {
 		pr.chargeStopping(1)
 		pr.txn.Undo(base)
-		pr.place.speculative = false
+		pr.place.Speculative = false
 	}()
 	if _, soon := pr.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
 		return victimSelection{}, false // others leave already
@@ -197,7 +197,7 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 	h.round.txn.Undo(h.base)
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
-		h.round.place.releaseJob(v.entry)
+		h.round.place.ReleaseJob(v.entry)
 		charge(v.entry.Shape.Leaf, v.entry.Held.Grant, -1)
 	}
 	h.round.txn.TakeSeats(c.seats)
@@ -209,7 +209,7 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 		members, ban := h.round.jobs.AdmissibleMembers(sh, h.now)
 		p, ok := ares.Placing{}, false
 		if members >= has {
-			p, ok = h.round.place.placeJob(sh, has, ban, v.entry)
+			p, ok = h.round.place.PlaceJob(sh, has, ban, v.entry)
 		}
 		if !ok || len(p.Seats) < has {
 			h.stuck[v.entry] = true

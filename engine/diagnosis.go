@@ -1,9 +1,249 @@
 package engine
 
 import (
+	"fmt"
+	"math/bits"
+	"slices"
+
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
+
+	ares "github.com/ares-scheduler/ares"
 )
+
+// diagnosis is the nodes by what rules them out.
+type diagnosis struct {
+	state        *explainer
+	shape        *job.Shape
+	request      *cluster.Request
+	feasible     *cluster.Set
+	total        int
+	counts       [cluster.ReasonCount]int
+	mostFree     int // most free devices of a node that has too few
+	fitted       int // members that found room, all of them together
+	groups       []reasonGroup
+	last         int                   // of groups: the one that was noted last
+	matches      []cluster.DeviceMatch // by profile
+	windows      []*window.Window      // that keep the shape's jobs off
+	windowCounts []int                 // nodes that each of these rules out first
+}
+
+// reasonGroup is the nodes with the same hurdles.
+type reasonGroup struct {
+	reasons cluster.Reasons
+	count   int
+	nodes   []*cluster.Node // the first of them that lack the fewest devices
+	missing []int           // of each of these
+}
+
+// maxGroupNodes is how many nodes of a group are remembered.
+const maxGroupNodes = 8
+
+// diagnose takes the census for a shape, with models left out for lack of quota.
+func (ex *explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
+	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
+	c.feasible, _ = ex.round.place.FeasibleNodes(sh, c.request)
+	if c.feasible == &ex.round.place.FeasibleScratch { // scratch, which the next one to ask overwrites
+		c.feasible = new(ex.round.place.FeasibleScratch.Clone())
+	}
+	if len(ex.windows.Windows) > 0 {
+		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes))
+		c.windowCounts = make([]int, len(c.windows))
+	}
+	w := c.request
+	need := max(w.Gpus, 1)
+	last, v, tight := int32(-1), (*cluster.DeviceMatch)(nil), false
+	for at := range ex.cluster.Summaries {
+		g := &ex.cluster.Summaries[at]
+		if !g.Open || !c.feasible.Has(at) {
+			c.inspect(ex.cluster.Nodes[at])
+			continue
+		}
+		if g.Profile != last {
+			p := ex.cluster.NodeTypes.All[g.Profile]
+			last, v, tight = g.Profile, c.matchFor(p), p.Cpus < w.Cpus || p.Memory < w.Memory
+		}
+		if tight || w.NeedsDevices() && bits.OnesCount64(v.Fit&g.Usable) < need {
+			c.inspect(ex.cluster.Nodes[at])
+			continue
+		}
+		var m cluster.Reasons
+		free := bits.OnesCount64(v.Fit & g.Free)
+		if w.Gpus > 0 && free < need || w.Milli > 0 && free == 0 && int(g.Part) < w.Milli {
+			m |= cluster.ReasonBusyDevices.Bit()
+		}
+		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.Cpus) < w.Cpus {
+			m |= cluster.ReasonBusyCPUs.Bit()
+		} else if int(sp.Memory) < w.Memory {
+			m |= cluster.ReasonBusyMemory.Bit()
+		}
+		if m == 0 {
+			c.inspect(ex.cluster.Nodes[at])
+			continue
+		}
+		c.total++
+		c.tally(at, m, free)
+	}
+	return c
+}
+
+func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
+	v := &c.matches[p.Id]
+	if !v.Known {
+		*v = p.MatchDevices(c.request, c.shape.Request)
+	}
+	return v
+}
+
+// inspect looks at a node closely.
+func (c *diagnosis) inspect(n *cluster.Node) {
+	if n.Record == nil {
+		return
+	}
+	c.total++
+	m := c.reasonsFor(n)
+	if m == 0 {
+		room := n.RoomFor(c.request)
+		if c.shape.SpreadsMembers() {
+			room = min(room, 1)
+		}
+		c.fitted += room
+	}
+	c.tally(n.Pos, m, c.freeDevices(n))
+}
+
+// freeDevices is how many devices of a node are free that suit.
+func (c *diagnosis) freeDevices(n *cluster.Node) int {
+	return bits.OnesCount64(c.matchFor(n.Typ).Fit & n.Free)
+}
+
+// reasonsFor is all that rules a node out.
+func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
+	v := c.matchFor(n.Typ)
+	m := n.ReasonsAgainst(c.request, v)
+	if m>>cluster.ReasonSelector&(1<<(cluster.ReasonAccelerator-cluster.ReasonSelector)-1) == 0 && !c.feasible.Has(n.Pos) && !m.Has(cluster.ReasonAccelerator) && (!c.request.NeedsDevices() || v.Fit != 0) {
+		m |= c.exclusionReason(n)
+	}
+	return m
+}
+
+// separateHeld tells what is kept for others from what is taken. A node is counted by
+// what would rule it out were nothing kept, and where nothing would as kept: who
+// looks at it sees what is free.
+func (c *diagnosis) separateHeld(kept []cluster.Delta) {
+	var seen []*cluster.Node
+	for i := range kept {
+		n := kept[i].Node
+		if slices.Contains(seen, n) {
+			continue
+		}
+		seen = append(seen, n)
+		apply := func(sign int) {
+			for k := i; k < len(kept); k++ {
+				if kept[k].Node == n {
+					kept[k].Apply(sign)
+				}
+			}
+		}
+		as := c.reasonsFor(n).First()
+		apply(-1)
+		is, free := c.reasonsFor(n).First(), c.freeDevices(n)
+		apply(+1)
+		if as == cluster.ReasonNone {
+			continue
+		}
+		if is == cluster.ReasonBusyDevices {
+			c.mostFree = max(c.mostFree, free)
+		}
+		if is == cluster.ReasonNone {
+			is = cluster.ReasonHeld
+		}
+		c.counts[as]--
+		c.counts[is]++
+	}
+}
+
+// exclusionReason is why a node is left out that suits.
+func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
+	if c.windowOf(n.Pos) >= 0 {
+		return cluster.ReasonReserved.Bit()
+	}
+	return cluster.ReasonJobAffinity.Bit()
+}
+
+// windowOf is the first window that rules a node out, -1 for none.
+func (c *diagnosis) windowOf(at int) int {
+	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.NodeSet.Has(at) })
+}
+
+// tally counts a node with its hurdles and the devices it has free.
+func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
+	first := m.First()
+	c.counts[first]++
+	if first == cluster.ReasonReserved {
+		c.windowCounts[c.windowOf(at)]++
+	}
+	if first == cluster.ReasonBusyDevices {
+		c.mostFree = max(c.mostFree, free)
+	}
+	if m == 0 {
+		return
+	}
+	if c.last >= len(c.groups) || c.groups[c.last].reasons != m { // neighbours are often alike
+		c.last = slices.IndexFunc(c.groups, func(g reasonGroup) bool { return g.reasons == m })
+		if c.last < 0 {
+			c.last = len(c.groups)
+			c.groups = append(c.groups, reasonGroup{reasons: m})
+		}
+	}
+	g := &c.groups[c.last]
+	g.count++
+	lack := c.request.Gpus - free
+	if len(g.nodes) == maxGroupNodes && lack >= g.missing[maxGroupNodes-1] {
+		return
+	}
+	k := len(g.nodes)
+	for k > 0 && g.missing[k-1] > lack {
+		k--
+	}
+	g.nodes, g.missing = slices.Insert(g.nodes, k, c.state.cluster.Nodes[at]), slices.Insert(g.missing, k, lack)
+	if len(g.nodes) > maxGroupNodes {
+		g.nodes, g.missing = g.nodes[:maxGroupNodes], g.missing[:maxGroupNodes]
+	}
+}
+
+// nodeBlockers says what a census found: the nodes by what rules them out, each
+// under the first thing that does, and how many members found room. It is for a
+// job that found no place, so it always has something to say. model is the
+// want's as the job spells it.
+func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
+	if c.total == 0 {
+		return []ares.Blocker{{Kind: job.KindNodes, Detail: "there are no nodes yet"}}
+	}
+	if ex.cluster.ExceedsLeafLimit(c.request) {
+		return []ares.Blocker{{Kind: job.KindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.Gpus)}}
+	}
+	var out []ares.Blocker
+	for h, count := range c.counts {
+		if cluster.Reason(h) == cluster.ReasonReserved {
+			for i, n := range c.windowCounts {
+				if n > 0 {
+					out = append(out, ares.Blocker{Kind: job.KindReserved, Count: n, Of: c.total, Detail: ex.windows.BlockText(c.windows[i])})
+				}
+			}
+			continue
+		}
+		if count > 0 && cluster.Reason(h) != cluster.ReasonNone {
+			out = append(out, ares.Blocker{Kind: blockerKind(cluster.Reason(h)), Count: count, Of: c.total, Detail: c.reasonText(cluster.Reason(h), model)})
+		}
+	}
+	if c.shape.Members > 1 && c.fitted > 0 {
+		out = append(out, ex.gangBlocker(c))
+	}
+	return out
+}
 
 // blockerKind is the kind of blocker: what is busy may come free.
 func blockerKind(h cluster.Reason) string {

@@ -9,8 +9,8 @@ import (
 // elementsToMake is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
 func (t *round) elementsToMake(e *job.Entry) int {
-	if e.MadeInCycle != t.place.cycle {
-		e.ElementsMade, e.MadeInCycle = 0, t.place.cycle
+	if e.MadeInCycle != t.place.Cycle {
+		e.ElementsMade, e.MadeInCycle = 0, t.place.Cycle
 	}
 	a := t.jobs.ArrayOf(e.Id)
 	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade

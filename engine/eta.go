@@ -86,7 +86,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 func (ex *explainer) needsReservedNodes(e *job.Entry) bool {
 	ex.windows.SetExpectedStay(e)
 	w, least := e.Shape.Request, e.Shape.MinMembers
-	open, _ := ex.round.place.feasibleNodes(e.Shape, w)
+	open, _ := ex.round.place.FeasibleNodes(e.Shape, w)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
@@ -231,18 +231,11 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 	return strings.Join(parts, ", ")
 }
 
-func countJobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return fmt.Sprintf("%d jobs", n)
-}
-
 // noEstimateText says why nothing is foreseen for a job.
 func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
 	ex.windows.SetExpectedStay(e)
-	reach, ok := ex.round.place.feasibleNodes(e.Shape, w)
+	reach, ok := ex.round.place.FeasibleNodes(e.Shape, w)
 	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
 		return "no node is as it asks"
 	}

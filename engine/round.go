@@ -8,6 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/placement"
 	"github.com/ares-scheduler/ares/engine/queue"
 	"github.com/ares-scheduler/ares/engine/state"
 	"github.com/ares-scheduler/ares/engine/window"
@@ -23,7 +24,7 @@ type round struct {
 	jobs     *job.Table
 	windows  *window.Calendar
 	txn      *cluster.Txn
-	place    *Placer
+	place    *placement.Placer
 	backfill *backfillRound
 	preempt  *preemptRound
 
@@ -37,7 +38,7 @@ type round struct {
 
 func newRound(co *state.State) *round {
 	txn := &cluster.Txn{Cluster: co.Cluster}
-	place := &Placer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn}
+	place := &placement.Placer{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn}
 	backfill := &backfillRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place}
 	preempt := &preemptRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill}
 	return &round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
@@ -45,8 +46,8 @@ func newRound(co *state.State) *round {
 
 // begin begins a round. The caller closes it.
 func (t *round) begin() *round {
-	t.place.cycle++
-	t.place.epoch++
+	t.place.Cycle++
+	t.place.Epoch++
 	t.backfill.begin()
 	t.preempt.begin()
 	t.unplaced, t.noBorrowing, t.borrowBlocked, t.borrowed = 0, false, false, false
@@ -55,9 +56,9 @@ func (t *round) begin() *round {
 
 // close gives back everything that was taken, and forgets the rest.
 func (t *round) close() {
-	t.place.noteReturnedRoom()
+	t.place.NoteReturnedRoom()
 	t.txn.Undo(0)
-	t.place.close()
+	t.place.Close()
 	t.preempt.close()
 }
 
@@ -205,14 +206,14 @@ func (t *round) offerInOrder(pass *queue.Round[*job.Entry], plan *ares.Plan, tel
 			}
 			continue
 		}
-		if grant := t.jobs.GrantOf(e.Shape, t.place.offer.Seats); !e.Plain && e.IsArray() {
-			t.makeElement(e, &t.place.offer)
+		if grant := t.jobs.GrantOf(e.Shape, t.place.Offer.Seats); !e.Plain && e.IsArray() {
+			t.makeElement(e, &t.place.Offer)
 			pass.AllocatePart(grant)
 			pass.EndTurn()
 		} else {
 			pass.Allocate(grant)
 		}
-		if !tell(e, &t.place.offer, true) {
+		if !tell(e, &t.place.Offer, true) {
 			return
 		}
 	}
@@ -222,7 +223,7 @@ func (t *round) offerInOrder(pass *queue.Round[*job.Entry], plan *ares.Plan, tel
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now time.Time, tell func(*job.Entry, *ares.Placing, bool) bool) (done, more bool) {
 	k := t.preempt.holdOf(e)
-	t.place.wouldDelay, t.place.windowBlocked = false, false
+	t.place.WouldDelay, t.place.WindowBlocked = false, false
 	switch {
 	case k == nil || k.invalid != "":
 		return false, true
@@ -230,11 +231,11 @@ func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now 
 		pass.Skip()
 		return true, true
 	case t.preempt.placeElsewhere(pass, k, now):
-		pass.Allocate(t.jobs.GrantOf(e.Shape, t.place.offer.Seats))
-		return true, tell(e, &t.place.offer, true)
+		pass.Allocate(t.jobs.GrantOf(e.Shape, t.place.Offer.Seats))
+		return true, tell(e, &t.place.Offer, true)
 	}
 	t.passOver(pass, e)
-	t.preempt.preemptionNotes = []ares.Blocker{k.waitBlocker()}
+	t.preempt.preemptionNotes = []ares.Blocker{waitBlocker(k)}
 	return true, tell(e, nil, true)
 }
 
@@ -253,7 +254,7 @@ func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e 
 	// 6. Yield: others give way to it, and the seats are kept for it.
 	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)
-		t.preempt.preemptionNotes = []ares.Blocker{t.preempt.holdOf(e).waitBlocker()}
+		t.preempt.preemptionNotes = []ares.Blocker{waitBlocker(t.preempt.holdOf(e))}
 		return tell(e, nil, admitted)
 	}
 	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
@@ -263,37 +264,37 @@ func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e 
 
 // admitAndPlace admits one job, and places it by the offer.
 func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
-	t.place.wouldDelay, t.place.windowBlocked, t.borrowBlocked = false, false, false
+	t.place.WouldDelay, t.place.WindowBlocked, t.borrowBlocked = false, false, false
 	t.preempt.releaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := t.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || t.backfill.knownUnschedulable(e.Shape, ban) {
 		return members > 0, false
 	}
-	if t.place.outlastsWindow(e) {
+	if t.place.OutlastsWindow(e) {
 		return true, false
 	}
 	borrows := t.jobs.Queues.HasQuotas() && t.jobs.WouldBorrow(e.Shape)
 	if borrows && t.noBorrowing {
-		t.place.wouldDelay, t.borrowBlocked = true, true
+		t.place.WouldDelay, t.borrowBlocked = true, true
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
 	t.scorer.BeginJob(e.Id, e.NextElement()+e.ElementsMade)
 	if len(t.backfill.reservations) > 0 {
-		t.place.offer, ok = t.backfill.placeBackfill(e, members, ban, now)
+		t.place.Offer, ok = t.backfill.placeBackfill(e, members, ban, now)
 	} else {
-		t.place.offer, ok = t.place.placeJob(e.Shape, members, ban, e)
+		t.place.Offer, ok = t.place.PlaceJob(e.Shape, members, ban, e)
 	}
 	if !ok {
-		if !t.place.wouldDelay && !t.place.isBlockedByWindows(e, members, ban) && !t.place.speculative {
-			t.place.rememberUnschedulable(e.Shape, ban)
+		if !t.place.WouldDelay && !t.place.IsBlockedByWindows(e, members, ban) && !t.place.Speculative {
+			t.place.RememberUnschedulable(e.Shape, ban)
 		}
 		return true, false
 	}
 	t.borrowed = t.borrowed || borrows
-	t.place.offer.Job = e.Id
-	t.place.placed = append(t.place.placed, placedJob{e, t.place.offer.Seats})
+	t.place.Offer.Job = e.Id
+	t.place.Placed = append(t.place.Placed, placement.PlacedJob{e, t.place.Offer.Seats})
 	return true, true
 }
 
@@ -309,11 +310,11 @@ func (t *round) shortRefusal(e *job.Entry, admitted bool, now time.Time) []ares.
 	switch {
 	case !admitted:
 		out = t.jobs.AdmissionBlockers(sh, now)
-	case t.place.windowBlocked:
+	case t.place.WindowBlocked:
 		return windowRefusal
 	case t.borrowBlocked:
 		return borrowRefusal
-	case t.place.wouldDelay:
+	case t.place.WouldDelay:
 		return wouldDelayRefusal
 	}
 	if words := t.preempt.preemptionNotes; len(words) > 0 {
@@ -347,10 +348,10 @@ func (t *round) refuseShape(pass *queue.Round[*job.Entry], e *job.Entry, admitte
 		} else {
 			pass.Skip()
 		}
-	case t.place.wouldDelay && t.cfg.Queue.Blocked != config.BlockedHold:
+	case t.place.WouldDelay && t.cfg.Queue.Blocked != config.BlockedHold:
 		// Only it: others of its shape may be done sooner.
-		news := e.Shape.RefusedInCycle != t.place.cycle
-		e.Shape.RefusedInCycle = t.place.cycle
+		news := e.Shape.RefusedInCycle != t.place.Cycle
+		e.Shape.RefusedInCycle = t.place.Cycle
 		pass.Skip()
 		return news
 	case t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e):

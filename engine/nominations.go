@@ -8,6 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/placement"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -41,9 +42,9 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *job.Entry, tell
 		case free:
 			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
 			e.Shape.Leaf.Charge(k.grant, 1)
-			pr.place.offer = ares.Placing{Job: e.Id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
-			pr.place.placed = append(pr.place.placed, placedJob{e, n.Seats})
-			more = tell == nil || tell(e, &pr.place.offer, true)
+			pr.place.Offer = ares.Placing{Job: e.Id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
+			pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{e, n.Seats})
+			more = tell == nil || tell(e, &pr.place.Offer, true)
 		default:
 			k.over = false
 			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
@@ -169,28 +170,28 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) 
 // there now. What is held for it counts as free.
 func (pr *preemptRound) placeElsewhere(pass *queue.Round[*job.Entry], k *nominationHold, now time.Time) bool {
 	sh, m := k.entry.Shape, cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.speculative = true
-	defer func() { pr.place.speculative = false }()
+	pr.place.Speculative = true
+	defer func() { pr.place.Speculative = false }()
 	pr.txn.Release(k.held)
 	pass.ChargeOutOfTurn(sh.Leaf, k.grant, -1)
 	ok := false
 	if members, ban := pr.jobs.AdmissibleMembers(sh, now); members >= len(k.seats) {
 		pr.scorer.BeginJob(k.entry.Id, 0)
-		pr.place.offer, ok = pr.place.placeJob(sh, members, ban, k.entry)
+		pr.place.Offer, ok = pr.place.PlaceJob(sh, members, ban, k.entry)
 	}
-	if !ok || len(pr.place.offer.Seats) < len(k.seats) {
+	if !ok || len(pr.place.Offer.Seats) < len(k.seats) {
 		pr.txn.Undo(m)
 		pass.ChargeOutOfTurn(sh.Leaf, k.grant, 1)
 		return false
 	}
 	k.over = true
-	pr.place.offer.Job = k.entry.Id
-	pr.place.placed = append(pr.place.placed, placedJob{k.entry, pr.place.offer.Seats})
+	pr.place.Offer.Job = k.entry.Id
+	pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{k.entry, pr.place.Offer.Seats})
 	return true
 }
 
 // waitBlocker says how far the seats that are kept for a job are free.
-func (k *nominationHold) waitBlocker() ares.Blocker {
+func waitBlocker(k *nominationHold) ares.Blocker {
 	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.freeSeats, len(k.seats))}
 }
 

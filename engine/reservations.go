@@ -47,14 +47,14 @@ func (b *backfillRound) placeBackfill(e *job.Entry, members int, ban uint64, now
 	ends := e.EndsBy(now)
 	outlasted := b.delayedReservations(ends)
 	sh := e.Shape
-	if outlasted != 0 && sh.DelayingEpoch == b.place.epoch && ends >= sh.DelayingEnd {
-		b.place.wouldDelay = true // as another of its shape, which ends no later
+	if outlasted != 0 && sh.DelayingEpoch == b.place.Epoch && ends >= sh.DelayingEnd {
+		b.place.WouldDelay = true // as another of its shape, which ends no later
 		return p, false
 	}
 	b.holdReservations(outlasted)
-	b.place.speculative = outlasted != 0
-	p, ok = b.place.placeJob(sh, members, ban, e)
-	b.place.speculative = false
+	b.place.Speculative = outlasted != 0
+	p, ok = b.place.PlaceJob(sh, members, ban, e)
+	b.place.Speculative = false
 	if ok || outlasted == 0 {
 		return p, ok
 	}
@@ -64,12 +64,12 @@ func (b *backfillRound) placeBackfill(e *job.Entry, members int, ban uint64, now
 		b.probes++
 		b.holdReservations(0)
 		m := cluster.Savepoint(len(b.txn.Deltas))
-		if _, fits = b.place.placeJob(sh, members, ban, e); fits {
+		if _, fits = b.place.PlaceJob(sh, members, ban, e); fits {
 			b.txn.Undo(m)
 		}
 	}
 	if fits {
-		b.place.wouldDelay, sh.DelayingEpoch, sh.DelayingEnd = true, b.place.epoch, ends
+		b.place.WouldDelay, sh.DelayingEpoch, sh.DelayingEnd = true, b.place.Epoch, ends
 	}
 	return p, false
 }
@@ -115,7 +115,7 @@ func (b *backfillRound) holdReservations(which uint64) {
 
 // roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
 func (b *backfillRound) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
-	if b.heldReservations == 0 || b.forecastOf(n).heldInCycle != b.place.cycle {
+	if b.heldReservations == 0 || b.forecastOf(n).heldInCycle != b.place.Cycle {
 		return n.RoomFor(w)
 	}
 	apply := func(sign int) {
@@ -151,7 +151,7 @@ func (b *backfillRound) holdReservation(r *backfillReservation) {
 		k.Cpus, k.Memory = max(min(k.Cpus, n.Typ.Cpus-n.Cpus), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
 		b.txn.Take(k)
 		r.held = append(r.held, k)
-		b.forecastOf(n).heldInCycle = b.place.cycle
+		b.forecastOf(n).heldInCycle = b.place.Cycle
 		b.cluster.CapacityChanged(n)
 	}
 }
@@ -166,7 +166,7 @@ func (b *backfillRound) reserveFor(e *job.Entry, now time.Time) bool {
 		return false
 	}
 	m := cluster.Savepoint(len(b.txn.Deltas))
-	b.place.speculative = true
+	b.place.Speculative = true
 	b.windows.SetExpectedStay(e) // nobody may have asked for it yet whether it has room
 	b.assumePlanned(now)
 	r, ok := b.earliestStart(e, members, ban, now)
@@ -178,7 +178,7 @@ func (b *backfillRound) reserveFor(e *job.Entry, now time.Time) bool {
 		b.txn.Undo(m)
 	}
 	b.dropPlanned()
-	b.place.speculative = false
+	b.place.Speculative = false
 	if ok {
 		b.reservations = append(b.reservations, r)
 	}

@@ -51,7 +51,7 @@ func (pr *preemptRound) wouldFit(e *job.Entry, now time.Time) bool {
 		return false
 	}
 	m := cluster.Savepoint(len(pr.txn.Deltas))
-	_, ok := pr.place.placeJob(e.Shape, members, ban, e)
+	_, ok := pr.place.PlaceJob(e.Shape, members, ban, e)
 	pr.txn.Undo(m)
 	return ok
 }
@@ -71,7 +71,7 @@ func (pr *preemptRound) releaseToGang(e *job.Entry) {
 	}
 	pr.releaseRestartHold(&pr.restartHolds[at])
 	pr.restartHolds[at].released = true
-	pr.place.epoch++ // what asked in vain so far may find room now
+	pr.place.Epoch++ // what asked in vain so far may find room now
 }
 
 // releaseRestartHold gives up what is kept for a gang.

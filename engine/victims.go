@@ -240,7 +240,7 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 func (h *victimSearch) searchSets(ban uint64) {
 	h.request = h.round.cluster.WithoutModels(h.sh.Request, ban)
 	var ok bool
-	if h.feasible, ok = h.round.place.feasibleNodes(h.sh, h.request); !ok || h.round.cluster.ExceedsLeafLimit(h.request) {
+	if h.feasible, ok = h.round.place.FeasibleNodes(h.sh, h.request); !ok || h.round.cluster.ExceedsLeafLimit(h.request) {
 		return
 	}
 	h.indexCandidates()
@@ -295,7 +295,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	p, ok := h.round.place.placeJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
+	p, ok := h.round.place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -330,12 +330,12 @@ func (c *victimSelection) smaller(o *victimSelection) bool {
 func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
 	h.round.txn.Undo(h.base)
 	for _, v := range victims {
-		h.round.place.releaseJob(v.entry)
+		h.round.place.ReleaseJob(v.entry)
 	}
 	h.round.txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
-		return !v.entry.SitsBesideSeats(seats) || h.round.place.putBack(v.entry)
+		return !v.entry.SitsBesideSeats(seats) || h.round.place.PutBack(v.entry)
 	})
 }
 
@@ -353,10 +353,10 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
 		h.round.txn.Undo(h.base)
 		for _, v := range rest {
-			h.round.place.releaseJob(v.entry)
+			h.round.place.ReleaseJob(v.entry)
 		}
 		i++
-		p, ok := h.round.place.placeJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
+		p, ok := h.round.place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 		if !ok {
 			continue
 		}
@@ -386,7 +386,7 @@ func (h *victimSearch) tryAllVictims() {
 		if v := sp.victim; !v.chosen && h.stillBorrowed(v) {
 			v.chosen = true
 			h.evicted = append(h.evicted, v)
-			h.round.place.releaseJob(v.entry)
+			h.round.place.ReleaseJob(v.entry)
 		}
 	}
 	if len(h.evicted) > 0 {
@@ -420,14 +420,14 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	}
 	h.round.txn.Undo(h.base)
 	for _, e := range going {
-		h.round.place.releaseJob(e)
+		h.round.place.ReleaseJob(e)
 		e.Shape.Leaf.Charge(e.Held.Grant, -1)
 	}
 	members, ban := h.round.jobs.AdmissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = h.round.place.placeJob(h.sh, h.sh.MinMembers, ban, h.entry)
+		p, ok = h.round.place.PlaceJob(h.sh, h.sh.MinMembers, ban, h.entry)
 	}
 	for _, e := range going {
 		e.Shape.Leaf.Charge(e.Held.Grant, 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/placement"
 	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
@@ -22,7 +23,7 @@ type backfillRound struct {
 	jobs    *job.Table
 	windows *window.Calendar
 	txn     *cluster.Txn
-	place   *Placer
+	place   *placement.Placer
 
 	forecasts        []nodeForecast // by position
 	forecastLayout   int            // layout as of which positions are right

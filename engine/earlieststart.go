@@ -31,7 +31,7 @@ func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
 	w := b.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := b.place.feasibleNodes(sh, w)
+	reach, ok := b.place.FeasibleNodes(sh, w)
 	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
@@ -57,7 +57,7 @@ func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
 	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
-		o, reach = b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(sh, w)
+		o, reach = b.refreshOpenings(w, now, b.quantile), b.place.FeasibleAgain(sh, w)
 		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.MinMembers<<(k+1), job.NoEnd, now, b.quantile)}
 		if wide.at == job.NoEnd {
 			break
@@ -74,7 +74,7 @@ func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now
 // and one at which it does.
 func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
 	b.txn.Undo(m)
-	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.feasibleAgain(e.Shape, w)
+	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.FeasibleAgain(e.Shape, w)
 	var times []int64
 	for at := reach.Next(fits.lo); at >= 0 && at < fits.hi; at = reach.Next(at + 1) {
 		for _, d := range b.releasesOn(b.cluster.Nodes[at], now, b.quantile).list {
@@ -105,7 +105,7 @@ func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, 
 // foreseen to leave by then.
 func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	from := len(b.txn.Deltas)
-	reach := b.place.feasibleAgain(e.Shape, w)
+	reach := b.place.FeasibleAgain(e.Shape, w)
 	o := b.openings[b.quantile][w]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
@@ -125,7 +125,7 @@ func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Reque
 		b.windows.SetWindowTime(job.LaterOf(today.At, time.Unix(0, max(sp.at, now.UnixNano()))))
 		b.windows.SetExpectedStay(e)
 	}
-	p, ok := b.place.placeJob(e.Shape, members, ban, e)
+	p, ok := b.place.PlaceJob(e.Shape, members, ban, e)
 	*b.windows = today
 	if !ok {
 		return backfillReservation{}, false
@@ -183,7 +183,7 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 func (b *backfillRound) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
 	w := b.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := b.place.feasibleNodes(sh, w)
+	reach, ok := b.place.FeasibleNodes(sh, w)
 	if !ok || b.cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
@@ -198,12 +198,12 @@ func (b *backfillRound) drainReservation(e *job.Entry, members int, ban uint64, 
 				}
 				b.cluster.CapacityChanged(n)
 			}
-			p, fits := b.place.placeJob(sh, members, ban, e)
+			p, fits := b.place.PlaceJob(sh, members, ban, e)
 			b.txn.Undo(m)
 			if fits {
 				return backfillReservation{entry: e, leaf: sh.Leaf, drain: true, at: job.NoEnd, ends: job.NoEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
 			}
-			reach = b.place.feasibleAgain(sh, w)
+			reach = b.place.FeasibleAgain(sh, w)
 		}
 	}
 	return backfillReservation{}, false

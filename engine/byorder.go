@@ -72,7 +72,7 @@ func (pr *preemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidate
 // when not even all are enough.
 func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
 	m, w := cluster.Savepoint(len(pr.txn.Deltas)), pr.cluster.WithoutModels(e.Shape.Request, ban)
-	reach, ok := pr.place.feasibleNodes(e.Shape, w)
+	reach, ok := pr.place.FeasibleNodes(e.Shape, w)
 	if !ok {
 		return false
 	}
@@ -83,10 +83,10 @@ func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *
 		if !pr.jobs.RunsWithin(v.entry, reach) {
 			continue
 		}
-		pr.place.releaseJob(v.entry)
+		pr.place.ReleaseJob(v.entry)
 		out = append(out, v)
 		if pr.jobs.OpensNode(v.entry, w) {
-			if p, fits = pr.place.placeJob(e.Shape, members, ban, e); fits {
+			if p, fits = pr.place.PlaceJob(e.Shape, members, ban, e); fits {
 				break
 			}
 		}
@@ -113,7 +113,7 @@ func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *
 func (pr *preemptRound) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
 	pr.txn.Undo(m)
 	for _, v := range leave {
-		pr.place.releaseJob(v.entry)
+		pr.place.ReleaseJob(v.entry)
 	}
-	return pr.place.placeJob(e.Shape, members, ban, e)
+	return pr.place.PlaceJob(e.Shape, members, ban, e)
 }

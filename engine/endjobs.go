@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math/bits"
 	"slices"
 	"strings"
@@ -16,28 +15,6 @@ import (
 
 // maxEnded is how many jobs one step may end.
 const maxEnded = 16
-
-// nodeVictim is a job with seats on one node that could be ended.
-type nodeVictim struct {
-	entry  *job.Entry
-	victim *candidateVictim // nil where nobody is preempted
-	seats  []*ares.Seat
-	milli  int // of devices
-	own    bool
-}
-
-// seatsOf yields the seats of some jobs on a node.
-func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
-	return func(yield func(*ares.Seat) bool) {
-		for i := range of {
-			for _, seat := range of[i].seats {
-				if !yield(seat) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.

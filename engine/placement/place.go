@@ -1,8 +1,6 @@
-package engine
+package placement
 
 import (
-	"time"
-
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/job"
@@ -11,53 +9,23 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// Place answers for one job, known to the state or not, whether it may run now
-// and where: its seats, or everything that keeps it waiting. It does what
-// Decide does with each waiting job, and changes nothing.
-func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
-	ex.core.Refresh()
-	ex.windows.SetWindowTime(now)
-	ex.windows.SetExpectedStayOf(job)
-	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
-	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
-		t := ex.round.begin()
-		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
-		t.preempt.holdForRestarts(now, e)
-		t.preempt.holdForMigrating(now, e)
-		ex.scorer.BeginJob(job.ID, 0)
-		members, ban := ex.jobs.AdmissibleMembers(sh, now)
-		pl, ok := ares.Placing{}, false
-		if members > 0 {
-			pl, ok = t.place.placeJob(sh, members, ban, e)
-		}
-		t.preempt.releaseNominations()
-		t.close()
-		if ok {
-			pl.Job = job.ID
-			return pl, nil
-		}
-	}
-	blockers, _ := ex.blockersOf(e, sh, job.GPUModel, now)
-	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
-}
-
-// placeJob takes seats for the job's members, as many as fit between the least it
+// PlaceJob takes seats for the job's members, as many as fit between the least it
 // can start with and most, or takes nothing. e is the job's entry, nil for one
 // the state does not know.
-func (pl *Placer) placeJob(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
-	pl.windows.SetExpectedStay(e)
+func (pl *Placer) PlaceJob(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
+	pl.Windows.SetExpectedStay(e)
 	return pl.placeWithin(sh, most, ban, e)
 }
 
 // placeWithin is place for as long a stay as was said before.
 func (pl *Placer) placeWithin(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
-	w := pl.cluster.WithoutModels(sh.Request, ban)
-	allowed, ok := pl.feasibleNodes(sh, w)
-	if !ok || pl.cluster.ExceedsLeafLimit(w) {
+	w := pl.Cluster.WithoutModels(sh.Request, ban)
+	allowed, ok := pl.FeasibleNodes(sh, w)
+	if !ok || pl.Cluster.ExceedsLeafLimit(w) {
 		return ares.Placing{}, false
 	}
-	if len(pl.windows.Windows) > 0 {
-		if own, some := pl.windows.ReservedForOwn(sh, allowed); some {
+	if len(pl.Windows.Windows) > 0 {
+		if own, some := pl.Windows.ReservedForOwn(sh, allowed); some {
 			if p, seated := pl.placeAmong(sh, w, most, e, own); seated {
 				return p, true
 			}
@@ -76,19 +44,19 @@ func (pl *Placer) placeAmong(sh *job.Shape, w *cluster.Request, most int, e *job
 
 // placeSingle takes the seat of a job of one member.
 func (pl *Placer) placeSingle(sh *job.Shape, w *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
-	if allowed == &w.Constraints.Feasible.Nodes && w.FailedEpoch == pl.epoch && !pl.speculative {
+	if allowed == &w.Constraints.Feasible.Nodes && w.FailedEpoch == pl.Epoch && !pl.Speculative {
 		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
 	}
 	n := pl.bestSingleNode(sh, w, allowed)
 	if n == nil {
-		if allowed == &w.Constraints.Feasible.Nodes && !pl.speculative {
-			w.FailedEpoch = pl.epoch
+		if allowed == &w.Constraints.Feasible.Nodes && !pl.Speculative {
+			w.FailedEpoch = pl.Epoch
 		}
 		return ares.Placing{}, false
 	}
 	m := ares.Merit{Level: ares.LevelNode, Domain: n.Id}
 	if !w.AnyNodeDoes {
-		m.Stranded = score.StrandedMilli(pl.scorer.FragmentationCost(w, n) - score.HistoryPenalty(n))
+		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(w, n) - score.HistoryPenalty(n))
 	}
 	if w.Gpus > 1 {
 		m.FirstFit = n.Typ.Links.BottleneckMBps(n.Typ.Links.FirstFit(w.DeviceMask(n.Typ)&n.Free, w.Gpus))
@@ -98,8 +66,8 @@ func (pl *Placer) placeSingle(sh *job.Shape, w *cluster.Request, allowed *cluste
 	if w.Gpus > 1 {
 		m.Bandwidth = n.Typ.Links.BottleneckMBps(before &^ n.Free)
 	}
-	pl.cluster.CapacityChanged(n)
-	return ares.Placing{Seats: seats, Score: pl.cluster.PairScore(seats), Merit: m}, true
+	pl.Cluster.CapacityChanged(n)
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
 }
 
 // bestSingleNode finds the node for a job of one member: in the domain it prefers, then
@@ -107,30 +75,30 @@ func (pl *Placer) placeSingle(sh *job.Shape, w *cluster.Request, allowed *cluste
 func (pl *Placer) bestSingleNode(sh *job.Shape, w *cluster.Request, allowed *cluster.Set) *cluster.Node {
 	liked := allowed
 	if w.Constraints.Feasible.HasPreference {
-		liked = pl.cluster.PreferredNodes(&w.Constraints.Feasible, allowed)
+		liked = pl.Cluster.PreferredNodes(&w.Constraints.Feasible, allowed)
 	}
 	for _, in := range [2]*cluster.Set{liked, allowed} {
 		for i := 0; ; i++ {
-			lo, hi, ok := pl.cluster.Domains.NamedDomain(sh.Wish.Domain, i)
+			lo, hi, ok := pl.Cluster.Domains.NamedDomain(sh.Wish.Domain, i)
 			if !ok {
 				break
 			}
-			if n := pl.scorer.BestNode(w, in, lo, hi); n != nil {
+			if n := pl.Scorer.BestNode(w, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := pl.scorer.BestNode(w, liked, 0, len(pl.cluster.Nodes)); n != nil || liked == allowed {
+	if n := pl.Scorer.BestNode(w, liked, 0, len(pl.Cluster.Nodes)); n != nil || liked == allowed {
 		return n
 	}
-	return pl.scorer.BestNode(w, allowed, 0, len(pl.cluster.Nodes))
+	return pl.Scorer.BestNode(w, allowed, 0, len(pl.Cluster.Nodes))
 }
 
 // placeGang takes seats for several members: the domain is chosen by the topology,
 // the devices by their links. Ranks follow the order of the nodes, but for those
 // that can stay where they were.
 func (pl *Placer) placeGang(sh *job.Shape, w *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
-	if w.ScoreSlot == 0 && pl.cluster.FitsNowhere(w) {
+	if w.ScoreSlot == 0 && pl.Cluster.FitsNowhere(w) {
 		return ares.Placing{}, false
 	}
 	ask := topology.Request{
@@ -141,32 +109,32 @@ func (pl *Placer) placeGang(sh *job.Shape, w *cluster.Request, most int, e *job.
 		ask.CacheKey = w.Id // else other jobs decide where it may go
 	}
 	if e != nil && e.Run != nil {
-		ask.PreviousNodes = pl.jobs.LastNodes(e)
+		ask.PreviousNodes = pl.Jobs.LastNodes(e)
 	}
-	view := gangView{pl, w, pl.scorer.RefreshScores(w), allowed, sh.SpreadsMembers()}
-	picks, m, ok := pl.cluster.Domains.Choose(&ask, view)
+	view := gangView{pl, w, pl.Scorer.RefreshScores(w), allowed, sh.SpreadsMembers()}
+	picks, m, ok := pl.Cluster.Domains.Choose(&ask, view)
 	if !ok {
 		return ares.Placing{}, false
 	}
 	if m.Level == ares.LevelNode {
-		m.Domain = pl.cluster.Nodes[picks[0].Node].Id
+		m.Domain = pl.Cluster.Nodes[picks[0].Node].Id
 	}
 	total := 0
 	var cost int64
 	for _, p := range picks {
 		total += p.Members
-		cost += (view.scores.Costs[p.Node] - score.HistoryPenalty(pl.cluster.Nodes[p.Node])) * int64(p.Members)
+		cost += (view.scores.Costs[p.Node] - score.HistoryPenalty(pl.Cluster.Nodes[p.Node])) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.cluster.FirstFitBandwidth(w, allowed, total)
+	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.Cluster.FirstFitBandwidth(w, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
-		n := pl.cluster.Nodes[p.Node]
+		n := pl.Cluster.Nodes[p.Node]
 		seats = pl.assignAll(n, w, p.Members, seats)
-		pl.cluster.CapacityChanged(n)
+		pl.Cluster.CapacityChanged(n)
 	}
 	e.KeepRanksInPlace(seats)
-	m.Bandwidth = pl.cluster.Bottleneck(seats)
-	return ares.Placing{Seats: seats, Score: pl.cluster.PairScore(seats), Merit: m}, true
+	m.Bandwidth = pl.Cluster.Bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
 }
 
 // gangView is what the topology may ask about the nodes for one gang.
@@ -180,7 +148,7 @@ type gangView struct {
 
 // Capacity is how many members the node can take now.
 func (v gangView) Capacity(at int) int {
-	n := v.state.cluster.Nodes[at]
+	n := v.state.Cluster.Nodes[at]
 	if !n.Schedulable() || !v.allowed.Has(at) {
 		return 0
 	}

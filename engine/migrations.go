@@ -25,9 +25,9 @@ func (pr *preemptRound) holdForMigrating(now time.Time, but *job.Entry) {
 		if members < e.Shape.MinMembers {
 			continue
 		}
-		pr.place.speculative = true
-		p, ok := pr.place.placeJob(e.Shape, min(has, members), ban, e)
-		pr.place.speculative = false
+		pr.place.Speculative = true
+		p, ok := pr.place.PlaceJob(e.Shape, min(has, members), ban, e)
+		pr.place.Speculative = false
 		if !ok {
 			continue
 		}
@@ -52,6 +52,6 @@ func (pr *preemptRound) holdDestinations() {
 		if kept || e.Run.Current() == nil || pr.jobs.ArrayIsStopping(e) {
 			continue
 		}
-		pr.place.placeJob(e.Shape, len(e.Run.Current().Seats), 0, e)
+		pr.place.PlaceJob(e.Shape, len(e.Run.Current().Seats), 0, e)
 	}
 }

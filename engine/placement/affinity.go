@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
@@ -8,18 +8,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// feasibleNodes is the nodes the shape's members may go to, however busy. It is false
+// FeasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set, bool) {
-	f := pl.cluster.RefreshFeasible(w)
+func (pl *Placer) FeasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set, bool) {
+	f := pl.Cluster.RefreshFeasible(w)
 	var barred []*window.Window
-	if len(pl.windows.Windows) > 0 {
-		barred = pl.windows.BlockingWindows(sh, &f.Nodes)
+	if len(pl.Windows.Windows) > 0 {
+		barred = pl.Windows.BlockingWindows(sh, &f.Nodes)
 	}
 	if len(sh.Affinity)+len(sh.AntiAffinity)+len(barred) == 0 {
 		return &f.Nodes, f.Nodes.Count > 0
 	}
-	out := &pl.feasibleScratch
+	out := &pl.FeasibleScratch
 	out.Copy(&f.Nodes)
 	for _, v := range barred {
 		out.Subtract(&v.NodeSet)
@@ -41,7 +41,7 @@ func (pl *Placer) feasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set
 // its own kind may go anywhere.
 func (pl *Placer) keepNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
 	var there cluster.Set
-	there.Resize(len(pl.cluster.Nodes))
+	there.Resize(len(pl.Cluster.Nodes))
 	pl.nodesNear(sh, near, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			there.Add(i)
@@ -67,15 +67,15 @@ func (pl *Placer) nodesNear(sh *job.Shape, near ares.Near, tell func(lo, hi int)
 		for i := range e.Run.Attempts {
 			for k := range e.Run.Attempts[i].Seats {
 				if h := &e.Run.Attempts[i].Seats[k]; !h.State.Free() {
-					pl.cluster.VisitSpan(h.Node, near.Level, tell)
+					pl.Cluster.VisitSpan(h.Node, near.Level, tell)
 				}
 			}
 		}
 	}
-	for _, p := range pl.placed {
+	for _, p := range pl.Placed {
 		if p.entry.Shape.Tenant == sh.Tenant && near.Of(p.entry.Job.Labels) {
 			for i := range p.seats {
-				pl.cluster.VisitSpan(p.seats[i].Node, near.Level, tell)
+				pl.Cluster.VisitSpan(p.seats[i].Node, near.Level, tell)
 			}
 		}
 	}

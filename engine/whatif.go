@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -87,19 +86,4 @@ func nominationETA(n *ares.Nomination, now time.Time) ares.ETA {
 		Earliest: now, Latest: job.LaterOf(now, n.Until), Reserved: true,
 		Basis: "seats are kept for it while those who have them give way",
 	}
-}
-
-// preemptionText says who gives way by a nomination that the next plan makes, and what
-// that costs.
-func preemptionText(n *ares.Nomination) string {
-	if len(n.Victims) == 0 {
-		return "the next plan keeps seats for it that others are about to leave"
-	}
-	var milli, lost int64
-	for i := range n.Victims {
-		y := &n.Victims[i].Yield
-		milli, lost = milli+y.Milli, lost+y.Lost
-	}
-	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GpuMilliOf(n.Seats))), decimalText(int(lost)))
 }

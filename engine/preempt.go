@@ -7,6 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/placement"
 	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
@@ -21,7 +22,7 @@ type preemptRound struct {
 	jobs     *job.Table
 	windows  *window.Calendar
 	txn      *cluster.Txn
-	place    *Placer
+	place    *placement.Placer
 	backfill *backfillRound
 
 	restartHolds        []restartHold        // that lost a node, with what is kept for them
@@ -63,7 +64,7 @@ func (pr *preemptRound) preemptionBlockers(e *job.Entry, now time.Time) []ares.B
 	if e.Run != nil && e.Run.Nominated != nil {
 		k := nominationHold{seats: e.Run.Nominated.Seats}
 		_, k.freeSeats = pr.txn.HoldSeats(k.seats)
-		return []ares.Blocker{k.waitBlocker()}
+		return []ares.Blocker{waitBlocker(&k)}
 	}
 	members, _ := pr.jobs.AdmissibleMembers(e.Shape, now)
 	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {

@@ -60,7 +60,7 @@ func (pr *preemptRound) preemptFor(pass *queue.Round[*job.Entry], plan *ares.Pla
 func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
 	sh := e.Shape
 	pr.preemptionNotes = nil
-	if pr.place.wouldDelay || pr.place.windowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
+	if pr.place.WouldDelay || pr.place.WindowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	if admitted {
@@ -89,7 +89,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 	// Whoever's turn was before may have left other places held, or none.
 	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.EndsBy(plan.Now)))
 	base := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.speculative = true
+	pr.place.Speculative = true
 	pr.assumeStopsDone()
 	pr.windows.SetExpectedStay(e)
 	switch found, ok = pr.fitsOnceStopped(e, r.why(), plan.Now); {
@@ -101,7 +101,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 	}
 	pr.chargeStopping(1)
 	pr.txn.Undo(base)
-	pr.place.speculative = false
+	pr.place.Speculative = false
 	return found, ok
 }
 
@@ -204,10 +204,10 @@ func (pr *preemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) 
 func (pr *preemptRound) assumeStopsDone() {
 	pr.chargeStopping(-1)
 	for _, v := range pr.jobs.Running.Stopping {
-		pr.place.releaseJob(v)
+		pr.place.ReleaseJob(v)
 	}
 	for _, v := range pr.stopping {
-		pr.place.releaseJob(v)
+		pr.place.ReleaseJob(v)
 	}
 	for i := range pr.restartHolds { // what a drained one has left is kept for it only until it is gone
 		if g := &pr.restartHolds[i]; !g.released && g.entry.RunningList == job.InStopping && g.entry.Run.Stop.Why == ares.StopDrain {
@@ -245,7 +245,7 @@ func (pr *preemptRound) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now tim
 		return victimSelection{}, false
 	}
 	m := cluster.Savepoint(len(pr.txn.Deltas))
-	p, ok := pr.place.placeJob(e.Shape, e.Shape.MinMembers, ban, e)
+	p, ok := pr.place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
 	pr.txn.Undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
 	for _, v := range pr.jobs.Running.Stopping {

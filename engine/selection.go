@@ -189,7 +189,7 @@ func (h *victimSearch) evictFrom(g *candidateNode) bool {
 		h.evicted = append(h.evicted, v)
 	}
 	for _, v := range h.evicted[from:] {
-		h.round.place.releaseJob(v.entry)
+		h.round.place.ReleaseJob(v.entry)
 	}
 	h.evictedFrom = from
 	return true

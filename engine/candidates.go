@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -296,4 +297,26 @@ func bySize(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(a.milli, b.mi
 func byCost(a, b *candidateVictim) int {
 	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.milli, b.milli),
 		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.Id, b.entry.Id))
+}
+
+// nodeVictim is a job with seats on one node that could be ended.
+type nodeVictim struct {
+	entry  *job.Entry
+	victim *candidateVictim // nil where nobody is preempted
+	seats  []*ares.Seat
+	milli  int // of devices
+	own    bool
+}
+
+// seatsOf yields the seats of some jobs on a node.
+func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
+	return func(yield func(*ares.Seat) bool) {
+		for i := range of {
+			for _, seat := range of[i].seats {
+				if !yield(seat) {
+					return
+				}
+			}
+		}
+	}
 }
