@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
@@ -87,7 +88,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 		return found, false
 	}
 	// Whoever's turn was before may have left other places held, or none.
-	pr.backfill.holdReservations(pr.backfill.delayedReservations(e.EndsBy(plan.Now)))
+	pr.backfill.HoldReservations(pr.backfill.DelayedReservations(e.EndsBy(plan.Now)))
 	base := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.Speculative = true
 	pr.assumeStopsDone()
@@ -214,10 +215,10 @@ func (pr *preemptRound) assumeStopsDone() {
 			pr.releaseRestartHold(g)
 		}
 	}
-	for i := range pr.backfill.holds {
-		if k := &pr.backfill.holds[i]; !k.over {
-			pr.txn.Release(k.held)
-			pr.txn.HoldSeats(k.seats)
+	for i := range pr.backfill.Holds {
+		if k := &pr.backfill.Holds[i]; !k.Over {
+			pr.txn.Release(k.Held)
+			pr.txn.HoldSeats(k.Seats)
 		}
 	}
 	pr.holdDestinations()
@@ -291,11 +292,11 @@ func (pr *preemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan,
 			break
 		}
 	}
-	k := nominationHold{entry: e, seats: c.seats, until: n.Until, grant: pr.jobs.GrantCopy(e.Shape, c.seats)}
-	k.held, k.freeSeats = pr.txn.HoldSeats(c.seats)
+	k := backfill.NominationHold{Entry: e, Seats: c.seats, Until: n.Until, Grant: pr.jobs.GrantCopy(e.Shape, c.seats)}
+	k.Held, k.FreeSeats = pr.txn.HoldSeats(c.seats)
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}
-	pass.ChargeOutOfTurn(e.Shape.Leaf, k.grant, 1)
-	pr.backfill.holds = append(pr.backfill.holds, k)
+	pass.ChargeOutOfTurn(e.Shape.Leaf, k.Grant, 1)
+	pr.backfill.Holds = append(pr.backfill.Holds, k)
 }

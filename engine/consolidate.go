@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
@@ -48,11 +49,11 @@ func (pr *preemptRound) findConsolidation(e *job.Entry, plan *ares.Plan) (victim
 		return victimSelection{}, false
 	}
 	pr.consolidationTries++
-	was := pr.backfill.heldReservations
+	was := pr.backfill.HeldReservations
 	wait, foreseen := pr.expectedWait(e, members, ban, now)
-	pr.backfill.holdReservations(1<<len(pr.backfill.reservations) - 1) // nobody goes where one ahead of him has a reservation
+	pr.backfill.HoldReservations(1<<len(pr.backfill.Reservations) - 1) // nobody goes where one ahead of him has a reservation
 	c, ok := pr.findMovers(e, ban, plan)
-	pr.backfill.holdReservations(was)
+	pr.backfill.HoldReservations(was)
 	if !ok {
 		return victimSelection{}, false
 	}
@@ -117,18 +118,18 @@ func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 
 // expectedWait is how long a job waits yet if nobody is moved.
 func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
-	pr.backfill.holdReservations(0)
+	pr.backfill.HoldReservations(0)
 	m := cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.Speculative = true
-	pr.backfill.assumePlanned(now)
-	r, ok := pr.backfill.earliestStart(e, members, ban, now)
+	pr.backfill.AssumePlanned(now)
+	r, ok := pr.backfill.EarliestStart(e, members, ban, now)
 	pr.txn.Undo(m)
-	pr.backfill.dropPlanned()
+	pr.backfill.DropPlanned()
 	pr.place.Speculative = false
-	if !ok || r.at == job.NoEnd {
+	if !ok || r.At == job.NoEnd {
 		return min(max(assumedWait, e.Waited(now)), longestWait), false
 	}
-	return min(time.Duration(r.at-now.UnixNano()), longestWait), true
+	return min(time.Duration(r.At-now.UnixNano()), longestWait), true
 }
 
 // findMovers are those who are moved for a job at the least loss.
@@ -234,8 +235,8 @@ func (pr *preemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
 			m.From = append(m.From, v.entry.Run.Current().Seats[i].Seat)
 		}
 		out.Moves = append(out.Moves, m)
-		k := nominationHold{entry: v.entry, seats: c.destinations[v]}
-		k.held, k.freeSeats = pr.txn.HoldSeats(k.seats)
+		k := backfill.NominationHold{Entry: v.entry, Seats: c.destinations[v]}
+		k.Held, k.FreeSeats = pr.txn.HoldSeats(k.Seats)
 		pr.destinations = append(pr.destinations, k)
 	}
 	if pr.consolidationsFound != nil {

@@ -72,7 +72,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 		out.Latest = job.LaterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := ex.cfg.Backfill
-	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.backfill.backfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
+	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.backfill.BackfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
 		ex.windows.SetExpectedStay(e)
@@ -125,7 +125,7 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
 	t := ex.round.begin()
 	defer t.close()
-	t.backfill.quantile, t.backfill.reserveForAll, t.backfill.backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
+	t.backfill.Quantile, t.backfill.ReserveForAll, t.backfill.Backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.PruneGains()
 	ex.jobs.AdvanceClock(now)
 	defer t.preempt.releaseNominations()
@@ -135,13 +135,13 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 	defer pass.End()
 	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e
-		mine := len(t.backfill.reservations) > 0 && t.backfill.reservations[len(t.backfill.reservations)-1].entry == o
+		mine := len(t.backfill.Reservations) > 0 && t.backfill.Reservations[len(t.backfill.Reservations)-1].Entry == o
 		switch {
 		case out.reached && placing != nil:
 			out.at = now.UnixNano()
 		case mine:
-			r := &t.backfill.reservations[len(t.backfill.reservations)-1]
-			out.at, out.place, out.by, out.late = r.at, r.merit, r.sources, r.overdue
+			r := &t.backfill.Reservations[len(t.backfill.Reservations)-1]
+			out.at, out.place, out.by, out.late = r.At, r.Merit, r.Sources, r.Overdue
 		case out.reached:
 			out.at = job.NoEnd
 		case placing == nil && admitted:
@@ -150,7 +150,7 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 		if !out.reached && placing == nil {
 			out.ahead++
 		}
-		return !out.reached && len(t.backfill.reservations) < most && t.backfill.reservationTries < 2*most
+		return !out.reached && len(t.backfill.Reservations) < most && t.backfill.ReservationTries < 2*most
 	})
 	if out.reached || by == job.P10 {
 		return out // of the rest of the line it is not before the last that was walked
@@ -241,7 +241,7 @@ func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
-		if n.Schedulable() && len(ex.round.backfill.releasesOn(n, now, job.P90).list) < len(n.Occupants) {
+		if n.Schedulable() && len(ex.round.backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
 			return fmt.Sprintf("nothing says when the jobs on node %s end", n.Id)
 		}
 	}
@@ -253,7 +253,7 @@ func (ex *explainer) aheadText() string {
 	switch {
 	case ex.cfg.Queue.Blocked == config.BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case ex.round.backfill.backfillConfig().First > 0:
+	case ex.round.backfill.BackfillConfig().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"

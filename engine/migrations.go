@@ -44,8 +44,8 @@ func (pr *preemptRound) holdForMigrating(now time.Time, but *job.Entry) {
 // sit on, and is nobody else's for that.
 func (pr *preemptRound) holdDestinations() {
 	for i := range pr.destinations {
-		pr.txn.Release(pr.destinations[i].held)
-		pr.txn.HoldSeats(pr.destinations[i].seats)
+		pr.txn.Release(pr.destinations[i].Held)
+		pr.txn.HoldSeats(pr.destinations[i].Seats)
 	}
 	for _, e := range pr.jobs.Migrating {
 		kept := slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e })

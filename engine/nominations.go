@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
@@ -26,7 +27,7 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *job.Entry, tell
 			continue // an event will say what becomes of it
 		}
 		n := e.Run.Nominated
-		k := nominationHold{entry: e, seats: n.Seats, until: n.Until, over: true}
+		k := backfill.NominationHold{Entry: e, Seats: n.Seats, Until: n.Until, Over: true}
 		why := pr.invalidReason(e, plan.Now)
 		m := cluster.Savepoint(len(pr.txn.Deltas))
 		free := why == "" && more && pr.txn.TakeIfFree(n.Seats)
@@ -38,43 +39,43 @@ func (pr *preemptRound) advanceNominations(plan *ares.Plan, but *job.Entry, tell
 		}
 		switch {
 		case why != "":
-			k.invalid = why
+			k.Invalid = why
 		case free:
-			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
-			e.Shape.Leaf.Charge(k.grant, 1)
+			k.Grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
+			e.Shape.Leaf.Charge(k.Grant, 1)
 			pr.place.Offer = ares.Placing{Job: e.Id, Seats: n.Seats, Score: pr.cluster.PairScore(n.Seats), Merit: pr.cluster.RationaleOf(n.Seats)}
-			pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{e, n.Seats})
+			pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
 			more = tell == nil || tell(e, &pr.place.Offer, true)
 		default:
-			k.over = false
-			k.grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
-			k.grant.ForShare = queue.Resources{}
-			e.Shape.Leaf.Charge(k.grant, 1)
-			k.held, k.freeSeats = pr.txn.HoldSeats(n.Seats)
+			k.Over = false
+			k.Grant = pr.jobs.GrantCopy(e.Shape, n.Seats)
+			k.Grant.ForShare = queue.Resources{}
+			e.Shape.Leaf.Charge(k.Grant, 1)
+			k.Held, k.FreeSeats = pr.txn.HoldSeats(n.Seats)
 			pr.stopPendingVictims(plan, e)
 			job.WakeBy(plan, n.Until)
 		}
-		pr.backfill.holds = append(pr.backfill.holds, k)
-		pr.backfill.holdsBefore = len(pr.backfill.holds)
+		pr.backfill.Holds = append(pr.backfill.Holds, k)
+		pr.backfill.HoldsBefore = len(pr.backfill.Holds)
 	}
 	return more
 }
 
 // releaseNominations takes back what upholding has counted.
 func (pr *preemptRound) releaseNominations() {
-	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
-		k := &pr.backfill.holds[i]
-		k.entry.Shape.Leaf.Charge(k.grant, -1)
+	for i := range pr.backfill.Holds[:pr.backfill.HoldsBefore] {
+		k := &pr.backfill.Holds[i]
+		k.Entry.Shape.Leaf.Charge(k.Grant, -1)
 	}
-	clear(pr.backfill.holds)
-	pr.backfill.holds, pr.backfill.holdsBefore = pr.backfill.holds[:0], 0
+	clear(pr.backfill.Holds)
+	pr.backfill.Holds, pr.backfill.HoldsBefore = pr.backfill.Holds[:0], 0
 }
 
 // holdOf is the nomination of a job in this decision, nil for none.
-func (pr *preemptRound) holdOf(e *job.Entry) *nominationHold {
-	for i := len(pr.backfill.holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
-		if pr.backfill.holds[i].entry == e {
-			return &pr.backfill.holds[i]
+func (pr *preemptRound) holdOf(e *job.Entry) *backfill.NominationHold {
+	for i := len(pr.backfill.Holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
+		if pr.backfill.Holds[i].Entry == e {
+			return &pr.backfill.Holds[i]
 		}
 	}
 	return nil
@@ -83,13 +84,13 @@ func (pr *preemptRound) holdOf(e *job.Entry) *nominationHold {
 // withdrawFailed writes down which nominations are over without their jobs having a
 // place, or other seats.
 func (pr *preemptRound) withdrawFailed(plan *ares.Plan) {
-	for i := range pr.backfill.holds[:pr.backfill.holdsBefore] {
-		k := &pr.backfill.holds[i]
-		if k.invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.entry.Id }) ||
-			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.entry.Id }) {
+	for i := range pr.backfill.Holds[:pr.backfill.HoldsBefore] {
+		k := &pr.backfill.Holds[i]
+		if k.Invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.Entry.Id }) ||
+			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.Entry.Id }) {
 			continue
 		}
-		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.entry.Id, Why: k.invalid})
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.Entry.Id, Why: k.Invalid})
 	}
 }
 
@@ -168,35 +169,35 @@ func (pr *preemptRound) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) 
 
 // placeElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (pr *preemptRound) placeElsewhere(pass *queue.Round[*job.Entry], k *nominationHold, now time.Time) bool {
-	sh, m := k.entry.Shape, cluster.Savepoint(len(pr.txn.Deltas))
+func (pr *preemptRound) placeElsewhere(pass *queue.Round[*job.Entry], k *backfill.NominationHold, now time.Time) bool {
+	sh, m := k.Entry.Shape, cluster.Savepoint(len(pr.txn.Deltas))
 	pr.place.Speculative = true
 	defer func() { pr.place.Speculative = false }()
-	pr.txn.Release(k.held)
-	pass.ChargeOutOfTurn(sh.Leaf, k.grant, -1)
+	pr.txn.Release(k.Held)
+	pass.ChargeOutOfTurn(sh.Leaf, k.Grant, -1)
 	ok := false
-	if members, ban := pr.jobs.AdmissibleMembers(sh, now); members >= len(k.seats) {
-		pr.scorer.BeginJob(k.entry.Id, 0)
-		pr.place.Offer, ok = pr.place.PlaceJob(sh, members, ban, k.entry)
+	if members, ban := pr.jobs.AdmissibleMembers(sh, now); members >= len(k.Seats) {
+		pr.scorer.BeginJob(k.Entry.Id, 0)
+		pr.place.Offer, ok = pr.place.PlaceJob(sh, members, ban, k.Entry)
 	}
-	if !ok || len(pr.place.Offer.Seats) < len(k.seats) {
+	if !ok || len(pr.place.Offer.Seats) < len(k.Seats) {
 		pr.txn.Undo(m)
-		pass.ChargeOutOfTurn(sh.Leaf, k.grant, 1)
+		pass.ChargeOutOfTurn(sh.Leaf, k.Grant, 1)
 		return false
 	}
-	k.over = true
-	pr.place.Offer.Job = k.entry.Id
-	pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{k.entry, pr.place.Offer.Seats})
+	k.Over = true
+	pr.place.Offer.Job = k.Entry.Id
+	pr.place.Placed = append(pr.place.Placed, placement.PlacedJob{Entry: k.Entry, Seats: pr.place.Offer.Seats})
 	return true
 }
 
 // waitBlocker says how far the seats that are kept for a job are free.
-func waitBlocker(k *nominationHold) ares.Blocker {
-	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.freeSeats, len(k.seats))}
+func waitBlocker(k *backfill.NominationHold) ares.Blocker {
+	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.FreeSeats, len(k.Seats))}
 }
 
 // hasHold says whether seats are kept for the job in this decision.
 func (pr *preemptRound) hasHold(e *job.Entry) bool {
 	k := pr.holdOf(e)
-	return k != nil && !k.over
+	return k != nil && !k.Over
 }

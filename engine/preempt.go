@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
@@ -23,21 +24,21 @@ type preemptRound struct {
 	windows  *window.Calendar
 	txn      *cluster.Txn
 	place    *placement.Placer
-	backfill *backfillRound
+	backfill *backfill.BackfillRound
 
-	restartHolds        []restartHold        // that lost a node, with what is kept for them
-	stopping            []*job.Entry         // are stopped by this plan, to give way
-	destinations        []nominationHold     // places of those of them who are moved
-	victims             []*job.Entry         // of whom it was worked out what their giving way costs
-	victimAt            []*candidateVictim   // the same by the number of the job, nil for the others
-	loadedClasses       uint8                // the classes of these
-	searchCount         int                  // counts the searches for victims
-	searchedShapes      int                  // the shapes for which that was done
-	failedSearches      []failedSearch       // those that found none
-	preemptionNotes     []ares.Blocker       // why nobody gives way to the job whose turn it is
-	allowMoves          bool                 // jobs may be moved
-	consolidationTries  int                  // the shapes for which that was tried
-	consolidationsFound []ares.Consolidation // what came of it, unless it is nil
+	restartHolds        []restartHold             // that lost a node, with what is kept for them
+	stopping            []*job.Entry              // are stopped by this plan, to give way
+	destinations        []backfill.NominationHold // places of those of them who are moved
+	victims             []*job.Entry              // of whom it was worked out what their giving way costs
+	victimAt            []*candidateVictim        // the same by the number of the job, nil for the others
+	loadedClasses       uint8                     // the classes of these
+	searchCount         int                       // counts the searches for victims
+	searchedShapes      int                       // the shapes for which that was done
+	failedSearches      []failedSearch            // those that found none
+	preemptionNotes     []ares.Blocker            // why nobody gives way to the job whose turn it is
+	allowMoves          bool                      // jobs may be moved
+	consolidationTries  int                       // the shapes for which that was tried
+	consolidationsFound []ares.Consolidation      // what came of it, unless it is nil
 }
 
 func (pr *preemptRound) begin() {
@@ -62,8 +63,8 @@ func (pr *preemptRound) preemptionBlockers(e *job.Entry, now time.Time) []ares.B
 		return nil
 	}
 	if e.Run != nil && e.Run.Nominated != nil {
-		k := nominationHold{seats: e.Run.Nominated.Seats}
-		_, k.freeSeats = pr.txn.HoldSeats(k.seats)
+		k := backfill.NominationHold{Seats: e.Run.Nominated.Seats}
+		_, k.FreeSeats = pr.txn.HoldSeats(k.Seats)
 		return []ares.Blocker{waitBlocker(&k)}
 	}
 	members, _ := pr.jobs.AdmissibleMembers(e.Shape, now)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
@@ -25,7 +26,7 @@ type round struct {
 	windows  *window.Calendar
 	txn      *cluster.Txn
 	place    *placement.Placer
-	backfill *backfillRound
+	backfill *backfill.BackfillRound
 	preempt  *preemptRound
 
 	unplaced      int            // shapes that found no place
@@ -39,7 +40,7 @@ type round struct {
 func newRound(co *state.State) *round {
 	txn := &cluster.Txn{Cluster: co.Cluster}
 	place := &placement.Placer{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn}
-	backfill := &backfillRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place}
+	backfill := &backfill.BackfillRound{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place}
 	preempt := &preemptRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill}
 	return &round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
 }
@@ -48,7 +49,7 @@ func newRound(co *state.State) *round {
 func (t *round) begin() *round {
 	t.place.Cycle++
 	t.place.Epoch++
-	t.backfill.begin()
+	t.backfill.Begin()
 	t.preempt.begin()
 	t.unplaced, t.noBorrowing, t.borrowBlocked, t.borrowed = 0, false, false, false
 	return t
@@ -66,9 +67,9 @@ func (t *round) close() {
 func (t *round) recordPlannedStarts() {
 	clear(t.plannedStarts)
 	t.plannedStarts = t.plannedStarts[:0]
-	for i := range t.backfill.reservations {
-		p := t.backfill.reservations[i].plannedStart()
-		p.Firm = t.backfill.reservations[i].firm && !p.At.IsZero() && !t.jobs.WouldBorrowNow(t.backfill.reservations[i].entry) && len(t.windows.WindowsBlocking(t.backfill.reservations[i].entry)) == 0
+	for i := range t.backfill.Reservations {
+		p := t.backfill.Reservations[i].PlannedStart()
+		p.Firm = t.backfill.Reservations[i].Firm && !p.At.IsZero() && !t.jobs.WouldBorrowNow(t.backfill.Reservations[i].Entry) && len(t.windows.WindowsBlocking(t.backfill.Reservations[i].Entry)) == 0
 		t.plannedStarts = append(t.plannedStarts, p)
 	}
 }
@@ -192,7 +193,7 @@ func (t *round) offerInOrder(pass *queue.Round[*job.Entry], plan *ares.Plan, tel
 			pass.Skip()
 			continue
 		}
-		if len(t.backfill.holds) > 0 {
+		if len(t.backfill.Holds) > 0 {
 			if done, more := t.offerNominated(pass, e, now, tell); !more {
 				return
 			} else if done {
@@ -225,9 +226,9 @@ func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now 
 	k := t.preempt.holdOf(e)
 	t.place.WouldDelay, t.place.WindowBlocked = false, false
 	switch {
-	case k == nil || k.invalid != "":
+	case k == nil || k.Invalid != "":
 		return false, true
-	case k.over:
+	case k.Over:
 		pass.Skip()
 		return true, true
 	case t.preempt.placeElsewhere(pass, k, now):
@@ -252,7 +253,7 @@ func (t *round) passOver(pass *queue.Round[*job.Entry], e *job.Entry) {
 // handleBlocked is what becomes of a job that found no place.
 func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
-	if !t.backfill.reserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
+	if !t.backfill.ReserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)
 		t.preempt.preemptionNotes = []ares.Blocker{waitBlocker(t.preempt.holdOf(e))}
 		return tell(e, nil, admitted)
@@ -268,7 +269,7 @@ func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	t.preempt.releaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := t.jobs.AdmissibleMembers(e.Shape, now)
-	if members == 0 || t.backfill.knownUnschedulable(e.Shape, ban) {
+	if members == 0 || t.backfill.KnownUnschedulable(e.Shape, ban) {
 		return members > 0, false
 	}
 	if t.place.OutlastsWindow(e) {
@@ -281,8 +282,8 @@ func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	}
 	// 4. Place: the whole gang or nothing.
 	t.scorer.BeginJob(e.Id, e.NextElement()+e.ElementsMade)
-	if len(t.backfill.reservations) > 0 {
-		t.place.Offer, ok = t.backfill.placeBackfill(e, members, ban, now)
+	if len(t.backfill.Reservations) > 0 {
+		t.place.Offer, ok = t.backfill.PlaceBackfill(e, members, ban, now)
 	} else {
 		t.place.Offer, ok = t.place.PlaceJob(e.Shape, members, ban, e)
 	}
@@ -294,7 +295,7 @@ func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	}
 	t.borrowed = t.borrowed || borrows
 	t.place.Offer.Job = e.Id
-	t.place.Placed = append(t.place.Placed, placement.PlacedJob{e, t.place.Offer.Seats})
+	t.place.Placed = append(t.place.Placed, placement.PlacedJob{Entry: e, Seats: t.place.Offer.Seats})
 	return true, true
 }
 
@@ -339,9 +340,9 @@ var borrowRefusal = []ares.Blocker{{Kind: job.KindQuota, Detail: job.BorrowBlock
 // everybody behind it in its queue, as configured. It says whether that is news.
 func (t *round) refuseShape(pass *queue.Round[*job.Entry], e *job.Entry, admitted bool, now time.Time) bool {
 	switch {
-	case t.backfill.reserveForAll:
-		if admitted && t.backfill.mayReserve(e, now) {
-			t.backfill.reserveFor(e, now)
+	case t.backfill.ReserveForAll:
+		if admitted && t.backfill.MayReserve(e, now) {
+			t.backfill.ReserveFor(e, now)
 		}
 		if t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e) {
 			pass.BlockQueue()
@@ -357,8 +358,8 @@ func (t *round) refuseShape(pass *queue.Round[*job.Entry], e *job.Entry, admitte
 	case t.cfg.Queue.Blocked == config.BlockedHold && t.jobs.DependenciesMet(e):
 		pass.BlockQueue()
 	default:
-		if admitted && t.backfill.mayReserve(e, now) && t.backfill.reserveFor(e, now) {
-			t.backfill.reservations[len(t.backfill.reservations)-1].firm = t.unplaced == 0
+		if admitted && t.backfill.MayReserve(e, now) && t.backfill.ReserveFor(e, now) {
+			t.backfill.Reservations[len(t.backfill.Reservations)-1].Firm = t.unplaced == 0
 		}
 		if admitted {
 			t.unplaced++

@@ -75,9 +75,9 @@ func (pr *preemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised 
 		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
-	if pr.backfill.heldReservations != 0 {
+	if pr.backfill.HeldReservations != 0 {
 		all := h.barred
-		h.barred = pr.barredJobs(pr.backfill.heldReservations)
+		h.barred = pr.barredJobs(pr.backfill.HeldReservations)
 		h.searchByBasis(r)
 		h.barred = all
 	}
@@ -196,18 +196,18 @@ func (pr *preemptRound) barredJobs(reservations uint64) map[*job.Entry]bool {
 			}
 		}
 	}
-	for i := range pr.backfill.reservations {
+	for i := range pr.backfill.Reservations {
 		if reservations&(1<<i) != 0 {
-			bar(pr.backfill.reservations[i].seats)
+			bar(pr.backfill.Reservations[i].Seats)
 		}
 	}
-	for i := range pr.backfill.holds {
-		k := &pr.backfill.holds[i]
-		if k.over {
+	for i := range pr.backfill.Holds {
+		k := &pr.backfill.Holds[i]
+		if k.Over {
 			continue
 		}
-		bar(k.seats)
-		if nom := k.entry.Run; nom != nil && nom.Nominated != nil {
+		bar(k.Seats)
+		if nom := k.Entry.Run; nom != nil && nom.Nominated != nil {
 			for j := range nom.Nominated.Victims {
 				if v := pr.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
 					out[v] = true

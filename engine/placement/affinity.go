@@ -73,9 +73,9 @@ func (pl *Placer) nodesNear(sh *job.Shape, near ares.Near, tell func(lo, hi int)
 		}
 	}
 	for _, p := range pl.Placed {
-		if p.entry.Shape.Tenant == sh.Tenant && near.Of(p.entry.Job.Labels) {
-			for i := range p.seats {
-				pl.Cluster.VisitSpan(p.seats[i].Node, near.Level, tell)
+		if p.Entry.Shape.Tenant == sh.Tenant && near.Of(p.Entry.Job.Labels) {
+			for i := range p.Seats {
+				pl.Cluster.VisitSpan(p.Seats[i].Node, near.Level, tell)
 			}
 		}
 	}

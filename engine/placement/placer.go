@@ -56,7 +56,7 @@ func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
 			pl.Cluster.UnschedulableRequests = append(pl.Cluster.UnschedulableRequests, w)
 		}
 	}
-	sh.Unschedulable = job.UnschedulableMark{true, pl.Cluster.Layout, pl.Cluster.RoomChanges.Count, ban}
+	sh.Unschedulable = job.UnschedulableMark{Known: true, Layout: pl.Cluster.Layout, Seen: pl.Cluster.RoomChanges.Count, Ban: ban}
 	pl.unschedulableNoted = true
 }
 
@@ -120,8 +120,8 @@ func (pl *Placer) OutlastsWindow(e *job.Entry) bool {
 
 // PlacedJob is a job the decision under way has placed.
 type PlacedJob struct {
-	entry *job.Entry
-	seats []ares.Seat
+	Entry *job.Entry
+	Seats []ares.Seat
 }
 
 // assign takes the place of one member on a node that has room for it: the

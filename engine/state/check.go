@@ -99,7 +99,7 @@ func (c *recount) add(e *job.Entry) {
 					c.pins[h.Node] = map[int]cluster.NumaUse{}
 				}
 				p := c.pins[h.Node][h.NUMA]
-				c.pins[h.Node][h.NUMA] = cluster.NumaUse{h.NUMA, p.Cpus + h.CPUs, p.Memory + h.Memory}
+				c.pins[h.Node][h.NUMA] = cluster.NumaUse{Numa: h.NUMA, Cpus: p.Cpus + h.CPUs, Memory: p.Memory + h.Memory}
 			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
@@ -221,7 +221,7 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	}
 	pins := c.pins[n.Id]
 	for _, p := range n.NumaUses {
-		if (p != cluster.NumaUse{p.Numa, pins[p.Numa].Cpus, pins[p.Numa].Memory}) {
+		if (p != cluster.NumaUse{Numa: p.Numa, Cpus: pins[p.Numa].Cpus, Memory: pins[p.Numa].Memory}) {
 			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.Id, pins[p.Numa], p.Numa, p)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package backfill
 
 import (
 	"cmp"
@@ -62,8 +62,8 @@ func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter
 const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
-func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
-	f := b.cluster.RefreshFeasible(w)
+func (b *BackfillRound) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
+	f := b.Cluster.RefreshFeasible(w)
 	o := b.openings[by][w]
 	if o == nil {
 		if b.openings[by] == nil {
@@ -80,28 +80,28 @@ func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by jo
 		}
 	}
 	look := func(at int) {
-		n := b.cluster.Nodes[at]
+		n := b.Cluster.Nodes[at]
 		o.first[at], o.until[at] = job.NoEnd, job.NoEnd
 		if n.Schedulable() && f.Nodes.Has(at) {
-			d := b.releasesOn(n, now, by)
-			o.first[at], o.until[at] = opensAt(n, w, d.list), d.until
+			d := b.ReleasesOn(n, now, by)
+			o.first[at], o.until[at] = opensAt(n, w, d.List), d.until
 		}
 	}
-	if o.layout != b.cluster.Layout || b.cluster.CapacityChanges.HasGap(o.seen) {
-		o.layout = b.cluster.Layout
-		o.first = slices.Grow(o.first[:0], len(b.cluster.Nodes))[:len(b.cluster.Nodes)]
-		o.until = slices.Grow(o.until[:0], len(b.cluster.Nodes))[:len(b.cluster.Nodes)]
-		o.blocks = slices.Grow(o.blocks[:0], (len(b.cluster.Nodes)+63)/64)[:(len(b.cluster.Nodes)+63)/64]
-		for at := range b.cluster.Nodes {
+	if o.layout != b.Cluster.Layout || b.Cluster.CapacityChanges.HasGap(o.seen) {
+		o.layout = b.Cluster.Layout
+		o.first = slices.Grow(o.first[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
+		o.until = slices.Grow(o.until[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
+		o.blocks = slices.Grow(o.blocks[:0], (len(b.Cluster.Nodes)+63)/64)[:(len(b.Cluster.Nodes)+63)/64]
+		for at := range b.Cluster.Nodes {
 			look(at)
 		}
 		for k := range o.blocks {
 			o.refreshBlock(k)
 		}
 	} else {
-		first := b.cluster.CapacityChanges.Count - len(b.cluster.CapacityChanges.Since(o.seen))
-		for i, at := range b.cluster.CapacityChanges.Since(o.seen) {
-			if b.cluster.LastCapacityChange[at] == first+i {
+		first := b.Cluster.CapacityChanges.Count - len(b.Cluster.CapacityChanges.Since(o.seen))
+		for i, at := range b.Cluster.CapacityChanges.Since(o.seen) {
+			if b.Cluster.LastCapacityChange[at] == first+i {
 				look(int(at))
 				o.refreshBlock(int(at) / 64)
 			}
@@ -119,7 +119,7 @@ func (b *backfillRound) refreshOpenings(w *cluster.Request, now time.Time, by jo
 			o.refreshBlock(k)
 		}
 	}
-	o.seen = b.cluster.CapacityChanges.Count
+	o.seen = b.Cluster.CapacityChanges.Count
 	return o
 }
 
@@ -131,12 +131,12 @@ type domainOpening struct {
 
 // domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
+func (b *BackfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
 	var out []domainOpening
-	for lo := 0; lo < len(b.cluster.Nodes); {
-		hi := len(b.cluster.Nodes)
+	for lo := 0; lo < len(b.Cluster.Nodes); {
+		hi := len(b.Cluster.Nodes)
 		if level != "" {
-			_, hi = b.cluster.Domains.EnclosingDomain(lo, level)
+			_, hi = b.Cluster.Domains.EnclosingDomain(lo, level)
 		}
 		bound := int64(job.NoEnd)
 		if len(out) == maxDomainsTried {
@@ -159,7 +159,7 @@ func (b *backfillRound) domainOpenings(w *cluster.Request, o *openings, reach *c
 
 // whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
+func (b *BackfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
 	first := b.firstScratch[:0]
 	limit := bound
@@ -179,7 +179,7 @@ func (b *backfillRound) whenEnough(w *cluster.Request, o *openings, reach *clust
 	}
 	steps := b.increaseScratch[:0]
 	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = roomIncreases(b.cluster.Nodes[at], w, b.releasesOn(b.cluster.Nodes[at], now, by).list, bound, members, steps)
+		steps = roomIncreases(b.Cluster.Nodes[at], w, b.ReleasesOn(b.Cluster.Nodes[at], now, by).List, bound, members, steps)
 	}
 	b.increaseScratch = steps
 	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })

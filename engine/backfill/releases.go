@@ -1,4 +1,4 @@
-package engine
+package backfill
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ type nodeReleases struct {
 	known   bool
 	changes int   // node.moves as of which they are right
 	until   int64 // and until when
-	list    []expectedRelease
+	List    []expectedRelease
 }
 
 // plannedSeat is a seat that a reservation has on a node, while the next is sought.
@@ -51,24 +51,24 @@ type nodeForecast struct {
 
 // forecastOf is the forecast of a node. It is by position, and starts anew when
 // nodes have other positions.
-func (b *backfillRound) forecastOf(n *cluster.Node) *nodeForecast {
-	if b.forecastLayout != b.cluster.Layout {
-		b.forecastLayout = b.cluster.Layout
-		b.forecasts = make([]nodeForecast, len(b.cluster.Nodes))
+func (b *BackfillRound) forecastOf(n *cluster.Node) *nodeForecast {
+	if b.forecastLayout != b.Cluster.Layout {
+		b.forecastLayout = b.Cluster.Layout
+		b.forecasts = make([]nodeForecast, len(b.Cluster.Nodes))
 	}
 	return &b.forecasts[n.Pos]
 }
 
-// releasesOn is who is foreseen to leave the node, and what it has left then.
-func (b *backfillRound) releasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
+// ReleasesOn is who is foreseen to leave the node, and what it has left then.
+func (b *BackfillRound) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
 	if d.known && d.changes == n.Changes && now.UnixNano() < d.until {
 		return d
 	}
-	d.known, d.changes, d.until, d.list = true, n.Changes, job.NoEnd, d.list[:0]
+	d.known, d.changes, d.until, d.List = true, n.Changes, job.NoEnd, d.List[:0]
 	for _, sit := range n.Occupants {
-		e := b.jobs.Owner(sit)
+		e := b.Jobs.Owner(sit)
 		if e.Job == nil || e.Run == nil {
 			continue
 		}
@@ -84,17 +84,17 @@ func (b *backfillRound) releasesOn(n *cluster.Node, now time.Time, by job.Quanti
 		if e.Run.Stop != nil || a.Ended() {
 			source = job.FromForecast
 		}
-		d.list = append(d.list, expectedRelease{
+		d.List = append(d.List, expectedRelease{
 			at: ends, seat: sit.Seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != job.AlreadyOver && e.IsOverdue(now),
 		})
 	}
 	for _, v := range at.planned {
 		if v.at != job.NoEnd {
-			d.list = append(d.list, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
+			d.List = append(d.List, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
 		}
 	}
-	slices.SortFunc(d.list, compareReleases)
-	accumulateReleases(n, d.list)
+	slices.SortFunc(d.List, compareReleases)
+	accumulateReleases(n, d.List)
 	return d
 }
 
@@ -190,10 +190,10 @@ func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 
 
 // roomWhen is how many members the node can take when all seats are free but those
 // of attempts that were placed before cut.
-func (b *backfillRound) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
+func (b *BackfillRound) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
 	return n.RoomWithout(w, func(yield func(*ares.Seat) bool) {
 		for _, o := range n.Occupants {
-			e := b.jobs.Owner(o)
+			e := b.Jobs.Owner(o)
 			if (e.Run == nil || job.AttemptOf(e.Run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {
 				return
 			}

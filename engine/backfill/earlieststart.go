@@ -1,4 +1,4 @@
-package engine
+package backfill
 
 import (
 	"iter"
@@ -23,16 +23,16 @@ const (
 	maxBisections   = 5
 )
 
-// earliestStart is the place that the job will have as soon as those have left who are
+// EarliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
-func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *BackfillRound) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
-	if b.jobs.Estimated+len(b.jobs.Running.Stopping) == 0 {
+	if b.Jobs.Estimated+len(b.Jobs.Running.Stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
 	}
-	w := b.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := b.place.FeasibleNodes(sh, w)
-	if !ok || b.cluster.ExceedsLeafLimit(w) {
+	w := b.Cluster.WithoutModels(sh.Request, ban)
+	reach, ok := b.Place.FeasibleNodes(sh, w)
+	if !ok || b.Cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
 	level := ares.Level("")
@@ -42,14 +42,14 @@ func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now
 			level = ares.LevelNode
 		}
 	}
-	m := cluster.Savepoint(len(b.txn.Deltas))
-	o := b.refreshOpenings(w, now, b.quantile)
-	spans := b.domainOpenings(w, o, reach, level, sh.MinMembers, now, b.quantile)
+	m := cluster.Savepoint(len(b.Txn.Deltas))
+	o := b.refreshOpenings(w, now, b.Quantile)
+	spans := b.domainOpenings(w, o, reach, level, sh.MinMembers, now, b.Quantile)
 	for _, sp := range spans {
 		if r, fits := b.placeAt(sp, e, w, members, ban, now); fits {
 			return r, true
 		}
-		b.txn.Undo(m)
+		b.Txn.Undo(m)
 	}
 	if len(spans) == 0 || sh.Members == 1 {
 		return backfillReservation{}, false
@@ -57,27 +57,27 @@ func (b *backfillRound) earliestStart(e *job.Entry, members int, ban uint64, now
 	// Enough room, and yet no place: the rules of the topology want it elsewhere.
 	for k := range maxDoublings {
 		lo, hi := spans[0].lo, spans[0].hi
-		o, reach = b.refreshOpenings(w, now, b.quantile), b.place.FeasibleAgain(sh, w)
-		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.MinMembers<<(k+1), job.NoEnd, now, b.quantile)}
+		o, reach = b.refreshOpenings(w, now, b.Quantile), b.Place.FeasibleAgain(sh, w)
+		wide := domainOpening{lo, hi, b.whenEnough(w, o, reach, lo, hi, sh.MinMembers<<(k+1), job.NoEnd, now, b.Quantile)}
 		if wide.at == job.NoEnd {
 			break
 		}
 		if r, fits := b.placeAt(wide, e, w, members, ban, now); fits {
 			return b.narrowStart(m, r, domainOpening{lo, hi, spans[0].at}, wide, e, w, members, ban, now), true
 		}
-		b.txn.Undo(m)
+		b.Txn.Undo(m)
 	}
 	return backfillReservation{}, false
 }
 
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
-	b.txn.Undo(m)
-	o, reach := b.refreshOpenings(w, now, b.quantile), b.place.FeasibleAgain(e.Shape, w)
+func (b *BackfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
+	b.Txn.Undo(m)
+	o, reach := b.refreshOpenings(w, now, b.Quantile), b.Place.FeasibleAgain(e.Shape, w)
 	var times []int64
 	for at := reach.Next(fits.lo); at >= 0 && at < fits.hi; at = reach.Next(at + 1) {
-		for _, d := range b.releasesOn(b.cluster.Nodes[at], now, b.quantile).list {
+		for _, d := range b.ReleasesOn(b.Cluster.Nodes[at], now, b.Quantile).List {
 			if o.first[at] <= fits.at && d.at > not.at && d.at < fits.at {
 				times = append(times, d.at)
 			}
@@ -96,46 +96,46 @@ func (b *backfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, 
 		} else {
 			lo = mid
 		}
-		b.txn.Undo(m)
+		b.Txn.Undo(m)
 	}
 	return r
 }
 
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
-	from := len(b.txn.Deltas)
-	reach := b.place.FeasibleAgain(e.Shape, w)
-	o := b.openings[b.quantile][w]
+func (b *BackfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	from := len(b.Txn.Deltas)
+	reach := b.Place.FeasibleAgain(e.Shape, w)
+	o := b.openings[b.Quantile][w]
 	bound := sp.at + 1
 	for at := range o.openBefore(&bound, reach, sp.lo, sp.hi) {
-		n := b.cluster.Nodes[at]
-		list := b.releasesOn(n, now, b.quantile).list
+		n := b.Cluster.Nodes[at]
+		list := b.ReleasesOn(n, now, b.Quantile).List
 		for i := range list {
 			if list[i].at > sp.at {
 				break
 			}
-			b.txn.ReleaseSeat(n, list[i].seat)
+			b.Txn.ReleaseSeat(n, list[i].seat)
 		}
-		b.cluster.CapacityChanged(n)
+		b.Cluster.CapacityChanged(n)
 	}
-	given := len(b.txn.Deltas)
-	today := *b.windows
+	given := len(b.Txn.Deltas)
+	today := *b.Windows
 	if len(today.Windows) > 0 { // which nodes administrators keep, by then
-		b.windows.SetWindowTime(job.LaterOf(today.At, time.Unix(0, max(sp.at, now.UnixNano()))))
-		b.windows.SetExpectedStay(e)
+		b.Windows.SetWindowTime(job.LaterOf(today.At, time.Unix(0, max(sp.at, now.UnixNano()))))
+		b.Windows.SetExpectedStay(e)
 	}
-	p, ok := b.place.PlaceJob(e.Shape, members, ban, e)
-	*b.windows = today
+	p, ok := b.Place.PlaceJob(e.Shape, members, ban, e)
+	*b.Windows = today
 	if !ok {
 		return backfillReservation{}, false
 	}
 	r := backfillReservation{
-		entry: e, leaf: e.Shape.Leaf, at: max(sp.at, now.UnixNano()), ends: job.NoEnd,
-		seats: p.Seats, merit: p.Merit, toHold: b.missingFor(p.Seats, b.txn.Deltas[from:given]),
+		Entry: e, leaf: e.Shape.Leaf, At: max(sp.at, now.UnixNano()), ends: job.NoEnd,
+		Seats: p.Seats, Merit: p.Merit, toHold: b.missingFor(p.Seats, b.Txn.Deltas[from:given]),
 	}
-	if runs := e.ExpectedRuntime(b.quantile); runs != job.Forever {
-		r.ends = r.at + int64(max(runs-e.Done(now), 0))
+	if runs := e.ExpectedRuntime(b.Quantile); runs != job.Forever {
+		r.ends = r.At + int64(max(runs-e.Done(now), 0))
 	}
 	b.setBackfillLimit(&r, sp.at, now)
 	return r, true
@@ -145,34 +145,34 @@ func (b *backfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Reque
 // Its slack is counted from when it could begin if nobody had come since a place
 // is kept for it: so those who come now and those who will come delay it by that
 // much together.
-func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
-	e := r.entry
-	qualified := now.Add(b.backfill.After - e.Waited(now)).UnixNano()
+func (b *BackfillRound) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
+	e := r.Entry
+	qualified := now.Add(b.Backfill.After - e.Waited(now)).UnixNano()
 	could := int64(job.AlreadyOver)
 	var last *cluster.Node
-	for i := range r.seats {
-		n := b.cluster.NodesByID[r.seats[i].Node]
+	for i := range r.Seats {
+		n := b.Cluster.NodesByID[r.Seats[i].Node]
 		if n == last {
 			continue
 		}
 		last = n
-		for _, d := range b.forecastOf(n).releases[b.quantile].list {
+		for _, d := range b.forecastOf(n).releases[b.Quantile].List {
 			if d.at > at {
 				break
 			}
 			if d.from < qualified {
 				could = max(could, d.at)
 			}
-			r.sources[d.source]++
+			r.Sources[d.source]++
 			if d.overdue {
-				r.overdue++
+				r.Overdue++
 			}
 		}
 	}
-	r.limit = r.at
-	if could != job.AlreadyOver && (b.backfill.SlackPercent > 0 || b.backfill.SlackLeast > 0) {
+	r.limit = r.At
+	if could != job.AlreadyOver && (b.Backfill.SlackPercent > 0 || b.Backfill.SlackLeast > 0) {
 		wait := time.Duration(could-now.UnixNano()) + e.Waited(now)
-		r.limit = max(r.at, could+int64(b.backfill.Slack(wait)))
+		r.limit = max(r.At, could+int64(b.Backfill.Slack(wait)))
 	}
 }
 
@@ -180,30 +180,30 @@ func (b *backfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 // the least has to come free yet. What is free of it is kept, and what comes
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
-func (b *backfillRound) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *BackfillRound) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
-	w := b.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := b.place.FeasibleNodes(sh, w)
-	if !ok || b.cluster.ExceedsLeafLimit(w) {
+	w := b.Cluster.WithoutModels(sh.Request, ban)
+	reach, ok := b.Place.FeasibleNodes(sh, w)
+	if !ok || b.Cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
-	m := cluster.Savepoint(len(b.txn.Deltas))
+	m := cluster.Savepoint(len(b.Txn.Deltas))
 	old := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
 	for _, cut := range [2]int64{old, job.AlreadyOver} {
 		for k := range maxDoublings {
 			nodes := b.nearestNodes(sh, w, reach, sh.MinMembers<<k, cut)
 			for _, n := range nodes {
 				for _, sit := range n.Occupants {
-					b.txn.ReleaseSeat(n, sit.Seat)
+					b.Txn.ReleaseSeat(n, sit.Seat)
 				}
-				b.cluster.CapacityChanged(n)
+				b.Cluster.CapacityChanged(n)
 			}
-			p, fits := b.place.PlaceJob(sh, members, ban, e)
-			b.txn.Undo(m)
+			p, fits := b.Place.PlaceJob(sh, members, ban, e)
+			b.Txn.Undo(m)
 			if fits {
-				return backfillReservation{entry: e, leaf: sh.Leaf, drain: true, at: job.NoEnd, ends: job.NoEnd, seats: p.Seats, merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
+				return backfillReservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, ends: job.NoEnd, Seats: p.Seats, Merit: p.Merit, toHold: b.freePart(p.Seats, w)}, true
 			}
-			reach = b.place.FeasibleAgain(sh, w)
+			reach = b.Place.FeasibleAgain(sh, w)
 		}
 	}
 	return backfillReservation{}, false
@@ -216,7 +216,7 @@ const longRunning = 24 * time.Hour
 // nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (b *backfillRound) nearestNodes(sh *job.Shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
+func (b *BackfillRound) nearestNodes(sh *job.Shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
 	level := ares.Level("")
 	if sh.Members > 1 {
 		level = sh.Wish.Required
@@ -226,17 +226,17 @@ func (b *backfillRound) nearestNodes(sh *job.Shape, w *cluster.Request, reach *c
 	}
 	var best []*cluster.Node
 	least := -1
-	b.shortage.clear(len(b.cluster.Nodes))
-	for lo := 0; lo < len(b.cluster.Nodes); {
-		hi := len(b.cluster.Nodes)
+	b.shortage.clear(len(b.Cluster.Nodes))
+	for lo := 0; lo < len(b.Cluster.Nodes); {
+		hi := len(b.Cluster.Nodes)
 		if level != "" {
-			_, hi = b.cluster.Domains.EnclosingDomain(lo, level)
+			_, hi = b.Cluster.Domains.EnclosingDomain(lo, level)
 		}
 		var nodes []*cluster.Node
 		sum, room := 0, 0
 		for at, much := range b.nodesByShortage(w, reach, lo, hi) {
-			if more := b.roomWhen(b.cluster.Nodes[at], w, cut); more > 0 {
-				nodes = append(nodes, b.cluster.Nodes[at])
+			if more := b.roomWhen(b.Cluster.Nodes[at], w, cut); more > 0 {
+				nodes = append(nodes, b.Cluster.Nodes[at])
 				sum, room = sum+much, room+more
 			}
 			if room >= members {
@@ -270,13 +270,13 @@ func (l *deviceShortage) clear(nodes int) {
 
 // nodesByShortage yields the open nodes from lo up to hi with what they lack, those that
 // lack the least first. There are few devices in a node: sorting would take longer.
-func (b *backfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, lo, hi int) iter.Seq2[int, int] {
+func (b *BackfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, much int) bool) {
 		l := &b.shortage
 		for much := range min(max(w.Gpus, 1), cluster.MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
-					l.least[k] = b.cluster.BlockMaxAt(k).MissingDevices(w)
+					l.least[k] = b.Cluster.BlockMaxAt(k).MissingDevices(w)
 				}
 				if int(l.least[k]) > much {
 					continue
@@ -297,20 +297,20 @@ func (b *backfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, 
 
 // computeShortage finds out what the k-th 64 nodes lack. Nearly always the gists say so:
 // where a fleet is large the walk must not touch each node itself.
-func (b *backfillRound) computeShortage(k int, w *cluster.Request, reach *cluster.Set) {
+func (b *BackfillRound) computeShortage(k int, w *cluster.Request, reach *cluster.Set) {
 	last, mask := int32(-1), uint64(0)
-	for at := 64 * k; at < min(64*k+64, len(b.cluster.Nodes)); at++ {
-		g, sp := &b.cluster.Summaries[at], &b.cluster.FreeCPUMem[at]
+	for at := 64 * k; at < min(64*k+64, len(b.Cluster.Nodes)); at++ {
+		g, sp := &b.Cluster.Summaries[at], &b.Cluster.FreeCPUMem[at]
 		b.shortage.missing[at] = -1
 		if !g.Open || !reach.Has(at) {
 			continue
 		}
 		if g.Profile != last {
-			last, mask = g.Profile, w.DeviceMask(b.cluster.NodeTypes.All[g.Profile])
+			last, mask = g.Profile, w.DeviceMask(b.Cluster.NodeTypes.All[g.Profile])
 		}
 		much := min(max(w.Gpus-bits.OnesCount64(mask&g.Free), 0), cluster.MaxDevices)
 		full := int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || w.Milli > int(g.Part) && mask&g.Free == 0
-		if much == 0 && (full || b.cluster.Nodes[at].RoomFor(w) == 0) {
+		if much == 0 && (full || b.Cluster.Nodes[at].RoomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
 		b.shortage.missing[at] = int8(much)
@@ -319,10 +319,10 @@ func (b *backfillRound) computeShortage(k int, w *cluster.Request, reach *cluste
 
 // freePart is what is free of seats, and of whole devices any that are as good: the
 // members take what is free first when it is their turn.
-func (b *backfillRound) freePart(seats []ares.Seat, w *cluster.Request) []cluster.Delta {
+func (b *BackfillRound) freePart(seats []ares.Seat, w *cluster.Request) []cluster.Delta {
 	var out []cluster.Delta
 	for i := 0; i < len(seats); {
-		n, members := b.cluster.NodesByID[seats[i].Node], 0
+		n, members := b.Cluster.NodesByID[seats[i].Node], 0
 		kind, from := cluster.KindOfSeat(&seats[i]), i
 		for ; i < len(seats) && seats[i].Node == n.Id; i++ {
 			members++
