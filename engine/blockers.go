@@ -23,8 +23,8 @@ func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 	}
 	t := ex.round.begin()
 	defer t.close()
-	defer t.preempt.releaseNominations()
-	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
+	defer t.preempt.ReleaseNominations()
+	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 	m := cluster.Savepoint(len(t.txn.Deltas))
 	if _, ok := t.place.PlaceJob(sh, members, ban, e); ok {
 		return out, nil
@@ -33,7 +33,7 @@ func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 	c := ex.diagnose(sh, ban)
 	c.separateHeld(t.txn.Deltas)
 	out = append(out, ex.nodeBlockers(c, model)...)
-	return append(out, t.preempt.preemptionBlockers(e, now)...), c
+	return append(out, t.preempt.PreemptionBlockers(e, now)...), c
 }
 
 // admissionWaits lists what keeps the job waiting however much room there is.

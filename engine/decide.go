@@ -26,7 +26,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.core.Jobs.NoteDeadlines(&plan)
 	plan.Wake = job.EarlierOf(plan.Wake, s.core.Jobs.NextOrderChange())
 	s.core.Windows.WakeAtWindows(&plan)
-	s.round.preempt.wakeWhenHoldsEnd(&plan, now)
+	s.round.preempt.WakeWhenHoldsEnd(&plan, now)
 	s.round.lastRefusals = len(plan.Refuse)
 	return plan
 }
@@ -36,11 +36,11 @@ func Decide(s *State, now time.Time) ares.Plan {
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.Refresh()
 	s.core.Windows.SetWindowTime(now)
-	s.round.preempt.consolidationsFound = []ares.Consolidation{}
+	s.round.preempt.ConsolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 	s.round.planRequired(&plan)
 	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
-	out := s.round.preempt.consolidationsFound
-	s.round.preempt.consolidationsFound = nil
+	out := s.round.preempt.ConsolidationsFound
+	s.round.preempt.ConsolidationsFound = nil
 	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/preempt"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -18,28 +19,28 @@ const maxEnded = 16
 
 // victimsOf are the jobs on the node that are under way, its own tenant's first,
 // then those that hold the least.
-func victimsOf(table *job.Table, n *cluster.Node, tenant string) []nodeVictim {
-	var out []nodeVictim
+func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeVictim {
+	var out []preempt.NodeVictim
 	for _, sit := range n.Occupants {
 		e := table.Owner(sit)
 		if e.Job == nil || e.Run.Current() == nil {
 			continue
 		}
-		at := slices.IndexFunc(out, func(g nodeVictim) bool { return g.entry == e })
+		at := slices.IndexFunc(out, func(g preempt.NodeVictim) bool { return g.Entry == e })
 		if at < 0 {
 			at = len(out)
-			out = append(out, nodeVictim{entry: e, own: e.Job.Tenant == tenant})
+			out = append(out, preempt.NodeVictim{Entry: e, Own: e.Job.Tenant == tenant})
 		}
-		out[at].seats = append(out[at].seats, sit.Seat)
+		out[at].Seats = append(out[at].Seats, sit.Seat)
 		for _, sh := range sit.Seat.Shares {
-			out[at].milli += sh.Milli
+			out[at].Milli += sh.Milli
 		}
 	}
-	slices.SortFunc(out, func(a, b nodeVictim) int {
-		if a.own != b.own {
-			return map[bool]int{true: -1, false: 1}[a.own]
+	slices.SortFunc(out, func(a, b preempt.NodeVictim) int {
+		if a.Own != b.Own {
+			return map[bool]int{true: -1, false: 1}[a.Own]
 		}
-		return cmp.Or(a.milli-b.milli, cmp.Compare(a.entry.Id, b.entry.Id))
+		return cmp.Or(a.Milli-b.Milli, cmp.Compare(a.Entry.Id, b.Entry.Id))
 	})
 	return out
 }
@@ -47,26 +48,26 @@ func victimsOf(table *job.Table, n *cluster.Node, tenant string) []nodeVictim {
 // fewestToEnd finds few jobs whose end makes room for so many members on the node:
 // one if one is enough. It is nil when not even all of them would do, or when
 // nobody is there.
-func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant string, members int) []nodeVictim {
+func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant string, members int) []preempt.NodeVictim {
 	all := victimsOf(table, n, tenant)
-	if len(all) == 0 || n.RoomWithout(w, seatsOf(all)) < members {
+	if len(all) == 0 || n.RoomWithout(w, preempt.SeatsOf(all)) < members {
 		return nil
 	}
 	for i := range all {
-		if n.RoomWithout(w, seatsOf(all[i:i+1])) >= members {
+		if n.RoomWithout(w, preempt.SeatsOf(all[i:i+1])) >= members {
 			return all[i : i+1 : i+1]
 		}
 	}
 	// The largest first until there is room, then without those that are not
 	// needed after all.
-	slices.SortStableFunc(all, func(a, b nodeVictim) int { return b.milli - a.milli })
+	slices.SortStableFunc(all, func(a, b preempt.NodeVictim) int { return b.Milli - a.Milli })
 	k := 1
-	for n.RoomWithout(w, seatsOf(all[:k])) < members {
+	for n.RoomWithout(w, preempt.SeatsOf(all[:k])) < members {
 		k++
 	}
 	leave := all[:k]
 	for i := 0; i < len(leave) && len(leave) > 1; {
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(w, seatsOf(rest)) >= members {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(w, preempt.SeatsOf(rest)) >= members {
 			leave = rest
 		} else {
 			i++
@@ -76,7 +77,7 @@ func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant s
 }
 
 // endStep is the step that ends jobs, on the nodes where that makes room.
-func endStep(leave []nodeVictim, nodes []*cluster.Node) ares.Step {
+func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
 	others, milli := 0, 0
@@ -84,18 +85,18 @@ func endStep(leave []nodeVictim, nodes []*cluster.Node) ares.Step {
 		names = append(names, n.Id)
 	}
 	for _, g := range leave {
-		if slices.Contains(step.Jobs, g.entry.Id) {
+		if slices.Contains(step.Jobs, g.Entry.Id) {
 			continue
 		}
-		step.Jobs = append(step.Jobs, g.entry.Id)
-		if g.own {
-			own = append(own, string(g.entry.Id))
+		step.Jobs = append(step.Jobs, g.Entry.Id)
+		if g.Own {
+			own = append(own, string(g.Entry.Id))
 		} else {
 			others++
 		}
 	}
 	for _, g := range leave {
-		milli += g.milli
+		milli += g.Milli
 	}
 	slices.Sort(step.Jobs)
 	slices.Sort(own)
@@ -142,7 +143,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	if level := c.shape.Wish.Required; level != "" {
 		lo, hi, lack = c.bestDomain(level)
 	}
-	var leave []nodeVictim
+	var leave []preempt.NodeVictim
 	var nodes []*cluster.Node
 	looked := 0
 	for at := c.feasible.Next(lo); at >= 0 && at < hi && lack > 0 && looked < holderNodes; at = c.feasible.Next(at + 1) {
@@ -152,7 +153,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 		}
 		looked++
 		has := n.RoomFor(c.request)
-		more := n.RoomWithout(c.request, seatsOf(victimsOf(c.state.jobs, n, tenant))) - has
+		more := n.RoomWithout(c.request, preempt.SeatsOf(victimsOf(c.state.jobs, n, tenant))) - has
 		if more = min(more, lack); more <= 0 || c.shape.SpreadsMembers() && has > 0 {
 			continue
 		}
@@ -171,7 +172,7 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 // freeOneNodeStep is clearing for a job of one member: the node where the fewest jobs
 // have to end, its own tenant's before others.
 func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
-	var best []nodeVictim
+	var best []preempt.NodeVictim
 	var at *cluster.Node
 	for i := range c.groups {
 		if c.groups[i].reasons&^cluster.BusyReasons != 0 {
@@ -190,14 +191,14 @@ func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	return endStep(best, []*cluster.Node{at}), true
 }
 
-func endsFewer(a, b []nodeVictim) bool {
+func endsFewer(a, b []preempt.NodeVictim) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
 	}
-	count := func(l []nodeVictim) (theirs, milli int) {
+	count := func(l []preempt.NodeVictim) (theirs, milli int) {
 		for _, g := range l {
-			milli += g.milli
-			if !g.own {
+			milli += g.Milli
+			if !g.Own {
 				theirs++
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/preempt"
 	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
@@ -128,8 +129,8 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 	t.backfill.Quantile, t.backfill.ReserveForAll, t.backfill.Backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.PruneGains()
 	ex.jobs.AdvanceClock(now)
-	defer t.preempt.releaseNominations()
-	t.preempt.advanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
+	defer t.preempt.ReleaseNominations()
+	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
 	ex.windows.SetWindowTime(windows)
 	pass := ex.jobs.Queues.BeginRound(now)
 	defer pass.End()
@@ -182,7 +183,7 @@ func (ex *explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 		parts = append(parts, fmt.Sprintf("on %s %s", place.Level, place.Domain))
 	}
 	if late.ahead > 0 {
-		parts = append(parts, "behind "+countJobs(late.ahead)+" in line")
+		parts = append(parts, "behind "+preempt.CountJobs(late.ahead)+" in line")
 	}
 	if ends := late.by[job.FromForecast] + late.by[job.FromLimit] + late.by[job.FromGuess]; ends > 0 {
 		parts = append(parts, "when "+seatsFree(ends)+" there: "+estimateText(late.by, ends))
@@ -191,7 +192,7 @@ func (ex *explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 		parts = append(parts, fmt.Sprintf("%d of these should be free by now: longer runs than foreseen", late.late))
 	}
 	if late.blind > 0 {
-		parts = append(parts, "not counting "+countJobs(late.blind)+" ahead of which nobody knows when they start")
+		parts = append(parts, "not counting "+preempt.CountJobs(late.blind)+" ahead of which nobody knows when they start")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -72,16 +72,16 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
 	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
 		t := ex.round.begin()
-		t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
-		t.preempt.holdForRestarts(now, e)
-		t.preempt.holdForMigrating(now, e)
+		t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
+		t.preempt.HoldForRestarts(now, e)
+		t.preempt.HoldForMigrating(now, e)
 		ex.scorer.BeginJob(job.ID, 0)
 		members, ban := ex.jobs.AdmissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
 			pl, ok = t.place.PlaceJob(sh, members, ban, e)
 		}
-		t.preempt.releaseNominations()
+		t.preempt.ReleaseNominations()
 		t.close()
 		if ok {
 			pl.Job = job.ID

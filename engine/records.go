@@ -342,7 +342,7 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	if t := s.round; len(t.txn.Deltas)+len(t.place.Placed)+len(t.backfill.Holds)+len(t.preempt.stopping)+len(t.preempt.victims) > 0 {
+	if t := s.round; len(t.txn.Deltas)+len(t.place.Placed)+len(t.backfill.Holds)+len(t.preempt.Stopping)+len(t.preempt.Victims) > 0 {
 		return fmt.Errorf("something is left of a decision")
 	}
 	return s.core.Check()

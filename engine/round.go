@@ -10,6 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/placement"
+	"github.com/ares-scheduler/ares/engine/preempt"
 	"github.com/ares-scheduler/ares/engine/queue"
 	"github.com/ares-scheduler/ares/engine/state"
 	"github.com/ares-scheduler/ares/engine/window"
@@ -27,7 +28,7 @@ type round struct {
 	txn      *cluster.Txn
 	place    *placement.Placer
 	backfill *backfill.BackfillRound
-	preempt  *preemptRound
+	preempt  *preempt.PreemptRound
 
 	unplaced      int            // shapes that found no place
 	noBorrowing   bool           // nobody borrows what others are promised
@@ -41,7 +42,7 @@ func newRound(co *state.State) *round {
 	txn := &cluster.Txn{Cluster: co.Cluster}
 	place := &placement.Placer{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn}
 	backfill := &backfill.BackfillRound{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place}
-	preempt := &preemptRound{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill}
+	preempt := &preempt.PreemptRound{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place, Backfill: backfill}
 	return &round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, txn: txn, place: place, backfill: backfill, preempt: preempt}
 }
 
@@ -50,7 +51,7 @@ func (t *round) begin() *round {
 	t.place.Cycle++
 	t.place.Epoch++
 	t.backfill.Begin()
-	t.preempt.begin()
+	t.preempt.Begin()
 	t.unplaced, t.noBorrowing, t.borrowBlocked, t.borrowed = 0, false, false, false
 	return t
 }
@@ -60,7 +61,7 @@ func (t *round) close() {
 	t.place.NoteReturnedRoom()
 	t.txn.Undo(0)
 	t.place.Close()
-	t.preempt.close()
+	t.preempt.Close()
 }
 
 // recordPlannedStarts keeps the reservations of a decision for who asks.
@@ -91,14 +92,14 @@ func (t *round) runCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
 	t.begin()
-	t.preempt.allowMoves = moves
+	t.preempt.AllowMoves = moves
 	if blocked = t.runCyclePass(plan); !t.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
 		return blocked
 	}
 	*plan = settled
 	t.begin()
-	t.preempt.allowMoves = moves
-	t.noBorrowing, t.preempt.consolidationsFound = true, t.preempt.consolidationsFound[:0]
+	t.preempt.AllowMoves = moves
+	t.noBorrowing, t.preempt.ConsolidationsFound = true, t.preempt.ConsolidationsFound[:0]
 	blocked = t.runCyclePass(plan)
 	if !plan.Empty() { // of the same state the next would be the same
 		plan.Wake = plan.Now
@@ -159,13 +160,13 @@ func (t *round) run(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placi
 	t.expectStops(plan)
 	t.cluster.PruneGains()
 	t.jobs.AdvanceClock(plan.Now)
-	defer t.preempt.releaseNominations()
-	defer t.preempt.withdrawFailed(plan)
-	if !t.preempt.advanceNominations(plan, nil, tell) {
+	defer t.preempt.ReleaseNominations()
+	defer t.preempt.WithdrawFailed(plan)
+	if !t.preempt.AdvanceNominations(plan, nil, tell) {
 		return
 	}
-	t.preempt.holdForRestarts(plan.Now, nil)
-	t.preempt.holdForMigrating(plan.Now, nil)
+	t.preempt.HoldForRestarts(plan.Now, nil)
+	t.preempt.HoldForMigrating(plan.Now, nil)
 	pass := t.jobs.Queues.BeginRound(plan.Now)
 	defer pass.End()
 	t.offerInOrder(pass, plan, tell)
@@ -176,7 +177,7 @@ func (t *round) run(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placi
 func (t *round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
 		if e := t.jobs.EntryByID[plan.Stop[i].Job]; e != nil && e.RunningList >= job.InRunning {
-			t.preempt.stopping = append(t.preempt.stopping, e)
+			t.preempt.Stopping = append(t.preempt.Stopping, e)
 		}
 	}
 }
@@ -223,7 +224,7 @@ func (t *round) offerInOrder(pass *queue.Round[*job.Entry], plan *ares.Plan, tel
 // offerNominated is the turn of a job for which seats are kept, if this is one:
 // it may fit elsewhere by now. Others of its shape have their turn all the same.
 func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now time.Time, tell func(*job.Entry, *ares.Placing, bool) bool) (done, more bool) {
-	k := t.preempt.holdOf(e)
+	k := t.preempt.HoldOf(e)
 	t.place.WouldDelay, t.place.WindowBlocked = false, false
 	switch {
 	case k == nil || k.Invalid != "":
@@ -231,12 +232,12 @@ func (t *round) offerNominated(pass *queue.Round[*job.Entry], e *job.Entry, now 
 	case k.Over:
 		pass.Skip()
 		return true, true
-	case t.preempt.placeElsewhere(pass, k, now):
+	case t.preempt.PlaceElsewhere(pass, k, now):
 		pass.Allocate(t.jobs.GrantOf(e.Shape, t.place.Offer.Seats))
 		return true, tell(e, &t.place.Offer, true)
 	}
 	t.passOver(pass, e)
-	t.preempt.preemptionNotes = []ares.Blocker{waitBlocker(k)}
+	t.preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(k)}
 	return true, tell(e, nil, true)
 }
 
@@ -253,9 +254,9 @@ func (t *round) passOver(pass *queue.Round[*job.Entry], e *job.Entry) {
 // handleBlocked is what becomes of a job that found no place.
 func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	// 6. Yield: others give way to it, and the seats are kept for it.
-	if !t.backfill.ReserveForAll && t.preempt.preemptFor(pass, plan, e, admitted) {
+	if !t.backfill.ReserveForAll && t.preempt.PreemptFor(pass, plan, e, admitted) {
 		t.passOver(pass, e)
-		t.preempt.preemptionNotes = []ares.Blocker{waitBlocker(t.preempt.holdOf(e))}
+		t.preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(t.preempt.HoldOf(e))}
 		return tell(e, nil, admitted)
 	}
 	// 7. Refuse, once for each shape, and 5. reserve for the first that were:
@@ -266,7 +267,7 @@ func (t *round) handleBlocked(pass *queue.Round[*job.Entry], plan *ares.Plan, e 
 // admitAndPlace admits one job, and places it by the offer.
 func (t *round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	t.place.WouldDelay, t.place.WindowBlocked, t.borrowBlocked = false, false, false
-	t.preempt.releaseToGang(e)
+	t.preempt.ReleaseToGang(e)
 	// 3. Admit: dependencies, budget, limits, quotas.
 	members, ban := t.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || t.backfill.KnownUnschedulable(e.Shape, ban) {
@@ -318,8 +319,8 @@ func (t *round) shortRefusal(e *job.Entry, admitted bool, now time.Time) []ares.
 	case t.place.WouldDelay:
 		return wouldDelayRefusal
 	}
-	if words := t.preempt.preemptionNotes; len(words) > 0 {
-		if t.preempt.hasHold(e) {
+	if words := t.preempt.PreemptionNotes; len(words) > 0 {
+		if t.preempt.HasHold(e) {
 			return words // it has its place, and waits for it
 		}
 		return slices.Concat(out, words)

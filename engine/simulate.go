@@ -220,7 +220,7 @@ func (ex *explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	}
 	places, found := 0, false
 	ex.round.runRound(&ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.Shape == e.Shape && placing == nil && !ex.round.preempt.hasHold(o) && ex.round.backfill.BackfillConfig().First == 0 && !ex.round.place.WouldDelay {
+		if o == e || o.Shape == e.Shape && placing == nil && !ex.round.preempt.HasHold(o) && ex.round.backfill.BackfillConfig().First == 0 && !ex.round.place.WouldDelay {
 			found = placing != nil
 			return false
 		}
@@ -243,13 +243,13 @@ func (ex *explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 		return false
 	}
 	t := ex.round.begin()
-	t.preempt.advanceNominations(&ares.Plan{Now: now}, e, nil)
+	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 	kept := len(t.backfill.Holds)
 	_, ok := t.place.PlaceJob(e.Shape, members, ban, e)
 	if !ok && kept == 0 && !t.place.IsBlockedByWindows(e, members, ban) {
 		ex.round.place.RememberUnschedulable(e.Shape, ban)
 	}
-	t.preempt.releaseNominations()
+	t.preempt.ReleaseNominations()
 	t.close()
 	return ok
 }

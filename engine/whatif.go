@@ -6,6 +6,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/preempt"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -56,7 +57,7 @@ func (ex *explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 	}
 	n := &plan.Nominate[at].Nomination
 	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == job.KindPreemption })
-	why.Blockers = append(why.Blockers, ares.Blocker{Kind: job.KindPreemption, Detail: preemptionText(n)})
+	why.Blockers = append(why.Blockers, ares.Blocker{Kind: job.KindPreemption, Detail: preempt.PreemptionText(n)})
 	why.ETA = nominationETA(n, now)
 	return ares.Placing{Job: e.Id}, &why
 }

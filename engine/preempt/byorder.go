@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -18,30 +18,30 @@ import (
 // earlier with OrderRemaining, and with OrderAttained later, but never later
 // than whom it stopped. One that waited for PeersAfter stops those of its own level
 // too that were submitted after it.
-func (pr *preemptRound) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
-	members, ban := pr.jobs.AdmissibleMembers(e.Shape, plan.Now)
+func (pr *PreemptRound) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, plan.Now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	base := cluster.Savepoint(len(pr.txn.Deltas))
+	base := cluster.Savepoint(len(pr.Txn.Deltas))
 	c := victimSelection{why: ares.YieldOrder}
 	if !pr.fewestByOrder(e, pr.laterInOrder(e, plan), &c, members, ban) {
-		pr.txn.Undo(base)
+		pr.Txn.Undo(base)
 		return c, false
 	}
-	pr.txn.Undo(base)
-	if _, milli := c.cost(); pr.cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
-		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(c.seats)), decimalText(pr.cfg.Preemption.Ceiling))
+	pr.Txn.Undo(base)
+	if _, milli := c.cost(); pr.Cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
+		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(c.seats)), decimalText(pr.Cfg.Preemption.Ceiling))
 		return c, false
 	}
 	return c, true
 }
 
 // laterInOrder is who could give way to a waiting job, the last in the order first.
-func (pr *preemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
+func (pr *PreemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
-	mine, rank := pr.jobs.OrderRank(e, now), e.Rank()
-	until, bounded := pr.jobs.PeerPreemptionTime(e)
+	mine, rank := pr.Jobs.OrderRank(e, now), e.Rank()
+	until, bounded := pr.Jobs.PeerPreemptionTime(e)
 	waited := bounded && !now.Before(until)
 	forebears, barred := pr.preemptorAncestry(e, plan), pr.barredJobs(0)
 	standing := map[*job.Entry]uint64{}
@@ -50,9 +50,9 @@ func (pr *preemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidate
 		if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || !v.MayBePreempted() || v.Rank() != rank {
 			continue
 		}
-		at := pr.jobs.OrderRank(v, now)
+		at := pr.Jobs.OrderRank(v, now)
 		after := at > mine || waited && at == mine && v.Job.Revision > e.Job.Revision
-		if !after || forebears[v.Id] || barred[v] || slices.Contains(pr.stopping, v) {
+		if !after || forebears[v.Id] || barred[v] || slices.Contains(pr.Stopping, v) {
 			continue
 		}
 		if guard, _ := pr.protectionOf(v, now); guard != unprotected {
@@ -70,9 +70,9 @@ func (pr *preemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidate
 
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
-func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := cluster.Savepoint(len(pr.txn.Deltas)), pr.cluster.WithoutModels(e.Shape.Request, ban)
-	reach, ok := pr.place.FeasibleNodes(e.Shape, w)
+func (pr *PreemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
+	m, w := cluster.Savepoint(len(pr.Txn.Deltas)), pr.Cluster.WithoutModels(e.Shape.Request, ban)
+	reach, ok := pr.Place.FeasibleNodes(e.Shape, w)
 	if !ok {
 		return false
 	}
@@ -80,13 +80,13 @@ func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *
 	var p ares.Placing
 	fits := false
 	for _, v := range from {
-		if !pr.jobs.RunsWithin(v.entry, reach) {
+		if !pr.Jobs.RunsWithin(v.entry, reach) {
 			continue
 		}
-		pr.place.ReleaseJob(v.entry)
+		pr.Place.ReleaseJob(v.entry)
 		out = append(out, v)
-		if pr.jobs.OpensNode(v.entry, w) {
-			if p, fits = pr.place.PlaceJob(e.Shape, members, ban, e); fits {
+		if pr.Jobs.OpensNode(v.entry, w) {
+			if p, fits = pr.Place.PlaceJob(e.Shape, members, ban, e); fits {
 				break
 			}
 		}
@@ -110,10 +110,10 @@ func (pr *preemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *
 
 // fitsWithout says whether the job fits when some leave, from a mark on. It is
 // taken then.
-func (pr *preemptRound) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
-	pr.txn.Undo(m)
+func (pr *PreemptRound) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
+	pr.Txn.Undo(m)
 	for _, v := range leave {
-		pr.place.ReleaseJob(v.entry)
+		pr.Place.ReleaseJob(v.entry)
 	}
-	return pr.place.PlaceJob(e.Shape, members, ban, e)
+	return pr.Place.PlaceJob(e.Shape, members, ban, e)
 }

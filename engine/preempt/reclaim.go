@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"slices"
@@ -54,7 +54,7 @@ func (h *victimSearch) admitsAfter(c *victimSelection) bool {
 	for _, v := range c.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, -1)
 	}
-	ok := h.round.jobs.AdmitsSeats(h.sh, c.seats, h.now)
+	ok := h.round.Jobs.AdmitsSeats(h.sh, c.seats, h.now)
 	for _, v := range c.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, 1)
 	}
@@ -69,7 +69,7 @@ func (h *victimSearch) reclaimQuota(c *victimSelection) {
 		return
 	}
 	var debtors []*candidateVictim
-	for _, e := range h.round.victims {
+	for _, e := range h.round.Victims {
 		if v := h.round.victimAt[e.Slot]; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
 			debtors = append(debtors, v)
 		}

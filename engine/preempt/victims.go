@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ import (
 // is not in its way after all stays. That is done by each of a few prices,
 // because none is right for all sizes, and the cheapest outcome counts.
 type victimSearch struct {
-	round *preemptRound
+	round *PreemptRound
 	entry *job.Entry
 	sh    *job.Shape
 	now   time.Time
@@ -58,7 +58,7 @@ type candidateNode struct {
 	from, to int // of the spots
 	changes  int // of the node, when it was weighed
 	gain     int // members
-	evict    []nodeVictim
+	evict    []NodeVictim
 }
 
 // candidateSeat is a seat of who could give way.
@@ -70,14 +70,14 @@ type candidateSeat struct {
 
 // searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
-func (pr *preemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *PreemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.Txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
-	if pr.backfill.HeldReservations != 0 {
+	if pr.Backfill.HeldReservations != 0 {
 		all := h.barred
-		h.barred = pr.barredJobs(pr.backfill.HeldReservations)
+		h.barred = pr.barredJobs(pr.Backfill.HeldReservations)
 		h.searchByBasis(r)
 		h.barred = all
 	}
@@ -85,14 +85,14 @@ func (pr *preemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised 
 		h.overCeiling = nil
 		h.searchByBasis(r)
 	}
-	pr.txn.Undo(h.base)
+	pr.Txn.Undo(h.base)
 	return h.conclude(r, plan)
 }
 
 // searchByBasis looks for victims by each right alone, and then by both. What was
 // promised comes first: it costs nobody what is his own.
 func (h *victimSearch) searchByBasis(r preemptionBasis) {
-	members, ban := h.round.jobs.AdmissibleMembers(h.sh, h.now)
+	members, ban := h.round.Jobs.AdmissibleMembers(h.sh, h.now)
 	for _, by := range [3]preemptionBasis{basisQuota, basisClass, basisQuota | basisClass} {
 		if by&^r != 0 || !h.markEligible(by) {
 			continue
@@ -127,9 +127,9 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 		return *c, true
 	case h.overCeiling != nil:
 		_, milli := h.overCeiling.cost()
-		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(h.overCeiling.seats)), decimalText(h.round.cfg.Preemption.Ceiling))
+		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(h.overCeiling.seats)), decimalText(h.round.Cfg.Preemption.Ceiling))
 	case h.protections != protectionCounts{}:
-		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.cfg.Preemption))
+		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.Cfg.Preemption))
 	case h.eligible > 0:
 		h.round.notePreemption("those that may be stopped for it are not enough to make room")
 	}
@@ -146,7 +146,7 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 // and wakes the plan when that may have changed. It will not where this one needs
 // more than that at once.
 func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, plan *ares.Plan) {
-	most := h.round.cfg.Preemption.PerTenant
+	most := h.round.Cfg.Preemption.PerTenant
 	if until.IsZero() {
 		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.Tenant.Id, most)
 		return
@@ -157,8 +157,8 @@ func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, pla
 
 // withinHourlyLimit says whether the tenant may have so many stopped by class now, and
 // if not, when it may have one more.
-func (pr *preemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
-	most := pr.cfg.Preemption.PerTenant
+func (pr *PreemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
+	most := pr.Cfg.Preemption.PerTenant
 	if most == 0 {
 		return until, true
 	}
@@ -181,28 +181,28 @@ func (pr *preemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan
 
 // barredJobs is who sits where seats are kept for others, or is to give way to one of
 // those. With some reservations it is also who sits where these have a place.
-func (pr *preemptRound) barredJobs(reservations uint64) map[*job.Entry]bool {
+func (pr *PreemptRound) barredJobs(reservations uint64) map[*job.Entry]bool {
 	out := map[*job.Entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
-			n := pr.cluster.NodesByID[seats[i].Node]
+			n := pr.Cluster.NodesByID[seats[i].Node]
 			if n == nil {
 				continue
 			}
 			for _, sit := range n.Occupants {
 				if sharesDevice(sit.Seat, &seats[i]) {
-					out[pr.jobs.Owner(sit)] = true
+					out[pr.Jobs.Owner(sit)] = true
 				}
 			}
 		}
 	}
-	for i := range pr.backfill.Reservations {
+	for i := range pr.Backfill.Reservations {
 		if reservations&(1<<i) != 0 {
-			bar(pr.backfill.Reservations[i].Seats)
+			bar(pr.Backfill.Reservations[i].Seats)
 		}
 	}
-	for i := range pr.backfill.Holds {
-		k := &pr.backfill.Holds[i]
+	for i := range pr.Backfill.Holds {
+		k := &pr.Backfill.Holds[i]
 		if k.Over {
 			continue
 		}
@@ -227,7 +227,7 @@ func sharesDevice(a, b *ares.Seat) bool {
 
 // unguaranteedModels is the models that quotas do not promise the job, as a set.
 func (h *victimSearch) unguaranteedModels() (ban uint64) {
-	for m := range h.round.cluster.MatchingModels(h.sh.Request) {
+	for m := range h.round.Cluster.MatchingModels(h.sh.Request) {
 		if bit := cluster.ModelBit(m); h.guaranteed&bit == 0 {
 			ban |= bit
 		}
@@ -238,9 +238,9 @@ func (h *victimSearch) unguaranteedModels() (ban uint64) {
 // searchSets looks for the cheapest set among who is eligible, with some models left
 // out.
 func (h *victimSearch) searchSets(ban uint64) {
-	h.request = h.round.cluster.WithoutModels(h.sh.Request, ban)
+	h.request = h.round.Cluster.WithoutModels(h.sh.Request, ban)
 	var ok bool
-	if h.feasible, ok = h.round.place.FeasibleNodes(h.sh, h.request); !ok || h.round.cluster.ExceedsLeafLimit(h.request) {
+	if h.feasible, ok = h.round.Place.FeasibleNodes(h.sh, h.request); !ok || h.round.Cluster.ExceedsLeafLimit(h.request) {
 		return
 	}
 	h.indexCandidates()
@@ -265,12 +265,12 @@ func (h *victimSearch) searchSets(ban uint64) {
 // indexCandidates finds who sits where.
 func (h *victimSearch) indexCandidates() {
 	h.candidates, h.candidateSeats = h.candidates[:0], h.candidateSeats[:0]
-	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.cluster.Nodes))[:len(h.round.cluster.Nodes)]
-	h.room = slices.Grow(h.room[:0], len(h.round.cluster.Nodes))[:len(h.round.cluster.Nodes)]
+	h.candidateAt = slices.Grow(h.candidateAt[:0], len(h.round.Cluster.Nodes))[:len(h.round.Cluster.Nodes)]
+	h.room = slices.Grow(h.room[:0], len(h.round.Cluster.Nodes))[:len(h.round.Cluster.Nodes)]
 	clear(h.candidateAt)
 	clear(h.room)
 	for i := h.feasible.Next(0); i >= 0; i = h.feasible.Next(i + 1) {
-		n := h.round.cluster.Nodes[i]
+		n := h.round.Cluster.Nodes[i]
 		if !n.Schedulable() {
 			continue
 		}
@@ -295,7 +295,7 @@ func (h *victimSearch) indexCandidates() {
 // placeAndKeep places the job where those were chosen to leave, and keeps the outcome if
 // it is the best so far. It says whether the job fits at all.
 func (h *victimSearch) placeAndKeep() bool {
-	p, ok := h.round.place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
+	p, ok := h.round.Place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 	if !ok {
 		return false
 	}
@@ -308,7 +308,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if h.round.cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
+	if h.round.Cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}
@@ -328,14 +328,14 @@ func (c *victimSelection) smaller(o *victimSelection) bool {
 // dropUnneeded leaves out those who are not in the way of the seats, the most costly
 // first.
 func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	for _, v := range victims {
-		h.round.place.ReleaseJob(v.entry)
+		h.round.Place.ReleaseJob(v.entry)
 	}
-	h.round.txn.TakeSeats(seats)
+	h.round.Txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
-		return !v.entry.SitsBesideSeats(seats) || h.round.place.PutBack(v.entry)
+		return !v.entry.SitsBesideSeats(seats) || h.round.Place.PutBack(v.entry)
 	})
 }
 
@@ -351,12 +351,12 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	for i := 0; i < len(c.victims) && len(c.victims) > 1; {
 		rest := slices.Delete(slices.Clone(c.victims), i, i+1)
-		h.round.txn.Undo(h.base)
+		h.round.Txn.Undo(h.base)
 		for _, v := range rest {
-			h.round.place.ReleaseJob(v.entry)
+			h.round.Place.ReleaseJob(v.entry)
 		}
 		i++
-		p, ok := h.round.place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
+		p, ok := h.round.Place.PlaceJob(h.sh, h.sh.MinMembers, h.request.Ban, h.entry)
 		if !ok {
 			continue
 		}
@@ -374,7 +374,7 @@ func (h *victimSearch) shrinkSet(c *victimSelection) {
 // have kept the job out of what was cleared for it, and keeps who is in its way
 // then.
 func (h *victimSearch) tryAllVictims() {
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	for i := range h.debts {
 		h.debts[i].left = h.debts[i].Milli
 	}
@@ -386,7 +386,7 @@ func (h *victimSearch) tryAllVictims() {
 		if v := sp.victim; !v.chosen && h.stillBorrowed(v) {
 			v.chosen = true
 			h.evicted = append(h.evicted, v)
-			h.round.place.ReleaseJob(v.entry)
+			h.round.Place.ReleaseJob(v.entry)
 		}
 	}
 	if len(h.evicted) > 0 {
@@ -401,15 +401,15 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	for _, v := range h.best.victims {
 		takes = max(takes, v.entry.Job.Grace())
 	}
-	takes += h.round.cfg.Preemption.Restart
+	takes += h.round.Cfg.Preemption.Restart
 	c := victimSelection{why: h.best.why}
 	var going []*job.Entry
-	for rank := range h.round.jobs.Running.Running {
-		for _, e := range h.round.jobs.Running.Running[rank] {
+	for rank := range h.round.Jobs.Running.Running {
+		for _, e := range h.round.Jobs.Running.Running[rank] {
 			if _, all := e.RuntimeEstimate(); all == job.Forever {
 				continue
 			}
-			if _, late := e.Remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(h.round.stopping, e) {
+			if _, late := e.Remaining(h.now); late <= takes && !h.barred[e] && !slices.Contains(h.round.Stopping, e) {
 				going = append(going, e)
 				c.freeWithin = max(c.freeWithin, late)
 			}
@@ -418,21 +418,21 @@ func (h *victimSearch) freeSoon() (victimSelection, bool) {
 	if len(going) == 0 {
 		return c, false
 	}
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	for _, e := range going {
-		h.round.place.ReleaseJob(e)
+		h.round.Place.ReleaseJob(e)
 		e.Shape.Leaf.Charge(e.Held.Grant, -1)
 	}
-	members, ban := h.round.jobs.AdmissibleMembers(h.sh, h.now)
+	members, ban := h.round.Jobs.AdmissibleMembers(h.sh, h.now)
 	var p ares.Placing
 	ok := false
 	if members > 0 {
-		p, ok = h.round.place.PlaceJob(h.sh, h.sh.MinMembers, ban, h.entry)
+		p, ok = h.round.Place.PlaceJob(h.sh, h.sh.MinMembers, ban, h.entry)
 	}
 	for _, e := range going {
 		e.Shape.Leaf.Charge(e.Held.Grant, 1)
 	}
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	c.seats = p.Seats
 	return c, ok
 }

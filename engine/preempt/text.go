@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"github.com/ares-scheduler/ares/engine/job"
@@ -25,16 +25,16 @@ func decimalText(n int) string {
 	return fmt.Sprintf("%d.%03d", n/1000, n%1000)
 }
 
-func countJobs(n int) string {
+func CountJobs(n int) string {
 	if n == 1 {
 		return "1 job"
 	}
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// preemptionText says who gives way by a nomination that the next plan makes, and what
+// PreemptionText says who gives way by a nomination that the next plan makes, and what
 // that costs.
-func preemptionText(n *ares.Nomination) string {
+func PreemptionText(n *ares.Nomination) string {
 	if len(n.Victims) == 0 {
 		return "the next plan keeps seats for it that others are about to leave"
 	}
@@ -44,5 +44,5 @@ func preemptionText(n *ares.Nomination) string {
 		milli, lost = milli+y.Milli, lost+y.Lost
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		countJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GpuMilliOf(n.Seats))), decimalText(int(lost)))
+		CountJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GpuMilliOf(n.Seats))), decimalText(int(lost)))
 }

@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"slices"
@@ -25,9 +25,9 @@ type restartHold struct {
 	released bool // its turn has come
 }
 
-// holdForRestarts takes the seats that are kept for gangs, but for one of them.
-func (pr *preemptRound) holdForRestarts(now time.Time, but *job.Entry) {
-	for _, e := range pr.jobs.Restarting {
+// HoldForRestarts takes the seats that are kept for gangs, but for one of them.
+func (pr *PreemptRound) HoldForRestarts(now time.Time, but *job.Entry) {
+	for _, e := range pr.Jobs.Restarting {
 		if e == but || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !pr.wouldFit(e, now) {
 			continue
 		}
@@ -35,8 +35,8 @@ func (pr *preemptRound) holdForRestarts(now time.Time, but *job.Entry) {
 		last := e.Run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
-			if last.Seats[i].State.Free() && pr.cluster.NodesByID[seat.Node].SeatIsFree(seat) {
-				pr.txn.TakeSeats([]ares.Seat{*seat})
+			if last.Seats[i].State.Free() && pr.Cluster.NodesByID[seat.Node].SeatIsFree(seat) {
+				pr.Txn.TakeSeats([]ares.Seat{*seat})
 				g.seats = append(g.seats, seat)
 			}
 		}
@@ -45,47 +45,47 @@ func (pr *preemptRound) holdForRestarts(now time.Time, but *job.Entry) {
 }
 
 // wouldFit says whether a gang would find a place if it were its turn.
-func (pr *preemptRound) wouldFit(e *job.Entry, now time.Time) bool {
-	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
-	if members == 0 || pr.jobs.ArrayIsStopping(e) {
+func (pr *PreemptRound) wouldFit(e *job.Entry, now time.Time) bool {
+	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || pr.Jobs.ArrayIsStopping(e) {
 		return false
 	}
-	m := cluster.Savepoint(len(pr.txn.Deltas))
-	_, ok := pr.place.PlaceJob(e.Shape, members, ban, e)
-	pr.txn.Undo(m)
+	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	_, ok := pr.Place.PlaceJob(e.Shape, members, ban, e)
+	pr.Txn.Undo(m)
 	return ok
 }
 
 // restartPending says whether seats are kept for a gang whose turn is still to come in this
 // decision.
-func (pr *preemptRound) restartPending() bool {
+func (pr *PreemptRound) restartPending() bool {
 	return slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return !g.released && g.entry.Queue == job.InPending && g.entry.IsSettled() })
 }
 
-// releaseToGang gives a gang whose turn it is what was kept for it. If it does not take
+// ReleaseToGang gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
-func (pr *preemptRound) releaseToGang(e *job.Entry) {
+func (pr *PreemptRound) ReleaseToGang(e *job.Entry) {
 	at := slices.IndexFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
 	if at < 0 {
 		return
 	}
 	pr.releaseRestartHold(&pr.restartHolds[at])
 	pr.restartHolds[at].released = true
-	pr.place.Epoch++ // what asked in vain so far may find room now
+	pr.Place.Epoch++ // what asked in vain so far may find room now
 }
 
 // releaseRestartHold gives up what is kept for a gang.
-func (pr *preemptRound) releaseRestartHold(g *restartHold) {
+func (pr *PreemptRound) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
-		n := pr.cluster.NodesByID[seat.Node]
-		pr.txn.ReleaseSeat(n, seat)
-		pr.cluster.CapacityChanged(n)
+		n := pr.Cluster.NodesByID[seat.Node]
+		pr.Txn.ReleaseSeat(n, seat)
+		pr.Cluster.CapacityChanged(n)
 	}
 }
 
-// wakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not
+// WakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not
 // place, if somebody waits.
-func (pr *preemptRound) wakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
+func (pr *PreemptRound) WakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return
 	}

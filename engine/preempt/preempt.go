@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"time"
@@ -14,62 +14,62 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// preemptRound is what preemption knows in one cycle: the nominations, the jobs
+// PreemptRound is what preemption knows in one cycle: the nominations, the jobs
 // that are being stopped, and the candidates.
-type preemptRound struct {
-	cfg      *config.Config
-	cluster  *cluster.Cluster
-	scorer   *score.Scorer
-	jobs     *job.Table
-	windows  *window.Calendar
-	txn      *cluster.Txn
-	place    *placement.Placer
-	backfill *backfill.BackfillRound
+type PreemptRound struct {
+	Cfg      *config.Config
+	Cluster  *cluster.Cluster
+	Scorer   *score.Scorer
+	Jobs     *job.Table
+	Windows  *window.Calendar
+	Txn      *cluster.Txn
+	Place    *placement.Placer
+	Backfill *backfill.BackfillRound
 
 	restartHolds        []restartHold             // that lost a node, with what is kept for them
-	stopping            []*job.Entry              // are stopped by this plan, to give way
+	Stopping            []*job.Entry              // are stopped by this plan, to give way
 	destinations        []backfill.NominationHold // places of those of them who are moved
-	victims             []*job.Entry              // of whom it was worked out what their giving way costs
+	Victims             []*job.Entry              // of whom it was worked out what their giving way costs
 	victimAt            []*candidateVictim        // the same by the number of the job, nil for the others
 	loadedClasses       uint8                     // the classes of these
 	searchCount         int                       // counts the searches for victims
 	searchedShapes      int                       // the shapes for which that was done
 	failedSearches      []failedSearch            // those that found none
-	preemptionNotes     []ares.Blocker            // why nobody gives way to the job whose turn it is
-	allowMoves          bool                      // jobs may be moved
+	PreemptionNotes     []ares.Blocker            // why nobody gives way to the job whose turn it is
+	AllowMoves          bool                      // jobs may be moved
 	consolidationTries  int                       // the shapes for which that was tried
-	consolidationsFound []ares.Consolidation      // what came of it, unless it is nil
+	ConsolidationsFound []ares.Consolidation      // what came of it, unless it is nil
 }
 
-func (pr *preemptRound) begin() {
+func (pr *PreemptRound) Begin() {
 	clear(pr.restartHolds)
 	pr.restartHolds = pr.restartHolds[:0]
-	pr.searchedShapes, pr.preemptionNotes = 0, nil
-	pr.allowMoves, pr.consolidationTries = pr.cfg.Preemption.Moving, 0
+	pr.searchedShapes, pr.PreemptionNotes = 0, nil
+	pr.AllowMoves, pr.consolidationTries = pr.Cfg.Preemption.Moving, 0
 }
 
-func (pr *preemptRound) close() {
+func (pr *PreemptRound) Close() {
 	pr.resetVictims()
-	clear(pr.stopping)
+	clear(pr.Stopping)
 	clear(pr.failedSearches)
 	clear(pr.destinations)
-	pr.stopping, pr.failedSearches, pr.destinations = pr.stopping[:0], pr.failedSearches[:0], pr.destinations[:0]
+	pr.Stopping, pr.failedSearches, pr.destinations = pr.Stopping[:0], pr.failedSearches[:0], pr.destinations[:0]
 }
 
-// preemptionBlockers says what comes of a waiting job's right to have others give way, if
+// PreemptionBlockers says what comes of a waiting job's right to have others give way, if
 // it has one.
-func (pr *preemptRound) preemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
+func (pr *PreemptRound) PreemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
 	if e == nil || e.Job == nil || e.Queue != job.InPending {
 		return nil
 	}
 	if e.Run != nil && e.Run.Nominated != nil {
 		k := backfill.NominationHold{Seats: e.Run.Nominated.Seats}
-		_, k.FreeSeats = pr.txn.HoldSeats(k.Seats)
-		return []ares.Blocker{waitBlocker(&k)}
+		_, k.FreeSeats = pr.Txn.HoldSeats(k.Seats)
+		return []ares.Blocker{WaitBlocker(&k)}
 	}
-	members, _ := pr.jobs.AdmissibleMembers(e.Shape, now)
+	members, _ := pr.Jobs.AdmissibleMembers(e.Shape, now)
 	if found, ok := pr.findPreemption(&ares.Plan{Now: now}, e, members > 0); ok {
-		pr.notePreemption("%s", preemptionText(pr.newNomination(e, &found, now)))
+		pr.notePreemption("%s", PreemptionText(pr.newNomination(e, &found, now)))
 	}
-	return pr.preemptionNotes
+	return pr.PreemptionNotes
 }

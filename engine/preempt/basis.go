@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -42,10 +42,10 @@ func (r preemptionBasis) why() ares.YieldWhy {
 // stays short where many could have others stopped and none finds enough.
 const maxSearches = 64
 
-// preemptFor has running jobs give way to one that found no place, if it has a right
+// PreemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (pr *preemptRound) preemptFor(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
+func (pr *PreemptRound) PreemptFor(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
 	found, ok := pr.findPreemption(plan, e, admitted)
 	if ok {
 		pr.nominate(pass, plan, e, &found)
@@ -58,10 +58,10 @@ func (pr *preemptRound) preemptFor(pass *queue.Round[*job.Entry], plan *ares.Pla
 // or are predicted to be done sooner than stopping anybody would take, has it
 // kept and stops nobody. Where nobody gives way to one that has a right to it,
 // the words say why.
-func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
+func (pr *PreemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
 	sh := e.Shape
-	pr.preemptionNotes = nil
-	if pr.place.WouldDelay || pr.place.WindowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
+	pr.PreemptionNotes = nil
+	if pr.Place.WouldDelay || pr.Place.WindowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
 		return found, false
 	}
 	if admitted {
@@ -80,7 +80,7 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 		pr.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
 		return found, false
 	}
-	if len(pr.jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
+	if len(pr.Jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
 		pr.notePreemption("seats are kept for %d jobs already, which is the most at once", config.MaxNominations)
 		return found, false
 	}
@@ -88,11 +88,11 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 		return found, false
 	}
 	// Whoever's turn was before may have left other places held, or none.
-	pr.backfill.HoldReservations(pr.backfill.DelayedReservations(e.EndsBy(plan.Now)))
-	base := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.Speculative = true
+	pr.Backfill.HoldReservations(pr.Backfill.DelayedReservations(e.EndsBy(plan.Now)))
+	base := cluster.Savepoint(len(pr.Txn.Deltas))
+	pr.Place.Speculative = true
 	pr.assumeStopsDone()
-	pr.windows.SetExpectedStay(e)
+	pr.Windows.SetExpectedStay(e)
 	switch found, ok = pr.fitsOnceStopped(e, r.why(), plan.Now); {
 	case ok:
 	case r&basisOrder != 0:
@@ -101,8 +101,8 @@ func (pr *preemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted b
 		found, ok = pr.searchVictims(e, r, promised, plan)
 	}
 	pr.chargeStopping(1)
-	pr.txn.Undo(base)
-	pr.place.Speculative = false
+	pr.Txn.Undo(base)
+	pr.Place.Speculative = false
 	return found, ok
 }
 
@@ -135,30 +135,30 @@ func (c *victimSelection) cheaper(o *victimSelection) bool {
 }
 
 // notePreemption notes why nobody gives way to the job whose turn it is.
-func (pr *preemptRound) notePreemption(format string, args ...any) {
-	pr.preemptionNotes = append(pr.preemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
+func (pr *PreemptRound) notePreemption(format string, args ...any) {
+	pr.PreemptionNotes = append(pr.PreemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // basisOf is what a waiting job may stop others by, and the models that quotas
 // promise it. One that its own limits or
 // quotas keep waiting may stop only who has borrowed what they promise it.
-func (pr *preemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
+func (pr *PreemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
 	switch record := e.Shape.Tenant.Record; {
 	case record == nil:
 		return 0, 0
-	case admitted && pr.cfg.Queue.Preempt:
+	case admitted && pr.Cfg.Queue.Preempt:
 		return basisOrder, 0
-	case !pr.cfg.Preemption.Enabled:
+	case !pr.Cfg.Preemption.Enabled:
 		return 0, 0
 	case admitted && record.MayPreempt:
 		for rank := range max(e.Rank()-1, 0) {
-			if len(pr.jobs.Running.Running[rank]) > 0 {
+			if len(pr.Jobs.Running.Running[rank]) > 0 {
 				out |= basisClass
 			}
 		}
 	}
-	if pr.jobs.Queues.HasQuotas() {
-		if promised = pr.jobs.GuaranteedModels(e.Shape, admitted, now); promised != 0 {
+	if pr.Jobs.Queues.HasQuotas() {
+		if promised = pr.Jobs.GuaranteedModels(e.Shape, admitted, now); promised != 0 {
 			out |= basisQuota
 		}
 	}
@@ -167,13 +167,13 @@ func (pr *preemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out
 
 // noteDisabled says so where others would give way to a job by its class, but nobody
 // may: people ask why an urgent job waits.
-func (pr *preemptRound) noteDisabled(e *job.Entry) {
+func (pr *PreemptRound) noteDisabled(e *job.Entry) {
 	record := e.Shape.Tenant.Record
-	off := !pr.cfg.Preemption.Enabled
+	off := !pr.Cfg.Preemption.Enabled
 	if record == nil || !off && record.MayPreempt || e.Rank() < 2 {
 		return
 	}
-	below := pr.jobs.Running.Running[:e.Rank()-1]
+	below := pr.Jobs.Running.Running[:e.Rank()-1]
 	switch below := slices.ContainsFunc(below, func(list []*job.Entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:
@@ -193,7 +193,7 @@ type failedSearch struct {
 
 // knownToFail says whether another with the same wish was found no victims in
 // this decision. By class it does not matter whose it is.
-func (pr *preemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) bool {
+func (pr *PreemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) bool {
 	return slices.ContainsFunc(pr.failedSearches, func(v failedSearch) bool {
 		return v.request == sh.Request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.AsksAlike(sh))
 	})
@@ -202,23 +202,23 @@ func (pr *preemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) 
 // assumeStopsDone makes the state as it will be when those are gone who are being
 // stopped, and those there for whom seats are kept. Discharge puts back what it
 // counts for leaves, and the try the rest.
-func (pr *preemptRound) assumeStopsDone() {
+func (pr *PreemptRound) assumeStopsDone() {
 	pr.chargeStopping(-1)
-	for _, v := range pr.jobs.Running.Stopping {
-		pr.place.ReleaseJob(v)
+	for _, v := range pr.Jobs.Running.Stopping {
+		pr.Place.ReleaseJob(v)
 	}
-	for _, v := range pr.stopping {
-		pr.place.ReleaseJob(v)
+	for _, v := range pr.Stopping {
+		pr.Place.ReleaseJob(v)
 	}
 	for i := range pr.restartHolds { // what a drained one has left is kept for it only until it is gone
 		if g := &pr.restartHolds[i]; !g.released && g.entry.RunningList == job.InStopping && g.entry.Run.Stop.Why == ares.StopDrain {
 			pr.releaseRestartHold(g)
 		}
 	}
-	for i := range pr.backfill.Holds {
-		if k := &pr.backfill.Holds[i]; !k.Over {
-			pr.txn.Release(k.Held)
-			pr.txn.HoldSeats(k.Seats)
+	for i := range pr.Backfill.Holds {
+		if k := &pr.Backfill.Holds[i]; !k.Over {
+			pr.Txn.Release(k.Held)
+			pr.Txn.HoldSeats(k.Seats)
 		}
 	}
 	pr.holdDestinations()
@@ -226,33 +226,33 @@ func (pr *preemptRound) assumeStopsDone() {
 
 // chargeStopping counts what those hold who are being stopped, or with sign -1 counts
 // it no more.
-func (pr *preemptRound) chargeStopping(sign int) {
-	for _, v := range pr.jobs.Running.Stopping {
+func (pr *PreemptRound) chargeStopping(sign int) {
+	for _, v := range pr.Jobs.Running.Stopping {
 		v.Shape.Leaf.Charge(v.Held.Grant, sign)
 	}
-	for _, v := range pr.stopping {
+	for _, v := range pr.Stopping {
 		v.Shape.Leaf.Charge(v.Held.Grant, sign)
 	}
 }
 
 // fitsOnceStopped finds the seats of a job that fits once those are gone who are being
 // stopped.
-func (pr *preemptRound) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
-	if len(pr.jobs.Running.Stopping)+len(pr.stopping) == 0 {
+func (pr *PreemptRound) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+	if len(pr.Jobs.Running.Stopping)+len(pr.Stopping) == 0 {
 		return victimSelection{}, false
 	}
-	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
+	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	m := cluster.Savepoint(len(pr.txn.Deltas))
-	p, ok := pr.place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
-	pr.txn.Undo(m)
+	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	p, ok := pr.Place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
+	pr.Txn.Undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
-	for _, v := range pr.jobs.Running.Stopping {
+	for _, v := range pr.Jobs.Running.Stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
-	for _, v := range pr.stopping {
+	for _, v := range pr.Stopping {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v))
 	}
 	return c, ok
@@ -267,7 +267,7 @@ func maxStopTime(v *job.Entry) time.Duration { return v.Job.Grace() + v.Job.Lost
 const stopMargin = time.Minute
 
 // newNomination is how a choice is written down.
-func (pr *preemptRound) newNomination(e *job.Entry, c *victimSelection, now time.Time) *ares.Nomination {
+func (pr *PreemptRound) newNomination(e *job.Entry, c *victimSelection, now time.Time) *ares.Nomination {
 	milli := job.GpuMilliOf(c.seats)
 	slices.SortFunc(c.victims, bySize)
 	n := &ares.Nomination{Seats: c.seats, Why: c.why, At: now}
@@ -275,7 +275,7 @@ func (pr *preemptRound) newNomination(e *job.Entry, c *victimSelection, now time
 		c.freeWithin = max(c.freeWithin, maxStopTime(v.entry))
 		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.Id, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
 			To: e.Id, Tenant: e.Job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
-			Restart: v.milli * int64(pr.cfg.Preemption.Restart/time.Second),
+			Restart: v.milli * int64(pr.Cfg.Preemption.Restart/time.Second),
 		}})
 	}
 	n.Until = now.Add(c.freeWithin + stopMargin)
@@ -283,7 +283,7 @@ func (pr *preemptRound) newNomination(e *job.Entry, c *victimSelection, now time
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (pr *preemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, c *victimSelection) {
+func (pr *PreemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, c *victimSelection) {
 	n := *pr.newNomination(e, c, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.Id, Nomination: n})
 	job.WakeBy(plan, n.Until)
@@ -292,11 +292,11 @@ func (pr *preemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan,
 			break
 		}
 	}
-	k := backfill.NominationHold{Entry: e, Seats: c.seats, Until: n.Until, Grant: pr.jobs.GrantCopy(e.Shape, c.seats)}
-	k.Held, k.FreeSeats = pr.txn.HoldSeats(c.seats)
+	k := backfill.NominationHold{Entry: e, Seats: c.seats, Until: n.Until, Grant: pr.Jobs.GrantCopy(e.Shape, c.seats)}
+	k.Held, k.FreeSeats = pr.Txn.HoldSeats(c.seats)
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}
 	pass.ChargeOutOfTurn(e.Shape.Leaf, k.Grant, 1)
-	pr.backfill.Holds = append(pr.backfill.Holds, k)
+	pr.Backfill.Holds = append(pr.Backfill.Holds, k)
 }

@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -47,11 +47,11 @@ const maxSearchedDomains = 8
 func (h *victimSearch) domainsToSearch(p costModel) []domainRange {
 	level := h.sh.Wish.Required
 	if level == "" || h.sh.Members == 1 {
-		return []domainRange{{0, len(h.round.cluster.Nodes), 0}}
+		return []domainRange{{0, len(h.round.Cluster.Nodes), 0}}
 	}
 	var out []domainRange
 	for i := 0; i < len(h.candidates); {
-		lo, hi := h.round.cluster.Domains.EnclosingDomain(h.candidates[i].node.Pos, level)
+		lo, hi := h.round.Cluster.Domains.EnclosingDomain(h.candidates[i].node.Pos, level)
 		from := i
 		for i < len(h.candidates) && h.candidates[i].node.Pos < hi {
 			i++
@@ -77,7 +77,7 @@ func (h *victimSearch) canClear(sc *domainRange, grounds []candidateNode, p cost
 		for _, v := range h.victimsAt(g, p) {
 			v.victim.chosen = false
 		}
-		more := g.node.RoomWithout(h.request, seatsOf(h.victimsAt(g, p))) - int(h.room[g.node.Pos])
+		more := g.node.RoomWithout(h.request, SeatsOf(h.victimsAt(g, p))) - int(h.room[g.node.Pos])
 		bound, ok := h.lowerBound(g, p)
 		for k := 0; ok && k < more; k++ {
 			bounds = append(bounds, bound)
@@ -151,7 +151,7 @@ func (h *victimSearch) selectVictims(in domainRange, p costModel) bool {
 
 // resetSelection begins a new set, and counts the members that fit already.
 func (h *victimSearch) resetSelection(in domainRange) (total int) {
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	h.evicted = h.evicted[:0]
 	for i := range h.candidateSeats {
 		h.candidateSeats[i].victim.chosen = false
@@ -189,7 +189,7 @@ func (h *victimSearch) evictFrom(g *candidateNode) bool {
 		h.evicted = append(h.evicted, v)
 	}
 	for _, v := range h.evicted[from:] {
-		h.round.place.ReleaseJob(v.entry)
+		h.round.Place.ReleaseJob(v.entry)
 	}
 	h.evictedFrom = from
 	return true
@@ -202,7 +202,7 @@ func (h *victimSearch) updateRoom(in domainRange, total int, p costModel) int {
 	for _, v := range h.evicted[h.evictedFrom:] {
 		a := v.entry.Run.Current()
 		for i := range a.Seats {
-			n := h.round.cluster.NodesByID[a.Seats[i].Node]
+			n := h.round.Cluster.NodesByID[a.Seats[i].Node]
 			if n == nil || n.Pos < in.lo || n.Pos >= in.hi || h.candidateAt[n.Pos] == 0 {
 				continue
 			}
@@ -266,23 +266,23 @@ const maxNodeVictims = 64
 
 // victimsAt are those who could leave a ground, each with all its seats there, the
 // cheapest first.
-func (h *victimSearch) victimsAt(g *candidateNode, p costModel) []nodeVictim {
-	var out []nodeVictim
+func (h *victimSearch) victimsAt(g *candidateNode, p costModel) []NodeVictim {
+	var out []NodeVictim
 	for i := g.from; i < g.to; i++ {
 		sp := &h.candidateSeats[i]
 		if sp.victim.chosen || !h.stillBorrowed(sp.victim) {
 			continue
 		}
-		at := slices.IndexFunc(out, func(o nodeVictim) bool { return o.entry == sp.victim.entry })
+		at := slices.IndexFunc(out, func(o NodeVictim) bool { return o.Entry == sp.victim.entry })
 		if at < 0 {
 			at = len(out)
-			out = append(out, nodeVictim{entry: sp.victim.entry, victim: sp.victim})
+			out = append(out, NodeVictim{Entry: sp.victim.entry, victim: sp.victim})
 		}
-		out[at].seats = append(out[at].seats, sp.seat)
-		out[at].milli += int(sp.milli)
+		out[at].Seats = append(out[at].Seats, sp.seat)
+		out[at].Milli += int(sp.milli)
 	}
-	slices.SortFunc(out, func(a, b nodeVictim) int {
-		return cmp.Or(cmp.Compare(p.costOf(a.victim, int64(a.milli)), p.costOf(b.victim, int64(b.milli))), byCost(a.victim, b.victim))
+	slices.SortFunc(out, func(a, b NodeVictim) int {
+		return cmp.Or(cmp.Compare(p.costOf(a.victim, int64(a.Milli)), p.costOf(b.victim, int64(b.Milli))), byCost(a.victim, b.victim))
 	})
 	return out[:min(len(out), maxNodeVictims)]
 }
@@ -295,20 +295,20 @@ func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int)
 	all := h.victimsAt(g, p)
 	room, best := n.RoomFor(w), int64(1<<62)
 	g.changes, g.evict, g.gain = n.Changes, nil, 0
-	consider := func(leave []nodeVictim, price int64) {
-		gain := n.RoomWithout(w, seatsOf(leave)) - room
+	consider := func(leave []NodeVictim, price int64) {
+		gain := n.RoomWithout(w, SeatsOf(leave)) - room
 		if gain = min(gain, lack); gain > 0 && price/int64(gain) < best {
 			best, g.evict, g.gain = price/int64(gain), slices.Clone(leave), gain
 		}
 	}
 	for i := range all {
-		consider(all[i:i+1], p.costOf(all[i].victim, int64(all[i].milli)))
+		consider(all[i:i+1], p.costOf(all[i].victim, int64(all[i].Milli)))
 	}
 	if len(all) > 1 {
 		h.evictSeveral(n, all, p, room, consider)
-		slices.SortStableFunc(all, func(a, b nodeVictim) int {
-			x, y := p.costOf(a.victim, int64(a.milli)), p.costOf(b.victim, int64(b.milli))
-			return cmp.Compare(x<<8/int64(max(a.milli, 1)), y<<8/int64(max(b.milli, 1)))
+		slices.SortStableFunc(all, func(a, b NodeVictim) int {
+			x, y := p.costOf(a.victim, int64(a.Milli)), p.costOf(b.victim, int64(b.Milli))
+			return cmp.Compare(x<<8/int64(max(a.Milli, 1)), y<<8/int64(max(b.Milli, 1)))
 		})
 		h.evictSeveral(n, all, p, room, consider)
 	}
@@ -317,13 +317,13 @@ func (h *victimSearch) cheapestEviction(g *candidateNode, p costModel, lack int)
 
 // evictSeveral lets guests go in their order until there is room for one more, and
 // then does without those who are not needed after all, the last first.
-func (h *victimSearch) evictSeveral(n *cluster.Node, all []nodeVictim, p costModel, room int, consider func([]nodeVictim, int64)) {
+func (h *victimSearch) evictSeveral(n *cluster.Node, all []NodeVictim, p costModel, room int, consider func([]NodeVictim, int64)) {
 	lo, hi := 1, len(all) // fewer than lo are not enough, hi are
-	if n.RoomWithout(h.request, seatsOf(all)) <= room {
+	if n.RoomWithout(h.request, SeatsOf(all)) <= room {
 		return
 	}
 	for lo < hi {
-		if mid := (lo + hi) / 2; n.RoomWithout(h.request, seatsOf(all[:mid])) > room {
+		if mid := (lo + hi) / 2; n.RoomWithout(h.request, SeatsOf(all[:mid])) > room {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -331,13 +331,13 @@ func (h *victimSearch) evictSeveral(n *cluster.Node, all []nodeVictim, p costMod
 	}
 	leave := slices.Clone(all[:hi])
 	for i := len(leave) - 2; i >= 0; i-- { // the last is needed: without it there was no room
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(h.request, seatsOf(rest)) > room {
+		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(h.request, SeatsOf(rest)) > room {
 			leave = rest
 		}
 	}
 	price := int64(0)
 	for _, l := range leave {
-		price += p.costOf(l.victim, int64(l.milli))
+		price += p.costOf(l.victim, int64(l.Milli))
 	}
 	consider(leave, price)
 }

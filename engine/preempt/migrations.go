@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"slices"
@@ -11,23 +11,23 @@ import (
 // for it in every decision: while it stops, while it waits to be placed again, and
 // for no longer than keepFor after it stopped.
 
-// holdForMigrating takes a place for each one that is being moved, but for one of them.
-func (pr *preemptRound) holdForMigrating(now time.Time, but *job.Entry) {
-	for _, e := range pr.jobs.Migrating {
-		if e == but || !e.HoldsDestination(now) || pr.jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
+// HoldForMigrating takes a place for each one that is being moved, but for one of them.
+func (pr *PreemptRound) HoldForMigrating(now time.Time, but *job.Entry) {
+	for _, e := range pr.Jobs.Migrating {
+		if e == but || !e.HoldsDestination(now) || pr.Jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
 			continue
 		}
 		has := len(e.Run.Last().Seats)
 		members, ban := e.Shape.Members, uint64(0)
 		if e.Run.Current() == nil { // else its own counts against it yet
-			members, ban = pr.jobs.AdmissibleMembers(e.Shape, now)
+			members, ban = pr.Jobs.AdmissibleMembers(e.Shape, now)
 		}
 		if members < e.Shape.MinMembers {
 			continue
 		}
-		pr.place.Speculative = true
-		p, ok := pr.place.PlaceJob(e.Shape, min(has, members), ban, e)
-		pr.place.Speculative = false
+		pr.Place.Speculative = true
+		p, ok := pr.Place.PlaceJob(e.Shape, min(has, members), ban, e)
+		pr.Place.Speculative = false
 		if !ok {
 			continue
 		}
@@ -42,16 +42,16 @@ func (pr *preemptRound) holdForMigrating(now time.Time, but *job.Entry) {
 // holdDestinations takes the places of those who are being moved, where all are gone who are
 // being stopped, they themselves too: a place of theirs may be in part what they still
 // sit on, and is nobody else's for that.
-func (pr *preemptRound) holdDestinations() {
+func (pr *PreemptRound) holdDestinations() {
 	for i := range pr.destinations {
-		pr.txn.Release(pr.destinations[i].Held)
-		pr.txn.HoldSeats(pr.destinations[i].Seats)
+		pr.Txn.Release(pr.destinations[i].Held)
+		pr.Txn.HoldSeats(pr.destinations[i].Seats)
 	}
-	for _, e := range pr.jobs.Migrating {
+	for _, e := range pr.Jobs.Migrating {
 		kept := slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e })
-		if kept || e.Run.Current() == nil || pr.jobs.ArrayIsStopping(e) {
+		if kept || e.Run.Current() == nil || pr.Jobs.ArrayIsStopping(e) {
 			continue
 		}
-		pr.place.PlaceJob(e.Shape, len(e.Run.Current().Seats), 0, e)
+		pr.Place.PlaceJob(e.Shape, len(e.Run.Current().Seats), 0, e)
 	}
 }

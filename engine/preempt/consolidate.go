@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -38,29 +38,29 @@ const (
 // findConsolidation finds whom to move for a job that found no place. It is false when
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
-func (pr *preemptRound) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+func (pr *PreemptRound) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
-	if !pr.allowMoves || pr.consolidationTries >= maxConsolidations || !e.Shape.Request.NeedsDevices() || pr.jobs.MigrationPending(now) ||
-		len(pr.jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
+	if !pr.AllowMoves || pr.consolidationTries >= maxConsolidations || !e.Shape.Request.NeedsDevices() || pr.Jobs.MigrationPending(now) ||
+		len(pr.Jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
 		return victimSelection{}, false
 	}
-	members, ban := pr.jobs.AdmissibleMembers(e.Shape, now)
+	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || !pr.hasScatteredCapacity(e.Shape, ban) {
 		return victimSelection{}, false
 	}
 	pr.consolidationTries++
-	was := pr.backfill.HeldReservations
+	was := pr.Backfill.HeldReservations
 	wait, foreseen := pr.expectedWait(e, members, ban, now)
-	pr.backfill.HoldReservations(1<<len(pr.backfill.Reservations) - 1) // nobody goes where one ahead of him has a reservation
+	pr.Backfill.HoldReservations(1<<len(pr.Backfill.Reservations) - 1) // nobody goes where one ahead of him has a reservation
 	c, ok := pr.findMovers(e, ban, plan)
-	pr.backfill.HoldReservations(was)
+	pr.Backfill.HoldReservations(was)
 	if !ok {
 		return victimSelection{}, false
 	}
 	c.wait, c.waitKnown = max(wait-c.longestGrace(), 0), foreseen
-	if lost, _ := c.cost(); !pr.cfg.Preemption.IsWorth(c.gain(), lost) {
+	if lost, _ := c.cost(); !pr.Cfg.Preemption.IsWorth(c.gain(), lost) {
 		pr.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
-			countJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(pr.cfg.Preemption.MoveGain))
+			CountJobs(len(c.victims)), decimalText(int(lost)), decimalText(int(c.gain())), decimalText(pr.Cfg.Preemption.MoveGain))
 		if !foreseen {
 			pr.wakeWhenWorth(e, &c, plan)
 		}
@@ -83,24 +83,24 @@ func (c *victimSelection) gain() int64 { return job.GpuMilliOf(c.seats) * int64(
 
 // wakeWhenWorth wakes the plan when a job will have waited for long enough to be worth
 // what moving others costs today. That grows too, so it is asked anew then.
-func (pr *preemptRound) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ares.Plan) {
+func (pr *PreemptRound) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ares.Plan) {
 	lost, _ := c.cost()
-	needs := c.longestGrace() + time.Duration(lost*int64(pr.cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GpuMilliOf(c.seats), 1))+1)*time.Second
+	needs := c.longestGrace() + time.Duration(lost*int64(pr.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GpuMilliOf(c.seats), 1))+1)*time.Second
 	if in := needs - e.Waited(plan.Now); needs < longestWait {
 		job.WakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
 }
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
-func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
-	w := pr.cluster.WithoutModels(sh.Request, ban)
-	reach, ok := pr.place.FeasibleNodes(sh, w)
-	if !ok || pr.cluster.ExceedsLeafLimit(w) {
+func (pr *PreemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
+	w := pr.Cluster.WithoutModels(sh.Request, ban)
+	reach, ok := pr.Place.FeasibleNodes(sh, w)
+	if !ok || pr.Cluster.ExceedsLeafLimit(w) {
 		return false
 	}
 	lack := sh.MinGPUMilli()
 	for at := reach.Next(0); at >= 0 && lack > 0; at = reach.Next(at + 1) {
-		n := pr.cluster.Nodes[at]
+		n := pr.Cluster.Nodes[at]
 		if !n.Schedulable() {
 			continue
 		}
@@ -117,15 +117,15 @@ func (pr *preemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 }
 
 // expectedWait is how long a job waits yet if nobody is moved.
-func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
-	pr.backfill.HoldReservations(0)
-	m := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.Speculative = true
-	pr.backfill.AssumePlanned(now)
-	r, ok := pr.backfill.EarliestStart(e, members, ban, now)
-	pr.txn.Undo(m)
-	pr.backfill.DropPlanned()
-	pr.place.Speculative = false
+func (pr *PreemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+	pr.Backfill.HoldReservations(0)
+	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	pr.Place.Speculative = true
+	pr.Backfill.AssumePlanned(now)
+	r, ok := pr.Backfill.EarliestStart(e, members, ban, now)
+	pr.Txn.Undo(m)
+	pr.Backfill.DropPlanned()
+	pr.Place.Speculative = false
 	if !ok || r.At == job.NoEnd {
 		return min(max(assumedWait, e.Waited(now)), longestWait), false
 	}
@@ -133,21 +133,21 @@ func (pr *preemptRound) expectedWait(e *job.Entry, members int, ban uint64, now 
 }
 
 // findMovers are those who are moved for a job at the least loss.
-func (pr *preemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
-	base := cluster.Savepoint(len(pr.txn.Deltas))
-	pr.place.Speculative = true
+func (pr *PreemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
+	base := cluster.Savepoint(len(pr.Txn.Deltas))
+	pr.Place.Speculative = true
 	pr.assumeStopsDone()
-	pr.windows.SetExpectedStay(e)
+	pr.Windows.SetExpectedStay(e)
 	defer func() {
 		pr.chargeStopping(1)
-		pr.txn.Undo(base)
-		pr.place.Speculative = false
+		pr.Txn.Undo(base)
+		pr.Place.Speculative = false
 	}()
 	if _, soon := pr.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
 		return victimSelection{}, false // others leave already
 	}
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.txn.Deltas)),
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.Txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*job.Entry]bool{},
 	}
 	for range maxResettlings {
@@ -193,30 +193,30 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 		for _, k := range counted {
 			k.leaf.Charge(k.grant, -k.sign)
 		}
-		h.round.txn.Undo(h.base)
+		h.round.Txn.Undo(h.base)
 	}()
-	h.round.txn.Undo(h.base)
+	h.round.Txn.Undo(h.base)
 	c.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range c.victims {
-		h.round.place.ReleaseJob(v.entry)
+		h.round.Place.ReleaseJob(v.entry)
 		charge(v.entry.Shape.Leaf, v.entry.Held.Grant, -1)
 	}
-	h.round.txn.TakeSeats(c.seats)
-	charge(h.sh.Leaf, h.round.jobs.GrantCopy(h.sh, c.seats), 1)
+	h.round.Txn.TakeSeats(c.seats)
+	charge(h.sh.Leaf, h.round.Jobs.GrantCopy(h.sh, c.seats), 1)
 	// The largest find a place the hardest.
 	slices.SortFunc(c.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range c.victims {
 		sh, has := v.entry.Shape, len(v.entry.Run.Current().Seats)
-		members, ban := h.round.jobs.AdmissibleMembers(sh, h.now)
+		members, ban := h.round.Jobs.AdmissibleMembers(sh, h.now)
 		p, ok := ares.Placing{}, false
 		if members >= has {
-			p, ok = h.round.place.PlaceJob(sh, has, ban, v.entry)
+			p, ok = h.round.Place.PlaceJob(sh, has, ban, v.entry)
 		}
 		if !ok || len(p.Seats) < has {
 			h.stuck[v.entry] = true
 			return false
 		}
-		charge(sh.Leaf, h.round.jobs.GrantCopy(sh, p.Seats), 1)
+		charge(sh.Leaf, h.round.Jobs.GrantCopy(sh, p.Seats), 1)
 		c.destinations[v] = p.Seats
 	}
 	return true
@@ -224,7 +224,7 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 
 // recordConsolidation notes a consolidation for who asks, and keeps the places of those who are
 // moved from everybody behind in this decision.
-func (pr *preemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
+func (pr *PreemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
 	lost, _ := c.cost()
 	out := ares.Consolidation{
 		For: e.Id, Tenant: e.Job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
@@ -236,10 +236,10 @@ func (pr *preemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
 		}
 		out.Moves = append(out.Moves, m)
 		k := backfill.NominationHold{Entry: v.entry, Seats: c.destinations[v]}
-		k.Held, k.FreeSeats = pr.txn.HoldSeats(k.Seats)
+		k.Held, k.FreeSeats = pr.Txn.HoldSeats(k.Seats)
 		pr.destinations = append(pr.destinations, k)
 	}
-	if pr.consolidationsFound != nil {
-		pr.consolidationsFound = append(pr.consolidationsFound, out)
+	if pr.ConsolidationsFound != nil {
+		pr.ConsolidationsFound = append(pr.ConsolidationsFound, out)
 	}
 }

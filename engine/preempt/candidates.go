@@ -1,4 +1,4 @@
-package engine
+package preempt
 
 import (
 	"cmp"
@@ -51,11 +51,11 @@ const (
 
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
-func (pr *preemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
-	for len(pr.victimAt) < len(pr.jobs.Slots) {
+func (pr *PreemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
+	for len(pr.victimAt) < len(pr.Jobs.Slots) {
 		pr.victimAt = append(pr.victimAt, nil)
 	}
-	list := pr.jobs.Running.Running[rank]
+	list := pr.Jobs.Running.Running[rank]
 	if pr.loadedClasses&(1<<rank) != 0 {
 		return list
 	}
@@ -67,23 +67,23 @@ func (pr *preemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
 		r.cost = pr.preemptionCost(e, r.milli, now)
 		r.protection, r.until = pr.protectionOf(e, now)
 		pr.victimAt[e.Slot] = r
-		pr.victims = append(pr.victims, e)
+		pr.Victims = append(pr.Victims, e)
 	}
 	return list
 }
 
 // resetVictims forgets what was worked out of running jobs.
-func (pr *preemptRound) resetVictims() {
-	for i, e := range pr.victims {
-		pr.victimAt[e.Slot], pr.victims[i] = nil, nil
+func (pr *PreemptRound) resetVictims() {
+	for i, e := range pr.Victims {
+		pr.victimAt[e.Slot], pr.Victims[i] = nil, nil
 	}
-	pr.victims, pr.loadedClasses = pr.victims[:0], 0
+	pr.Victims, pr.loadedClasses = pr.Victims[:0], 0
 }
 
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
-func (pr *preemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
-	done := pr.cfg.Preemption.Restart
+func (pr *PreemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
+	done := pr.Cfg.Preemption.Restart
 	if kept := e.Run.Current().Kept(); !kept.IsZero() {
 		done += max(now.Sub(kept), 0)
 	}
@@ -91,12 +91,12 @@ func (pr *preemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time)
 }
 
 // protectionOf is what protects a running job, and until when if that passes.
-func (pr *preemptRound) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
-	y, run := &pr.cfg.Preemption, e.Run
+func (pr *PreemptRound) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
+	y, run := &pr.Cfg.Preemption, e.Run
 	if run.Endures(e.Job) {
 		return protectedOnce, time.Time{}
 	}
-	if pr.jobs.ArrayIsStopping(e) {
+	if pr.Jobs.ArrayIsStopping(e) {
 		return protectedHold, time.Time{}
 	}
 	if e.Run.Yields > 0 && y.Cooldown > 0 {
@@ -160,7 +160,7 @@ func (g *protectionCounts) text(y *config.PreemptionConfig) string {
 // preemptorAncestry are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (pr *preemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
+func (pr *PreemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *job.Entry)
 	add := func(y *ares.Yield) {
@@ -171,7 +171,7 @@ func (pr *preemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[are
 			out = map[ares.JobID]bool{}
 		}
 		out[y.To] = true
-		if next := pr.jobs.EntryByID[y.To]; next != nil {
+		if next := pr.Jobs.EntryByID[y.To]; next != nil {
 			walk(next)
 		}
 	}
@@ -229,7 +229,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 				h.protections.add(v)
 				continue
 			}
-			if h.ancestry[e.Id] || slices.Contains(h.round.stopping, e) {
+			if h.ancestry[e.Id] || slices.Contains(h.round.Stopping, e) {
 				continue
 			}
 			v.search, v.chosen = h.id, false
@@ -299,20 +299,20 @@ func byCost(a, b *candidateVictim) int {
 		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.Id, b.entry.Id))
 }
 
-// nodeVictim is a job with seats on one node that could be ended.
-type nodeVictim struct {
-	entry  *job.Entry
+// NodeVictim is a job with seats on one node that could be ended.
+type NodeVictim struct {
+	Entry  *job.Entry
 	victim *candidateVictim // nil where nobody is preempted
-	seats  []*ares.Seat
-	milli  int // of devices
-	own    bool
+	Seats  []*ares.Seat
+	Milli  int // of devices
+	Own    bool
 }
 
-// seatsOf yields the seats of some jobs on a node.
-func seatsOf(of []nodeVictim) iter.Seq[*ares.Seat] {
+// SeatsOf yields the seats of some jobs on a node.
+func SeatsOf(of []NodeVictim) iter.Seq[*ares.Seat] {
 	return func(yield func(*ares.Seat) bool) {
 		for i := range of {
-			for _, seat := range of[i].seats {
+			for _, seat := range of[i].Seats {
 				if !yield(seat) {
 					return
 				}
