@@ -21,19 +21,19 @@ func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 	if members == 0 {
 		members, ban = sh.MinMembers, 0 // what would be, were it admitted
 	}
-	t := ex.round.begin()
-	defer t.close()
-	defer t.preempt.ReleaseNominations()
-	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
-	m := cluster.Savepoint(len(t.txn.Deltas))
-	if _, ok := t.place.PlaceJob(sh, members, ban, e); ok {
+	t := ex.round.Begin()
+	defer t.Close()
+	defer t.Preempt.ReleaseNominations()
+	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
+	m := cluster.Savepoint(len(t.Txn.Deltas))
+	if _, ok := t.Place.PlaceJob(sh, members, ban, e); ok {
 		return out, nil
 	}
-	t.txn.Undo(m)
+	t.Txn.Undo(m)
 	c := ex.diagnose(sh, ban)
-	c.separateHeld(t.txn.Deltas)
+	c.separateHeld(t.Txn.Deltas)
 	out = append(out, ex.nodeBlockers(c, model)...)
-	return append(out, t.preempt.PreemptionBlockers(e, now)...), c
+	return append(out, t.Preempt.PreemptionBlockers(e, now)...), c
 }
 
 // admissionWaits lists what keeps the job waiting however much room there is.
@@ -74,7 +74,7 @@ func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 
 // densestDomain is the domain of a level that has room for the most members.
 func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
-	reach, _ := ex.round.place.FeasibleNodes(c.shape, c.request)
+	reach, _ := ex.round.Place.FeasibleNodes(c.shape, c.request)
 	for lo := 0; lo < len(ex.cluster.Nodes); {
 		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)
 		room := 0

@@ -17,17 +17,17 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.core.Windows.SetWindowTime(now)
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 
-	s.round.planRequired(&plan)
-	blocked := s.round.runCycle(&plan, s.core.Cfg.Preemption.Moving)
-	s.round.recordPlannedStarts()
+	s.round.PlanRequired(&plan)
+	blocked := s.round.RunCycle(&plan, s.core.Cfg.Preemption.Moving)
+	s.round.RecordPlannedStarts()
 	s.core.Jobs.WakeForOrderChange(blocked, &plan)
 	// Those that have waited for as long as they would are let go.
 	s.core.Jobs.ExpireQueued(&plan)
 	s.core.Jobs.NoteDeadlines(&plan)
 	plan.Wake = job.EarlierOf(plan.Wake, s.core.Jobs.NextOrderChange())
 	s.core.Windows.WakeAtWindows(&plan)
-	s.round.preempt.WakeWhenHoldsEnd(&plan, now)
-	s.round.lastRefusals = len(plan.Refuse)
+	s.round.Preempt.WakeWhenHoldsEnd(&plan, now)
+	s.round.LastRefusals = len(plan.Refuse)
 	return plan
 }
 
@@ -36,11 +36,11 @@ func Decide(s *State, now time.Time) ares.Plan {
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.Refresh()
 	s.core.Windows.SetWindowTime(now)
-	s.round.preempt.ConsolidationsFound = []ares.Consolidation{}
+	s.round.Preempt.ConsolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
-	s.round.planRequired(&plan)
-	s.round.runCycle(&plan, true) // as the next plan will: what is shown is what is done
-	out := s.round.preempt.ConsolidationsFound
-	s.round.preempt.ConsolidationsFound = nil
+	s.round.PlanRequired(&plan)
+	s.round.RunCycle(&plan, true) // as the next plan will: what is shown is what is done
+	out := s.round.Preempt.ConsolidationsFound
+	s.round.Preempt.ConsolidationsFound = nil
 	return out
 }

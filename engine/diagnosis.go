@@ -43,9 +43,9 @@ const maxGroupNodes = 8
 // diagnose takes the census for a shape, with models left out for lack of quota.
 func (ex *explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
-	c.feasible, _ = ex.round.place.FeasibleNodes(sh, c.request)
-	if c.feasible == &ex.round.place.FeasibleScratch { // scratch, which the next one to ask overwrites
-		c.feasible = new(ex.round.place.FeasibleScratch.Clone())
+	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request)
+	if c.feasible == &ex.round.Place.FeasibleScratch { // scratch, which the next one to ask overwrites
+		c.feasible = new(ex.round.Place.FeasibleScratch.Clone())
 	}
 	if len(ex.windows.Windows) > 0 {
 		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes))

@@ -73,7 +73,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 		out.Latest = job.LaterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := ex.cfg.Backfill
-	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.backfill.BackfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
+	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.Backfill.BackfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
 		ex.windows.SetExpectedStay(e)
@@ -87,7 +87,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 func (ex *explainer) needsReservedNodes(e *job.Entry) bool {
 	ex.windows.SetExpectedStay(e)
 	w, least := e.Shape.Request, e.Shape.MinMembers
-	open, _ := ex.round.place.FeasibleNodes(e.Shape, w)
+	open, _ := ex.round.Place.FeasibleNodes(e.Shape, w)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
@@ -124,24 +124,24 @@ func (ex *explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 // behind those ahead of it, with the windows that there are at a time.
 func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
-	t := ex.round.begin()
-	defer t.close()
-	t.backfill.Quantile, t.backfill.ReserveForAll, t.backfill.Backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
+	t := ex.round.Begin()
+	defer t.Close()
+	t.Backfill.Quantile, t.Backfill.ReserveForAll, t.Backfill.Backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.PruneGains()
 	ex.jobs.AdvanceClock(now)
-	defer t.preempt.ReleaseNominations()
-	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
+	defer t.Preempt.ReleaseNominations()
+	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
 	ex.windows.SetWindowTime(windows)
 	pass := ex.jobs.Queues.BeginRound(now)
 	defer pass.End()
-	t.offerInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
+	t.OfferInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
 		out.reached = o == e
-		mine := len(t.backfill.Reservations) > 0 && t.backfill.Reservations[len(t.backfill.Reservations)-1].Entry == o
+		mine := len(t.Backfill.Reservations) > 0 && t.Backfill.Reservations[len(t.Backfill.Reservations)-1].Entry == o
 		switch {
 		case out.reached && placing != nil:
 			out.at = now.UnixNano()
 		case mine:
-			r := &t.backfill.Reservations[len(t.backfill.Reservations)-1]
+			r := &t.Backfill.Reservations[len(t.Backfill.Reservations)-1]
 			out.at, out.place, out.by, out.late = r.At, r.Merit, r.Sources, r.Overdue
 		case out.reached:
 			out.at = job.NoEnd
@@ -151,7 +151,7 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 		if !out.reached && placing == nil {
 			out.ahead++
 		}
-		return !out.reached && len(t.backfill.Reservations) < most && t.backfill.ReservationTries < 2*most
+		return !out.reached && len(t.Backfill.Reservations) < most && t.Backfill.ReservationTries < 2*most
 	})
 	if out.reached || by == job.P10 {
 		return out // of the rest of the line it is not before the last that was walked
@@ -236,13 +236,13 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
 	ex.windows.SetExpectedStay(e)
-	reach, ok := ex.round.place.FeasibleNodes(e.Shape, w)
+	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w)
 	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
 		return "no node is as it asks"
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
-		if n.Schedulable() && len(ex.round.backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
+		if n.Schedulable() && len(ex.round.Backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
 			return fmt.Sprintf("nothing says when the jobs on node %s end", n.Id)
 		}
 	}
@@ -254,7 +254,7 @@ func (ex *explainer) aheadText() string {
 	switch {
 	case ex.cfg.Queue.Blocked == config.BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
-	case ex.round.backfill.BackfillConfig().First > 0:
+	case ex.round.Backfill.BackfillConfig().First > 0:
 		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
 	}
 	return "jobs ahead of it take the room there is, or fill the next plan"

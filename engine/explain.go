@@ -71,18 +71,18 @@ func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 	ex.windows.SetExpectedStayOf(job)
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
 	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
-		t := ex.round.begin()
-		t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
-		t.preempt.HoldForRestarts(now, e)
-		t.preempt.HoldForMigrating(now, e)
+		t := ex.round.Begin()
+		t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
+		t.Preempt.HoldForRestarts(now, e)
+		t.Preempt.HoldForMigrating(now, e)
 		ex.scorer.BeginJob(job.ID, 0)
 		members, ban := ex.jobs.AdmissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
-			pl, ok = t.place.PlaceJob(sh, members, ban, e)
+			pl, ok = t.Place.PlaceJob(sh, members, ban, e)
 		}
-		t.preempt.ReleaseNominations()
-		t.close()
+		t.Preempt.ReleaseNominations()
+		t.Close()
 		if ok {
 			pl.Job = job.ID
 			return pl, nil

@@ -4,6 +4,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/cycle"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/state"
 	"github.com/ares-scheduler/ares/engine/window"
@@ -18,9 +19,9 @@ type explainer struct {
 	jobs    *job.Table
 	windows *window.Calendar
 	core    *state.State
-	round   *round
+	round   *cycle.Round
 }
 
-func newExplainer(co *state.State, t *round) *explainer {
+func newExplainer(co *state.State, t *cycle.Round) *explainer {
 	return &explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }

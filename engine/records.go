@@ -218,7 +218,7 @@ func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 
 // PlannedStarts are the reservations of the last decision, in the order of the jobs.
 // They are a part of no plan, and good until the next decision.
-func (s *State) PlannedStarts() []ares.Promise { return s.round.plannedStarts }
+func (s *State) PlannedStarts() []ares.Promise { return s.round.PlannedStarts }
 
 // ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
 // is false when nobody knows.
@@ -342,7 +342,7 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 // kept up to date say the same as counting anew. Tests, the simulator and a
 // server in debug mode share it; it looks at everything and is not cheap.
 func (s *State) Check() error {
-	if t := s.round; len(t.txn.Deltas)+len(t.place.Placed)+len(t.backfill.Holds)+len(t.preempt.Stopping)+len(t.preempt.Victims) > 0 {
+	if t := s.round; len(t.Txn.Deltas)+len(t.Place.Placed)+len(t.Backfill.Holds)+len(t.Preempt.Stopping)+len(t.Preempt.Victims) > 0 {
 		return fmt.Errorf("something is left of a decision")
 	}
 	return s.core.Check()

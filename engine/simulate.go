@@ -215,12 +215,12 @@ func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 func (ex *explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
-		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
+		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
 		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id })
 	}
 	places, found := 0, false
-	ex.round.runRound(&ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
-		if o == e || o.Shape == e.Shape && placing == nil && !ex.round.preempt.HasHold(o) && ex.round.backfill.BackfillConfig().First == 0 && !ex.round.place.WouldDelay {
+	ex.round.RunRound(&ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
+		if o == e || o.Shape == e.Shape && placing == nil && !ex.round.Preempt.HasHold(o) && ex.round.Backfill.BackfillConfig().First == 0 && !ex.round.Place.WouldDelay {
 			found = placing != nil
 			return false
 		}
@@ -239,25 +239,25 @@ func (ex *explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 		return true // another job of the same plan may be what it wants to be near
 	}
 	members, ban := ex.jobs.AdmissibleMembers(e.Shape, now)
-	if members == 0 || ex.round.backfill.KnownUnschedulable(e.Shape, ban) {
+	if members == 0 || ex.round.Backfill.KnownUnschedulable(e.Shape, ban) {
 		return false
 	}
-	t := ex.round.begin()
-	t.preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
-	kept := len(t.backfill.Holds)
-	_, ok := t.place.PlaceJob(e.Shape, members, ban, e)
-	if !ok && kept == 0 && !t.place.IsBlockedByWindows(e, members, ban) {
-		ex.round.place.RememberUnschedulable(e.Shape, ban)
+	t := ex.round.Begin()
+	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
+	kept := len(t.Backfill.Holds)
+	_, ok := t.Place.PlaceJob(e.Shape, members, ban, e)
+	if !ok && kept == 0 && !t.Place.IsBlockedByWindows(e, members, ban) {
+		ex.round.Place.RememberUnschedulable(e.Shape, ban)
 	}
-	t.preempt.ReleaseNominations()
-	t.close()
+	t.Preempt.ReleaseNominations()
+	t.Close()
 	return ok
 }
 
 // nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
 func (ex *explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
-	ex.round.runRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {
+	ex.round.RunRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil
 		return quiet
 	})

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/cycle"
 	"github.com/ares-scheduler/ares/engine/state"
 
 	ares "github.com/ares-scheduler/ares"
@@ -11,7 +12,7 @@ import (
 // It has one owner: see the package comment.
 type State struct {
 	core    *state.State
-	round   *round
+	round   *cycle.Round
 	explain *explainer
 }
 
@@ -21,7 +22,7 @@ func New() *State { return NewWith(config.Default()) }
 // NewWith returns a state that knows nothing, at revision 0.
 func NewWith(cfg config.Config) *State {
 	s := &State{core: state.New(cfg)}
-	s.round = newRound(s.core)
+	s.round = cycle.NewRound(s.core)
 	s.explain = newExplainer(s.core, s.round)
 	return s
 }

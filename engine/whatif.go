@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/cycle"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/preempt"
 
@@ -66,13 +67,13 @@ func (ex *explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 func (ex *explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
-		ex.round.runCycle(&plan, ex.cfg.Preemption.Moving)
+		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
 		return plan
 	}
-	ex.round.runRound(&plan, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
+	ex.round.RunRound(&plan, func(o *job.Entry, placing *ares.Placing, _ bool) bool {
 		if placing != nil {
 			if placing.ArrayOf != "" {
-				advanceArray(&plan, placing)
+				cycle.AdvanceArray(&plan, placing)
 			}
 			plan.Place = append(plan.Place, *placing)
 		}

@@ -1,4 +1,4 @@
-package engine
+package cycle
 
 import (
 	"github.com/ares-scheduler/ares/engine/job"
@@ -8,30 +8,30 @@ import (
 
 // elementsToMake is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
-func (t *round) elementsToMake(e *job.Entry) int {
-	if e.MadeInCycle != t.place.Cycle {
-		e.ElementsMade, e.MadeInCycle = 0, t.place.Cycle
+func (t *Round) elementsToMake(e *job.Entry) int {
+	if e.MadeInCycle != t.Place.Cycle {
+		e.ElementsMade, e.MadeInCycle = 0, t.Place.Cycle
 	}
 	a := t.jobs.ArrayOf(e.Id)
 	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
-func (t *round) hitElementLimit(e *job.Entry) bool {
+func (t *Round) hitElementLimit(e *job.Entry) bool {
 	a := t.jobs.ArrayOf(e.Id)
 	return e.ElementsMade == e.Job.ElementsAtOnce() &&
 		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
 }
 
 // makeElement notes that a placing makes the array's next element.
-func (t *round) makeElement(e *job.Entry, p *ares.Placing) {
+func (t *Round) makeElement(e *job.Entry, p *ares.Placing) {
 	p.ArrayOf, p.Index = e.Id, e.NextElement()+e.ElementsMade
 	p.Job = ares.ElementID(e.Id, p.Index)
 	e.ElementsMade++
 }
 
-// advanceArray notes in the plan how far an array has come.
-func advanceArray(plan *ares.Plan, p *ares.Placing) {
+// AdvanceArray notes in the plan how far an array has come.
+func AdvanceArray(plan *ares.Plan, p *ares.Placing) {
 	for i := range plan.Arrays {
 		if plan.Arrays[i].Job == p.ArrayOf {
 			plan.Arrays[i].Next = p.Index + 1
