@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/explain"
+
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -298,7 +299,7 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		for v := range t.State.Nodes() {
 			if v.Node.ID == step.Target {
 				for i := range step.Amount {
-					t.AddNode(*engine.CloneNode(v.Node, i))
+					t.AddNode(*explain.CloneNode(v.Node, i))
 				}
 				return
 			}

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/cycle"
+	"github.com/ares-scheduler/ares/engine/explain"
 	"github.com/ares-scheduler/ares/engine/state"
 
 	ares "github.com/ares-scheduler/ares"
@@ -13,7 +14,7 @@ import (
 type State struct {
 	core    *state.State
 	round   *cycle.Round
-	explain *explainer
+	explain *explain.Explainer
 }
 
 // New returns a state that knows nothing, at revision 0, with the defaults.
@@ -23,7 +24,7 @@ func New() *State { return NewWith(config.Default()) }
 func NewWith(cfg config.Config) *State {
 	s := &State{core: state.New(cfg)}
 	s.round = cycle.NewRound(s.core)
-	s.explain = newExplainer(s.core, s.round)
+	s.explain = explain.NewExplainer(s.core, s.round)
 	return s
 }
 

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // simulateSteps makes the steps real for as long as look looks, and then puts
 // everything back. The state's owner has it alone, so nobody sees it. What is
 // noted of shapes that find no place stays true: a step only ever gives room.
-func (ex *explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Time, look func()) {
+func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Time, look func()) {
 	shape := e.Shape
 	shape.Refs++ // what was worked out for it is needed again afterwards
 	var delays []savedDelay
@@ -51,7 +51,7 @@ type savedDelay struct {
 }
 
 // saveDelays adds the delayed jobs that events are about.
-func (ex *explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
+func (ex *Explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *job.Entry
 		if run := events[i].Run; run != nil {
@@ -67,7 +67,7 @@ func (ex *explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDel
 }
 
 // eventsOf is what happens in the store when somebody takes a step for the job.
-func (ex *explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ares.Event {
+func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
 		return ex.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
@@ -99,7 +99,7 @@ func (ex *explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 }
 
 // readyEvents is the end of all delays that are over by a time, as a plan ends them.
-func (ex *explainer) readyEvents(at time.Time) []ares.Event {
+func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
 	ex.jobs.ReadyDelayed(&plan, at)
 	var out []ares.Event
@@ -129,7 +129,7 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 
 // endEvents is the end of a job: what its last attempt holds comes free. What an
 // earlier one may still hold on a lost node does not.
-func (ex *explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
+func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
 	e := ex.jobs.EntryByID[id]
 	if e == nil {
 		return nil
@@ -155,7 +155,7 @@ func (ex *explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 }
 
 // raiseEvents is a tenant's or queue's record with a limit or quota raised.
-func (ex *explainer) raiseEvents(step *ares.Step) []ares.Event {
+func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
 	tenant, name, isQueue := strings.Cut(step.Target, "/")
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
 		if step.Kind == ares.StepLimit {
@@ -183,7 +183,7 @@ func (ex *explainer) raiseEvents(step *ares.Step) []ares.Event {
 }
 
 // inverseEvents is what puts back the records that events replace or remove.
-func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
+func (ex *Explainer) inverseEvents(events []ares.Event) []ares.Event {
 	out := make([]ares.Event, 0, len(events))
 	for i := range events {
 		switch ev := &events[i]; {
@@ -212,7 +212,7 @@ func (ex *explainer) inverseEvents(events []ares.Event) []ares.Event {
 
 // inNextPlan says whether the next plan has a place for the job, or for an element
 // of it: the cycle itself, until it comes to the job.
-func (ex *explainer) inNextPlan(e *job.Entry, now time.Time) bool {
+func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
 		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
@@ -234,7 +234,7 @@ func (ex *explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 
 // fitsAlone says whether the job may run and there is room for it, were it alone.
 // It is false only where planned is.
-func (ex *explainer) fitsAlone(e *job.Entry, now time.Time) bool {
+func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	if len(e.Shape.Affinity) > 0 {
 		return true // another job of the same plan may be what it wants to be near
 	}
@@ -255,7 +255,7 @@ func (ex *explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 }
 
 // nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
-func (ex *explainer) nextPlanIsQuiet(now time.Time) bool {
+func (ex *Explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
 	ex.round.RunRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {
 		quiet = placing == nil

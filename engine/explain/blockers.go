@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // the state does not know. model is the want's as the job spells it. It is
 // empty when the job could be placed by itself. The census is the one that was
 // taken, nil when there was room.
-func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
+func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
 	out := ex.admissionWaits(e, sh, now)
 	members, ban := ex.jobs.AdmissibleMembers(sh, now)
 	if members == 0 {
@@ -37,7 +37,7 @@ func (ex *explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 }
 
 // admissionWaits lists what keeps the job waiting however much room there is.
-func (ex *explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
+func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e != nil && e.Run != nil {
 		out = e.DelayBlockers(now)
@@ -51,7 +51,7 @@ func (ex *explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) 
 }
 
 // gangBlocker says why a gang whose members find room finds no place together.
-func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
+func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
 	if c.fitted < sh.MinMembers {
 		return ares.Blocker{Kind: job.KindCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.MinMembers, sh.Request.Text())}
@@ -73,7 +73,7 @@ func (ex *explainer) gangBlocker(c *diagnosis) ares.Blocker {
 }
 
 // densestDomain is the domain of a level that has room for the most members.
-func (ex *explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
+func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
 	reach, _ := ex.round.Place.FeasibleNodes(c.shape, c.request)
 	for lo := 0; lo < len(ex.cluster.Nodes); {
 		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)

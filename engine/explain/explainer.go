@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"github.com/ares-scheduler/ares/engine/cluster"
@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// explainer answers questions about waiting jobs. It needs the state alone: what it
+// Explainer answers questions about waiting jobs. It needs the state alone: what it
 // supposes, it makes real for a moment, and puts back.
-type explainer struct {
+type Explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
@@ -22,6 +22,6 @@ type explainer struct {
 	round   *cycle.Round
 }
 
-func newExplainer(co *state.State, t *cycle.Round) *explainer {
-	return &explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
+func NewExplainer(co *state.State, t *cycle.Round) *Explainer {
+	return &Explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }

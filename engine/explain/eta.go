@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // maxSimulated is how many jobs ahead of one get a place in time, to say when it
 // has its own: what comes after as many is not foreseen, only that it is later.
 // On large fleets it is fewer, since who asks holds up the next decision.
-func (ex *explainer) maxSimulated() int {
+func (ex *Explainer) maxSimulated() int {
 	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.Nodes), 1)))
 }
 
@@ -39,7 +39,7 @@ type queueWalk struct {
 // etaOf is when the job is thought to start. Who is ahead of it in the order has
 // its place first, and those who run leave as foreseen: sooner than nine of ten
 // for the one end of the interval, and later for the other.
-func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
+func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
 	if e.Queue != job.InPending {
 		out.Basis = "unknown: it is not in line yet"
@@ -84,7 +84,7 @@ func (ex *explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 
 // needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
 // windows leave to it, even if nobody else were there: then it waits for the first to end.
-func (ex *explainer) needsReservedNodes(e *job.Entry) bool {
+func (ex *Explainer) needsReservedNodes(e *job.Entry) bool {
 	ex.windows.SetExpectedStay(e)
 	w, least := e.Shape.Request, e.Shape.MinMembers
 	open, _ := ex.round.Place.FeasibleNodes(e.Shape, w)
@@ -98,7 +98,7 @@ const maxWindowsTried = 2
 // afterWindows looks for an earlier start at the ends of the windows that keep a job off
 // nodes, and is the window that it waits for then. Until it ends nobody can tell who
 // of those it is for will be there: what is foreseen is that it is as it is now.
-func (ex *explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.Time, late, early *queueWalk) (opens *window.Window) {
+func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.Time, late, early *queueWalk) (opens *window.Window) {
 	sooner := func(by job.Quantile, v *window.Window, than *queueWalk) bool {
 		w := ex.simulateQueue(e, now, v.Until, by)
 		if w.at == job.NoEnd || max(w.at, v.Until.UnixNano()) >= than.at {
@@ -122,7 +122,7 @@ func (ex *explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 
 // simulateQueue goes down the order until it comes to a job, and finds it a place in time
 // behind those ahead of it, with the windows that there are at a time.
-func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
+func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
 	t := ex.round.Begin()
 	defer t.Close()
@@ -161,7 +161,7 @@ func (ex *explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 }
 
 // etaBasis says in words what an ETA was drawn from.
-func (ex *explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) string {
+func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) string {
 	var parts []string
 	switch {
 	case late.at == job.NoEnd && early.reached && early.at == job.NoEnd:
@@ -198,7 +198,7 @@ func (ex *explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 }
 
 // notReachedText says why it was not the job's turn.
-func (ex *explainer) notReachedText(w queueWalk) string {
+func (ex *Explainer) notReachedText(w queueWalk) string {
 	switch {
 	case ex.cfg.Queue.Blocked != config.BlockedHold:
 		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
@@ -233,7 +233,7 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 }
 
 // noEstimateText says why nothing is foreseen for a job.
-func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
+func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
 	ex.windows.SetExpectedStay(e)
 	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w)
@@ -250,7 +250,7 @@ func (ex *explainer) noEstimateText(e *job.Entry, now time.Time) string {
 }
 
 // aheadText says how those ahead of a job that would fit can keep it waiting.
-func (ex *explainer) aheadText() string {
+func (ex *Explainer) aheadText() string {
 	switch {
 	case ex.cfg.Queue.Blocked == config.BlockedHold:
 		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // queuePosition says where the job is in line, and how many are before it. Jobs of
 // other tenants are only counted. It answers with the first of its own tenant's
 // that are before it, nil for none.
-func (ex *explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explanation) *ares.Job {
+func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.Queue != job.InPending {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ const (
 
 // remedySearch is the search for what would put one job into the next plan.
 type remedySearch struct {
-	state     *explainer
+	state     *Explainer
 	entry     *job.Entry
 	now       time.Time
 	diagnosis *diagnosis
@@ -35,7 +35,7 @@ type remedySearch struct {
 // findRemedies are the smallest changes that would put the job into the next plan:
 // single ones, or pairs when no single one is known. Each was supposed, and the
 // job was in the plan. head is the first of its tenant's jobs before it.
-func (ex *explainer) findRemedies(e *job.Entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
+func (ex *Explainer) findRemedies(e *job.Entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
 	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: census, head: head}
 	musts, ok := c.requiredSteps()
 	if !ok {

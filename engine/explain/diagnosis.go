@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // diagnosis is the nodes by what rules them out.
 type diagnosis struct {
-	state        *explainer
+	state        *Explainer
 	shape        *job.Shape
 	request      *cluster.Request
 	feasible     *cluster.Set
@@ -41,7 +41,7 @@ type reasonGroup struct {
 const maxGroupNodes = 8
 
 // diagnose takes the census for a shape, with models left out for lack of quota.
-func (ex *explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
+func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
 	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request)
 	if c.feasible == &ex.round.Place.FeasibleScratch { // scratch, which the next one to ask overwrites
@@ -217,7 +217,7 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 // under the first thing that does, and how many members found room. It is for a
 // job that found no place, so it always has something to say. model is the
 // want's as the job spells it.
-func (ex *explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
+func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
 		return []ares.Blocker{{Kind: job.KindNodes, Detail: "there are no nodes yet"}}
 	}

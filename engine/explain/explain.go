@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"time"
@@ -13,7 +13,7 @@ import (
 // stands in line, and who holds what it could use. A job that is not waiting, or
 // that the next plan has, has no blockers and needs no remedy. It needs the
 // state alone: what it supposes, it makes real for a moment, and puts back.
-func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
+func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
 	e := ex.jobs.EntryByID[id]
 	if e == nil || !e.Waits() {
@@ -52,7 +52,7 @@ func (ex *explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 }
 
 // Refusal says what keeps a job waiting, and no more.
-func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
+func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
 		ex.core.Refresh()
@@ -65,7 +65,7 @@ func (ex *explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 // Place answers for one job, known to the state or not, whether it may run now
 // and where: its seats, or everything that keeps it waiting. It does what
 // Decide does with each waiting job, and changes nothing.
-func (ex *explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
+func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	ex.core.Refresh()
 	ex.windows.SetWindowTime(now)
 	ex.windows.SetExpectedStayOf(job)

@@ -1,4 +1,4 @@
-package engine
+package explain
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ import (
 // who would give way to it. The job is taken in for as long as one looks, and
 // forgotten again. p is how long it is thought to run, nil where nobody knows. Of
 // a job that is live already it is what Place says.
-func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
+func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
 	if ex.jobs.EntryByID[job.ID] != nil || ex.jobs.Tenants[job.Tenant] == nil {
 		placing, refusal := ex.Place(job, now)
 		if refusal == nil {
@@ -46,7 +46,7 @@ func (ex *explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 }
 
 // whatIf is what becomes of a waiting job by the next plan.
-func (ex *explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
+func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
 	plan := ex.planUntil(e, now)
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id }); at >= 0 {
 		return plan.Place[at], nil
@@ -64,7 +64,7 @@ func (ex *explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 }
 
 // planUntil is the next plan, as far as it has come when the job had its turn.
-func (ex *explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
+func (ex *Explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
