@@ -37,14 +37,14 @@ func TestCrestsPassOver(t *testing.T) {
 	t.Parallel()
 	s := crowd(t, 0)
 	s.core.Refresh()
-	w := &cluster.Request{Gpus: 9}
+	w := &cluster.Request{GPUs: 9}
 	if !s.core.Cluster.FitsNowhere(w) {
 		t.Error("nine devices on a machine of eight")
 	}
-	if w.Gpus = 8; s.core.Cluster.FitsNowhere(w) {
+	if w.GPUs = 8; s.core.Cluster.FitsNowhere(w) {
 		t.Error("eight devices of an empty machine are not there")
 	}
-	if w = (&cluster.Request{Milli: 1000, Cpus: 65}); !s.core.Cluster.FitsNowhere(w) {
+	if w = (&cluster.Request{Milli: 1000, CPUs: 65}); !s.core.Cluster.FitsNowhere(w) {
 		t.Error("65 CPUs on a machine of 64")
 	}
 }

@@ -217,7 +217,7 @@ func TestGivenMixIsNotLearnedOver(t *testing.T) {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
-	if k := s.core.Scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.Gpus != 8 || s.core.Scorer.MixCount != 1 {
+	if k := s.core.Scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.GPUs != 8 || s.core.Scorer.MixCount != 1 {
 		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.Scorer.MixCount, k)
 	}
 }

@@ -28,7 +28,7 @@ func (s *State) Topology() *ares.Topology { return s.core.Cluster.Topology }
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
 		for _, e := range s.core.Jobs.Running.Nominated {
-			if !yield(e.Id, e.Run.Nominated) {
+			if !yield(e.ID, e.Run.Nominated) {
 				return
 			}
 		}
@@ -189,7 +189,7 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 		for _, n := range s.core.Cluster.NodesByID { // order-free: sorted right below
 			all = append(all, n)
 		}
-		slices.SortFunc(all, func(a, b *cluster.Node) int { return cmp.Compare(a.Id, b.Id) })
+		slices.SortFunc(all, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
 		for _, n := range all {
 			if n.Record != nil && !yield(NodeView{n.Record, n.Session, n.Cordon, n.Score}) {
 				return
@@ -290,7 +290,7 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 					}
 				}
 			}
-			room = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.Cpus, MemoryMB: n.Record.MemoryMB - n.Memory}
+			room = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.CPUs, MemoryMB: n.Record.MemoryMB - n.Memory}
 			if !yield(&room) {
 				return
 			}

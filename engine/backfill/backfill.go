@@ -14,9 +14,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// BackfillRound is what backfill knows in one cycle: the reservations of blocked
+// Round is what backfill knows in one cycle: the reservations of blocked
 // jobs, and when nodes are expected to have room.
-type BackfillRound struct {
+type Round struct {
 	Cfg     *config.Config
 	Cluster *cluster.Cluster
 	Scorer  *score.Scorer
@@ -43,7 +43,7 @@ type BackfillRound struct {
 	HoldsBefore      int              // of these, those that were there before the decision
 }
 
-func (b *BackfillRound) Begin() {
+func (b *Round) Begin() {
 	clear(b.Reservations)
 	b.Backfill, b.Reservations = b.BackfillConfig(), b.Reservations[:0]
 	b.HeldReservations, b.ReservationTries, b.probes, b.ReserveForAll, b.Quantile = 0, 0, 0, false, job.P90
@@ -66,7 +66,7 @@ type NominationHold struct {
 }
 
 // KnownUnschedulable says whether the shape is known to find no place.
-func (b *BackfillRound) KnownUnschedulable(sh *job.Shape, ban uint64) bool {
+func (b *Round) KnownUnschedulable(sh *job.Shape, ban uint64) bool {
 	r := &sh.Unschedulable
 	if r.Known = r.Known && r.Layout == b.Cluster.Layout && r.Ban&^ban == 0 && b.Cluster.RefreshGains(sh.Request) && r.Seen >= sh.Request.Gains.From; !r.Known {
 		return false
@@ -82,7 +82,7 @@ func (b *BackfillRound) KnownUnschedulable(sh *job.Shape, ban uint64) bool {
 
 // BackfillConfig is how places are kept: of one job of each queue that reserves by
 // its order, or else as configured.
-func (b *BackfillRound) BackfillConfig() config.BackfillConfig {
+func (b *Round) BackfillConfig() config.BackfillConfig {
 	switch q := &b.Cfg.Queue; {
 	case q.Blocked == config.BlockedReserve:
 		return config.BackfillConfig{First: config.MaxReserved}

@@ -25,7 +25,7 @@ const (
 
 // EarliestStart is the place that the job will have as soon as those have left who are
 // foreseen to. What is taken of it stays taken.
-func (b *BackfillRound) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
 	if b.Jobs.Estimated+len(b.Jobs.Running.Stopping) == 0 {
 		return backfillReservation{}, false // nobody's end is foreseen
@@ -72,7 +72,7 @@ func (b *BackfillRound) EarliestStart(e *job.Entry, members int, ban uint64, now
 
 // narrowStart looks for an earlier time between one at which the job does not fit
 // and one at which it does.
-func (b *BackfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
+func (b *Round) narrowStart(m cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
 	b.Txn.Undo(m)
 	o, reach := b.refreshOpenings(w, now, b.Quantile), b.Place.FeasibleAgain(e.Shape, w)
 	var times []int64
@@ -103,7 +103,7 @@ func (b *BackfillRound) narrowStart(m cluster.Savepoint, r backfillReservation, 
 
 // placeAt is the job's place on the nodes of a span when those have left who are
 // foreseen to leave by then.
-func (b *BackfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *Round) placeAt(sp domainOpening, e *job.Entry, w *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	from := len(b.Txn.Deltas)
 	reach := b.Place.FeasibleAgain(e.Shape, w)
 	o := b.openings[b.Quantile][w]
@@ -145,7 +145,7 @@ func (b *BackfillRound) placeAt(sp domainOpening, e *job.Entry, w *cluster.Reque
 // Its slack is counted from when it could begin if nobody had come since a place
 // is kept for it: so those who come now and those who will come delay it by that
 // much together.
-func (b *BackfillRound) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
+func (b *Round) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
 	e := r.Entry
 	qualified := now.Add(b.Backfill.After - e.Waited(now)).UnixNano()
 	could := int64(job.AlreadyOver)
@@ -180,7 +180,7 @@ func (b *BackfillRound) setBackfillLimit(r *backfillReservation, at int64, now t
 // the least has to come free yet. What is free of it is kept, and what comes
 // free stays so; since nobody else is put there, less and less is lacking, and
 // at last the job starts.
-func (b *BackfillRound) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
 	w := b.Cluster.WithoutModels(sh.Request, ban)
 	reach, ok := b.Place.FeasibleNodes(sh, w)
@@ -216,7 +216,7 @@ const longRunning = 24 * time.Hour
 // nearestNodes is the nodes of one domain that the shape may use where the least has
 // to come free for so many members, not counting those where one runs since
 // before a time.
-func (b *BackfillRound) nearestNodes(sh *job.Shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
+func (b *Round) nearestNodes(sh *job.Shape, w *cluster.Request, reach *cluster.Set, members int, cut int64) []*cluster.Node {
 	level := ares.Level("")
 	if sh.Members > 1 {
 		level = sh.Wish.Required
@@ -270,10 +270,10 @@ func (l *deviceShortage) clear(nodes int) {
 
 // nodesByShortage yields the open nodes from lo up to hi with what they lack, those that
 // lack the least first. There are few devices in a node: sorting would take longer.
-func (b *BackfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, lo, hi int) iter.Seq2[int, int] {
+func (b *Round) nodesByShortage(w *cluster.Request, reach *cluster.Set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, much int) bool) {
 		l := &b.shortage
-		for much := range min(max(w.Gpus, 1), cluster.MaxDevices) + 1 {
+		for much := range min(max(w.GPUs, 1), cluster.MaxDevices) + 1 {
 			for k := lo / 64; 64*k < hi; k++ {
 				if l.least[k] < 0 {
 					l.least[k] = b.Cluster.BlockMaxAt(k).MissingDevices(w)
@@ -297,7 +297,7 @@ func (b *BackfillRound) nodesByShortage(w *cluster.Request, reach *cluster.Set, 
 
 // computeShortage finds out what the k-th 64 nodes lack. Nearly always the gists say so:
 // where a fleet is large the walk must not touch each node itself.
-func (b *BackfillRound) computeShortage(k int, w *cluster.Request, reach *cluster.Set) {
+func (b *Round) computeShortage(k int, w *cluster.Request, reach *cluster.Set) {
 	last, mask := int32(-1), uint64(0)
 	for at := 64 * k; at < min(64*k+64, len(b.Cluster.Nodes)); at++ {
 		g, sp := &b.Cluster.Summaries[at], &b.Cluster.FreeCPUMem[at]
@@ -308,8 +308,8 @@ func (b *BackfillRound) computeShortage(k int, w *cluster.Request, reach *cluste
 		if g.Profile != last {
 			last, mask = g.Profile, w.DeviceMask(b.Cluster.NodeTypes.All[g.Profile])
 		}
-		much := min(max(w.Gpus-bits.OnesCount64(mask&g.Free), 0), cluster.MaxDevices)
-		full := int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || w.Milli > int(g.Part) && mask&g.Free == 0
+		much := min(max(w.GPUs-bits.OnesCount64(mask&g.Free), 0), cluster.MaxDevices)
+		full := int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory || w.Milli > int(g.Part) && mask&g.Free == 0
 		if much == 0 && (full || b.Cluster.Nodes[at].RoomFor(w) == 0) {
 			much = 1 // something else than whole devices
 		}
@@ -319,26 +319,26 @@ func (b *BackfillRound) computeShortage(k int, w *cluster.Request, reach *cluste
 
 // freePart is what is free of seats, and of whole devices any that are as good: the
 // members take what is free first when it is their turn.
-func (b *BackfillRound) freePart(seats []ares.Seat, w *cluster.Request) []cluster.Delta {
+func (b *Round) freePart(seats []ares.Seat, w *cluster.Request) []cluster.Delta {
 	var out []cluster.Delta
 	for i := 0; i < len(seats); {
 		n, members := b.Cluster.NodesByID[seats[i].Node], 0
 		kind, from := cluster.KindOfSeat(&seats[i]), i
-		for ; i < len(seats) && seats[i].Node == n.Id; i++ {
+		for ; i < len(seats) && seats[i].Node == n.ID; i++ {
 			members++
 		}
-		free := w.DeviceMask(n.Typ) & n.Free
-		for k := 0; k < members*w.Gpus && free != 0; k, free = k+1, free&(free-1) {
+		free := w.DeviceMask(n.Type) & n.Free
+		for k := 0; k < members*w.GPUs && free != 0; k, free = k+1, free&(free-1) {
 			out = append(out, cluster.Delta{Node: n, Device: bits.TrailingZeros64(free), Milli: cluster.WholeMilli})
 		}
 		for k := range seats[from:i] {
 			for x := range seats[from+k].Shares {
-				if sh := &seats[from+k].Shares[x]; w.Gpus == 0 && n.DeviceIndex(sh) >= 0 {
+				if sh := &seats[from+k].Shares[x]; w.GPUs == 0 && n.DeviceIndex(sh) >= 0 {
 					out = append(out, cluster.Delta{Node: n, Device: n.DeviceIndex(sh), Milli: sh.Milli})
 				}
 			}
 		}
-		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, Cpus: members * w.Cpus, Memory: members * w.Memory, Numa: -1, Kind: kind})
+		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: members * w.CPUs, Memory: members * w.Memory, NUMA: -1, Kind: kind})
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter
 const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings brings the openings of a want up to date.
-func (b *BackfillRound) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
+func (b *Round) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
 	f := b.Cluster.RefreshFeasible(w)
 	o := b.openings[by][w]
 	if o == nil {
@@ -131,7 +131,7 @@ type domainOpening struct {
 
 // domainOpenings are the domains of a level with the times when so many members have room
 // there, the soonest first, no more than a few. Without a level it is the fleet.
-func (b *BackfillRound) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
+func (b *Round) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
 	var out []domainOpening
 	for lo := 0; lo < len(b.Cluster.Nodes); {
 		hi := len(b.Cluster.Nodes)
@@ -159,7 +159,7 @@ func (b *BackfillRound) domainOpenings(w *cluster.Request, o *openings, reach *c
 
 // whenEnough is when so many members have room on the nodes from lo up to hi, if
 // that is before a bound, and else endless.
-func (b *BackfillRound) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
+func (b *Round) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
 	// When as many nodes have room for one, the members have it in any case.
 	first := b.firstScratch[:0]
 	limit := bound

@@ -10,7 +10,7 @@ import (
 
 // PlannedStart is a reservation as others are told of it.
 func (r *backfillReservation) PlannedStart() ares.Promise {
-	p := ares.Promise{Job: r.Entry.Id, Seats: r.Seats, Level: r.Merit.Level, Domain: r.Merit.Domain}
+	p := ares.Promise{Job: r.Entry.ID, Seats: r.Seats, Level: r.Merit.Level, Domain: r.Merit.Domain}
 	if r.At != job.NoEnd {
 		p.At, p.Latest = time.Unix(0, r.At).UTC(), time.Unix(0, max(r.At, r.limit)).UTC()
 	}

@@ -51,7 +51,7 @@ type nodeForecast struct {
 
 // forecastOf is the forecast of a node. It is by position, and starts anew when
 // nodes have other positions.
-func (b *BackfillRound) forecastOf(n *cluster.Node) *nodeForecast {
+func (b *Round) forecastOf(n *cluster.Node) *nodeForecast {
 	if b.forecastLayout != b.Cluster.Layout {
 		b.forecastLayout = b.Cluster.Layout
 		b.forecasts = make([]nodeForecast, len(b.Cluster.Nodes))
@@ -60,7 +60,7 @@ func (b *BackfillRound) forecastOf(n *cluster.Node) *nodeForecast {
 }
 
 // ReleasesOn is who is foreseen to leave the node, and what it has left then.
-func (b *BackfillRound) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
+func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
 	if d.known && d.changes == n.Changes && now.UnixNano() < d.until {
@@ -118,7 +118,7 @@ func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 	for i := range n.Devices {
 		taken[i] = n.Devices[i].Taken
 	}
-	free, cpus, memory, seats := n.Free, n.Cpus, n.Memory, n.Seats
+	free, cpus, memory, seats := n.Free, n.CPUs, n.Memory, n.Seats
 	for i := range list {
 		d := &list[i]
 		for k := range d.seat.Shares {
@@ -141,19 +141,19 @@ func roomAfter(n *cluster.Node, w *cluster.Request, list []expectedRelease, k in
 	switch {
 	case k == 0:
 		return n.RoomFor(w)
-	case w.Milli > 0 || w.Numa == cluster.NumaRequired:
+	case w.Milli > 0 || w.NUMA == cluster.NUMARequired:
 		return n.RoomWithout(w, seatsOfReleases(list[:k]))
 	}
 	d := &list[k-1]
 	fit := cluster.MaxSeats - d.seats
-	if w.Cpus > 0 {
-		fit = min(fit, (n.Typ.Cpus-d.cpus)/w.Cpus)
+	if w.CPUs > 0 {
+		fit = min(fit, (n.Type.CPUs-d.cpus)/w.CPUs)
 	}
 	if w.Memory > 0 {
 		fit = min(fit, (n.Record.MemoryMB-d.memory)/w.Memory)
 	}
-	if w.Gpus > 0 {
-		fit = min(fit, onesCount(w.DeviceMask(n.Typ)&d.free)/w.Gpus)
+	if w.GPUs > 0 {
+		fit = min(fit, onesCount(w.DeviceMask(n.Type)&d.free)/w.GPUs)
 	}
 	return max(fit, 0)
 }
@@ -190,7 +190,7 @@ func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 
 
 // roomWhen is how many members the node can take when all seats are free but those
 // of attempts that were placed before cut.
-func (b *BackfillRound) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
+func (b *Round) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
 	return n.RoomWithout(w, func(yield func(*ares.Seat) bool) {
 		for _, o := range n.Occupants {
 			e := b.Jobs.Owner(o)

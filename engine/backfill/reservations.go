@@ -30,7 +30,7 @@ type backfillReservation struct {
 }
 
 // MayReserve says whether a place is kept for a job that found none.
-func (b *BackfillRound) MayReserve(e *job.Entry, now time.Time) bool {
+func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	r := &b.Backfill
 	switch {
 	case len(b.Reservations) >= r.First || b.ReservationTries >= 2*r.First:
@@ -43,7 +43,7 @@ func (b *BackfillRound) MayReserve(e *job.Entry, now time.Time) bool {
 
 // PlaceBackfill places a job where it delays nobody who has a reservation: anywhere if
 // it is foreseen to end before those begin, and else beside what they hold.
-func (b *BackfillRound) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
+func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
 	ends := e.EndsBy(now)
 	outlasted := b.DelayedReservations(ends)
 	sh := e.Shape
@@ -80,7 +80,7 @@ const maxProbes = 64
 
 // DelayedReservations is which reservations somebody would delay that ends at a time, as
 // bits.
-func (b *BackfillRound) DelayedReservations(ends int64) (set uint64) {
+func (b *Round) DelayedReservations(ends int64) (set uint64) {
 	for i := range b.Reservations {
 		if r := &b.Reservations[i]; r.drain || ends > r.limit {
 			set |= 1 << i
@@ -91,7 +91,7 @@ func (b *BackfillRound) DelayedReservations(ends int64) (set uint64) {
 
 // HoldReservations takes what these reservations hold, and gives up what others do. It
 // leaves all as it is where it is so already: most jobs outlast all or none.
-func (b *BackfillRound) HoldReservations(which uint64) {
+func (b *Round) HoldReservations(which uint64) {
 	if which == b.HeldReservations {
 		return
 	}
@@ -114,7 +114,7 @@ func (b *BackfillRound) HoldReservations(which uint64) {
 }
 
 // roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
-func (b *BackfillRound) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
+func (b *Round) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
 	if b.HeldReservations == 0 || b.forecastOf(n).heldInCycle != b.Place.Cycle {
 		return n.RoomFor(w)
 	}
@@ -137,7 +137,7 @@ func (b *BackfillRound) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) i
 }
 
 // holdReservation takes what is left of what a reservation holds.
-func (b *BackfillRound) holdReservation(r *backfillReservation) {
+func (b *Round) holdReservation(r *backfillReservation) {
 	r.held = r.held[:0]
 	for _, k := range r.toHold {
 		n := k.Node
@@ -148,7 +148,7 @@ func (b *BackfillRound) holdReservation(r *backfillReservation) {
 			}
 			continue
 		}
-		k.Cpus, k.Memory = max(min(k.Cpus, n.Typ.Cpus-n.Cpus), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
+		k.CPUs, k.Memory = max(min(k.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
 		b.Txn.Take(k)
 		r.held = append(r.held, k)
 		b.forecastOf(n).heldInCycle = b.Place.Cycle
@@ -158,7 +158,7 @@ func (b *BackfillRound) holdReservation(r *backfillReservation) {
 
 // ReserveFor keeps a place for a job that found none, if one is foreseen. It is told
 // of every earlier reservation: they are taken, and will end in their turn.
-func (b *BackfillRound) ReserveFor(e *job.Entry, now time.Time) bool {
+func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	b.ReservationTries++
 	b.HoldReservations(0)
 	members, ban := b.Jobs.AdmissibleMembers(e.Shape, now)
@@ -189,7 +189,7 @@ func (b *BackfillRound) ReserveFor(e *job.Entry, now time.Time) bool {
 // soon he ends: for one that has waited for long, if nothing is foreseen or if it has
 // waited for longer than it has to yet: then predictions may be failing it again and
 // again. It costs idle devices, so there is one such at a time.
-func (b *BackfillRound) mayDrain(e *job.Entry, r *backfillReservation, foreseen bool, now time.Time) bool {
+func (b *Round) mayDrain(e *job.Entry, r *backfillReservation, foreseen bool, now time.Time) bool {
 	waited, hold := e.Waited(now), b.Backfill.DrainAfter
 	if b.ReserveForAll || hold == 0 || slices.ContainsFunc(b.Reservations, func(r backfillReservation) bool { return r.drain }) {
 		return false
@@ -199,7 +199,7 @@ func (b *BackfillRound) mayDrain(e *job.Entry, r *backfillReservation, foreseen 
 
 // AssumePlanned takes the seats of all reservations and nominations, and foresees when those
 // will have ended who have them then.
-func (b *BackfillRound) AssumePlanned(now time.Time) {
+func (b *Round) AssumePlanned(now time.Time) {
 	for i := range b.Holds {
 		k := &b.Holds[i]
 		if k.Over {
@@ -218,7 +218,7 @@ func (b *BackfillRound) AssumePlanned(now time.Time) {
 }
 
 // assumeSeats takes seats for somebody who will have ended at a time.
-func (b *BackfillRound) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
+func (b *Round) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := b.Cluster.NodesByID[seats[k].Node]; n != nil && n.Record != nil {
 			at := b.forecastOf(n)
@@ -229,7 +229,7 @@ func (b *BackfillRound) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64)
 }
 
 // DropPlanned ends it: nothing of it is taken any more.
-func (b *BackfillRound) DropPlanned() {
+func (b *Round) DropPlanned() {
 	leave := func(seats []ares.Seat) {
 		for k := range seats {
 			if n := b.Cluster.NodesByID[seats[k].Node]; n != nil {
@@ -248,13 +248,13 @@ func (b *BackfillRound) DropPlanned() {
 }
 
 // missingFor is what seats need beyond what those give who leave.
-func (b *BackfillRound) missingFor(seats []ares.Seat, given []cluster.Delta) []cluster.Delta {
+func (b *Round) missingFor(seats []ares.Seat, given []cluster.Delta) []cluster.Delta {
 	given = slices.Clone(given)
 	var out []cluster.Delta
 	for i := range seats {
 		seat := &seats[i]
 		n := b.Cluster.NodesByID[seat.Node]
-		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, Cpus: seat.CPUs, Memory: seat.Memory, Numa: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
+		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: seat.CPUs, Memory: seat.Memory, NUMA: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
 		for k := range seat.Shares {
 			part := cluster.Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli}
 			for g := range given {
@@ -269,8 +269,8 @@ func (b *BackfillRound) missingFor(seats []ares.Seat, given []cluster.Delta) []c
 		}
 		for g := range given {
 			if give := &given[g]; give.Node == n && give.Device == cluster.RestOfLeaving {
-				cpus, memory := min(rest.Cpus, -give.Cpus), min(rest.Memory, -give.Memory)
-				rest.Cpus, give.Cpus = rest.Cpus-cpus, give.Cpus+cpus
+				cpus, memory := min(rest.CPUs, -give.CPUs), min(rest.Memory, -give.Memory)
+				rest.CPUs, give.CPUs = rest.CPUs-cpus, give.CPUs+cpus
 				rest.Memory, give.Memory = rest.Memory-memory, give.Memory+memory
 			}
 		}

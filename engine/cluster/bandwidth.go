@@ -21,13 +21,13 @@ func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	for i := 0; i < len(seats); {
 		n := c.NodesByID[seats[i].Node]
 		var set uint64
-		for ; i < len(seats) && seats[i].Node == n.Id; i++ {
+		for ; i < len(seats) && seats[i].Node == n.ID; i++ {
 			for _, sh := range seats[i].Shares {
 				set |= n.deviceBit(sh.Device)
 			}
 		}
 		if count := bits.OnesCount64(set); count > 1 {
-			note(n.Typ.Links.BottleneckMBps(set))
+			note(n.Type.Links.BottleneckMBps(set))
 		}
 		devices += bits.OnesCount64(set)
 		if last != nil {
@@ -60,7 +60,7 @@ const firstFitNodes = 256
 // FirstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
 // taken, 0 when that was not found among the first nodes.
 func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
-	if w.Gpus == 0 || w.Gpus*members < 2 {
+	if w.GPUs == 0 || w.GPUs*members < 2 {
 		return 0
 	}
 	least := 0
@@ -77,9 +77,9 @@ func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 			continue
 		}
 		members -= take
-		m := n.Typ.Links
-		inside := m.BottleneckMBps(m.FirstFit(w.DeviceMask(n.Typ)&n.Free, take*w.Gpus))
-		if take*w.Gpus > 1 && (least == 0 || inside < least) {
+		m := n.Type.Links
+		inside := m.BottleneckMBps(m.FirstFit(w.DeviceMask(n.Type)&n.Free, take*w.GPUs))
+		if take*w.GPUs > 1 && (least == 0 || inside < least) {
 			least = inside
 		}
 		if last != nil {
@@ -104,7 +104,7 @@ func (c *Cluster) RationaleOf(seats []ares.Seat) ares.Merit {
 		lo, hi = min(lo, at), max(hi, at)
 	}
 	if lo == hi {
-		m.Level, m.Domain = ares.LevelNode, c.Nodes[lo].Id
+		m.Level, m.Domain = ares.LevelNode, c.Nodes[lo].ID
 		return m
 	}
 	for _, level := range slices.Backward(ares.Levels()) {

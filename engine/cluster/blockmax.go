@@ -22,7 +22,7 @@ func (c *Cluster) BlockMaxAt(k int) *blockMax {
 	*m = blockMax{cpus: -1, memory: -1}
 	for at := 64 * k; at < min(64*k+64, len(c.Nodes)); at++ {
 		n, sp := c.Nodes[at], &c.FreeCPUMem[at]
-		m.cpus, m.memory = max(m.cpus, sp.Cpus), max(m.memory, sp.Memory)
+		m.cpus, m.memory = max(m.cpus, sp.CPUs), max(m.memory, sp.Memory)
 		if !n.Schedulable() {
 			continue
 		}
@@ -36,13 +36,13 @@ func (c *Cluster) BlockMaxAt(k int) *blockMax {
 
 // ExceededBy says whether the want asks for more than any of the nodes has.
 func (c *blockMax) ExceededBy(w *Request) bool {
-	return int(c.cpus) < w.Cpus || int(c.memory) < w.Memory || int(c.whole) < w.Gpus || w.Milli > 0 && c.whole == 0 && int(c.part) < w.Milli
+	return int(c.cpus) < w.CPUs || int(c.memory) < w.Memory || int(c.whole) < w.GPUs || w.Milli > 0 && c.whole == 0 && int(c.part) < w.Milli
 }
 
 // MissingDevices is how many devices at least have to come free on any of the nodes for one
 // member of the want.
 func (c *blockMax) MissingDevices(w *Request) int8 {
-	if much := min(w.Gpus-int(c.whole), MaxDevices); much > 0 {
+	if much := min(w.GPUs-int(c.whole), MaxDevices); much > 0 {
 		return int8(much)
 	}
 	if c.ExceededBy(w) {

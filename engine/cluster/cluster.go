@@ -28,7 +28,7 @@ type Cluster struct {
 	CapacityChanges       changeLog     // nodes that have other things left than before
 	LastCapacityChange    []int         // by position: the last of its shifts
 	FreeCPUMem            []freeCPUMem  // by position
-	Summaries             []nodeSummary // by position
+	Summaries             []NodeSummary // by position
 	BlockMaxes            []blockMax    // of each 64 nodes
 	TraitChanges          changeLog     // nodes that became another kind of node
 	RoomChanges           changeLog     // nodes that may have more room than before
@@ -60,13 +60,13 @@ func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 // ExceedsLeafLimit says whether one member alone asks for more devices than one job may
 // take of a leaf.
 func (c *Cluster) ExceedsLeafLimit(w *Request) bool {
-	return c.Topology.MaxGPUsPerLeaf > 0 && w.Gpus > c.Topology.MaxGPUsPerLeaf
+	return c.Topology.MaxGPUsPerLeaf > 0 && w.GPUs > c.Topology.MaxGPUsPerLeaf
 }
 
 func (c *Cluster) Node(id string) *Node {
 	n := c.NodesByID[id]
 	if n == nil {
-		n = &Node{Id: id}
+		n = &Node{ID: id}
 		c.NodesByID[id] = n
 		c.layoutStale = true
 		c.locateNode(n) // the topology may list it before it has a record
@@ -96,7 +96,7 @@ func (c *Cluster) locateNode(n *Node) {
 	if n.Record != nil {
 		labels = n.Record.Labels
 	}
-	if place := c.atlas.Locate(n.Id, labels); place != n.Place {
+	if place := c.atlas.Locate(n.ID, labels); place != n.Place {
 		n.Place, n.traitsChanged, c.layoutStale = place, true, true
 		c.MarkDirty(n)
 	}
@@ -109,7 +109,7 @@ func (c *Cluster) RefreshIndex() {
 	for _, n := range c.DirtyNodes {
 		n.recountFree()
 		if n.IsUnknown() {
-			delete(c.NodesByID, n.Id)
+			delete(c.NodesByID, n.ID)
 			c.layoutStale = true
 		}
 	}
@@ -117,13 +117,13 @@ func (c *Cluster) RefreshIndex() {
 		c.rebuildLayout()
 	}
 	for _, n := range c.DirtyNodes {
-		if n.traitsChanged && c.NodesByID[n.Id] == n {
+		if n.traitsChanged && c.NodesByID[n.ID] == n {
 			c.TraitChanges.Add(n.Pos)
 		}
-		if n.GainedRoom && c.NodesByID[n.Id] == n {
+		if n.GainedRoom && c.NodesByID[n.ID] == n {
 			c.RoomChanges.Add(n.Pos)
 		}
-		if c.NodesByID[n.Id] == n {
+		if c.NodesByID[n.ID] == n {
 			c.Domains.SetHistory(n.Pos, n.HistoryScore())
 			c.CapacityChanged(n)
 		}
@@ -147,7 +147,7 @@ func (c *Cluster) rebuildLayout() {
 		c.Nodes = append(c.Nodes, n)
 	}
 	slices.SortFunc(c.Nodes, CompareByPlace)
-	c.firstByName = slices.SortedFunc(slices.Values(c.Nodes), func(a, b *Node) int { return cmp.Compare(a.Id, b.Id) })
+	c.firstByName = slices.SortedFunc(slices.Values(c.Nodes), func(a, b *Node) int { return cmp.Compare(a.ID, b.ID) })
 	c.firstByName = c.firstByName[:min(len(c.firstByName), firstFitNodes)]
 	places := make([]topology.Location, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -169,7 +169,7 @@ func (c *Cluster) rebuildLayout() {
 
 // CompareByPlace is the order of the nodes.
 func CompareByPlace(a, b *Node) int {
-	return cmp.Or(topology.CompareLocations(a.Place, b.Place), cmp.Compare(a.Id, b.Id))
+	return cmp.Or(topology.CompareLocations(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
 
 // measureCapacity counts what the fleet has: what shares are shares of, and the models
@@ -182,8 +182,8 @@ func (c *Cluster) measureCapacity() {
 		if n.Record == nil {
 			continue
 		}
-		for i := range n.Typ.Devices {
-			if m := n.Typ.Devices[i].ModelIndex; !seen[m] {
+		for i := range n.Type.Devices {
+			if m := n.Type.Devices[i].ModelIndex; !seen[m] {
 				seen[m] = true
 				c.Models = append(c.Models, m)
 			}
@@ -191,9 +191,9 @@ func (c *Cluster) measureCapacity() {
 		if n.Session == nil {
 			continue
 		}
-		c.largest.cpus = max(c.largest.cpus, n.Typ.Cpus)
-		c.largest.gpus = max(c.largest.gpus, len(n.Typ.Devices)*WholeMilli)
-		has := n.Typ.capacity()
+		c.largest.cpus = max(c.largest.cpus, n.Type.CPUs)
+		c.largest.gpus = max(c.largest.gpus, len(n.Type.Devices)*WholeMilli)
+		has := n.Type.capacity()
 		has.Memory = int64(n.Record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)
 	}
@@ -240,7 +240,7 @@ func (c *Cluster) LargestSize() (cpus, gpus int) {
 // AnyNode finds a node with room, without a board.
 func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &c.FreeCPUMem[i]; int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory {
+		if sp := &c.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
 			continue
 		}
 		if n := c.Nodes[i]; n.Fits(w) {
@@ -259,16 +259,16 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	c.BlockMaxes[n.Pos/64].Stale = true
 	if !n.Schedulable() {
 		c.Domains.SetFree(n.Pos, -1, 0)
-		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = nodeSummary{}, freeCPUMem{-1, -1}
+		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = NodeSummary{}, freeCPUMem{-1, -1}
 		return
 	}
 	c.Domains.SetFree(n.Pos, bits.OnesCount64(n.Free), len(n.Devices))
 	c.Summaries[n.Pos] = summarize(n)
-	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Typ.Cpus-n.Cpus, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
+	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Type.CPUs-n.CPUs, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
 }
 
 // freeCPUMem is a node's CPUs and memory that are left, side by side with those of
 // the others: most nodes that come into question and have no room lack these.
 // It is never below 0, so that who asks for none finds room on a machine that
 // has less than it had when others came, but for a node that is not open.
-type freeCPUMem struct{ Cpus, Memory int32 }
+type freeCPUMem struct{ CPUs, Memory int32 }

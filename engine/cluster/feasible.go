@@ -19,7 +19,7 @@ type feasibleSet struct {
 // Feasible says whether the node is what the want asks for, and whether nothing
 // speaks against it either.
 func (n *Node) Feasible(w *Request) (suits, liked bool) {
-	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Typ) == 0 || !n.matchesLabels(w) || !n.inRegion(w) {
+	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Type) == 0 || !n.matchesLabels(w) || !n.inRegion(w) {
 		return false, false
 	}
 	liked = true

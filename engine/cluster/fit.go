@@ -30,7 +30,7 @@ func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 
 // SeatIsFree says whether the seat is free on the node.
 func (n *Node) SeatIsFree(seat *ares.Seat) bool {
-	if n == nil || !n.Schedulable() || n.Seats >= MaxSeats || n.Typ.Cpus-n.Cpus < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n == nil || !n.Schedulable() || n.Seats >= MaxSeats || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
@@ -44,16 +44,16 @@ func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 
 // RoomFor is how many members of the want the node could take now.
 func (n *Node) RoomFor(w *Request) int {
-	fit := n.CpuMemSlots(w.Cpus, w.Memory)
+	fit := n.CPUMemSlots(w.CPUs, w.Memory)
 	switch {
 	case fit <= 0 || n.Record == nil:
 		return 0
-	case w.Numa == NumaRequired:
+	case w.NUMA == NUMARequired:
 		return min(fit, n.roomByNUMA(w))
-	case w.Gpus > 0:
-		return min(fit, bits.OnesCount64(w.DeviceMask(n.Typ)&n.Free)/w.Gpus)
+	case w.GPUs > 0:
+		return min(fit, bits.OnesCount64(w.DeviceMask(n.Type)&n.Free)/w.GPUs)
 	case w.Milli > 0:
-		return min(fit, n.shareSlots(w.DeviceMask(n.Typ), w.Milli))
+		return min(fit, n.shareSlots(w.DeviceMask(n.Type), w.Milli))
 	}
 	return fit
 }
@@ -64,24 +64,24 @@ func (n *Node) Fits(w *Request) bool {
 	switch {
 	case n.Seats >= MaxSeats:
 		return false
-	case w.Numa == NumaRequired:
+	case w.NUMA == NUMARequired:
 		return n.roomByNUMA(w) > 0
-	case w.Gpus > 0:
-		return bits.OnesCount64(w.DeviceMask(n.Typ)&n.Free) >= w.Gpus
+	case w.GPUs > 0:
+		return bits.OnesCount64(w.DeviceMask(n.Type)&n.Free) >= w.GPUs
 	case w.Milli > WholeMilli:
 		return false
 	case w.Milli > 0:
-		mask := w.DeviceMask(n.Typ)
+		mask := w.DeviceMask(n.Type)
 		return mask&n.Free != 0 || n.TightestShare(mask, w.Milli) != 0
 	}
 	return true
 }
 
-// CpuMemSlots is how many members the node has seats, CPUs and memory for.
-func (n *Node) CpuMemSlots(cpus, memory int) int {
+// CPUMemSlots is how many members the node has seats, CPUs and memory for.
+func (n *Node) CPUMemSlots(cpus, memory int) int {
 	fit := MaxSeats - n.Seats
 	if cpus > 0 {
-		fit = min(fit, (n.Typ.Cpus-n.Cpus)/cpus)
+		fit = min(fit, (n.Type.CPUs-n.CPUs)/cpus)
 	}
 	if memory > 0 {
 		fit = min(fit, (n.Record.MemoryMB-n.Memory)/memory)
@@ -102,7 +102,7 @@ func (n *Node) shareSlots(mask uint64, milli int) int {
 // all of them in the same.
 func (n *Node) roomByNUMA(w *Request) int {
 	total, most := 0, 0
-	for k := range n.Typ.numa {
+	for k := range n.Type.numa {
 		room := n.roomInNUMA(w, k)
 		total += room
 		most = max(most, room)
@@ -113,11 +113,11 @@ func (n *Node) roomByNUMA(w *Request) int {
 	return total
 }
 
-// NumaFor is the NUMA node for members that stay together: the one with the
+// NUMAFor is the NUMA node for members that stay together: the one with the
 // least room that is enough.
-func (n *Node) NumaFor(w *Request, members int) int {
+func (n *Node) NUMAFor(w *Request, members int) int {
 	best, least := -1, 0
-	for k := range n.Typ.numa {
+	for k := range n.Type.numa {
 		if room := n.roomInNUMA(w, k); room >= members && (best < 0 || room < least) {
 			best, least = k, room
 		}
@@ -128,18 +128,18 @@ func (n *Node) NumaFor(w *Request, members int) int {
 // roomInNUMA is how many members NUMA node k of the machine could take.
 func (n *Node) roomInNUMA(w *Request, k int) int {
 	fit := MaxSeats
-	at := &n.Typ.numa[k]
+	at := &n.Type.numa[k]
 	taken := n.numaTaken(at.ID)
-	if w.Cpus > 0 {
-		fit = min(fit, (at.CPUs-taken.Cpus)/w.Cpus)
+	if w.CPUs > 0 {
+		fit = min(fit, (at.CPUs-taken.CPUs)/w.CPUs)
 	}
 	if w.Memory > 0 {
 		fit = min(fit, (at.MemoryMB-taken.Memory)/w.Memory)
 	}
-	mask := w.DeviceMask(n.Typ) & n.Typ.Near[k]
+	mask := w.DeviceMask(n.Type) & n.Type.Near[k]
 	switch {
-	case w.Gpus > 0:
-		fit = min(fit, bits.OnesCount64(mask&n.Free)/w.Gpus)
+	case w.GPUs > 0:
+		fit = min(fit, bits.OnesCount64(mask&n.Free)/w.GPUs)
 	case w.Milli > 0:
 		fit = min(fit, n.shareSlots(mask, w.Milli))
 	}
@@ -148,14 +148,14 @@ func (n *Node) roomInNUMA(w *Request, k int) int {
 
 // EmptyRoom is how many members the node would take if it were empty and healthy.
 func (n *Node) EmptyRoom(w *Request) int {
-	bare := Node{Record: n.Record, Typ: n.Typ, Devices: make([]device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1}
+	bare := Node{Record: n.Record, Type: n.Type, Devices: make([]Device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1}
 	bare.Free = bare.Usable
 	return bare.RoomFor(w)
 }
 
 // FitsBeside says whether the seat fits beside what is taken on the node.
 func (n *Node) FitsBeside(seat *ares.Seat) bool {
-	if n.Seats >= MaxSeats || seat.CPUs > 0 && n.Typ.Cpus-n.Cpus < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n.Seats >= MaxSeats || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
@@ -169,9 +169,9 @@ func (n *Node) FitsBeside(seat *ares.Seat) bool {
 // numaHasRoom says whether the seat's NUMA node has its CPUs and memory left.
 func (n *Node) numaHasRoom(seat *ares.Seat) bool {
 	taken := n.numaTaken(seat.NUMA)
-	for _, at := range n.Typ.numa {
+	for _, at := range n.Type.numa {
 		if at.ID == seat.NUMA {
-			return at.CPUs-taken.Cpus >= seat.CPUs && at.MemoryMB-taken.Memory >= seat.Memory
+			return at.CPUs-taken.CPUs >= seat.CPUs && at.MemoryMB-taken.Memory >= seat.Memory
 		}
 	}
 	return false

@@ -19,19 +19,19 @@ const WholeMilli = 1000
 // Node is a machine with the account of what is taken there. It exists as soon
 // as a record, session, cordon, score or seat speaks of it.
 type Node struct {
-	Id        string
+	ID        string
 	Pos       int // in State.nodes
 	Record    *ares.Node
 	Session   *ares.Session
 	Cordon    *ares.Cordon
 	Score     *ares.NodeScore // nil: nothing is known of how it did
 	Place     topology.Location
-	Typ       *NodeType  // of the record
-	Devices   []device   // in the order of the profile
-	Unlisted  []device   // not listed by the record, but held by seats
-	Cpus      int        // taken
+	Type      *NodeType  // of the record
+	Devices   []Device   // in the order of the profile
+	Unlisted  []Device   // not listed by the record, but held by seats
+	CPUs      int        // taken
 	Memory    int        // taken, MB
-	NumaUses  []NumaUse  // taken by seats that are bound to a NUMA node
+	NUMAUses  []NUMAUse  // taken by seats that are bound to a NUMA node
 	Seats     int        // not free here
 	Occupants []Occupant // who has them, in no order
 	Kinds     SeatKinds  // of the seats
@@ -46,9 +46,9 @@ type Node struct {
 	traitsChanged bool // by the batch under way its nature changed
 }
 
-// device is one accelerator with what is taken of it.
-type device struct {
-	Id    string
+// Device is one accelerator with what is taken of it.
+type Device struct {
+	ID    string
 	index int
 	link  int // row and column in the record's Links
 	Taken int // thousandths
@@ -60,8 +60,8 @@ type Occupant struct {
 	Seat  *ares.Seat
 }
 
-// NumaUse is what is taken of one NUMA node by seats that are bound to it.
-type NumaUse struct{ Numa, Cpus, Memory int }
+// NUMAUse is what is taken of one NUMA node by seats that are bound to it.
+type NUMAUse struct{ NUMA, CPUs, Memory int }
 
 func sameLabels(a, b map[string]string) bool {
 	for k, v := range a { // order-free: all of them
@@ -74,15 +74,15 @@ func sameLabels(a, b map[string]string) bool {
 
 func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	before := slices.Concat(n.Devices, n.Unlisted)
-	old, was := n.Record, n.Typ
-	n.Record, n.Typ, n.Devices, n.Unlisted = r, nil, nil, nil
+	old, was := n.Record, n.Type
+	n.Record, n.Type, n.Devices, n.Unlisted = r, nil, nil, nil
 	n.Usable, n.Warm = 0, 0
 	if r != nil {
 		order := deviceOrder(r)
-		n.Typ = c.nodeTypeOf(r, order)
+		n.Type = c.nodeTypeOf(r, order)
 		for pos, i := range order {
 			d := &r.Devices[i]
-			n.Devices = append(n.Devices, device{Id: d.ID, index: d.Index, link: i})
+			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, link: i})
 			// A slice without a profile, or a profile without a slice, is nothing
 			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
@@ -97,10 +97,10 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	}
 	for _, d := range before {
 		if d.Taken != 0 {
-			n.device(d.Id).Taken = d.Taken
+			n.device(d.ID).Taken = d.Taken
 		}
 	}
-	n.traitsChanged = n.traitsChanged || was != n.Typ || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
 	n.GainedRoom, c.CapacityStale = true, true
 	c.locateNode(n)
 }
@@ -120,18 +120,18 @@ func deviceOrder(r *ares.Node) []int {
 }
 
 // device finds a device, or opens an account for one the record does not list.
-func (n *Node) device(id string) *device {
+func (n *Node) device(id string) *Device {
 	for i := range n.Devices {
-		if n.Devices[i].Id == id {
+		if n.Devices[i].ID == id {
 			return &n.Devices[i]
 		}
 	}
 	for i := range n.Unlisted {
-		if n.Unlisted[i].Id == id {
+		if n.Unlisted[i].ID == id {
 			return &n.Unlisted[i]
 		}
 	}
-	n.Unlisted = append(n.Unlisted, device{Id: id, link: -1})
+	n.Unlisted = append(n.Unlisted, Device{ID: id, link: -1})
 	return &n.Unlisted[len(n.Unlisted)-1]
 }
 
@@ -139,7 +139,7 @@ func (n *Node) device(id string) *device {
 func (n *Node) Charge(seat *ares.Seat, sign int) {
 	n.Seats += sign
 	n.Kinds.Add(KindOfSeat(seat), sign)
-	n.Cpus += sign * seat.CPUs
+	n.CPUs += sign * seat.CPUs
 	n.Memory += sign * seat.Memory
 	for _, sh := range seat.Shares {
 		n.device(sh.Device).Taken += sign * sh.Milli
@@ -167,34 +167,34 @@ func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 // chargeNUMA adds to what is taken of a NUMA node. One of which nothing is taken has
 // no entry, so that a decision that is taken back leaves none.
 func (n *Node) chargeNUMA(numa, cpus, memory int) {
-	for i := range n.NumaUses {
-		if p := &n.NumaUses[i]; p.Numa == numa {
-			p.Cpus += cpus
+	for i := range n.NUMAUses {
+		if p := &n.NUMAUses[i]; p.NUMA == numa {
+			p.CPUs += cpus
 			p.Memory += memory
-			if p.Cpus == 0 && p.Memory == 0 {
-				n.NumaUses = slices.Delete(n.NumaUses, i, i+1)
+			if p.CPUs == 0 && p.Memory == 0 {
+				n.NUMAUses = slices.Delete(n.NUMAUses, i, i+1)
 			}
 			return
 		}
 	}
 	if cpus != 0 || memory != 0 {
-		n.NumaUses = append(n.NumaUses, NumaUse{numa, cpus, memory})
+		n.NUMAUses = append(n.NUMAUses, NUMAUse{numa, cpus, memory})
 	}
 }
 
 // numaTaken is what is taken of a NUMA node by seats that are bound to it.
-func (n *Node) numaTaken(numa int) NumaUse {
-	for _, p := range n.NumaUses {
-		if p.Numa == numa {
+func (n *Node) numaTaken(numa int) NUMAUse {
+	for _, p := range n.NUMAUses {
+		if p.NUMA == numa {
 			return p
 		}
 	}
-	return NumaUse{}
+	return NUMAUse{}
 }
 
 // recountFree counts anew after a batch, and drops accounts that are closed.
 func (n *Node) recountFree() {
-	n.Unlisted = slices.DeleteFunc(n.Unlisted, func(d device) bool { return d.Taken == 0 })
+	n.Unlisted = slices.DeleteFunc(n.Unlisted, func(d Device) bool { return d.Taken == 0 })
 	n.Free = 0
 	for i := range n.Devices {
 		if n.Devices[i].Taken == 0 {
@@ -217,7 +217,7 @@ func (n *Node) Schedulable() bool {
 // ShareBit is the device of a share in the sets of the node. Most nodes number their
 // devices from 0 without a gap.
 func (n *Node) ShareBit(sh *ares.Share) uint64 {
-	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].Id == sh.Device {
+	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {
 		return 1 << i
 	}
 	return n.deviceBit(sh.Device)
@@ -225,12 +225,12 @@ func (n *Node) ShareBit(sh *ares.Share) uint64 {
 
 // DeviceSpecOf is what a device of the node is, nil when the record does not list it.
 func (n *Node) DeviceSpecOf(id string) *deviceSpec {
-	if n == nil || n.Typ == nil {
+	if n == nil || n.Type == nil {
 		return nil
 	}
 	for i := range n.Devices {
-		if n.Devices[i].Id == id {
-			return &n.Typ.Devices[i]
+		if n.Devices[i].ID == id {
+			return &n.Type.Devices[i]
 		}
 	}
 	return nil
@@ -239,7 +239,7 @@ func (n *Node) DeviceSpecOf(id string) *deviceSpec {
 // deviceBit is the device's place in the sets of the node.
 func (n *Node) deviceBit(id string) uint64 {
 	for i := range n.Devices {
-		if n.Devices[i].Id == id {
+		if n.Devices[i].ID == id {
 			return 1 << i
 		}
 	}
@@ -261,8 +261,8 @@ func (n *Node) FreeMilliOf(device int) int { return max(WholeMilli-n.Devices[dev
 // DeviceIndex is the device of a share in the order of the profile, -1 when the node's
 // record does not list it.
 func (n *Node) DeviceIndex(sh *ares.Share) int {
-	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].Id == sh.Device {
+	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {
 		return i
 	}
-	return slices.IndexFunc(n.Devices, func(d device) bool { return d.Id == sh.Device })
+	return slices.IndexFunc(n.Devices, func(d Device) bool { return d.ID == sh.Device })
 }

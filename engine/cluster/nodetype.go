@@ -16,7 +16,7 @@ import (
 
 // capacity is what a machine of the profile adds to what is shared.
 func (p *NodeType) capacity() queue.Resources {
-	u := queue.Resources{CPU: int64(p.Cpus), Memory: int64(p.Memory)}
+	u := queue.Resources{CPU: int64(p.CPUs), Memory: int64(p.Memory)}
 	for i := range p.Devices {
 		u.GPU += p.Devices[i].Weight
 	}
@@ -36,14 +36,14 @@ const MaxGroups = 4
 // these are linked, and their size. Nodes of one profile with the same devices
 // free are as good as each other.
 type NodeType struct {
-	Id      int
+	ID      int
 	key     string // what it was told apart by
 	Devices []deviceSpec
 	Groups  [MaxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
 	Near    []uint64 // devices of each of numa
 	Links   *links.Matrix
-	Cpus    int
+	CPUs    int
 	Memory  int // MB, rounded
 
 }
@@ -86,7 +86,7 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 		return known
 	}
 	made := newNodeType(r, order)
-	made.Id, made.key = len(p.All), key.String()
+	made.ID, made.key = len(p.All), key.String()
 	for i := range made.Devices {
 		d := &made.Devices[i]
 		d.ModelIndex, d.Weight = c.numberModel(d.model), c.cfg.WeightOf(d.model)
@@ -127,7 +127,7 @@ func roundMemory(mb int) int {
 }
 
 func newNodeType(r *ares.Node, order []int) *NodeType {
-	p := &NodeType{Cpus: r.CPUs, Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
+	p := &NodeType{CPUs: r.CPUs, Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
 	matrix, numa := make([][]string, len(order)), make([]int, len(order))
 	var alike []deviceSpec
 	for pos, i := range order {
@@ -170,7 +170,7 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 	var mask uint64
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		if d.kind == w.Kind && d.mig == w.Mig && d.memory >= w.DeviceMemory && w.acceptsModel(d.model) && w.Ban&ModelBit(d.ModelIndex) == 0 {
+		if d.kind == w.Kind && d.mig == w.MIG && d.memory >= w.DeviceMemory && w.acceptsModel(d.model) && w.Ban&ModelBit(d.ModelIndex) == 0 {
 			mask |= 1 << i
 		}
 	}

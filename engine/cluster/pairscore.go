@@ -35,7 +35,7 @@ func (c *Cluster) PairScore(seats []ares.Seat) int {
 	sites := few[:0]
 	for i := 0; i < len(seats); {
 		n, from := c.NodesByID[seats[i].Node], i
-		for i < len(seats) && seats[i].Node == n.Id {
+		for i < len(seats) && seats[i].Node == n.ID {
 			i++
 		}
 		inside, devices := n.pairScoreOn(seats[from:i])
@@ -52,7 +52,7 @@ func (c *Cluster) PairScore(seats []ares.Seat) int {
 // pairScoreOn is the pair score of the devices of seats on this node, and their
 // number.
 func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
-	var few [16]*device // on the stack
+	var few [16]*Device // on the stack
 	held := few[:0]
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
@@ -70,7 +70,7 @@ func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	return total, len(held)
 }
 
-func (n *Node) linkScore(a, b *device) int {
+func (n *Node) linkScore(a, b *Device) int {
 	if a.link < 0 || b.link < 0 || a.link >= len(n.Record.Links) || b.link >= len(n.Record.Links[a.link]) {
 		return 0 // the node does not say
 	}

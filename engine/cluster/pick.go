@@ -9,24 +9,24 @@ import (
 // PickDevices chooses the devices of one member, and the NUMA node it is bound to, -1
 // for none. The node has room for it.
 func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
-	if w.Numa == NumaNone || len(n.Typ.numa) == 0 {
-		set, _ = n.ChooseDevices(w, w.DeviceMask(n.Typ), 0)
+	if w.NUMA == NUMANone || len(n.Type.numa) == 0 {
+		set, _ = n.ChooseDevices(w, w.DeviceMask(n.Type), 0)
 		return set, -1
 	}
-	if w.Numa == NumaRequired || !w.NeedsDevices() {
+	if w.NUMA == NUMARequired || !w.NeedsDevices() {
 		if set, numa = n.pickWithinNUMA(w); numa >= 0 {
 			return set, numa
 		}
 	}
 	var home uint64
-	for k := range n.Typ.numa {
+	for k := range n.Type.numa {
 		if n.roomInNUMA(w, k) > 0 {
-			home |= n.Typ.Near[k]
+			home |= n.Type.Near[k]
 		}
 	}
-	set, _ = n.ChooseDevices(w, w.DeviceMask(n.Typ), home)
-	for k := range n.Typ.numa {
-		if set != 0 && set&^n.Typ.Near[k] == 0 && n.roomInNUMA(w, k) > 0 {
+	set, _ = n.ChooseDevices(w, w.DeviceMask(n.Type), home)
+	for k := range n.Type.numa {
+		if set != 0 && set&^n.Type.Near[k] == 0 && n.roomInNUMA(w, k) > 0 {
 			return set, k
 		}
 	}
@@ -38,12 +38,12 @@ func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
 func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
 	numa = -1
 	var best links.Choice
-	for k := range n.Typ.numa {
+	for k := range n.Type.numa {
 		room := n.roomInNUMA(w, k)
 		if room == 0 {
 			continue
 		}
-		s, c := n.ChooseDevices(w, w.DeviceMask(n.Typ)&n.Typ.Near[k], 0)
+		s, c := n.ChooseDevices(w, w.DeviceMask(n.Type)&n.Type.Near[k], 0)
 		c.RemainingValue = -room
 		if numa < 0 || betterLinks(c, best) {
 			set, numa, best = s, k, c
@@ -74,11 +74,11 @@ func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choic
 				return set, links.Choice{}
 			}
 		}
-		if c, ok := n.Typ.Links.Best(m&n.Free, home, max(w.Gpus, 1)); ok {
+		if c, ok := n.Type.Links.Best(m&n.Free, home, max(w.GPUs, 1)); ok {
 			return c.Devices, c
 		}
 	}
-	panic("engine: node " + n.Id + " has no room for what it was given")
+	panic("engine: node " + n.ID + " has no room for what it was given")
 }
 
 // TightestShare is the partly taken device of the mask with the least left that is

@@ -72,9 +72,9 @@ func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 	if w.NeedsDevices() {
 		m |= n.deviceReasons(w, v)
 	}
-	lacksCPUs, lacksMemory := n.Typ.Cpus < w.Cpus, n.Record.MemoryMB < w.Memory
+	lacksCPUs, lacksMemory := n.Type.CPUs < w.CPUs, n.Record.MemoryMB < w.Memory
 	put(ReasonTooSmall, lacksCPUs || lacksMemory)
-	put(ReasonBusyCPUs, !lacksCPUs && n.Typ.Cpus-n.Cpus < w.Cpus)
+	put(ReasonBusyCPUs, !lacksCPUs && n.Type.CPUs-n.CPUs < w.CPUs)
 	put(ReasonBusyMemory, !lacksMemory && n.Record.MemoryMB-n.Memory < w.Memory)
 	put(ReasonSeatLimit, n.Seats >= MaxSeats)
 	put(ReasonNUMA, m>>ReasonAccelerator == 0 && n.RoomFor(w) == 0)
@@ -109,7 +109,7 @@ func (p *NodeType) MatchDevices(w, asked *Request) DeviceMatch {
 	}
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		if d.kind != w.Kind || d.mig != w.Mig {
+		if d.kind != w.Kind || d.mig != w.MIG {
 			continue
 		}
 		v.kind |= 1 << i
@@ -127,7 +127,7 @@ func (p *NodeType) MatchDevices(w, asked *Request) DeviceMatch {
 // deviceReasons follows the devices through what is asked of them. Where a wish
 // leaves too few, the next ones are held against the devices without it.
 func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
-	need := max(w.Gpus, 1)
+	need := max(w.GPUs, 1)
 	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }
 	switch {
 	case v.kind == 0:
@@ -157,7 +157,7 @@ func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	switch {
 	case !enough(left & n.Usable):
 		m |= ReasonUnhealthy.Bit()
-	case w.Gpus > 0 && !enough(left&n.Free), w.Milli > 0 && n.shareSlots(left, w.Milli) == 0:
+	case w.GPUs > 0 && !enough(left&n.Free), w.Milli > 0 && n.shareSlots(left, w.Milli) == 0:
 		m |= ReasonBusyDevices.Bit()
 	}
 	return m

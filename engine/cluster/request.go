@@ -14,19 +14,19 @@ import (
 // for it.
 type Request struct {
 	Key  string
-	Id   int // tells it from every other, from 1
+	ID   int // tells it from every other, from 1
 	Refs int
 
-	Gpus         int // whole devices
+	GPUs         int // whole devices
 	Milli        int // or a part of one device
 	DeviceMemory int // MB each device must have
-	Cpus         int
+	CPUs         int
 	Memory       int // MB
 	Kind         string
 	models       []string // lower case; any of them, all when empty
-	Mig          string
+	MIG          string
 	DeviceKey    string // all that is asked of a device, as text
-	Numa         numaPolicy
+	NUMA         numaPolicy
 	OneNUMA      bool // all members of the job in one NUMA node
 	selector     []label
 	affinity     []ares.Condition
@@ -59,23 +59,23 @@ type label struct{ key, value string }
 type numaPolicy uint8
 
 const (
-	NumaNone numaPolicy = iota
+	NUMANone numaPolicy = iota
 	numaPreferred
-	NumaRequired
+	NUMARequired
 )
 
 func RequestOf(j *ares.Job) *Request {
 	w := &Request{
-		Gpus: j.GPUs, Milli: j.GPUMilli, Cpus: j.CPUs, Memory: j.MemoryMB,
+		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
 		DeviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
-		Kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), Mig: j.MIGProfile,
+		Kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
 		Regions: slices.Sorted(slices.Values(j.Placement.Regions)),
 	}
-	if w.Mig != "" && w.Gpus == 0 {
-		w.Gpus = 1 // a slice
+	if w.MIG != "" && w.GPUs == 0 {
+		w.GPUs = 1 // a slice
 	}
 	if j.Placement.LatencySensitive && w.Milli > 0 {
-		w.Gpus, w.Milli = 1, 0 // no shared devices
+		w.GPUs, w.Milli = 1, 0 // no shared devices
 	}
 	for m := range strings.SplitSeq(strings.ToLower(j.GPUModel), "|") {
 		if m = strings.TrimSpace(m); m != "" {
@@ -85,9 +85,9 @@ func RequestOf(j *ares.Job) *Request {
 	slices.Sort(w.models)
 	switch {
 	case j.NUMAPolicy == "required" || j.Placement.LatencySensitive && w.NeedsDevices():
-		w.Numa = NumaRequired
+		w.NUMA = NUMARequired
 	case j.NUMAPolicy == "preferred":
-		w.Numa = numaPreferred
+		w.NUMA = numaPreferred
 	}
 	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
 		w.selector = append(w.selector, label{k, v})
@@ -96,10 +96,10 @@ func RequestOf(j *ares.Job) *Request {
 	w.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
 	w.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
-	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.Mig, w.DeviceMemory, w.models)
-	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.Mig, w.DeviceMemory, w.NeedsDevices(), w.selector, w.affinity,
+	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.MIG, w.DeviceMemory, w.models)
+	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.selector, w.affinity,
 		w.preferred, w.Regions, w.tolerations)}
-	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.Gpus, w.Milli, w.Cpus, w.Memory, w.Numa, w.Constraints.Key)
+	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.GPUs, w.Milli, w.CPUs, w.Memory, w.NUMA, w.Constraints.Key)
 	return w
 }
 
@@ -116,7 +116,7 @@ func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 }
 
 // NeedsDevices says whether it asks for any.
-func (w *Request) NeedsDevices() bool { return w.Gpus > 0 || w.Milli > 0 }
+func (w *Request) NeedsDevices() bool { return w.GPUs > 0 || w.Milli > 0 }
 
 // acceptsModel says whether a device of this model will do.
 func (w *Request) acceptsModel(model string) bool {
@@ -131,13 +131,13 @@ func (w *Request) Tolerates(t ares.Taint) bool {
 // DeviceMask is the devices of a profile that fit.
 func (w *Request) DeviceMask(p *NodeType) uint64 {
 	t := w.Constraints
-	for len(t.masks) <= p.Id {
+	for len(t.masks) <= p.ID {
 		t.masks = append(t.masks, unknownMask)
 	}
-	if t.masks[p.Id] == unknownMask {
-		t.masks[p.Id] = p.matchingDevices(w)
+	if t.masks[p.ID] == unknownMask {
+		t.masks[p.ID] = p.matchingDevices(w)
 	}
-	return t.masks[p.Id]
+	return t.masks[p.ID]
 }
 
 // unknownMask is not yet worked out. A machine of 64 devices that all fit looks
@@ -156,11 +156,11 @@ func (w *Request) Text() string {
 		}
 	}
 	kind := w.DeviceWord()
-	add(w.Gpus, kind, kind+"s")
+	add(w.GPUs, kind, kind+"s")
 	if w.Milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", w.Milli, kind))
 	}
-	add(w.Cpus, "CPU core", "CPU cores")
+	add(w.CPUs, "CPU core", "CPU cores")
 	add(w.Memory, "MB", "MB")
 	if len(parts) == 0 {
 		return "nothing"
@@ -171,8 +171,8 @@ func (w *Request) Text() string {
 // DeviceWord is the word for one device of the kind asked for.
 func (w *Request) DeviceWord() string {
 	switch {
-	case w.Mig != "":
-		return w.Mig + " slice"
+	case w.MIG != "":
+		return w.MIG + " slice"
 	case w.Kind == "custom":
 		return "custom device"
 	}
@@ -226,7 +226,7 @@ func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	}
 	if w.narrowed[ban] == nil {
 		n := *w
-		n.Id = c.NewRequestID()
+		n.ID = c.NewRequestID()
 		n.Ban, n.ScoreSlot, n.narrowed, n.FailedEpoch, n.Gains, n.Listed = ban, 0, nil, 0, RoomGains{}, false
 		n.Constraints = &Constraints{Key: fmt.Sprintf("%s -%x", w.Constraints.Key, ban)}
 		w.narrowed[ban] = &n
@@ -245,8 +245,8 @@ func (c *Cluster) NewRequestID() int {
 // exceeded.
 func ModelBit(m int) uint64 { return 1 << min(m, 63) }
 
-// GpuMilli is how many thousandths of devices a member takes.
-func (w *Request) GpuMilli() int { return max(w.Gpus*WholeMilli, w.Milli) }
+// GPUMilli is how many thousandths of devices a member takes.
+func (w *Request) GPUMilli() int { return max(w.GPUs*WholeMilli, w.Milli) }
 
 // SelectorText says what is asked of a node's labels, value by value.
 func (w *Request) SelectorText() string {
@@ -259,8 +259,8 @@ func (w *Request) SelectorText() string {
 
 // TooFewText says of a node that it has fewer devices than one member needs.
 func (w *Request) TooFewText() string {
-	if w.Gpus <= 1 {
+	if w.GPUs <= 1 {
 		return "no " + w.DeviceWord()
 	}
-	return fmt.Sprintf("fewer than %d %ss", w.Gpus, w.DeviceWord())
+	return fmt.Sprintf("fewer than %d %ss", w.GPUs, w.DeviceWord())
 }

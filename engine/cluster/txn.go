@@ -20,9 +20,9 @@ type Delta struct {
 	Node   *Node
 	Device int
 	Milli  int
-	Cpus   int
+	CPUs   int
 	Memory int
-	Numa   int
+	NUMA   int
 	Kind   int
 }
 
@@ -52,10 +52,10 @@ func (x *Txn) Undo(m Savepoint) {
 func (k *Delta) Apply(sign int) {
 	n := k.Node
 	if k.Device < 0 { // the one taking of a seat that is not a device
-		n.Cpus += sign * k.Cpus
+		n.CPUs += sign * k.CPUs
 		n.Memory += sign * k.Memory
-		if k.Numa >= 0 {
-			n.chargeNUMA(k.Numa, sign*k.Cpus, sign*k.Memory)
+		if k.NUMA >= 0 {
+			n.chargeNUMA(k.NUMA, sign*k.CPUs, sign*k.Memory)
 		}
 		if k.Device == RestOfLeaving {
 			sign = -sign
@@ -79,9 +79,9 @@ func (x *Txn) Take(k Delta) {
 
 // AssignDevices takes these devices, and CPUs and memory of the NUMA node, -1 for any.
 func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int) ares.Seat {
-	seat := ares.Seat{Node: n.Id, Rank: rank, CPUs: w.Cpus, Memory: w.Memory, NUMA: -1}
+	seat := ares.Seat{Node: n.ID, Rank: rank, CPUs: w.CPUs, Memory: w.Memory, NUMA: -1}
 	if numa >= 0 {
-		seat.NUMA = n.Typ.numa[numa].ID
+		seat.NUMA = n.Type.numa[numa].ID
 	}
 	milli := WholeMilli
 	if w.Milli > 0 {
@@ -93,9 +93,9 @@ func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int)
 	for m := set; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		x.Take(Delta{Node: n, Device: i, Milli: milli})
-		seat.Shares = append(seat.Shares, ares.Share{Device: n.Devices[i].Id, Index: n.Devices[i].index, Milli: milli})
+		seat.Shares = append(seat.Shares, ares.Share{Device: n.Devices[i].ID, Index: n.Devices[i].index, Milli: milli})
 	}
-	x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: w.Cpus, Memory: w.Memory, Numa: seat.NUMA, Kind: SeatKindOf(w.Gpus, w.Milli)})
+	x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: w.CPUs, Memory: w.Memory, NUMA: seat.NUMA, Kind: SeatKindOf(w.GPUs, w.Milli)})
 	return seat
 }
 
@@ -134,8 +134,8 @@ func (x *Txn) HoldSeats(seats []ares.Seat) (held []Delta, free int) {
 				x.Take(Delta{Node: n, Device: d, Milli: some})
 			}
 		}
-		cpus, memory := max(min(seat.CPUs, n.Typ.Cpus-n.Cpus), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
-		x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: cpus, Memory: memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+		cpus, memory := max(min(seat.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
+		x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: cpus, Memory: memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 		x.Cluster.CapacityChanged(n)
 	}
 	return slices.Clone(x.Deltas[from:]), free
@@ -144,7 +144,7 @@ func (x *Txn) HoldSeats(seats []ares.Seat) (held []Delta, free int) {
 // Release gives up what was held by holdSeats, until the transaction is undone.
 func (x *Txn) Release(held []Delta) {
 	for _, h := range held {
-		h.Milli, h.Cpus, h.Memory = -h.Milli, -h.Cpus, -h.Memory
+		h.Milli, h.CPUs, h.Memory = -h.Milli, -h.CPUs, -h.Memory
 		if h.Device == RestOfSeat {
 			h.Device = RestOfLeaving
 		}
@@ -161,12 +161,12 @@ func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 			x.Take(Delta{Node: n, Device: at, Milli: -seat.Shares[k].Milli})
 		}
 	}
-	x.Take(Delta{Node: n, Device: RestOfLeaving, Cpus: -seat.CPUs, Memory: -seat.Memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+	x.Take(Delta{Node: n, Device: RestOfLeaving, CPUs: -seat.CPUs, Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 }
 
 // Reverse makes what is taken given.
 func (k *Delta) Reverse() {
-	k.Milli, k.Cpus, k.Memory = -k.Milli, -k.Cpus, -k.Memory
+	k.Milli, k.CPUs, k.Memory = -k.Milli, -k.CPUs, -k.Memory
 	switch k.Device {
 	case RestOfSeat:
 		k.Device = RestOfLeaving
@@ -183,7 +183,7 @@ func (x *Txn) TakeSeats(seats []ares.Seat) {
 		for k := range seat.Shares {
 			x.Take(Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli})
 		}
-		x.Take(Delta{Node: n, Device: RestOfSeat, Cpus: seat.CPUs, Memory: seat.Memory, Numa: seat.NUMA, Kind: KindOfSeat(seat)})
+		x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: seat.CPUs, Memory: seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 		x.Cluster.CapacityChanged(n)
 	}
 }

@@ -12,21 +12,21 @@ func (t *Round) elementsToMake(e *job.Entry) int {
 	if e.MadeInCycle != t.Place.Cycle {
 		e.ElementsMade, e.MadeInCycle = 0, t.Place.Cycle
 	}
-	a := t.jobs.ArrayOf(e.Id)
+	a := t.jobs.ArrayOf(e.ID)
 	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
 func (t *Round) hitElementLimit(e *job.Entry) bool {
-	a := t.jobs.ArrayOf(e.Id)
+	a := t.jobs.ArrayOf(e.ID)
 	return e.ElementsMade == e.Job.ElementsAtOnce() &&
 		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
 }
 
 // makeElement notes that a placing makes the array's next element.
 func (t *Round) makeElement(e *job.Entry, p *ares.Placing) {
-	p.ArrayOf, p.Index = e.Id, e.NextElement()+e.ElementsMade
-	p.Job = ares.ElementID(e.Id, p.Index)
+	p.ArrayOf, p.Index = e.ID, e.NextElement()+e.ElementsMade
+	p.Job = ares.ElementID(e.ID, p.Index)
 	e.ElementsMade++
 }
 

@@ -27,8 +27,8 @@ type Round struct {
 	windows  *window.Calendar
 	Txn      *cluster.Txn
 	Place    *placement.Placer
-	Backfill *backfill.BackfillRound
-	Preempt  *preempt.PreemptRound
+	Backfill *backfill.Round
+	Preempt  *preempt.Round
 
 	unplaced      int            // shapes that found no place
 	noBorrowing   bool           // nobody borrows what others are promised
@@ -41,8 +41,8 @@ type Round struct {
 func NewRound(co *state.State) *Round {
 	txn := &cluster.Txn{Cluster: co.Cluster}
 	place := &placement.Placer{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn}
-	backfill := &backfill.BackfillRound{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place}
-	preempt := &preempt.PreemptRound{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place, Backfill: backfill}
+	backfill := &backfill.Round{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place}
+	preempt := &preempt.Round{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place, Backfill: backfill}
 	return &Round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, Txn: txn, Place: place, Backfill: backfill, Preempt: preempt}
 }
 
@@ -139,7 +139,7 @@ func (t *Round) runCyclePass(plan *ares.Plan) (blocked []*job.Entry) {
 			if plan.Refuse == nil {
 				plan.Refuse = make([]ares.Refusal, 0, t.LastRefusals)
 			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.Id, Blockers: t.shortRefusal(e, admitted, now)})
+			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.ID, Blockers: t.shortRefusal(e, admitted, now)})
 		}
 		return true
 	})
@@ -282,7 +282,7 @@ func (t *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 		return true, false
 	}
 	// 4. Place: the whole gang or nothing.
-	t.scorer.BeginJob(e.Id, e.NextElement()+e.ElementsMade)
+	t.scorer.BeginJob(e.ID, e.NextElement()+e.ElementsMade)
 	if len(t.Backfill.Reservations) > 0 {
 		t.Place.Offer, ok = t.Backfill.PlaceBackfill(e, members, ban, now)
 	} else {
@@ -295,7 +295,7 @@ func (t *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 		return true, false
 	}
 	t.borrowed = t.borrowed || borrows
-	t.Place.Offer.Job = e.Id
+	t.Place.Offer.Job = e.ID
 	t.Place.Placed = append(t.Place.Placed, placement.PlacedJob{Entry: e, Seats: t.Place.Offer.Seats})
 	return true, true
 }

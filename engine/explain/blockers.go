@@ -86,7 +86,7 @@ func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, wh
 		if room > most {
 			most, where = room, ex.cluster.Domains.DomainName(lo, level)
 			if where == "" && hi == lo+1 {
-				where = ex.cluster.Nodes[lo].Id
+				where = ex.cluster.Nodes[lo].ID
 			}
 		}
 		lo = hi
@@ -118,7 +118,7 @@ func (c *diagnosis) reasonText(h cluster.Reason, model string) string {
 	case cluster.ReasonJobAffinity:
 		return "affinity or anti_affinity to other jobs"
 	case cluster.ReasonAccelerator:
-		if w.Mig != "" {
+		if w.MIG != "" {
 			return "no " + w.DeviceWord()
 		}
 		return "no device of type " + w.Kind
@@ -136,9 +136,9 @@ func (c *diagnosis) reasonText(h cluster.Reason, model string) string {
 		if w.Milli > 0 {
 			return fmt.Sprintf("no device has %d/1000 free", w.Milli)
 		}
-		return fmt.Sprintf("too few free devices: %d needed, at most %d free", w.Gpus, c.mostFree)
+		return fmt.Sprintf("too few free devices: %d needed, at most %d free", w.GPUs, c.mostFree)
 	case cluster.ReasonBusyCPUs:
-		return fmt.Sprintf("too few free CPU cores: %d needed", w.Cpus)
+		return fmt.Sprintf("too few free CPU cores: %d needed", w.CPUs)
 	case cluster.ReasonBusyMemory:
 		return fmt.Sprintf("too little free memory: %d MB needed", w.Memory)
 	case cluster.ReasonNUMA:

@@ -52,7 +52,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
-	need := max(w.Gpus, 1)
+	need := max(w.GPUs, 1)
 	last, v, tight := int32(-1), (*cluster.DeviceMatch)(nil), false
 	for at := range ex.cluster.Summaries {
 		g := &ex.cluster.Summaries[at]
@@ -62,7 +62,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 		}
 		if g.Profile != last {
 			p := ex.cluster.NodeTypes.All[g.Profile]
-			last, v, tight = g.Profile, c.matchFor(p), p.Cpus < w.Cpus || p.Memory < w.Memory
+			last, v, tight = g.Profile, c.matchFor(p), p.CPUs < w.CPUs || p.Memory < w.Memory
 		}
 		if tight || w.NeedsDevices() && bits.OnesCount64(v.Fit&g.Usable) < need {
 			c.inspect(ex.cluster.Nodes[at])
@@ -70,10 +70,10 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 		}
 		var m cluster.Reasons
 		free := bits.OnesCount64(v.Fit & g.Free)
-		if w.Gpus > 0 && free < need || w.Milli > 0 && free == 0 && int(g.Part) < w.Milli {
+		if w.GPUs > 0 && free < need || w.Milli > 0 && free == 0 && int(g.Part) < w.Milli {
 			m |= cluster.ReasonBusyDevices.Bit()
 		}
-		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.Cpus) < w.Cpus {
+		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.CPUs) < w.CPUs {
 			m |= cluster.ReasonBusyCPUs.Bit()
 		} else if int(sp.Memory) < w.Memory {
 			m |= cluster.ReasonBusyMemory.Bit()
@@ -89,7 +89,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 }
 
 func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
-	v := &c.matches[p.Id]
+	v := &c.matches[p.ID]
 	if !v.Known {
 		*v = p.MatchDevices(c.request, c.shape.Request)
 	}
@@ -115,12 +115,12 @@ func (c *diagnosis) inspect(n *cluster.Node) {
 
 // freeDevices is how many devices of a node are free that suit.
 func (c *diagnosis) freeDevices(n *cluster.Node) int {
-	return bits.OnesCount64(c.matchFor(n.Typ).Fit & n.Free)
+	return bits.OnesCount64(c.matchFor(n.Type).Fit & n.Free)
 }
 
 // reasonsFor is all that rules a node out.
 func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
-	v := c.matchFor(n.Typ)
+	v := c.matchFor(n.Type)
 	m := n.ReasonsAgainst(c.request, v)
 	if m>>cluster.ReasonSelector&(1<<(cluster.ReasonAccelerator-cluster.ReasonSelector)-1) == 0 && !c.feasible.Has(n.Pos) && !m.Has(cluster.ReasonAccelerator) && (!c.request.NeedsDevices() || v.Fit != 0) {
 		m |= c.exclusionReason(n)
@@ -199,7 +199,7 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	}
 	g := &c.groups[c.last]
 	g.count++
-	lack := c.request.Gpus - free
+	lack := c.request.GPUs - free
 	if len(g.nodes) == maxGroupNodes && lack >= g.missing[maxGroupNodes-1] {
 		return
 	}
@@ -223,7 +223,7 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	}
 	if ex.cluster.ExceedsLeafLimit(c.request) {
 		return []ares.Blocker{{Kind: job.KindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
-			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.Gpus)}}
+			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.GPUs)}}
 	}
 	var out []ares.Blocker
 	for h, count := range c.counts {

@@ -40,7 +40,7 @@ func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeV
 		if a.Own != b.Own {
 			return map[bool]int{true: -1, false: 1}[a.Own]
 		}
-		return cmp.Or(a.Milli-b.Milli, cmp.Compare(a.Entry.Id, b.Entry.Id))
+		return cmp.Or(a.Milli-b.Milli, cmp.Compare(a.Entry.ID, b.Entry.ID))
 	})
 	return out
 }
@@ -82,15 +82,15 @@ func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 	var names, own []string
 	others, milli := 0, 0
 	for _, n := range nodes {
-		names = append(names, n.Id)
+		names = append(names, n.ID)
 	}
 	for _, g := range leave {
-		if slices.Contains(step.Jobs, g.Entry.Id) {
+		if slices.Contains(step.Jobs, g.Entry.ID) {
 			continue
 		}
-		step.Jobs = append(step.Jobs, g.Entry.Id)
+		step.Jobs = append(step.Jobs, g.Entry.ID)
 		if g.Own {
-			own = append(own, string(g.Entry.Id))
+			own = append(own, string(g.Entry.ID))
 		} else {
 			others++
 		}
@@ -219,7 +219,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 		for i := at; i < end; i++ {
 			if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
 				// Devices nobody will give count before those somebody holds.
-				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Typ).Fit&n.Usable)
+				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Type).Fit&n.Usable)
 			}
 		}
 		if room > most {
@@ -260,7 +260,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 		if b >= asked {
 			better = a >= asked && a < b
 		}
-		if better || a == b && e.Id < best.Id {
+		if better || a == b && e.ID < best.ID {
 			best = e
 		}
 	}
@@ -268,7 +268,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 		return nil
 	}
 	return []ares.Step{{
-		Kind: ares.StepEnd, Target: string(best.Id), Jobs: []ares.JobID{best.Id},
-		Amount: (size(best.Held.Grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.Id),
+		Kind: ares.StepEnd, Target: string(best.ID), Jobs: []ares.JobID{best.ID},
+		Amount: (size(best.Held.Grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.ID),
 	}}
 }

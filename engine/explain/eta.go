@@ -243,7 +243,7 @@ func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
 		if n.Schedulable() && len(ex.round.Backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
-			return fmt.Sprintf("nothing says when the jobs on node %s end", n.Id)
+			return fmt.Sprintf("nothing says when the jobs on node %s end", n.ID)
 		}
 	}
 	return "even when those have left who are foreseen to, it finds no place"

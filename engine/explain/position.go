@@ -23,7 +23,7 @@ func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explan
 	out.Rank, out.Of = ex.jobs.Queues.Position(&e.Item)
 	own, first, others := ex.jobs.Queues.CountAhead(&e.Item, now)
 	if own > 0 {
-		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.Job.Tenant, Jobs: own, First: first.Owner.Id})
+		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.Job.Tenant, Jobs: own, First: first.Owner.ID})
 	}
 	if others > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Jobs: others})
@@ -87,14 +87,14 @@ func addHolders(table *job.Table, n *cluster.Node, held uint64, tenant string, o
 			theirs |= set
 			continue
 		}
-		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == e.Id })
+		at := slices.IndexFunc(own, func(h ares.Holder) bool { return h.Job == e.ID })
 		if at < 0 {
 			at = len(own)
-			own = append(own, ares.Holder{Tenant: tenant, Job: e.Id})
+			own = append(own, ares.Holder{Tenant: tenant, Job: e.ID})
 		}
 		own[at].GPUs += bits.OnesCount64(set)
-		if !slices.Contains(seen, e.Id) {
-			seen = append(seen, e.Id)
+		if !slices.Contains(seen, e.ID) {
+			seen = append(seen, e.ID)
 			own[at].Nodes++
 		}
 	}

@@ -220,7 +220,7 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
 	if c.state.jobs.ParallelismText(e) != "" {
-		n := c.state.jobs.ArrayOf(e.Id).Elements.UnderWay() + 1
+		n := c.state.jobs.ArrayOf(e.ID).Elements.UnderWay() + 1
 		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
 	}
 	out = append(out, c.dependencySteps()...)
@@ -229,7 +229,7 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	}
 	if c.state.jobs.OverBudget(sh.Tenant, c.now) {
 		by := int(c.state.jobs.BudgetUsed(sh.Tenant, c.now)/3600) + 1 - sh.Tenant.Record.GPUHours
-		out = append(out, limitStep(sh.Tenant.Id, "", ares.LimitGPUHours, by))
+		out = append(out, limitStep(sh.Tenant.ID, "", ares.LimitGPUHours, by))
 	}
 	for _, short := range sh.Leaf.LimitShortfalls(sh.Use(sh.MinMembers)) {
 		out = append(out, limitStep(short.Tenant, short.Queue, short.Resource, int(short.By)))

@@ -65,7 +65,7 @@ func uncordonSteps(groups []reasonGroup) []ares.Step {
 			continue
 		}
 		for _, n := range groups[i].nodes[:min(len(groups[i].nodes), 3)] {
-			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.Id, Text: "uncordon node " + n.Id})
+			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.ID, Text: "uncordon node " + n.ID})
 		}
 	}
 	return out
@@ -105,7 +105,7 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 		{cluster.ReasonRegion, "placement.regions", true},
 		{cluster.ReasonModel, "gpu_model", true},
 		{cluster.ReasonDeviceMemory, "gpu_memory_mb", true},
-		{cluster.ReasonAccelerator, "mig_profile", w.Mig != ""},
+		{cluster.ReasonAccelerator, "mig_profile", w.MIG != ""},
 		{cluster.ReasonNUMA, "numa_policy", job.NUMAPolicy == "required"},
 		{cluster.ReasonJobAffinity, "placement.anti_affinity", len(c.entry.Shape.AntiAffinity) > 0},
 		{cluster.ReasonJobAffinity, "placement.affinity", len(c.entry.Shape.Affinity) > 0},
@@ -131,8 +131,8 @@ func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 		of          bool // what may stand in the way
 		asked, free int
 	}{
-		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.Mig == "", w.Gpus, w.Gpus - g.missing[0]},
-		{"cpu_cores", "core", small || g.reasons.Has(cluster.ReasonBusyCPUs), w.Cpus, maxFree(g, func(n *cluster.Node) int { return n.Typ.Cpus - n.Cpus })},
+		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.MIG == "", w.GPUs, w.GPUs - g.missing[0]},
+		{"cpu_cores", "core", small || g.reasons.Has(cluster.ReasonBusyCPUs), w.CPUs, maxFree(g, func(n *cluster.Node) int { return n.Type.CPUs - n.CPUs })},
 		{"memory_mb", "MB of memory", small || g.reasons.Has(cluster.ReasonBusyMemory), w.Memory, maxFree(g, func(n *cluster.Node) int { return n.Record.MemoryMB - n.Memory })},
 	} {
 		if less.of && less.free > 0 && less.free < less.asked {
@@ -239,7 +239,7 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 			continue
 		}
 		for _, n := range g.nodes {
-			if room := n.EmptyRoom(w); room > most || room == most && like != nil && n.Id < like.Id {
+			if room := n.EmptyRoom(w); room > most || room == most && like != nil && n.ID < like.ID {
 				like, most = n, room
 			}
 		}
@@ -259,11 +259,11 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 		}
 	}
 	count := (lack + most - 1) / most
-	text := fmt.Sprintf("add %d nodes like %s", count, like.Id)
+	text := fmt.Sprintf("add %d nodes like %s", count, like.ID)
 	if count == 1 {
-		text = "add a node like " + like.Id
+		text = "add a node like " + like.ID
 	}
-	return ares.Step{Kind: ares.StepNode, Target: like.Id, Amount: count, Text: text}, count <= maxAdded
+	return ares.Step{Kind: ares.StepNode, Target: like.ID, Amount: count, Text: text}, count <= maxAdded
 }
 
 // maxAdded is how many nodes a step may add.

@@ -84,7 +84,7 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 // how much in all.
 func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	sh := c.entry.Shape
-	milli := int64(sh.MinMembers) * int64(max(sh.Request.Gpus*cluster.WholeMilli, sh.Request.Milli))
+	milli := int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 	for _, short := range sh.Leaf.QuotaShortfalls(model, milli) {
 		target := short.Tenant
 		if short.Queue != "" {

@@ -148,7 +148,7 @@ func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
 	for i := range run.Next { // of an array: its elements end with it
 		if element := ex.jobs.EntryByID[ares.ElementID(id, i)]; element != nil && !element.Phase().Final() {
-			out = append(out, ex.endEvents(element.Id, as, now)...)
+			out = append(out, ex.endEvents(element.ID, as, now)...)
 		}
 	}
 	return out
@@ -216,7 +216,7 @@ func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
 		plan := ares.Plan{Now: now}
 		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
-		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id })
+		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID || p.ArrayOf == e.ID })
 	}
 	places, found := 0, false
 	ex.round.RunRound(&ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, _ bool) bool {

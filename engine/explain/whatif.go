@@ -48,19 +48,19 @@ func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 // whatIf is what becomes of a waiting job by the next plan.
 func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
 	plan := ex.planUntil(e, now)
-	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id || p.ArrayOf == e.Id }); at >= 0 {
+	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID || p.ArrayOf == e.ID }); at >= 0 {
 		return plan.Place[at], nil
 	}
-	why := ex.Explain(e.Id, now)
-	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.Id })
+	why := ex.Explain(e.ID, now)
+	at := slices.IndexFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == e.ID })
 	if at < 0 {
-		return ares.Placing{Job: e.Id}, &why
+		return ares.Placing{Job: e.ID}, &why
 	}
 	n := &plan.Nominate[at].Nomination
 	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == job.KindPreemption })
 	why.Blockers = append(why.Blockers, ares.Blocker{Kind: job.KindPreemption, Detail: preempt.PreemptionText(n)})
 	why.ETA = nominationETA(n, now)
-	return ares.Placing{Job: e.Id}, &why
+	return ares.Placing{Job: e.ID}, &why
 }
 
 // planUntil is the next plan, as far as it has come when the job had its turn.

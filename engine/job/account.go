@@ -123,11 +123,11 @@ func addModelPart(g *queue.Allocation, model int, milli int64) {
 func (j *Table) rechargeNode(n *cluster.Node, describe func()) {
 	var there []*Entry
 	for _, e := range j.EntryByID { // order-free: sorted right below
-		if e.Run != nil && e.usedNode(n.Id) {
+		if e.Run != nil && e.usedNode(n.ID) {
 			there = append(there, e)
 		}
 	}
-	slices.SortFunc(there, func(a, b *Entry) int { return cmp.Compare(a.Id, b.Id) })
+	slices.SortFunc(there, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
 	for _, e := range there {
 		j.chargeJob(e, -1)
 	}
@@ -218,8 +218,8 @@ func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
-// GpuMilliOf is what seats take of devices, in thousandths.
-func GpuMilliOf(seats []ares.Seat) (milli int64) {
+// GPUMilliOf is what seats take of devices, in thousandths.
+func GPUMilliOf(seats []ares.Seat) (milli int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
 			milli += int64(sh.Milli)

@@ -45,7 +45,7 @@ func (j *Table) ExcludedModels(sh *Shape, members int) (ban uint64, open bool) {
 	if !w.NeedsDevices() || !j.Queues.HasQuotas() {
 		return 0, true
 	}
-	milli := int64(members) * int64(max(w.Gpus*cluster.WholeMilli, w.Milli))
+	milli := int64(members) * int64(max(w.GPUs*cluster.WholeMilli, w.Milli))
 	known := false
 	for m := range j.cluster.MatchingModels(w) {
 		known = true
@@ -71,11 +71,11 @@ func (j *Table) AdmissionBlockers(sh *Shape, now time.Time) []ares.Blocker {
 		}
 	}
 	if sh.Tenant.Record == nil {
-		return append(out, ares.Blocker{Kind: KindQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.Tenant.Id)})
+		return append(out, ares.Blocker{Kind: KindQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.Tenant.ID)})
 	}
 	if j.OverBudget(sh.Tenant, now) {
 		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
-			sh.Tenant.Id, j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
+			sh.Tenant.ID, j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
 	}
 	for _, b := range sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)}) {
 		out = append(out, ares.Blocker{Kind: KindQuota, Detail: b.String()})
@@ -93,7 +93,7 @@ func (j *Table) quotaBlockers(sh *Shape) []ares.Blocker {
 	seen := map[string]bool{}
 	for m := range j.cluster.MatchingModels(sh.Request) {
 		_, b := sh.Leaf.Headroom(m)
-		b.Requested = int64(sh.MinMembers) * int64(max(sh.Request.Gpus*cluster.WholeMilli, sh.Request.Milli))
+		b.Requested = int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
 			out = append(out, ares.Blocker{Kind: KindQuota, Detail: text})
@@ -124,13 +124,13 @@ func (j *Table) dependencyText(id ares.JobID) string {
 const monthForm = "2006-01"
 
 // OverBudget says whether the tenant has used up its GPU-hours of the month.
-func (j *Table) OverBudget(t *tenant, now time.Time) bool {
+func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
 	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
 }
 
 // WakeAtMonthEnd wakes the plan when the month ends, if the tenant of a job that is
 // refused has used up its budget: no event tells that it has another.
-func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *tenant) {
+func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
 	if !j.OverBudget(t, plan.Now) {
 		return
 	}
@@ -142,7 +142,7 @@ func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *tenant) {
 }
 
 // BudgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
-func (j *Table) BudgetUsed(t *tenant, now time.Time) int64 {
+func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
 	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)

@@ -36,7 +36,7 @@ func (j *Table) countArray(e *Entry, sign int) {
 	}
 	id := e.Job.ArrayOf
 	if e.IsArray() {
-		id = e.Id
+		id = e.ID
 	}
 	a := j.ArrayOf(id)
 	switch {
@@ -118,7 +118,7 @@ func (j *Table) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 			plan.Wake = plan.Now
 			return
 		}
-		plan.Stop = append(plan.Stop, ares.Stopping{Job: e.Id, Stop: ares.Stop{Why: stop.Why, By: stop.By, At: plan.Now, Grace: stop.Grace}})
+		plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{Why: stop.Why, By: stop.By, At: plan.Now, Grace: stop.Grace}})
 	}
 }
 
@@ -128,7 +128,7 @@ func (j *Table) ParallelismText(e *Entry) string {
 	if !e.hasUnmadeElements() {
 		return ""
 	}
-	a := j.ArrayOf(e.Id)
+	a := j.ArrayOf(e.ID)
 	if n := a.Elements.UnderWay(); n >= e.Job.Array.Parallelism {
 		return fmt.Sprintf("%d elements are under way, which is its parallelism (%d of %d are made)", n, e.NextElement(), e.Job.Array.Count)
 	}
@@ -145,7 +145,7 @@ func (j *Table) CheckArrays() error {
 		}
 		id := e.Job.ArrayOf
 		if e.IsArray() {
-			id = e.Id
+			id = e.ID
 		}
 		c := counted[id]
 		if e.IsArray() {

@@ -35,7 +35,7 @@ func (j *Table) CheckOrder() error {
 		}
 		all, at := j.Tenant(e.Job.Tenant).Active, int(e.activeAt)
 		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.counts {
-			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.Id, h.counts, active)
+			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.ID, h.counts, active)
 		}
 		for _, p := range h.Past {
 			if last = LaterOf(LaterOf(last, p.From), p.To); p.To.IsZero() {
@@ -54,14 +54,14 @@ func (j *Table) CheckOrder() error {
 // checkMonths wants what ended attempts used by month to be what counting anew
 // finds.
 func (j *Table) checkMonths() error {
-	counted := map[string]*tenant{}
+	counted := map[string]*Tenant{}
 	for _, e := range j.Entries() {
 		if e.Job == nil || e.Run == nil {
 			continue
 		}
 		t := counted[e.Job.Tenant]
 		if t == nil {
-			t = &tenant{monthlyUse: map[string]int64{}}
+			t = &Tenant{monthlyUse: map[string]int64{}}
 			counted[e.Job.Tenant] = t
 		}
 		h := j.holdingsOf(e)
@@ -115,7 +115,7 @@ func (j *Table) compareOrder(fresh *queueTree, at time.Time) error {
 // Check wants an entry in its queue, and each attempt's gang whole.
 func (e *Entry) Check() error {
 	if e.Queue != e.QueueFor() || e.changed {
-		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.Id, e.Queue, e.QueueFor())
+		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.ID, e.Queue, e.QueueFor())
 	}
 	if e.Run == nil || e.Job == nil {
 		return nil
@@ -126,11 +126,11 @@ func (e *Entry) Check() error {
 			continue // whoever supposes that a waiting job asked for fewer members leaves its past as it was
 		}
 		if n, most := len(a.Seats), max(e.Job.Members, 1); n > most || n < min(max(e.Job.MinMembers, 1), most) {
-			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.Id, n, max(e.Job.MinMembers, 1), most)
+			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.ID, n, max(e.Job.MinMembers, 1), most)
 		}
 		for k := range a.Seats {
 			if a.Seats[k].Rank != k {
-				return fmt.Errorf("attempt %d of job %s has no rank %d", a.Number, e.Id, k)
+				return fmt.Errorf("attempt %d of job %s has no rank %d", a.Number, e.ID, k)
 			}
 		}
 	}

@@ -61,17 +61,17 @@ func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	}
 	touched := changedJobs(plan)
 	slices.SortFunc(over, func(a, b *Entry) int {
-		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.Id, b.Id))
+		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.ID, b.ID))
 	})
 	for _, e := range over {
-		if touched[e.Id] {
+		if touched[e.ID] {
 			continue
 		}
 		if len(plan.Note) == config.MaxPlacings {
 			next = plan.Now
 			break
 		}
-		n := ares.Noting{Job: e.Id, Lateness: ares.LatenessMissed, Text: fmt.Sprintf("its deadline %s is past", e.Job.Deadline.UTC().Format(time.RFC3339))}
+		n := ares.Noting{Job: e.ID, Lateness: ares.LatenessMissed, Text: fmt.Sprintf("its deadline %s is past", e.Job.Deadline.UTC().Format(time.RFC3339))}
 		if plan.Now.Before(e.Job.Deadline) {
 			o := e.Job.Outlook(e.Run, *e.Forecast, plan.Now)
 			n.Lateness, n.Text = ares.LatenessRisk, "warning: "+o.String()

@@ -23,6 +23,6 @@ func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 			plan.Wake = now
 			return
 		}
-		plan.Ready = append(plan.Ready, e.Id)
+		plan.Ready = append(plan.Ready, e.ID)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Entry is a job in the state. Its spec and its run are records of their own
 // and may arrive in either order, so each may be missing.
 type Entry struct {
-	Id    ares.JobID
+	ID    ares.JobID
 	Job   *ares.Job
 	Run   *ares.Run // nil: not stored, so pending
 	Shape *Shape    // nil without a job
@@ -75,7 +75,7 @@ const (
 
 // ByDue is the order of the delayed jobs: end of the delay, then ID.
 func ByDue(a, b *Entry) int {
-	return cmp.Or(a.DelayUntil.Compare(b.DelayUntil), cmp.Compare(a.Id, b.Id))
+	return cmp.Or(a.DelayUntil.Compare(b.DelayUntil), cmp.Compare(a.ID, b.ID))
 }
 
 func (e *Entry) Phase() ares.Phase {
@@ -125,7 +125,7 @@ func (j *Table) Requeue() {
 		j.updateRestarting(e)
 		j.updateMigrating(e)
 		if e.Job == nil && e.Run == nil {
-			delete(j.EntryByID, e.Id)
+			delete(j.EntryByID, e.ID)
 			j.Slots[e.Slot] = nil
 			j.freeSlots = append(j.freeSlots, e.Slot)
 		}
@@ -148,7 +148,7 @@ func (j *Table) enqueue(e *Entry, to queueKind) {
 	switch to {
 	case InPending:
 		e.Item = queueItem{
-			Owner: e, ID: string(e.Id), Priority: e.Job.PriorityValue(), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision,
+			Owner: e, ID: string(e.ID), Priority: e.Job.PriorityValue(), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision,
 			Shape: e.Shape.index,
 		}
 		if j.cfg.Queue.Order != config.OrderAged {
@@ -181,7 +181,7 @@ func (j *Table) Dequeue(e *Entry) {
 	case InDelayed:
 		at, found := slices.BinarySearchFunc(j.Delayed, e, ByDue)
 		if !found {
-			panic("engine: job " + string(e.Id) + " is not in the queue it was put into")
+			panic("engine: job " + string(e.ID) + " is not in the queue it was put into")
 		}
 		j.Delayed = slices.Delete(j.Delayed, at, at+1)
 	case InNone:

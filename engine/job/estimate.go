@@ -201,7 +201,7 @@ func remainingAfter(want, next, done time.Duration) time.Duration {
 // gpuMilli is the devices the job asks for, in thousandths.
 func (e *Entry) gpuMilli() int64 {
 	w := e.Shape.Request
-	return int64(e.Shape.Members) * int64(max(w.Gpus*cluster.WholeMilli, w.Milli))
+	return int64(e.Shape.Members) * int64(max(w.GPUs*cluster.WholeMilli, w.Milli))
 }
 
 // ExpectedStay is how long the job may hold its place, of ten like it nine; never when

@@ -34,7 +34,7 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 		over = j.onlyRefused(over, plan)
 	}
 	slices.SortFunc(over, func(a, b *Entry) int {
-		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.Id, b.Id))
+		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.ID, b.ID))
 	})
 	served := map[ares.JobID]bool{}
 	if len(over) > 0 {
@@ -49,13 +49,13 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 		most := time.Duration(e.Job.MaxQueueMinutes) * time.Minute
 		since, waits := j.waitingSince(e)
 		switch {
-		case !waits || served[e.Id]:
+		case !waits || served[e.ID]:
 		case since.Add(most).After(plan.Now):
 			next = EarlierOf(next, since.Add(most))
 		case len(plan.Stop) == config.MaxPlacings:
 			next = plan.Now
 		default:
-			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.Id, Stop: ares.Stop{
+			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{
 				Why: ares.StopQueue, At: plan.Now,
 				By: fmt.Sprintf("waited %d min, the most it asked for (max_queue_minutes)", e.Job.MaxQueueMinutes),
 			}})
@@ -76,7 +76,7 @@ func (j *Table) onlyRefused(of []*Entry, plan *ares.Plan) []*Entry {
 			shapes[e.Shape] = true
 		}
 	}
-	return slices.DeleteFunc(of, func(e *Entry) bool { return !shapes[e.Shape] && !jobs[e.Id] })
+	return slices.DeleteFunc(of, func(e *Entry) bool { return !shapes[e.Shape] && !jobs[e.ID] })
 }
 
 // waitingSince is from when on the job waits for a place: since it was accepted, or
@@ -100,7 +100,7 @@ func (j *Table) waitingSince(e *Entry) (since time.Time, waits bool) {
 	}
 	if e.IsArray() {
 		for i := range e.NextElement() {
-			if el := j.EntryByID[ares.ElementID(e.Id, i)]; el != nil && el.Run != nil {
+			if el := j.EntryByID[ares.ElementID(e.ID, i)]; el != nil && el.Run != nil {
 				since = LaterOf(since, el.Run.FinishedAt)
 				if len(el.Run.Attempts) > 0 {
 					since = LaterOf(since, el.Run.Attempts[0].PlacedAt)

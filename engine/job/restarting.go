@@ -76,7 +76,7 @@ func (e *Entry) AwaitsRestart() bool {
 
 // updateRestarting notes whether an entry is one of the gangs that seats are kept for.
 func (j *Table) updateRestarting(e *Entry) {
-	at, known := slices.BinarySearchFunc(j.Restarting, e, func(a, b *Entry) int { return cmp.Compare(a.Id, b.Id) })
+	at, known := slices.BinarySearchFunc(j.Restarting, e, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
 	switch wants := e.AwaitsRestart(); {
 	case wants && !known:
 		j.Restarting = slices.Insert(j.Restarting, at, e)
@@ -127,7 +127,7 @@ func (e *Entry) IsMigrating() bool {
 
 // updateMigrating notes whether an entry is one of those who are being moved.
 func (j *Table) updateMigrating(e *Entry) {
-	at, known := slices.BinarySearchFunc(j.Migrating, e, func(a, b *Entry) int { return cmp.Compare(a.Id, b.Id) })
+	at, known := slices.BinarySearchFunc(j.Migrating, e, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
 	switch wants := e.IsMigrating(); {
 	case wants && !known:
 		j.Migrating = slices.Insert(j.Migrating, at, e)

@@ -79,7 +79,7 @@ func (y *runningIndex) list(of uint8) *[]*Entry {
 
 // byNomination is the order of the jobs that seats are kept for.
 func byNomination(a, b *Entry) int {
-	return cmp.Or(a.Run.Nominated.At.Compare(b.Run.Nominated.At), cmp.Compare(a.Id, b.Id))
+	return cmp.Or(a.Run.Nominated.At.Compare(b.Run.Nominated.At), cmp.Compare(a.ID, b.ID))
 }
 
 // Check wants the yard to have everybody where he belongs, once.
@@ -88,7 +88,7 @@ func (y *runningIndex) Check(all []*Entry) error {
 	for _, e := range all {
 		if e.RunningList != inNoList {
 			if list := *y.list(e.RunningList); int(e.runningPos) >= len(list) || list[e.runningPos] != e {
-				return fmt.Errorf("job %s is not where it stands in the yard", e.Id)
+				return fmt.Errorf("job %s is not where it stands in the yard", e.ID)
 			}
 			count++
 		}
@@ -101,7 +101,7 @@ func (y *runningIndex) Check(all []*Entry) error {
 			want = uint8(InRunning + e.Rank())
 		}
 		if e.RunningList != want {
-			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.Id, e.RunningList, want)
+			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.ID, e.RunningList, want)
 		}
 		if e.Job != nil && e.Run != nil && e.Run.Nominated != nil {
 			nominated++

@@ -16,7 +16,7 @@ import (
 type Shape struct {
 	// First what every turn asks for, side by side.
 	Request        *cluster.Request
-	Tenant         *tenant
+	Tenant         *Tenant
 	Leaf           *QueueLeaf
 	Members        int
 	Unschedulable  UnschedulableMark // what is known of its finding no place
@@ -70,11 +70,11 @@ func (sh *Shape) onOneNode() bool {
 func (j *Table) NewShape(job *ares.Job) *Shape {
 	p := &job.Placement
 	w := cluster.RequestOf(job)
-	w.Id = j.cluster.NewRequestID()
+	w.ID = j.cluster.NewRequestID()
 	j.Shapes.Requests.ShareConstraints(w)
 	sh := &Shape{
 		Request: w, Tenant: j.tenantOrEmpty(job.Tenant), Leaf: j.Queues.Leaf(job.Tenant, job.Queue), Members: max(job.Members, 1),
-		perMember: ares.Use{GPUs: w.Gpus, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
+		perMember: ares.Use{GPUs: w.GPUs, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
 		Wish: topologyWish{
 			Strategy: p.Strategy, Required: ares.Level(p.RequiredLevel), Preferred: ares.Level(p.PreferredLevel),
 			Domain: p.PreferredDomain, Latency: p.LatencySensitive,
@@ -86,7 +86,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 		sh.MinMembers = min(job.MinMembers, sh.Members)
 	}
 	if sh.Wish.Required == ares.LevelNUMA {
-		w.Numa, w.OneNUMA = cluster.NumaRequired, sh.Members > 1
+		w.NUMA, w.OneNUMA = cluster.NUMARequired, sh.Members > 1
 		w.Key += fmt.Sprint(" numa ", w.OneNUMA)
 	}
 	if p.NetworkBandwidth != "" {
@@ -158,7 +158,7 @@ func (s *shapes) Release(sh *Shape) {
 // MinGPUMilli is the devices that the least asks for that the job can start with,
 // in thousandths.
 func (sh *Shape) MinGPUMilli() int64 {
-	return int64(sh.MinMembers) * int64(max(sh.Request.Gpus*cluster.WholeMilli, sh.Request.Milli))
+	return int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 }
 
 // AsksAlike says whether two shapes ask for the same number of members in the same

@@ -24,7 +24,7 @@ type Table struct {
 	EntryByID      map[ares.JobID]*Entry
 	Slots          []*Entry // by number; nil where nobody has it
 	freeSlots      []int
-	Tenants        map[string]*tenant
+	Tenants        map[string]*Tenant
 	Queues         *queueTree
 	Shapes         shapes
 	Delayed        []*Entry  // retrying or preempted, by the end of the delay
@@ -47,7 +47,7 @@ type Table struct {
 func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *Table {
 	return &Table{
 		cfg: cfg, cluster: cluster, scorer: scorer, Queues: queues,
-		EntryByID: map[ares.JobID]*Entry{}, Tenants: map[string]*tenant{}, Shapes: newShapes(),
+		EntryByID: map[ares.JobID]*Entry{}, Tenants: map[string]*Tenant{}, Shapes: newShapes(),
 	}
 }
 
@@ -84,7 +84,7 @@ func (j *Table) UpdateEntry(e *Entry, alter func()) {
 func (j *Table) Entry(id ares.JobID) *Entry {
 	e := j.EntryByID[id]
 	if e == nil {
-		e = &Entry{Id: id, Slot: len(j.Slots)}
+		e = &Entry{ID: id, Slot: len(j.Slots)}
 		if last := len(j.freeSlots) - 1; last >= 0 {
 			e.Slot, j.freeSlots = j.freeSlots[last], j.freeSlots[:last]
 		} else {
@@ -101,7 +101,7 @@ func (j *Table) Entries() []*Entry {
 	for _, e := range j.EntryByID { // order-free: sorted right below
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Compare(a.Id, b.Id) })
+	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 

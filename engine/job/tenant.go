@@ -9,7 +9,7 @@ import (
 )
 
 // addMonthlyUse adds what an ended attempt has used to each month it was in.
-func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
+func (t *Tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 	for from := p.From.UTC(); from.Before(p.To); {
 		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 		upTo := p.To
@@ -24,10 +24,10 @@ func (t *tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 	}
 }
 
-// tenant is a tenant's record and what its jobs hold. It exists as soon as
+// Tenant is a tenant's record and what its jobs hold. It exists as soon as
 // somebody speaks of it; record is nil until the tenant itself is known.
-type tenant struct {
-	Id     string
+type Tenant struct {
+	ID     string
 	Record *ares.Tenant
 	Use    ares.Use
 
@@ -37,10 +37,10 @@ type tenant struct {
 	classStops []time.Time           // when live jobs were stopped by class for its own, in order
 }
 
-func (j *Table) Tenant(id string) *tenant {
+func (j *Table) Tenant(id string) *Tenant {
 	t := j.Tenants[id]
 	if t == nil {
-		t = &tenant{Id: id, monthlyUse: map[string]int64{}, Archived: map[string]ares.Usage{}}
+		t = &Tenant{ID: id, monthlyUse: map[string]int64{}, Archived: map[string]ares.Usage{}}
 		j.Tenants[id] = t
 	}
 	return t
@@ -53,11 +53,11 @@ func (j *Table) SetArchivedUsage(u ares.Usage) {
 }
 
 // tenantOrEmpty finds a tenant without adding one.
-func (j *Table) tenantOrEmpty(id string) *tenant {
+func (j *Table) tenantOrEmpty(id string) *Tenant {
 	if t := j.Tenants[id]; t != nil {
 		return t
 	}
-	return &tenant{Id: id}
+	return &Tenant{ID: id}
 }
 
 // An hour is what the bound on how many jobs a tenant stops is for.
@@ -84,7 +84,7 @@ func (j *Table) indexStops(e *Entry, sign int) {
 	eachClassStop(e, func(tenant string, at time.Time) { j.Tenant(tenant).addStop(at, sign) })
 }
 
-func (t *tenant) addStop(at time.Time, sign int) {
+func (t *Tenant) addStop(at time.Time, sign int) {
 	i, known := slices.BinarySearchFunc(t.classStops, at, time.Time.Compare)
 	switch {
 	case sign > 0:
@@ -111,7 +111,7 @@ func (j *Table) CheckStops() error {
 
 // RecentStops is how many jobs were stopped by class for the tenant's within the
 // hour before now, and when the first of them is as long ago as that.
-func (t *tenant) RecentStops(now time.Time) (stops int, until time.Time) {
+func (t *Tenant) RecentStops(now time.Time) (stops int, until time.Time) {
 	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-StopRateWindow), func(at, from time.Time) int {
 		if at.After(from) {
 			return 1
@@ -125,13 +125,13 @@ func (t *tenant) RecentStops(now time.Time) (stops int, until time.Time) {
 }
 
 // addActive puts an entry among those of the tenant that hold something.
-func (t *tenant) addActive(e *Entry) {
+func (t *Tenant) addActive(e *Entry) {
 	t.Active = append(t.Active, e)
 	e.activeAt = int32(len(t.Active))
 }
 
 // removeActive takes it out.
-func (t *tenant) removeActive(e *Entry) {
+func (t *Tenant) removeActive(e *Entry) {
 	last := len(t.Active) - 1
 	t.Active[e.activeAt-1] = t.Active[last]
 	t.Active[e.activeAt-1].activeAt = e.activeAt

@@ -39,7 +39,7 @@ func (a timerHeap) Less(i, j int) bool {
 	if x.at.IsZero() != y.at.IsZero() {
 		return y.at.IsZero()
 	}
-	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.Id, y.entry.Id)) < 0
+	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.ID, y.entry.ID)) < 0
 }
 
 func (a timerHeap) Swap(i, j int) {

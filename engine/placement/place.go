@@ -54,17 +54,17 @@ func (pl *Placer) placeSingle(sh *job.Shape, w *cluster.Request, allowed *cluste
 		}
 		return ares.Placing{}, false
 	}
-	m := ares.Merit{Level: ares.LevelNode, Domain: n.Id}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.ID}
 	if !w.AnyNodeDoes {
 		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(w, n) - score.HistoryPenalty(n))
 	}
-	if w.Gpus > 1 {
-		m.FirstFit = n.Typ.Links.BottleneckMBps(n.Typ.Links.FirstFit(w.DeviceMask(n.Typ)&n.Free, w.Gpus))
+	if w.GPUs > 1 {
+		m.FirstFit = n.Type.Links.BottleneckMBps(n.Type.Links.FirstFit(w.DeviceMask(n.Type)&n.Free, w.GPUs))
 	}
 	before := n.Free
 	seats := []ares.Seat{pl.assign(n, w, 0)}
-	if w.Gpus > 1 {
-		m.Bandwidth = n.Typ.Links.BottleneckMBps(before &^ n.Free)
+	if w.GPUs > 1 {
+		m.Bandwidth = n.Type.Links.BottleneckMBps(before &^ n.Free)
 	}
 	pl.Cluster.CapacityChanged(n)
 	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
@@ -102,11 +102,11 @@ func (pl *Placer) placeGang(sh *job.Shape, w *cluster.Request, most int, e *job.
 		return ares.Placing{}, false
 	}
 	ask := topology.Request{
-		Members: most, MinMembers: sh.MinMembers, DevicesPerMember: w.Gpus, RequiredLevel: sh.Wish.Required, PreferredLevel: sh.Wish.Preferred,
+		Members: most, MinMembers: sh.MinMembers, DevicesPerMember: w.GPUs, RequiredLevel: sh.Wish.Required, PreferredLevel: sh.Wish.Preferred,
 		PreferredDomain: sh.Wish.Domain, Strategy: sh.Wish.Strategy, MinGbps: sh.Wish.Gbps, LatencySensitive: sh.Wish.Latency,
 	}
 	if allowed == &w.Constraints.Feasible.Nodes && !sh.SpreadsMembers() {
-		ask.CacheKey = w.Id // else other jobs decide where it may go
+		ask.CacheKey = w.ID // else other jobs decide where it may go
 	}
 	if e != nil && e.Run != nil {
 		ask.PreviousNodes = pl.Jobs.LastNodes(e)
@@ -117,7 +117,7 @@ func (pl *Placer) placeGang(sh *job.Shape, w *cluster.Request, most int, e *job.
 		return ares.Placing{}, false
 	}
 	if m.Level == ares.LevelNode {
-		m.Domain = pl.Cluster.Nodes[picks[0].Node].Id
+		m.Domain = pl.Cluster.Nodes[picks[0].Node].ID
 	}
 	total := 0
 	var cost int64

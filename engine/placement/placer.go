@@ -138,14 +138,14 @@ func (pl *Placer) assign(n *cluster.Node, w *cluster.Request, rank int) ares.Sea
 func (pl *Placer) assignAll(n *cluster.Node, w *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
 	if w.OneNUMA {
-		home = n.NumaFor(w, members)
+		home = n.NUMAFor(w, members)
 	}
 	for range members {
 		if home < 0 {
 			seats = append(seats, pl.assign(n, w, len(seats)))
 			continue
 		}
-		set, _ := n.ChooseDevices(w, w.DeviceMask(n.Typ)&n.Typ.Near[home], 0)
+		set, _ := n.ChooseDevices(w, w.DeviceMask(n.Type)&n.Type.Near[home], 0)
 		seats = append(seats, pl.Txn.AssignDevices(n, w, len(seats), set, home))
 	}
 	return seats
@@ -165,7 +165,7 @@ func (pl *Placer) ReleaseJob(e *job.Entry) {
 				pl.Txn.Take(cluster.Delta{Node: n, Device: at, Milli: -h.Shares[k].Milli})
 			}
 		}
-		pl.Txn.Take(cluster.Delta{Node: n, Device: cluster.RestOfLeaving, Cpus: -h.CPUs, Memory: -h.Memory, Numa: h.NUMA, Kind: cluster.KindOfSeat(&h.Seat)})
+		pl.Txn.Take(cluster.Delta{Node: n, Device: cluster.RestOfLeaving, CPUs: -h.CPUs, Memory: -h.Memory, NUMA: h.NUMA, Kind: cluster.KindOfSeat(&h.Seat)})
 		pl.Cluster.CapacityChanged(n)
 	}
 }

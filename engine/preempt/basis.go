@@ -45,7 +45,7 @@ const maxSearches = 64
 // PreemptFor has running jobs give way to one that found no place, if it has a right
 // to that and then fits. The seats are kept for it from now on; it is placed by
 // a later plan.
-func (pr *PreemptRound) PreemptFor(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
+func (pr *Round) PreemptFor(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
 	found, ok := pr.findPreemption(plan, e, admitted)
 	if ok {
 		pr.nominate(pass, plan, e, &found)
@@ -58,7 +58,7 @@ func (pr *PreemptRound) PreemptFor(pass *queue.Round[*job.Entry], plan *ares.Pla
 // or are predicted to be done sooner than stopping anybody would take, has it
 // kept and stops nobody. Where nobody gives way to one that has a right to it,
 // the words say why.
-func (pr *PreemptRound) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
+func (pr *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
 	sh := e.Shape
 	pr.PreemptionNotes = nil
 	if pr.Place.WouldDelay || pr.Place.WindowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // of these those who leave may be what it wants to be near
@@ -135,14 +135,14 @@ func (c *victimSelection) cheaper(o *victimSelection) bool {
 }
 
 // notePreemption notes why nobody gives way to the job whose turn it is.
-func (pr *PreemptRound) notePreemption(format string, args ...any) {
+func (pr *Round) notePreemption(format string, args ...any) {
 	pr.PreemptionNotes = append(pr.PreemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // basisOf is what a waiting job may stop others by, and the models that quotas
 // promise it. One that its own limits or
 // quotas keep waiting may stop only who has borrowed what they promise it.
-func (pr *PreemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
+func (pr *Round) basisOf(e *job.Entry, admitted bool, now time.Time) (out preemptionBasis, promised uint64) {
 	switch record := e.Shape.Tenant.Record; {
 	case record == nil:
 		return 0, 0
@@ -167,7 +167,7 @@ func (pr *PreemptRound) basisOf(e *job.Entry, admitted bool, now time.Time) (out
 
 // noteDisabled says so where others would give way to a job by its class, but nobody
 // may: people ask why an urgent job waits.
-func (pr *PreemptRound) noteDisabled(e *job.Entry) {
+func (pr *Round) noteDisabled(e *job.Entry) {
 	record := e.Shape.Tenant.Record
 	off := !pr.Cfg.Preemption.Enabled
 	if record == nil || !off && record.MayPreempt || e.Rank() < 2 {
@@ -193,7 +193,7 @@ type failedSearch struct {
 
 // knownToFail says whether another with the same wish was found no victims in
 // this decision. By class it does not matter whose it is.
-func (pr *PreemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) bool {
+func (pr *Round) knownToFail(sh *job.Shape, r preemptionBasis, rank int) bool {
 	return slices.ContainsFunc(pr.failedSearches, func(v failedSearch) bool {
 		return v.request == sh.Request && v.basis == r && v.rank >= rank && (v.shape == sh || r == basisClass && v.shape.AsksAlike(sh))
 	})
@@ -202,7 +202,7 @@ func (pr *PreemptRound) knownToFail(sh *job.Shape, r preemptionBasis, rank int) 
 // assumeStopsDone makes the state as it will be when those are gone who are being
 // stopped, and those there for whom seats are kept. Discharge puts back what it
 // counts for leaves, and the try the rest.
-func (pr *PreemptRound) assumeStopsDone() {
+func (pr *Round) assumeStopsDone() {
 	pr.chargeStopping(-1)
 	for _, v := range pr.Jobs.Running.Stopping {
 		pr.Place.ReleaseJob(v)
@@ -226,7 +226,7 @@ func (pr *PreemptRound) assumeStopsDone() {
 
 // chargeStopping counts what those hold who are being stopped, or with sign -1 counts
 // it no more.
-func (pr *PreemptRound) chargeStopping(sign int) {
+func (pr *Round) chargeStopping(sign int) {
 	for _, v := range pr.Jobs.Running.Stopping {
 		v.Shape.Leaf.Charge(v.Held.Grant, sign)
 	}
@@ -237,7 +237,7 @@ func (pr *PreemptRound) chargeStopping(sign int) {
 
 // fitsOnceStopped finds the seats of a job that fits once those are gone who are being
 // stopped.
-func (pr *PreemptRound) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+func (pr *Round) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
 	if len(pr.Jobs.Running.Stopping)+len(pr.Stopping) == 0 {
 		return victimSelection{}, false
 	}
@@ -267,14 +267,14 @@ func maxStopTime(v *job.Entry) time.Duration { return v.Job.Grace() + v.Job.Lost
 const stopMargin = time.Minute
 
 // newNomination is how a choice is written down.
-func (pr *PreemptRound) newNomination(e *job.Entry, c *victimSelection, now time.Time) *ares.Nomination {
-	milli := job.GpuMilliOf(c.seats)
+func (pr *Round) newNomination(e *job.Entry, c *victimSelection, now time.Time) *ares.Nomination {
+	milli := job.GPUMilliOf(c.seats)
 	slices.SortFunc(c.victims, bySize)
 	n := &ares.Nomination{Seats: c.seats, Why: c.why, At: now}
 	for _, v := range c.victims {
 		c.freeWithin = max(c.freeWithin, maxStopTime(v.entry))
-		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.Id, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
-			To: e.Id, Tenant: e.Job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
+			To: e.ID, Tenant: e.Job.Tenant, Why: v.why, Milli: v.milli, Lost: v.cost, Asked: milli,
 			Restart: v.milli * int64(pr.Cfg.Preemption.Restart/time.Second),
 		}})
 	}
@@ -283,9 +283,9 @@ func (pr *PreemptRound) newNomination(e *job.Entry, c *victimSelection, now time
 }
 
 // nominate keeps seats for a job, and stops who sits there.
-func (pr *PreemptRound) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, c *victimSelection) {
+func (pr *Round) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, c *victimSelection) {
 	n := *pr.newNomination(e, c, plan.Now)
-	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.Id, Nomination: n})
+	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.ID, Nomination: n})
 	job.WakeBy(plan, n.Until)
 	for i := range n.Victims {
 		if !pr.stopVictim(plan, c.victims[i].entry, n.Victims[i].Yield) {

@@ -18,7 +18,7 @@ import (
 // earlier with OrderRemaining, and with OrderAttained later, but never later
 // than whom it stopped. One that waited for PeersAfter stops those of its own level
 // too that were submitted after it.
-func (pr *PreemptRound) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+func (pr *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, plan.Now)
 	if members == 0 {
 		return victimSelection{}, false
@@ -30,15 +30,15 @@ func (pr *PreemptRound) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSel
 		return c, false
 	}
 	pr.Txn.Undo(base)
-	if _, milli := c.cost(); pr.Cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
-		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(c.seats)), decimalText(pr.Cfg.Preemption.Ceiling))
+	if _, milli := c.cost(); pr.Cfg.Preemption.ExceedsCeiling(milli, job.GPUMilliOf(c.seats)) {
+		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(c.seats)), decimalText(pr.Cfg.Preemption.Ceiling))
 		return c, false
 	}
 	return c, true
 }
 
 // laterInOrder is who could give way to a waiting job, the last in the order first.
-func (pr *PreemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
+func (pr *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
 	mine, rank := pr.Jobs.OrderRank(e, now), e.Rank()
 	until, bounded := pr.Jobs.PeerPreemptionTime(e)
@@ -52,7 +52,7 @@ func (pr *PreemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidate
 		}
 		at := pr.Jobs.OrderRank(v, now)
 		after := at > mine || waited && at == mine && v.Job.Revision > e.Job.Revision
-		if !after || forebears[v.Id] || barred[v] || slices.Contains(pr.Stopping, v) {
+		if !after || forebears[v.ID] || barred[v] || slices.Contains(pr.Stopping, v) {
 			continue
 		}
 		if guard, _ := pr.protectionOf(v, now); guard != unprotected {
@@ -63,14 +63,14 @@ func (pr *PreemptRound) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidate
 		out = append(out, &candidateVictim{entry: v, milli: milli, cost: pr.preemptionCost(v, milli, now), why: ares.YieldOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
-		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.Job.Revision, a.entry.Job.Revision), cmp.Compare(b.entry.Id, a.entry.Id))
+		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.Job.Revision, a.entry.Job.Revision), cmp.Compare(b.entry.ID, a.entry.ID))
 	})
 	return out
 }
 
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
-func (pr *PreemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
+func (pr *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
 	m, w := cluster.Savepoint(len(pr.Txn.Deltas)), pr.Cluster.WithoutModels(e.Shape.Request, ban)
 	reach, ok := pr.Place.FeasibleNodes(e.Shape, w)
 	if !ok {
@@ -110,7 +110,7 @@ func (pr *PreemptRound) fewestByOrder(e *job.Entry, from []*candidateVictim, c *
 
 // fitsWithout says whether the job fits when some leave, from a mark on. It is
 // taken then.
-func (pr *PreemptRound) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
+func (pr *Round) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
 	pr.Txn.Undo(m)
 	for _, v := range leave {
 		pr.Place.ReleaseJob(v.entry)

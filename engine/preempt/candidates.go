@@ -51,7 +51,7 @@ const (
 
 // loadVictims is who runs in a class, as a decision sees it. What is known of each is
 // worked out once.
-func (pr *PreemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
+func (pr *Round) loadVictims(rank int, now time.Time) []*job.Entry {
 	for len(pr.victimAt) < len(pr.Jobs.Slots) {
 		pr.victimAt = append(pr.victimAt, nil)
 	}
@@ -73,7 +73,7 @@ func (pr *PreemptRound) loadVictims(rank int, now time.Time) []*job.Entry {
 }
 
 // resetVictims forgets what was worked out of running jobs.
-func (pr *PreemptRound) resetVictims() {
+func (pr *Round) resetVictims() {
 	for i, e := range pr.Victims {
 		pr.victimAt[e.Slot], pr.Victims[i] = nil, nil
 	}
@@ -82,7 +82,7 @@ func (pr *PreemptRound) resetVictims() {
 
 // preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: what it
 // has done since its progress was last safe, and starting again.
-func (pr *PreemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
+func (pr *Round) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
 	done := pr.Cfg.Preemption.Restart
 	if kept := e.Run.Current().Kept(); !kept.IsZero() {
 		done += max(now.Sub(kept), 0)
@@ -91,7 +91,7 @@ func (pr *PreemptRound) preemptionCost(e *job.Entry, milli int64, now time.Time)
 }
 
 // protectionOf is what protects a running job, and until when if that passes.
-func (pr *PreemptRound) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
+func (pr *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
 	y, run := &pr.Cfg.Preemption, e.Run
 	if run.Endures(e.Job) {
 		return protectedOnce, time.Time{}
@@ -160,7 +160,7 @@ func (g *protectionCounts) text(y *config.PreemptionConfig) string {
 // preemptorAncestry are the jobs that a waiting one gave way to, those that these gave
 // way to, and so on. None of them gives way to it in turn: so nobody ever
 // stops, by however many others, whom it was stopped by.
-func (pr *PreemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
+func (pr *Round) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *job.Entry)
 	add := func(y *ares.Yield) {
@@ -186,7 +186,7 @@ func (pr *PreemptRound) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[are
 			add(e.Run.Stop.Yield)
 		}
 		for i := range plan.Stop { // two that are decided together must not close a circle either
-			if plan.Stop[i].Job == e.Id {
+			if plan.Stop[i].Job == e.ID {
 				add(plan.Stop[i].Stop.Yield)
 			}
 		}
@@ -229,7 +229,7 @@ func (h *victimSearch) markEligible(r preemptionBasis) bool {
 				h.protections.add(v)
 				continue
 			}
-			if h.ancestry[e.Id] || slices.Contains(h.round.Stopping, e) {
+			if h.ancestry[e.ID] || slices.Contains(h.round.Stopping, e) {
 				continue
 			}
 			v.search, v.chosen = h.id, false
@@ -296,7 +296,7 @@ func bySize(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(a.milli, b.mi
 // the one that started last.
 func byCost(a, b *candidateVictim) int {
 	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.milli, b.milli),
-		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.Id, b.entry.Id))
+		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.ID, b.entry.ID))
 }
 
 // NodeVictim is a job with seats on one node that could be ended.

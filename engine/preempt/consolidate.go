@@ -38,7 +38,7 @@ const (
 // findConsolidation finds whom to move for a job that found no place. It is false when
 // that is not worth it, or when there is nobody to move, or one is being moved
 // already: one thing at a time, so that what was reckoned stays true.
-func (pr *PreemptRound) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+func (pr *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
 	if !pr.AllowMoves || pr.consolidationTries >= maxConsolidations || !e.Shape.Request.NeedsDevices() || pr.Jobs.MigrationPending(now) ||
 		len(pr.Jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
@@ -79,20 +79,20 @@ func (c *victimSelection) longestGrace() (longest time.Duration) {
 
 // gain is what a waiting job gains that starts so much sooner, in thousandths of
 // GPU-seconds.
-func (c *victimSelection) gain() int64 { return job.GpuMilliOf(c.seats) * int64(c.wait/time.Second) }
+func (c *victimSelection) gain() int64 { return job.GPUMilliOf(c.seats) * int64(c.wait/time.Second) }
 
 // wakeWhenWorth wakes the plan when a job will have waited for long enough to be worth
 // what moving others costs today. That grows too, so it is asked anew then.
-func (pr *PreemptRound) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ares.Plan) {
+func (pr *Round) wakeWhenWorth(e *job.Entry, c *victimSelection, plan *ares.Plan) {
 	lost, _ := c.cost()
-	needs := c.longestGrace() + time.Duration(lost*int64(pr.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GpuMilliOf(c.seats), 1))+1)*time.Second
+	needs := c.longestGrace() + time.Duration(lost*int64(pr.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GPUMilliOf(c.seats), 1))+1)*time.Second
 	if in := needs - e.Waited(plan.Now); needs < longestWait {
 		job.WakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
 }
 
 // hasScatteredCapacity says whether there are as many free devices as the shape asks for.
-func (pr *PreemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
+func (pr *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 	w := pr.Cluster.WithoutModels(sh.Request, ban)
 	reach, ok := pr.Place.FeasibleNodes(sh, w)
 	if !ok || pr.Cluster.ExceedsLeafLimit(w) {
@@ -104,7 +104,7 @@ func (pr *PreemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 		if !n.Schedulable() {
 			continue
 		}
-		mask := w.DeviceMask(n.Typ) & n.Usable
+		mask := w.DeviceMask(n.Type) & n.Usable
 		if w.Milli == 0 {
 			lack -= int64(bits.OnesCount64(mask&n.Free)) * cluster.WholeMilli
 			continue
@@ -117,7 +117,7 @@ func (pr *PreemptRound) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 }
 
 // expectedWait is how long a job waits yet if nobody is moved.
-func (pr *PreemptRound) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+func (pr *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
 	pr.Backfill.HoldReservations(0)
 	m := cluster.Savepoint(len(pr.Txn.Deltas))
 	pr.Place.Speculative = true
@@ -133,7 +133,7 @@ func (pr *PreemptRound) expectedWait(e *job.Entry, members int, ban uint64, now 
 }
 
 // findMovers are those who are moved for a job at the least loss.
-func (pr *PreemptRound) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
 	base := cluster.Savepoint(len(pr.Txn.Deltas))
 	pr.Place.Speculative = true
 	pr.assumeStopsDone()
@@ -224,13 +224,13 @@ func (h *victimSearch) relocateVictims(c *victimSelection) bool {
 
 // recordConsolidation notes a consolidation for who asks, and keeps the places of those who are
 // moved from everybody behind in this decision.
-func (pr *PreemptRound) recordConsolidation(e *job.Entry, c *victimSelection) {
+func (pr *Round) recordConsolidation(e *job.Entry, c *victimSelection) {
 	lost, _ := c.cost()
 	out := ares.Consolidation{
-		For: e.Id, Tenant: e.Job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
+		For: e.ID, Tenant: e.Job.Tenant, Seats: c.seats, Wait: c.wait, Foreseen: c.waitKnown, Gain: c.gain(), Lost: lost,
 	}
 	for _, v := range c.victims {
-		m := ares.Move{Job: v.entry.Id, Tenant: v.entry.Job.Tenant, To: c.destinations[v], Milli: v.milli, Lost: v.cost}
+		m := ares.Move{Job: v.entry.ID, Tenant: v.entry.Job.Tenant, To: c.destinations[v], Milli: v.milli, Lost: v.cost}
 		for i := range v.entry.Run.Current().Seats {
 			m.From = append(m.From, v.entry.Run.Current().Seats[i].Seat)
 		}

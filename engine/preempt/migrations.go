@@ -12,7 +12,7 @@ import (
 // for no longer than keepFor after it stopped.
 
 // HoldForMigrating takes a place for each one that is being moved, but for one of them.
-func (pr *PreemptRound) HoldForMigrating(now time.Time, but *job.Entry) {
+func (pr *Round) HoldForMigrating(now time.Time, but *job.Entry) {
 	for _, e := range pr.Jobs.Migrating {
 		if e == but || !e.HoldsDestination(now) || pr.Jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
 			continue
@@ -42,7 +42,7 @@ func (pr *PreemptRound) HoldForMigrating(now time.Time, but *job.Entry) {
 // holdDestinations takes the places of those who are being moved, where all are gone who are
 // being stopped, they themselves too: a place of theirs may be in part what they still
 // sit on, and is nobody else's for that.
-func (pr *PreemptRound) holdDestinations() {
+func (pr *Round) holdDestinations() {
 	for i := range pr.destinations {
 		pr.Txn.Release(pr.destinations[i].Held)
 		pr.Txn.HoldSeats(pr.destinations[i].Seats)

@@ -20,7 +20,7 @@ import (
 // and has his turn as any other.
 // For the others what is free is held, and those who are still to give way are
 // stopped. One job may be left out. What it counts for leaves is taken back by letGo.
-func (pr *PreemptRound) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
+func (pr *Round) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	more = true
 	for _, e := range pr.Jobs.Running.Nominated {
 		if e == but || e.Queue != job.InPending || pr.Jobs.ArrayIsStopping(e) {
@@ -43,7 +43,7 @@ func (pr *PreemptRound) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell
 		case free:
 			k.Grant = pr.Jobs.GrantCopy(e.Shape, n.Seats)
 			e.Shape.Leaf.Charge(k.Grant, 1)
-			pr.Place.Offer = ares.Placing{Job: e.Id, Seats: n.Seats, Score: pr.Cluster.PairScore(n.Seats), Merit: pr.Cluster.RationaleOf(n.Seats)}
+			pr.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: pr.Cluster.PairScore(n.Seats), Merit: pr.Cluster.RationaleOf(n.Seats)}
 			pr.Place.Placed = append(pr.Place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
 			more = tell == nil || tell(e, &pr.Place.Offer, true)
 		default:
@@ -62,7 +62,7 @@ func (pr *PreemptRound) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell
 }
 
 // ReleaseNominations takes back what upholding has counted.
-func (pr *PreemptRound) ReleaseNominations() {
+func (pr *Round) ReleaseNominations() {
 	for i := range pr.Backfill.Holds[:pr.Backfill.HoldsBefore] {
 		k := &pr.Backfill.Holds[i]
 		k.Entry.Shape.Leaf.Charge(k.Grant, -1)
@@ -72,7 +72,7 @@ func (pr *PreemptRound) ReleaseNominations() {
 }
 
 // HoldOf is the nomination of a job in this decision, nil for none.
-func (pr *PreemptRound) HoldOf(e *job.Entry) *backfill.NominationHold {
+func (pr *Round) HoldOf(e *job.Entry) *backfill.NominationHold {
 	for i := len(pr.Backfill.Holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
 		if pr.Backfill.Holds[i].Entry == e {
 			return &pr.Backfill.Holds[i]
@@ -83,19 +83,19 @@ func (pr *PreemptRound) HoldOf(e *job.Entry) *backfill.NominationHold {
 
 // WithdrawFailed writes down which nominations are over without their jobs having a
 // place, or other seats.
-func (pr *PreemptRound) WithdrawFailed(plan *ares.Plan) {
+func (pr *Round) WithdrawFailed(plan *ares.Plan) {
 	for i := range pr.Backfill.Holds[:pr.Backfill.HoldsBefore] {
 		k := &pr.Backfill.Holds[i]
-		if k.Invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.Entry.Id }) ||
-			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.Entry.Id }) {
+		if k.Invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.Entry.ID }) ||
+			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.Entry.ID }) {
 			continue
 		}
-		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.Entry.Id, Why: k.Invalid})
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.Entry.ID, Why: k.Invalid})
 	}
 }
 
 // invalidReason says why a nomination has to be given up, "" when it has not.
-func (pr *PreemptRound) invalidReason(e *job.Entry, now time.Time) string {
+func (pr *Round) invalidReason(e *job.Entry, now time.Time) string {
 	n := e.Run.Nominated
 	switch {
 	case !now.Before(n.Until):
@@ -134,7 +134,7 @@ func (pr *PreemptRound) invalidReason(e *job.Entry, now time.Time) string {
 
 // pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
 // when it has, or is gone already.
-func (pr *PreemptRound) pendingVictim(v *ares.Victim) *job.Entry {
+func (pr *Round) pendingVictim(v *ares.Victim) *job.Entry {
 	e := pr.Jobs.EntryByID[v.Job]
 	if e == nil || e.Job == nil || e.Run == nil || e.Run.Fence() != v.Fence || e.Run.Stop != nil {
 		return nil
@@ -144,7 +144,7 @@ func (pr *PreemptRound) pendingVictim(v *ares.Victim) *job.Entry {
 
 // stopPendingVictims stops those of a nomination that are still to be: one plan may not have
 // held them all.
-func (pr *PreemptRound) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
+func (pr *Round) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
 	for i := range e.Run.Nominated.Victims {
 		v := &e.Run.Nominated.Victims[i]
 		if o := pr.pendingVictim(v); o != nil && !pr.stopVictim(plan, o, v.Yield) {
@@ -154,7 +154,7 @@ func (pr *PreemptRound) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
 }
 
 // stopVictim has a job give way by this plan. It is false when the plan is full.
-func (pr *PreemptRound) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) bool {
+func (pr *Round) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) bool {
 	if slices.Contains(pr.Stopping, v) || pr.Jobs.ArrayIsStopping(v) {
 		return true
 	}
@@ -163,13 +163,13 @@ func (pr *PreemptRound) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) 
 		return false
 	}
 	pr.Stopping = append(pr.Stopping, v)
-	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.Id, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
+	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.ID, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
 	return true
 }
 
 // PlaceElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
-func (pr *PreemptRound) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfill.NominationHold, now time.Time) bool {
+func (pr *Round) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfill.NominationHold, now time.Time) bool {
 	sh, m := k.Entry.Shape, cluster.Savepoint(len(pr.Txn.Deltas))
 	pr.Place.Speculative = true
 	defer func() { pr.Place.Speculative = false }()
@@ -177,7 +177,7 @@ func (pr *PreemptRound) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfil
 	pass.ChargeOutOfTurn(sh.Leaf, k.Grant, -1)
 	ok := false
 	if members, ban := pr.Jobs.AdmissibleMembers(sh, now); members >= len(k.Seats) {
-		pr.Scorer.BeginJob(k.Entry.Id, 0)
+		pr.Scorer.BeginJob(k.Entry.ID, 0)
 		pr.Place.Offer, ok = pr.Place.PlaceJob(sh, members, ban, k.Entry)
 	}
 	if !ok || len(pr.Place.Offer.Seats) < len(k.Seats) {
@@ -186,7 +186,7 @@ func (pr *PreemptRound) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfil
 		return false
 	}
 	k.Over = true
-	pr.Place.Offer.Job = k.Entry.Id
+	pr.Place.Offer.Job = k.Entry.ID
 	pr.Place.Placed = append(pr.Place.Placed, placement.PlacedJob{Entry: k.Entry, Seats: pr.Place.Offer.Seats})
 	return true
 }
@@ -197,7 +197,7 @@ func WaitBlocker(k *backfill.NominationHold) ares.Blocker {
 }
 
 // HasHold says whether seats are kept for the job in this decision.
-func (pr *PreemptRound) HasHold(e *job.Entry) bool {
+func (pr *Round) HasHold(e *job.Entry) bool {
 	k := pr.HoldOf(e)
 	return k != nil && !k.Over
 }

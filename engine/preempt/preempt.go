@@ -14,9 +14,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// PreemptRound is what preemption knows in one cycle: the nominations, the jobs
+// Round is what preemption knows in one cycle: the nominations, the jobs
 // that are being stopped, and the candidates.
-type PreemptRound struct {
+type Round struct {
 	Cfg      *config.Config
 	Cluster  *cluster.Cluster
 	Scorer   *score.Scorer
@@ -24,7 +24,7 @@ type PreemptRound struct {
 	Windows  *window.Calendar
 	Txn      *cluster.Txn
 	Place    *placement.Placer
-	Backfill *backfill.BackfillRound
+	Backfill *backfill.Round
 
 	restartHolds        []restartHold             // that lost a node, with what is kept for them
 	Stopping            []*job.Entry              // are stopped by this plan, to give way
@@ -41,14 +41,14 @@ type PreemptRound struct {
 	ConsolidationsFound []ares.Consolidation      // what came of it, unless it is nil
 }
 
-func (pr *PreemptRound) Begin() {
+func (pr *Round) Begin() {
 	clear(pr.restartHolds)
 	pr.restartHolds = pr.restartHolds[:0]
 	pr.searchedShapes, pr.PreemptionNotes = 0, nil
 	pr.AllowMoves, pr.consolidationTries = pr.Cfg.Preemption.Moving, 0
 }
 
-func (pr *PreemptRound) Close() {
+func (pr *Round) Close() {
 	pr.resetVictims()
 	clear(pr.Stopping)
 	clear(pr.failedSearches)
@@ -58,7 +58,7 @@ func (pr *PreemptRound) Close() {
 
 // PreemptionBlockers says what comes of a waiting job's right to have others give way, if
 // it has one.
-func (pr *PreemptRound) PreemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
+func (pr *Round) PreemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
 	if e == nil || e.Job == nil || e.Queue != job.InPending {
 		return nil
 	}

@@ -26,7 +26,7 @@ type restartHold struct {
 }
 
 // HoldForRestarts takes the seats that are kept for gangs, but for one of them.
-func (pr *PreemptRound) HoldForRestarts(now time.Time, but *job.Entry) {
+func (pr *Round) HoldForRestarts(now time.Time, but *job.Entry) {
 	for _, e := range pr.Jobs.Restarting {
 		if e == but || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !pr.wouldFit(e, now) {
 			continue
@@ -45,7 +45,7 @@ func (pr *PreemptRound) HoldForRestarts(now time.Time, but *job.Entry) {
 }
 
 // wouldFit says whether a gang would find a place if it were its turn.
-func (pr *PreemptRound) wouldFit(e *job.Entry, now time.Time) bool {
+func (pr *Round) wouldFit(e *job.Entry, now time.Time) bool {
 	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || pr.Jobs.ArrayIsStopping(e) {
 		return false
@@ -58,13 +58,13 @@ func (pr *PreemptRound) wouldFit(e *job.Entry, now time.Time) bool {
 
 // restartPending says whether seats are kept for a gang whose turn is still to come in this
 // decision.
-func (pr *PreemptRound) restartPending() bool {
+func (pr *Round) restartPending() bool {
 	return slices.ContainsFunc(pr.restartHolds, func(g restartHold) bool { return !g.released && g.entry.Queue == job.InPending && g.entry.IsSettled() })
 }
 
 // ReleaseToGang gives a gang whose turn it is what was kept for it. If it does not take
 // it, those behind it may.
-func (pr *PreemptRound) ReleaseToGang(e *job.Entry) {
+func (pr *Round) ReleaseToGang(e *job.Entry) {
 	at := slices.IndexFunc(pr.restartHolds, func(g restartHold) bool { return g.entry == e && !g.released })
 	if at < 0 {
 		return
@@ -75,7 +75,7 @@ func (pr *PreemptRound) ReleaseToGang(e *job.Entry) {
 }
 
 // releaseRestartHold gives up what is kept for a gang.
-func (pr *PreemptRound) releaseRestartHold(g *restartHold) {
+func (pr *Round) releaseRestartHold(g *restartHold) {
 	for _, seat := range g.seats {
 		n := pr.Cluster.NodesByID[seat.Node]
 		pr.Txn.ReleaseSeat(n, seat)
@@ -85,7 +85,7 @@ func (pr *PreemptRound) releaseRestartHold(g *restartHold) {
 
 // WakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not
 // place, if somebody waits.
-func (pr *PreemptRound) WakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
+func (pr *Round) WakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func (pr *PreemptRound) WakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 		if !e.Run.Settled() {
 			continue // an event will say when
 		}
-		if until, _ := e.HeldUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.Id }) {
+		if until, _ := e.HeldUntil(now); !slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID }) {
 			job.WakeBy(plan, until)
 		}
 	}

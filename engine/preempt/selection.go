@@ -237,12 +237,12 @@ func (h *victimSearch) lowerBound(g *candidateNode, p costModel) (int64, bool) {
 		parts = append(parts, partialCost{price, sp.milli})
 	}
 	h.parts = parts
-	if len(parts) == 0 || w.Gpus == 0 {
+	if len(parts) == 0 || w.GPUs == 0 {
 		return least, len(parts) > 0
 	}
-	free := bits.OnesCount64(w.DeviceMask(n.Typ) & n.Free)
-	lack := int64(w.Gpus-free%w.Gpus) * cluster.WholeMilli
-	if free/w.Gpus > n.CpuMemSlots(w.Cpus, w.Memory) {
+	free := bits.OnesCount64(w.DeviceMask(n.Type) & n.Free)
+	lack := int64(w.GPUs-free%w.GPUs) * cluster.WholeMilli
+	if free/w.GPUs > n.CPUMemSlots(w.CPUs, w.Memory) {
 		return least, true // it is not devices that lack
 	}
 	slices.SortFunc(parts, func(a, b partialCost) int {

@@ -44,5 +44,5 @@ func PreemptionText(n *ares.Nomination) string {
 		milli, lost = milli+y.Milli, lost+y.Lost
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		CountJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GpuMilliOf(n.Seats))), decimalText(int(lost)))
+		CountJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GPUMilliOf(n.Seats))), decimalText(int(lost)))
 }

@@ -19,7 +19,7 @@ import (
 // is not in its way after all stays. That is done by each of a few prices,
 // because none is right for all sizes, and the cheapest outcome counts.
 type victimSearch struct {
-	round *PreemptRound
+	round *Round
 	entry *job.Entry
 	sh    *job.Shape
 	now   time.Time
@@ -70,7 +70,7 @@ type candidateSeat struct {
 
 // searchVictims finds who gives way to a job by its class, or because they borrowed;
 // rather not where one ahead of it has a reservation.
-func (pr *PreemptRound) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
+func (pr *Round) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
 		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.Txn.Deltas)),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
@@ -127,7 +127,7 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 		return *c, true
 	case h.overCeiling != nil:
 		_, milli := h.overCeiling.cost()
-		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GpuMilliOf(h.overCeiling.seats)), decimalText(h.round.Cfg.Preemption.Ceiling))
+		h.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(h.overCeiling.seats)), decimalText(h.round.Cfg.Preemption.Ceiling))
 	case h.protections != protectionCounts{}:
 		h.round.notePreemption("who could give way is protected: %s", h.protections.text(&h.round.Cfg.Preemption))
 	case h.eligible > 0:
@@ -148,16 +148,16 @@ func (h *victimSearch) conclude(r preemptionBasis, plan *ares.Plan) (victimSelec
 func (h *victimSearch) explainRateLimit(c *victimSelection, until time.Time, plan *ares.Plan) {
 	most := h.round.Cfg.Preemption.PerTenant
 	if until.IsZero() {
-		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.Tenant.Id, most)
+		h.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(c.victims), h.sh.Tenant.ID, most)
 		return
 	}
-	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.Tenant.Id, most, until.UTC().Format(time.RFC3339))
+	h.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", h.sh.Tenant.ID, most, until.UTC().Format(time.RFC3339))
 	job.WakeBy(plan, until)
 }
 
 // withinHourlyLimit says whether the tenant may have so many stopped by class now, and
 // if not, when it may have one more.
-func (pr *PreemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
+func (pr *Round) withinHourlyLimit(e *job.Entry, c *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
 	most := pr.Cfg.Preemption.PerTenant
 	if most == 0 {
 		return until, true
@@ -181,7 +181,7 @@ func (pr *PreemptRound) withinHourlyLimit(e *job.Entry, c *victimSelection, plan
 
 // barredJobs is who sits where seats are kept for others, or is to give way to one of
 // those. With some reservations it is also who sits where these have a place.
-func (pr *PreemptRound) barredJobs(reservations uint64) map[*job.Entry]bool {
+func (pr *Round) barredJobs(reservations uint64) map[*job.Entry]bool {
 	out := map[*job.Entry]bool{}
 	bar := func(seats []ares.Seat) {
 		for i := range seats {
@@ -308,7 +308,7 @@ func (h *victimSearch) placeAndKeep() bool {
 		return true
 	}
 	_, milli := c.cost()
-	if h.round.Cfg.Preemption.ExceedsCeiling(milli, job.GpuMilliOf(c.seats)) {
+	if h.round.Cfg.Preemption.ExceedsCeiling(milli, job.GPUMilliOf(c.seats)) {
 		if h.overCeiling == nil || c.smaller(h.overCeiling) {
 			h.overCeiling = &c
 		}

@@ -15,7 +15,7 @@ import (
 // Check is Check of the state itself.
 func (co *State) Check() error {
 	co.Refresh()
-	c := recount{pins: map[string]map[int]cluster.NumaUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
+	c := recount{pins: map[string]map[int]cluster.NUMAUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
 	if len(co.Jobs.ChangedEntries)+len(co.Cluster.DirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
@@ -72,7 +72,7 @@ type nodeUse struct{ seats, cpus, memory int }
 
 // recount is the accounts counted anew from the runs alone.
 type recount struct {
-	pins    map[string]map[int]cluster.NumaUse
+	pins    map[string]map[int]cluster.NUMAUse
 	taken   map[deviceKey]int
 	nodes   map[string]nodeUse
 	tenants map[string]ares.Use
@@ -96,10 +96,10 @@ func (c *recount) add(e *job.Entry) {
 			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
 			if h.NUMA >= 0 && (h.CPUs > 0 || h.Memory > 0) {
 				if c.pins[h.Node] == nil {
-					c.pins[h.Node] = map[int]cluster.NumaUse{}
+					c.pins[h.Node] = map[int]cluster.NUMAUse{}
 				}
 				p := c.pins[h.Node][h.NUMA]
-				c.pins[h.Node][h.NUMA] = cluster.NumaUse{Numa: h.NUMA, Cpus: p.Cpus + h.CPUs, Memory: p.Memory + h.Memory}
+				c.pins[h.Node][h.NUMA] = cluster.NUMAUse{NUMA: h.NUMA, CPUs: p.CPUs + h.CPUs, Memory: p.Memory + h.Memory}
 			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
@@ -148,7 +148,7 @@ func (co *State) checkFilter(w *cluster.Request) error {
 	for i, n := range co.Cluster.Nodes {
 		suits, liked := n.Feasible(w)
 		if f.Nodes.Has(i) != suits || f.Preferred.Has(i) != liked {
-			return fmt.Errorf("filter %s has node %s: %t, %t", w.Key, n.Id, f.Nodes.Has(i), f.Preferred.Has(i))
+			return fmt.Errorf("filter %s has node %s: %t, %t", w.Key, n.ID, f.Nodes.Has(i), f.Preferred.Has(i))
 		}
 	}
 	return nil
@@ -160,23 +160,23 @@ func (c *recount) checkNodes(s *State) error {
 	}
 	accounts := 0
 	for i, n := range s.Cluster.Nodes {
-		if u := (nodeUse{n.Seats, n.Cpus, n.Memory}); u != c.nodes[n.Id] {
-			return fmt.Errorf("node %s holds %+v, its account says %+v", n.Id, c.nodes[n.Id], u)
+		if u := (nodeUse{n.Seats, n.CPUs, n.Memory}); u != c.nodes[n.ID] {
+			return fmt.Errorf("node %s holds %+v, its account says %+v", n.ID, c.nodes[n.ID], u)
 		}
 		if len(n.Occupants) != n.Seats {
-			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.Id, n.Seats, len(n.Occupants))
+			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.ID, n.Seats, len(n.Occupants))
 		}
 		if held := kindsHeld(n); held != n.Kinds {
-			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.Id, held, n.Kinds)
+			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.ID, held, n.Kinds)
 		}
 		if n.IsUnknown() {
-			return fmt.Errorf("node %s is kept though nothing speaks of it", n.Id)
+			return fmt.Errorf("node %s is kept though nothing speaks of it", n.ID)
 		}
 		if got := s.Cluster.Domains.History(i); got != n.HistoryScore() {
-			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.Id, n.HistoryScore(), got)
+			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.ID, n.HistoryScore(), got)
 		}
 		if n.Pos != i {
-			return fmt.Errorf("the index of node %s is stale", n.Id)
+			return fmt.Errorf("the index of node %s is stale", n.ID)
 		}
 		held, err := c.checkDevices(n)
 		if err != nil {
@@ -202,12 +202,12 @@ func kindsHeld(n *cluster.Node) (out cluster.SeatKinds) {
 func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	var free uint64
 	for i, d := range slices.Concat(n.Devices, n.Unlisted) {
-		taken := c.taken[deviceKey{n.Id, d.Id}]
+		taken := c.taken[deviceKey{n.ID, d.ID}]
 		if taken != d.Taken {
-			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.Id, n.Id, taken, d.Taken)
+			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.ID, n.ID, taken, d.Taken)
 		}
 		if taken > cluster.WholeMilli {
-			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.Id, n.Id, taken)
+			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.ID, n.ID, taken)
 		}
 		if taken > 0 {
 			held++
@@ -217,16 +217,16 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 		}
 	}
 	if n.Free != free&n.Usable {
-		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.Id, free&n.Usable, n.Free)
+		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.ID, free&n.Usable, n.Free)
 	}
-	pins := c.pins[n.Id]
-	for _, p := range n.NumaUses {
-		if (p != cluster.NumaUse{Numa: p.Numa, Cpus: pins[p.Numa].Cpus, Memory: pins[p.Numa].Memory}) {
-			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.Id, pins[p.Numa], p.Numa, p)
+	pins := c.pins[n.ID]
+	for _, p := range n.NUMAUses {
+		if (p != cluster.NUMAUse{NUMA: p.NUMA, CPUs: pins[p.NUMA].CPUs, Memory: pins[p.NUMA].Memory}) {
+			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.ID, pins[p.NUMA], p.NUMA, p)
 		}
 	}
-	if len(pins) != len(n.NumaUses) {
-		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.Id, len(pins), len(n.NumaUses))
+	if len(pins) != len(n.NUMAUses) {
+		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.ID, len(pins), len(n.NUMAUses))
 	}
 	return held, nil
 }
@@ -266,7 +266,7 @@ func (co *State) checkBoards() error {
 		if at != nil && !slices.Contains(co.Scorer.ScoreCaches.Requests, w) {
 			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)
 		}
-		if at == nil || at.Layout != co.Cluster.Layout || at.Mix != co.Scorer.Demand.Mix.Id {
+		if at == nil || at.Layout != co.Cluster.Layout || at.Mix != co.Scorer.Demand.Mix.ID {
 			continue
 		}
 		b := co.Scorer.RefreshScores(w)
@@ -276,7 +276,7 @@ func (co *State) checkBoards() error {
 		}
 		for i, n := range co.Cluster.Nodes {
 			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.Costs[i] < score.NoFit) {
-				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.Id, w.Key, room, !room)
+				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.ID, w.Key, room, !room)
 			}
 		}
 	}

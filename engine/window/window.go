@@ -19,9 +19,9 @@ import (
 type Window struct {
 	*ares.Reservation
 
-	layout int // State.layout as of which positions are right
-	seen   int // changes of natures that were taken in
-	NodeSet  cluster.Set
+	layout  int // State.layout as of which positions are right
+	seen    int // changes of natures that were taken in
+	NodeSet cluster.Set
 }
 
 // Calendar is the reservations, and what they mean for the job whose turn it is.
@@ -61,7 +61,7 @@ func (w *Calendar) windowNodes(v *Window) *cluster.Set {
 		if n.Record != nil {
 			labels = n.Record.Labels
 		}
-		v.NodeSet.Put(n.Pos, v.Selects(labels, n.Place.In) || slices.Contains(v.Reservation.Nodes, n.Id))
+		v.NodeSet.Put(n.Pos, v.Selects(labels, n.Place.In) || slices.Contains(v.Reservation.Nodes, n.ID))
 	}
 	switch {
 	case v.layout != w.Cluster.Layout || w.Cluster.TraitChanges.HasGap(v.seen):
@@ -184,14 +184,14 @@ func (w *Calendar) EvictFromWindows(plan *ares.Plan) {
 		}
 		for _, e := range w.jobsToEvict(v) {
 			switch {
-			case stopped[e.Id]:
+			case stopped[e.ID]:
 				continue
 			case len(plan.Stop) >= config.MaxPlacings:
 				plan.Wake = plan.Now
 				return
 			}
-			stopped[e.Id] = true
-			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.Id, Stop: ares.Stop{Why: ares.StopDrain, By: "reservation " + v.Name, At: plan.Now}})
+			stopped[e.ID] = true
+			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{Why: ares.StopDrain, By: "reservation " + v.Name, At: plan.Now}})
 		}
 	}
 }
@@ -203,12 +203,12 @@ func (w *Calendar) jobsToEvict(v *Window) []*job.Entry {
 	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
 		n := w.Cluster.Nodes[i]
 		for _, sit := range n.Occupants {
-			if e := w.Jobs.Owner(sit); e.Job != nil && !v.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.Id, v.Force) {
+			if e := w.Jobs.Owner(sit); e.Job != nil && !v.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.ID, v.Force) {
 				out = append(out, e)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *job.Entry) int { return strings.Compare(string(a.Id), string(b.Id)) })
+	slices.SortFunc(out, func(a, b *job.Entry) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return slices.Compact(out)
 }
 

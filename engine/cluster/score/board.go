@@ -77,7 +77,7 @@ func (r *scoreCachePool) clear() {
 // RefreshScores brings the want's board up to date.
 func (sc *Scorer) RefreshScores(w *cluster.Request) *ScoreCache {
 	b := sc.ScoreCaches.Of(w)
-	if b == nil || b.Layout != sc.cluster.Layout || b.Mix != sc.Demand.Mix.Id || sc.cluster.CapacityChanges.HasGap(b.seen) {
+	if b == nil || b.Layout != sc.cluster.Layout || b.Mix != sc.Demand.Mix.ID || sc.cluster.CapacityChanges.HasGap(b.seen) {
 		b = sc.RescoreAll(w)
 	} else {
 		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(b.seen))
@@ -97,7 +97,7 @@ func (sc *Scorer) RescoreAll(w *cluster.Request) *ScoreCache {
 	if b == nil {
 		b = sc.assignScoreCache(w)
 	}
-	b.Layout, b.Mix, b.Costs, b.Least = sc.cluster.Layout, sc.Demand.Mix.Id, b.Costs[:0], b.Least[:0]
+	b.Layout, b.Mix, b.Costs, b.Least = sc.cluster.Layout, sc.Demand.Mix.ID, b.Costs[:0], b.Least[:0]
 	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.NodeTypes.All))[:len(sc.cluster.NodeTypes.All)]
 	clear(sc.idleScratch)
 	for k := range sc.cluster.BlockMaxes {
@@ -126,7 +126,7 @@ func (sc *Scorer) cachedIdleCost(w *cluster.Request, n *cluster.Node) int64 {
 	if n.Seats > 0 || !n.Schedulable() {
 		return sc.FragmentationCost(w, n)
 	}
-	like := &sc.idleScratch[n.Typ.Id]
+	like := &sc.idleScratch[n.Type.ID]
 	if o := like.node; o == nil || o.Free != n.Free || o.Usable != n.Usable || o.HistoryScore() != n.HistoryScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
 		*like = idleNode{n, sc.FragmentationCost(w, n)}
 	}

@@ -30,7 +30,7 @@ type demandTracker struct {
 // demandKind is a kind of ask. CPUs and memory are powers of two for each device:
 // that is fine enough to tell who would be left without.
 type demandKind struct {
-	Gpus    int // whole devices, 0 for shares
+	GPUs    int // whole devices, 0 for shares
 	percent int // of a Mix: of a device's even share of the machine
 	cpus    int64
 	memory  int64 // MB
@@ -38,7 +38,7 @@ type demandKind struct {
 }
 
 func (k demandKind) compare(o demandKind) int {
-	return cmp.Or(cmp.Compare(k.Gpus, o.Gpus), cmp.Compare(k.percent, o.percent), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory),
+	return cmp.Or(cmp.Compare(k.GPUs, o.GPUs), cmp.Compare(k.percent, o.percent), cmp.Compare(k.cpus, o.cpus), cmp.Compare(k.memory, o.memory),
 		cmp.Compare(k.device, o.device))
 }
 
@@ -51,12 +51,12 @@ type demandCount struct {
 
 // demandKindOf is the kind of a want that asks for devices.
 func demandKindOf(w *cluster.Request) demandKind {
-	k := demandKind{Gpus: w.Gpus}
-	milli := w.Gpus * cluster.WholeMilli
+	k := demandKind{GPUs: w.GPUs}
+	milli := w.GPUs * cluster.WholeMilli
 	if w.Milli > 0 {
-		k.Gpus, milli = 0, w.Milli
+		k.GPUs, milli = 0, w.Milli
 	}
-	k.cpus, k.memory = NearestPowerOfTwo(w.Cpus*cluster.WholeMilli/milli), NearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
+	k.cpus, k.memory = NearestPowerOfTwo(w.CPUs*cluster.WholeMilli/milli), NearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
 	k.device = w.DeviceKey
 	return k
 }
@@ -204,7 +204,7 @@ func (d *demandTracker) addMembers(a *DemandAsk, sign int) {
 	switch {
 	case a.Request.Milli > 0:
 		d.stale = d.addTo(&d.Shares[a.Request.Milli], sign*a.Members) || d.stale
-	case a.count.key.Gpus == 1:
+	case a.count.key.GPUs == 1:
 		d.stale = d.addTo(&d.Shares[cluster.WholeMilli], sign*a.Members) || d.stale
 	}
 }
@@ -231,14 +231,14 @@ func (sc *Scorer) RecountDemand(all iter.Seq[*DemandAsk]) {
 func (sc *Scorer) RefreshMix() bool {
 	d := &sc.Demand
 	if len(sc.cfg.Mix) > 0 {
-		if d.Mix.Id == 0 {
+		if d.Mix.ID == 0 {
 			d.Mix = blendMix(sc.cfg.Mix, nil)
-			d.Mix.Id = sc.newMixID()
+			d.Mix.ID = sc.newMixID()
 			return true
 		}
 		return false
 	}
-	if !d.stale && d.Mix.Id > 0 {
+	if !d.stale && d.Mix.ID > 0 {
 		return false
 	}
 	d.stale = false
@@ -248,7 +248,7 @@ func (sc *Scorer) RefreshMix() bool {
 	}) {
 		return false
 	}
-	next.Id = sc.newMixID()
+	next.ID = sc.newMixID()
 	d.Mix = next
 	return true
 }
@@ -265,7 +265,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	var rates [cluster.WholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
-		o.Kinds = append(o.Kinds, mixKind{Kind: demandKind{Gpus: m.GPUs, percent: m.CPUs}, weight: weight})
+		o.Kinds = append(o.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
 			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)

@@ -25,7 +25,7 @@ const (
 // WorkloadMix is the mix that is expected: kinds of asks, and what becomes of
 // devices of which a part is taken.
 type WorkloadMix struct {
-	Id    int // tells it from every other, from 1
+	ID    int // tells it from every other, from 1
 	Kinds []mixKind
 	Fills [cluster.WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
 }
@@ -58,17 +58,17 @@ type typeDemands struct {
 // demandsOn are the expected kinds as machines of the profile can serve them.
 // They are worked out once for each prospect.
 func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
-	for len(sc.types) <= p.Id {
+	for len(sc.types) <= p.ID {
 		sc.types = append(sc.types, typeDemands{})
 	}
-	o, d := &sc.Demand.Mix, &sc.types[p.Id]
-	if d.mix == o.Id {
+	o, d := &sc.Demand.Mix, &sc.types[p.ID]
+	if d.mix == o.ID {
 		return d.demands
 	}
-	d.mix, d.demands = o.Id, d.demands[:0]
+	d.mix, d.demands = o.ID, d.demands[:0]
 	for i := range o.Kinds {
 		e := &o.Kinds[i]
-		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.Gpus), groups: servedGroups(p, e.example)}
+		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.GPUs), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
 			continue // never for this machine: it has nothing to keep for it
 		}
@@ -76,7 +76,7 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 			a.cpu, a.memory = unitsPerDevice(1, e.Kind.cpus), unitsPerDevice(1, e.Kind.memory)
 		} else {
 			share := int64(e.Kind.percent)
-			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.Cpus)*share)
+			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.CPUs)*share)
 			a.memory = unitsPerDevice(100*len(p.Devices), int64(p.Memory)*share)
 		}
 		d.demands = append(d.demands, a)
@@ -138,5 +138,5 @@ func (o *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 // byDevicesAsked puts first what asks for the most devices, so that a few that
 // ask for whole machines are not lost among many small ones.
 func byDevicesAsked(a, b mixKind) int {
-	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.Gpus, 1), a.weight*max(a.Kind.Gpus, 1)), a.Kind.compare(b.Kind))
+	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.GPUs, 1), a.weight*max(a.Kind.GPUs, 1)), a.Kind.compare(b.Kind))
 }

@@ -42,7 +42,7 @@ func (sc *Scorer) bestNodeByPolicy(w *cluster.Request, allowed *cluster.Set, lo,
 	var best *cluster.Node
 	highest := 0
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory {
+		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
 			continue
 		}
 		n := sc.cluster.Nodes[i]
@@ -66,7 +66,7 @@ func (sc *Scorer) BeginJob(id ares.JobID, element int) {
 // PolicyDevice is the device for a share by a policy that chooses differently than
 // the tightest, empty to leave it at that: heat and NUMA nodes matter more.
 func (sc *Scorer) PolicyDevice(n *cluster.Node, w *cluster.Request) uint64 {
-	if sc.policy == nil || w.Milli == 0 || w.Numa != cluster.NumaNone || n.Warm != 0 {
+	if sc.policy == nil || w.Milli == 0 || w.NUMA != cluster.NUMANone || n.Warm != 0 {
 		return 0
 	}
 	return sc.policy.Device(w, n)

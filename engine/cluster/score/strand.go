@@ -45,8 +45,8 @@ func (sc *Scorer) SyncLayout() {
 		clear(sc.freeStamp)
 		sc.ScoreCaches.clear()
 	}
-	if sc.freeMix != sc.Demand.Mix.Id {
-		sc.freeMix = sc.Demand.Mix.Id
+	if sc.freeMix != sc.Demand.Mix.ID {
+		sc.freeMix = sc.Demand.Mix.ID
 		clear(sc.freeStamp)
 	}
 }
@@ -62,8 +62,8 @@ func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 
 // refreshCapacity works out the capacity of a schedulable node.
 func (sc *Scorer) refreshCapacity(n *cluster.Node) {
-	o, p := &sc.Demand.Mix, n.Typ
-	h := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.Cpus-n.Cpus, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
+	o, p := &sc.Demand.Mix, n.Type
+	h := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.CPUs-n.CPUs, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
 	for g, mask := range p.Groups {
 		if mask != 0 {
 			h.whole[g] = int32(bits.OnesCount64(n.Free & mask))
@@ -127,22 +127,22 @@ const NoFit = 1<<63 - 1
 // FragmentationCost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room. Who did badly so far costs more.
 func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
-	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.Cpus) < w.Cpus || int(sp.Memory) < w.Memory || !n.Fits(w) {
+	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory || !n.Fits(w) {
 		return NoFit
 	}
-	o, p := &sc.Demand.Mix, n.Typ
+	o, p := &sc.Demand.Mix, n.Type
 	before := sc.capacityOf(n)
 	h := *before
-	h.cpus, h.memory = max(h.cpus-int64(w.Cpus), 0), max(h.memory-int64(w.Memory), 0)
+	h.cpus, h.memory = max(h.cpus-int64(w.CPUs), 0), max(h.memory-int64(w.Memory), 0)
 	if w.NeedsDevices() {
 		h.minus(w, n, o)
 	}
-	took := int64(w.Gpus*cluster.WholeMilli + w.Milli)
+	took := int64(w.GPUs*cluster.WholeMilli + w.Milli)
 	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
-	if p.Cpus > 0 {
-		cost += min(h.cpus*8/int64(p.Cpus), 7)
+	if p.CPUs > 0 {
+		cost += min(h.cpus*8/int64(p.CPUs), 7)
 	}
 	if w.NeedsDevices() && h.total < h.warm {
 		cost += WarmCost
@@ -153,8 +153,8 @@ func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
 // minus removes the devices that the want would get on the node, or the part of
 // one.
 func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *WorkloadMix) {
-	mask := w.DeviceMask(n.Typ)
-	need := int32(w.Gpus)
+	mask := w.DeviceMask(n.Type)
+	need := int32(w.GPUs)
 	if w.Milli > 0 {
 		set := n.TightestShare(mask, w.Milli)
 		if set != 0 {
@@ -168,7 +168,7 @@ func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *WorkloadMix
 	h.parts -= int64(need) * int64(o.Fills[cluster.WholeMilli])
 	h.total -= need
 	for g := range h.whole {
-		if mask&n.Typ.Groups[g] != 0 {
+		if mask&n.Type.Groups[g] != 0 {
 			some := min(need, h.whole[g])
 			h.whole[g] -= some
 			need -= some

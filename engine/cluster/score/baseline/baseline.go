@@ -49,7 +49,7 @@ type bestFit struct{ baseline }
 // part of the largest machine's.
 func (p *bestFit) Score(w *cluster.Request, n *cluster.Node) int {
 	cpus, gpus := p.cluster.LargestSize()
-	left := (n.Typ.Cpus-n.Cpus-w.Cpus)*gpus + (n.FreeMilli()-w.GpuMilli())*cpus
+	left := (n.Type.CPUs-n.CPUs-w.CPUs)*gpus + (n.FreeMilli()-w.GPUMilli())*cpus
 	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
 }
 
@@ -60,7 +60,7 @@ type dotProduct struct{ baseline }
 func (p *dotProduct) Score(w *cluster.Request, n *cluster.Node) int {
 	const unit = 1_000_000
 	cpus, gpus := p.cluster.LargestSize()
-	product := (n.Typ.Cpus-n.Cpus)*w.Cpus*unit/(cpus*cpus) + n.FreeMilli()*w.GpuMilli()*unit/(gpus*gpus)
+	product := (n.Type.CPUs-n.CPUs)*w.CPUs*unit/(cpus*cpus) + n.FreeMilli()*w.GPUMilli()*unit/(gpus*gpus)
 	return (2*unit - product) * topScore / (2 * unit)
 }
 
@@ -78,11 +78,11 @@ func (p *packing) Score(w *cluster.Request, n *cluster.Node) int {
 	case free == bits.OnesCount64(n.Usable):
 		return max(topScore/3-free, free)
 	case w.Milli > 0:
-		if set := n.TightestShare(w.DeviceMask(n.Typ), w.Milli); set != 0 {
+		if set := n.TightestShare(w.DeviceMask(n.Type), w.Milli); set != 0 {
 			return topScore - n.FreeMilliOf(bits.TrailingZeros64(set))/100
 		}
 	}
-	return max(topScore/2-max(w.Gpus, 1), topScore/3)
+	return max(topScore/2-max(w.GPUs, 1), topScore/3)
 }
 
 // clustering prefers nodes with jobs that ask for as many devices.
@@ -92,7 +92,7 @@ type clustering struct{ baseline }
 // where some are, then for idle nodes; among those, for the fullest.
 func (p *clustering) Score(w *cluster.Request, n *cluster.Node) int {
 	const step = topScore / 4
-	kind := cluster.SeatKindOf(w.Gpus, w.Milli)
+	kind := cluster.SeatKindOf(w.GPUs, w.Milli)
 	if kind == 0 {
 		return 0
 	}

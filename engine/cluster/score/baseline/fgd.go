@@ -43,7 +43,7 @@ func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total
 			mix = config.DefaultMix()
 		}
 		for _, m := range mix {
-			share := typ.Cpus * m.CPUs / 100 * max(m.GPUs*cluster.WholeMilli, m.Milli) / (max(len(typ.Devices), 1) * cluster.WholeMilli)
+			share := typ.CPUs * m.CPUs / 100 * max(m.GPUs*cluster.WholeMilli, m.Milli) / (max(len(typ.Devices), 1) * cluster.WholeMilli)
 			typical = append(typical, config.TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
 	}
@@ -105,20 +105,20 @@ func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
 		i := bits.TrailingZeros64(m)
 		left[i] = n.FreeMilliOf(i)
 	}
-	for len(p.byType) <= n.Typ.Id {
+	for len(p.byType) <= n.Type.ID {
 		p.byType = append(p.byType, fgdWorkload{})
 	}
-	e := &p.byType[n.Typ.Id]
+	e := &p.byType[n.Type.ID]
 	if !e.known {
-		e.kinds, e.never, e.total = p.demands(n.Typ)
+		e.kinds, e.never, e.total = p.demands(n.Type)
 		e.known = true
 	}
-	cpus := n.Typ.Cpus - n.Cpus
+	cpus := n.Type.CPUs - n.CPUs
 	before := e.fragmentation(cpus, left)
-	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.Cpus, left), e.total) }
-	mask := w.DeviceMask(n.Typ) & n.Usable
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.CPUs, left), e.total) }
+	mask := w.DeviceMask(n.Type) & n.Usable
 	if w.Milli == 0 {
-		for need, m := w.Gpus, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
+		for need, m := w.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
 			left[bits.TrailingZeros64(m)] = 0
 		}
 		return after(), 0

@@ -21,13 +21,13 @@ func (p *random) BeginJob(id ares.JobID, element int) {
 
 // Score draws for the job and the node.
 func (p *random) Score(_ *cluster.Request, n *cluster.Node) int {
-	return int(mixBits(p.draw^p.hashWithSeed(n.Id)) >> 1)
+	return int(mixBits(p.draw^p.hashWithSeed(n.ID)) >> 1)
 }
 
 // Device draws a device with enough left for a share.
 func (p *random) Device(w *cluster.Request, n *cluster.Node) (set uint64) {
-	nodeDraw, highest := p.hashWithSeed(n.Id), uint64(0)
-	for m := w.DeviceMask(n.Typ) & n.Usable; m != 0; m &= m - 1 {
+	nodeDraw, highest := p.hashWithSeed(n.ID), uint64(0)
+	for m := w.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= w.Milli && (set == 0 || v > highest) {
 			set, highest = 1<<i, v
