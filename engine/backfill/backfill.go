@@ -58,7 +58,7 @@ type NominationHold struct {
 	Entry     *job.Entry
 	Seats     []ares.Seat
 	Until     time.Time // its seats are free by then, or given up
-	Held      []cluster.Delta
+	Hold      cluster.Hold
 	FreeSeats int              // seats of which all is held
 	Grant     queue.Allocation // counts for limits and quotas meanwhile, and for no share
 	Over      bool             // it has its place, or was given up: nothing is held

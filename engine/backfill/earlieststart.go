@@ -42,7 +42,7 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 			level = ares.LevelNode
 		}
 	}
-	m := cluster.Savepoint(len(b.Txn.Deltas))
+	m := b.Txn.Mark()
 	o := b.refreshOpenings(w, now, b.Quantile)
 	spans := b.domainOpenings(w, o, reach, level, sh.MinMembers, now, b.Quantile)
 	for _, sp := range spans {
@@ -187,7 +187,7 @@ func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time
 	if !ok || b.Cluster.ExceedsLeafLimit(w) {
 		return backfillReservation{}, false
 	}
-	m := cluster.Savepoint(len(b.Txn.Deltas))
+	m := b.Txn.Mark()
 	old := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
 	for _, cut := range [2]int64{old, job.AlreadyOver} {
 		for k := range maxDoublings {

@@ -23,7 +23,7 @@ type backfillReservation struct {
 	ends    int64 // when the job will have ended, endless if nobody knows
 	Seats   []ares.Seat
 	toHold  []cluster.Delta // what of it is free already
-	held    []cluster.Delta // what of that is taken now
+	held    cluster.Hold    // what of that is taken now
 	Merit   ares.Merit
 	Sources [job.EstimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
 	Overdue int                      // how many of them run for longer than was foreseen
@@ -63,7 +63,7 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 	if !fits {
 		b.probes++
 		b.HoldReservations(0)
-		m := cluster.Savepoint(len(b.Txn.Deltas))
+		m := b.Txn.Mark()
 		if _, fits = b.Place.PlaceJob(sh, members, ban, e); fits {
 			b.Txn.Undo(m)
 		}
@@ -99,13 +99,7 @@ func (b *Round) HoldReservations(which uint64) {
 		r := &b.Reservations[i]
 		switch bit := uint64(1) << i; {
 		case b.HeldReservations&^which&bit != 0:
-			for _, k := range r.held {
-				k.Reverse()
-				b.Txn.Take(k)
-				if k.Device < 0 {
-					b.Cluster.CapacityChanged(k.Node)
-				}
-			}
+			b.Txn.Release(r.held)
 		case which&^b.HeldReservations&bit != 0:
 			b.holdReservation(r)
 		}
@@ -118,41 +112,20 @@ func (b *Round) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
 	if b.HeldReservations == 0 || b.forecastOf(n).heldInCycle != b.Place.Cycle {
 		return n.RoomFor(w)
 	}
-	apply := func(sign int) {
+	return n.RoomWithoutHolds(w, func(yield func(cluster.Hold) bool) {
 		for i := range b.Reservations {
-			if b.HeldReservations&(1<<i) == 0 {
-				continue
-			}
-			for k := range b.Reservations[i].held {
-				if h := &b.Reservations[i].held[k]; h.Node == n {
-					h.Apply(sign)
-				}
+			if b.HeldReservations&(1<<i) != 0 && !yield(b.Reservations[i].held) {
+				return
 			}
 		}
-	}
-	apply(-1)
-	room := n.RoomFor(w)
-	apply(+1)
-	return room
+	})
 }
 
 // holdReservation takes what is left of what a reservation holds.
 func (b *Round) holdReservation(r *backfillReservation) {
-	r.held = r.held[:0]
-	for _, k := range r.toHold {
-		n := k.Node
-		if k.Device >= 0 {
-			if k.Milli = min(k.Milli, cluster.WholeMilli-n.Devices[k.Device].Taken); k.Milli > 0 {
-				b.Txn.Take(k)
-				r.held = append(r.held, k)
-			}
-			continue
-		}
-		k.CPUs, k.Memory = max(min(k.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
-		b.Txn.Take(k)
-		r.held = append(r.held, k)
-		b.forecastOf(n).heldInCycle = b.Place.Cycle
-		b.Cluster.CapacityChanged(n)
+	r.held = b.Txn.HoldParts(r.toHold)
+	for i := range r.toHold {
+		b.forecastOf(r.toHold[i].Node).heldInCycle = b.Place.Cycle
 	}
 }
 
@@ -165,7 +138,7 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	if members == 0 {
 		return false
 	}
-	m := cluster.Savepoint(len(b.Txn.Deltas))
+	m := b.Txn.Mark()
 	b.Place.Speculative = true
 	b.Windows.SetExpectedStay(e) // nobody may have asked for it yet whether it has room
 	b.AssumePlanned(now)
@@ -209,7 +182,7 @@ func (b *Round) AssumePlanned(now time.Time) {
 		if runs := k.Entry.ExpectedRuntime(b.Quantile); runs != job.Forever {
 			ends = k.Until.Add(max(runs-k.Entry.Done(now), 0)).UnixNano()
 		}
-		b.Txn.Release(k.Held)
+		b.Txn.Release(k.Hold)
 		b.assumeSeats(k.Entry, k.Seats, ends)
 	}
 	for i := range b.Reservations {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"math/bits"
-	"slices"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -34,6 +33,9 @@ const (
 
 // Savepoint is a point to go back to.
 type Savepoint int
+
+// Mark is the savepoint of now.
+func (x *Txn) Mark() Savepoint { return Savepoint(len(x.Deltas)) }
 
 // Undo gives back everything taken since the mark.
 func (x *Txn) Undo(m Savepoint) {
@@ -112,48 +114,6 @@ func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
 	return true
 }
 
-// HoldSeats takes what is free of seats, and says what that was, and of how many
-// it is all.
-func (x *Txn) HoldSeats(seats []ares.Seat) (held []Delta, free int) {
-	from := len(x.Deltas)
-	for i := range seats {
-		seat := &seats[i]
-		n := x.Cluster.NodesByID[seat.Node]
-		if n == nil || !n.Schedulable() {
-			continue
-		}
-		if n.SeatIsFree(seat) {
-			free++
-		}
-		for k := range seat.Shares {
-			d := n.DeviceIndex(&seat.Shares[k])
-			if d < 0 {
-				continue
-			}
-			if some := min(seat.Shares[k].Milli, WholeMilli-n.Devices[d].Taken); some > 0 {
-				x.Take(Delta{Node: n, Device: d, Milli: some})
-			}
-		}
-		cpus, memory := max(min(seat.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
-		x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: cpus, Memory: memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
-		x.Cluster.CapacityChanged(n)
-	}
-	return slices.Clone(x.Deltas[from:]), free
-}
-
-// Release gives up what was held by holdSeats, until the transaction is undone.
-func (x *Txn) Release(held []Delta) {
-	for _, h := range held {
-		h.Milli, h.CPUs, h.Memory = -h.Milli, -h.CPUs, -h.Memory
-		if h.Device == RestOfSeat {
-			h.Device = RestOfLeaving
-		}
-		if x.Take(h); h.Device < 0 {
-			x.Cluster.CapacityChanged(h.Node)
-		}
-	}
-}
-
 // ReleaseSeat gives up one seat on a node. The node is to be moved afterwards.
 func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 	for k := range seat.Shares {
@@ -162,17 +122,6 @@ func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 		}
 	}
 	x.Take(Delta{Node: n, Device: RestOfLeaving, CPUs: -seat.CPUs, Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
-}
-
-// Reverse makes what is taken given.
-func (k *Delta) Reverse() {
-	k.Milli, k.CPUs, k.Memory = -k.Milli, -k.CPUs, -k.Memory
-	switch k.Device {
-	case RestOfSeat:
-		k.Device = RestOfLeaving
-	case RestOfLeaving:
-		k.Device = RestOfSeat
-	}
 }
 
 // TakeSeats takes seats that were found to be free.

@@ -1,11 +1,11 @@
 package enginetest
 
-import "github.com/ares-scheduler/ares/engine/job"
-
 import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/ares-scheduler/ares/engine/job"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"

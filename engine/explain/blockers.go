@@ -25,7 +25,7 @@ func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 	defer t.Close()
 	defer t.Preempt.ReleaseNominations()
 	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
-	m := cluster.Savepoint(len(t.Txn.Deltas))
+	m := t.Txn.Mark()
 	if _, ok := t.Place.PlaceJob(sh, members, ban, e); ok {
 		return out, nil
 	}

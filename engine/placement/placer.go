@@ -83,7 +83,7 @@ func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64) bool
 		return false
 	}
 	fits := func() bool {
-		m := cluster.Savepoint(len(pl.Txn.Deltas))
+		m := pl.Txn.Mark()
 		_, ok := pl.placeWithin(e.Shape, members, ban, e)
 		pl.Txn.Undo(m)
 		return ok
@@ -173,7 +173,7 @@ func (pl *Placer) ReleaseJob(e *job.Entry) {
 // PutBack puts a job that was to leave back on its seats, if nobody else is given
 // what it has there.
 func (pl *Placer) PutBack(e *job.Entry) bool {
-	m, a := cluster.Savepoint(len(pl.Txn.Deltas)), e.Run.Current()
+	m, a := pl.Txn.Mark(), e.Run.Current()
 	for i := range a.Seats {
 		seat := &a.Seats[i].Seat
 		n := pl.Cluster.NodesByID[seat.Node]

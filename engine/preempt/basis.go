@@ -89,7 +89,7 @@ func (pr *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (f
 	}
 	// Whoever's turn was before may have left other places held, or none.
 	pr.Backfill.HoldReservations(pr.Backfill.DelayedReservations(e.EndsBy(plan.Now)))
-	base := cluster.Savepoint(len(pr.Txn.Deltas))
+	base := pr.Txn.Mark()
 	pr.Place.Speculative = true
 	pr.assumeStopsDone()
 	pr.Windows.SetExpectedStay(e)
@@ -212,12 +212,12 @@ func (pr *Round) assumeStopsDone() {
 	}
 	for i := range pr.restartHolds { // what a drained one has left is kept for it only until it is gone
 		if g := &pr.restartHolds[i]; !g.released && g.entry.RunningList == job.InStopping && g.entry.Run.Stop.Why == ares.StopDrain {
-			pr.releaseRestartHold(g)
+			pr.Txn.Release(g.hold)
 		}
 	}
 	for i := range pr.Backfill.Holds {
 		if k := &pr.Backfill.Holds[i]; !k.Over {
-			pr.Txn.Release(k.Held)
+			pr.Txn.Release(k.Hold)
 			pr.Txn.HoldSeats(k.Seats)
 		}
 	}
@@ -245,7 +245,7 @@ func (pr *Round) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	m := pr.Txn.Mark()
 	p, ok := pr.Place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
 	pr.Txn.Undo(m)
 	c := victimSelection{why: why, seats: p.Seats}
@@ -293,7 +293,7 @@ func (pr *Round) nominate(pass *queue.Round[*job.Entry], plan *ares.Plan, e *job
 		}
 	}
 	k := backfill.NominationHold{Entry: e, Seats: c.seats, Until: n.Until, Grant: pr.Jobs.GrantCopy(e.Shape, c.seats)}
-	k.Held, k.FreeSeats = pr.Txn.HoldSeats(c.seats)
+	k.Hold, k.FreeSeats = pr.Txn.HoldSeats(c.seats)
 	if c.why == ares.YieldMove {
 		pr.recordConsolidation(e, c)
 	}

@@ -23,7 +23,7 @@ func (pr *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection,
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	base := cluster.Savepoint(len(pr.Txn.Deltas))
+	base := pr.Txn.Mark()
 	c := victimSelection{why: ares.YieldOrder}
 	if !pr.fewestByOrder(e, pr.laterInOrder(e, plan), &c, members, ban) {
 		pr.Txn.Undo(base)
@@ -71,7 +71,7 @@ func (pr *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim 
 // fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
 // when not even all are enough.
 func (pr *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := cluster.Savepoint(len(pr.Txn.Deltas)), pr.Cluster.WithoutModels(e.Shape.Request, ban)
+	m, w := pr.Txn.Mark(), pr.Cluster.WithoutModels(e.Shape.Request, ban)
 	reach, ok := pr.Place.FeasibleNodes(e.Shape, w)
 	if !ok {
 		return false

@@ -119,7 +119,7 @@ func (pr *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 // expectedWait is how long a job waits yet if nobody is moved.
 func (pr *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
 	pr.Backfill.HoldReservations(0)
-	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	m := pr.Txn.Mark()
 	pr.Place.Speculative = true
 	pr.Backfill.AssumePlanned(now)
 	r, ok := pr.Backfill.EarliestStart(e, members, ban, now)
@@ -134,7 +134,7 @@ func (pr *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Ti
 
 // findMovers are those who are moved for a job at the least loss.
 func (pr *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
-	base := cluster.Savepoint(len(pr.Txn.Deltas))
+	base := pr.Txn.Mark()
 	pr.Place.Speculative = true
 	pr.assumeStopsDone()
 	pr.Windows.SetExpectedStay(e)
@@ -147,7 +147,7 @@ func (pr *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSe
 		return victimSelection{}, false // others leave already
 	}
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.Txn.Deltas)),
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: pr.Txn.Mark(),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), stuck: map[*job.Entry]bool{},
 	}
 	for range maxResettlings {
@@ -236,7 +236,7 @@ func (pr *Round) recordConsolidation(e *job.Entry, c *victimSelection) {
 		}
 		out.Moves = append(out.Moves, m)
 		k := backfill.NominationHold{Entry: v.entry, Seats: c.destinations[v]}
-		k.Held, k.FreeSeats = pr.Txn.HoldSeats(k.Seats)
+		k.Hold, k.FreeSeats = pr.Txn.HoldSeats(k.Seats)
 		pr.destinations = append(pr.destinations, k)
 	}
 	if pr.ConsolidationsFound != nil {

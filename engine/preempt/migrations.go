@@ -26,16 +26,12 @@ func (pr *Round) HoldForMigrating(now time.Time, but *job.Entry) {
 			continue
 		}
 		pr.Place.Speculative = true
-		p, ok := pr.Place.PlaceJob(e.Shape, min(has, members), ban, e)
+		m := pr.Txn.Mark()
+		_, ok := pr.Place.PlaceJob(e.Shape, min(has, members), ban, e)
 		pr.Place.Speculative = false
-		if !ok {
-			continue
+		if ok {
+			pr.restartHolds = append(pr.restartHolds, restartHold{entry: e, hold: pr.Txn.HoldSince(m)})
 		}
-		g := restartHold{entry: e}
-		for i := range p.Seats {
-			g.seats = append(g.seats, &p.Seats[i])
-		}
-		pr.restartHolds = append(pr.restartHolds, g)
 	}
 }
 
@@ -44,7 +40,7 @@ func (pr *Round) HoldForMigrating(now time.Time, but *job.Entry) {
 // sit on, and is nobody else's for that.
 func (pr *Round) holdDestinations() {
 	for i := range pr.destinations {
-		pr.Txn.Release(pr.destinations[i].Held)
+		pr.Txn.Release(pr.destinations[i].Hold)
 		pr.Txn.HoldSeats(pr.destinations[i].Seats)
 	}
 	for _, e := range pr.Jobs.Migrating {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/backfill"
-	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/placement"
@@ -29,7 +28,7 @@ func (pr *Round) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell func(*
 		n := e.Run.Nominated
 		k := backfill.NominationHold{Entry: e, Seats: n.Seats, Until: n.Until, Over: true}
 		why := pr.invalidReason(e, plan.Now)
-		m := cluster.Savepoint(len(pr.Txn.Deltas))
+		m := pr.Txn.Mark()
 		free := why == "" && more && pr.Txn.TakeIfFree(n.Seats)
 		if free && !pr.Jobs.AdmitsSeats(e.Shape, n.Seats, plan.Now) {
 			// Those who are on their way out may hold what it lacks elsewhere. Were
@@ -51,7 +50,7 @@ func (pr *Round) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell func(*
 			k.Grant = pr.Jobs.GrantCopy(e.Shape, n.Seats)
 			k.Grant.ForShare = queue.Resources{}
 			e.Shape.Leaf.Charge(k.Grant, 1)
-			k.Held, k.FreeSeats = pr.Txn.HoldSeats(n.Seats)
+			k.Hold, k.FreeSeats = pr.Txn.HoldSeats(n.Seats)
 			pr.stopPendingVictims(plan, e)
 			job.WakeBy(plan, n.Until)
 		}
@@ -170,10 +169,10 @@ func (pr *Round) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) bool {
 // PlaceElsewhere places a job for which seats are kept somewhere else, if it fits
 // there now. What is held for it counts as free.
 func (pr *Round) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfill.NominationHold, now time.Time) bool {
-	sh, m := k.Entry.Shape, cluster.Savepoint(len(pr.Txn.Deltas))
+	sh, m := k.Entry.Shape, pr.Txn.Mark()
 	pr.Place.Speculative = true
 	defer func() { pr.Place.Speculative = false }()
-	pr.Txn.Release(k.Held)
+	pr.Txn.Release(k.Hold)
 	pass.ChargeOutOfTurn(sh.Leaf, k.Grant, -1)
 	ok := false
 	if members, ban := pr.Jobs.AdmissibleMembers(sh, now); members >= len(k.Seats) {

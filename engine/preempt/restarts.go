@@ -21,7 +21,7 @@ import (
 // restartHold is what is kept in a decision for a gang that lost a node.
 type restartHold struct {
 	entry    *job.Entry
-	seats    []*ares.Seat
+	hold     cluster.Hold
 	released bool // its turn has come
 }
 
@@ -31,16 +31,14 @@ func (pr *Round) HoldForRestarts(now time.Time, but *job.Entry) {
 		if e == but || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !pr.wouldFit(e, now) {
 			continue
 		}
-		g := restartHold{entry: e}
-		last := e.Run.Last()
+		m, last := pr.Txn.Mark(), e.Run.Last()
 		for i := range last.Seats {
 			seat := &last.Seats[i].Seat
 			if last.Seats[i].State.Free() && pr.Cluster.NodesByID[seat.Node].SeatIsFree(seat) {
 				pr.Txn.TakeSeats([]ares.Seat{*seat})
-				g.seats = append(g.seats, seat)
 			}
 		}
-		pr.restartHolds = append(pr.restartHolds, g)
+		pr.restartHolds = append(pr.restartHolds, restartHold{entry: e, hold: pr.Txn.HoldSince(m)})
 	}
 }
 
@@ -50,7 +48,7 @@ func (pr *Round) wouldFit(e *job.Entry, now time.Time) bool {
 	if members == 0 || pr.Jobs.ArrayIsStopping(e) {
 		return false
 	}
-	m := cluster.Savepoint(len(pr.Txn.Deltas))
+	m := pr.Txn.Mark()
 	_, ok := pr.Place.PlaceJob(e.Shape, members, ban, e)
 	pr.Txn.Undo(m)
 	return ok
@@ -69,18 +67,9 @@ func (pr *Round) ReleaseToGang(e *job.Entry) {
 	if at < 0 {
 		return
 	}
-	pr.releaseRestartHold(&pr.restartHolds[at])
+	pr.Txn.Release(pr.restartHolds[at].hold)
 	pr.restartHolds[at].released = true
 	pr.Place.Epoch++ // what asked in vain so far may find room now
-}
-
-// releaseRestartHold gives up what is kept for a gang.
-func (pr *Round) releaseRestartHold(g *restartHold) {
-	for _, seat := range g.seats {
-		n := pr.Cluster.NodesByID[seat.Node]
-		pr.Txn.ReleaseSeat(n, seat)
-		pr.Cluster.CapacityChanged(n)
-	}
 }
 
 // WakeWhenHoldsEnd has the plan wake when seats are no longer kept for a gang it does not

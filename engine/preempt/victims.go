@@ -72,7 +72,7 @@ type candidateSeat struct {
 // rather not where one ahead of it has a reservation.
 func (pr *Round) searchVictims(e *job.Entry, r preemptionBasis, promised uint64, plan *ares.Plan) (victimSelection, bool) {
 	h := &victimSearch{
-		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: cluster.Savepoint(len(pr.Txn.Deltas)),
+		round: pr, entry: e, sh: e.Shape, now: plan.Now, rank: e.Rank(), base: pr.Txn.Mark(),
 		ancestry: pr.preemptorAncestry(e, plan), barred: pr.barredJobs(0), owed: map[debtKey]queue.Borrowing{}, guaranteed: promised,
 	}
 	if pr.Backfill.HeldReservations != 0 {
