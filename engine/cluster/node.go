@@ -224,7 +224,7 @@ func (n *Node) ShareBit(sh *ares.Share) uint64 {
 }
 
 // DeviceSpecOf is what a device of the node is, nil when the record does not list it.
-func (n *Node) DeviceSpecOf(id string) *deviceSpec {
+func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	if n == nil || n.Type == nil {
 		return nil
 	}

@@ -30,6 +30,7 @@ type Request struct {
 	OneNUMA      bool // all members of the job in one NUMA node
 	selector     []label
 	affinity     []ares.Condition
+	requirements ares.NodeRequirements
 	preferred    []ares.Condition
 	tolerations  []ares.Toleration
 	Regions      []string
@@ -96,9 +97,15 @@ func RequestOf(j *ares.Job) *Request {
 	w.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
 	w.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
+	w.requirements = j.Placement.NodeRequirements
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.MIG, w.DeviceMemory, w.models)
 	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.selector, w.affinity,
 		w.preferred, w.Regions, w.tolerations)}
+	if len(w.requirements) > 0 {
+		text := w.requirements.String()
+		w.DeviceKey += " " + text
+		w.Constraints.Key += " " + text
+	}
 	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.GPUs, w.Milli, w.CPUs, w.Memory, w.NUMA, w.Constraints.Key)
 	return w
 }
