@@ -15,5 +15,5 @@
 //
 // To print what holds a cycle of files together:
 //
-//	go run ./archtest/filegraph -edges engine
+//	go run ./archtest/filegraph -edges engine/queue
 package archtest
