@@ -175,7 +175,7 @@ const (
 // is not needed is a problem.
 var shapeExceptions = map[string]int{
 	"engine/cluster.Cluster":      28,
-	"engine/cluster.Request":      27,
+	"engine/cluster.Request":      28,
 	"engine/job cycle":            17,
 	"engine/preempt.victimSearch": 29,
 	"engine/queue cycle":          19,
