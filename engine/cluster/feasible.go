@@ -31,8 +31,8 @@ func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 	for _, t := range n.Record.Taints {
 		preferred = preferred && w.Tolerates(t)
 	}
-	for i := range w.preferred {
-		preferred = preferred && w.preferred[i].Holds(n.Record.Labels)
+	for i := range w.rules.preferred {
+		preferred = preferred && w.rules.preferred[i].Holds(n.Record.Labels)
 	}
 	return true, preferred
 }
@@ -66,7 +66,7 @@ func (f *feasibleSet) update(at int, n *Node, w *Request) {
 
 // matchesSelector says whether the node has the labels of the node selector.
 func (n *Node) matchesSelector(w *Request) bool {
-	for _, l := range w.selector {
+	for _, l := range w.rules.selector {
 		if v, ok := n.Record.Labels[l.key]; !ok || v != l.value {
 			return false
 		}
@@ -76,8 +76,8 @@ func (n *Node) matchesSelector(w *Request) bool {
 
 // matchesAffinity says whether the conditions on the node's labels hold.
 func (n *Node) matchesAffinity(w *Request) bool {
-	for i := range w.affinity {
-		if !w.affinity[i].Holds(n.Record.Labels) {
+	for i := range w.rules.affinity {
+		if !w.rules.affinity[i].Holds(n.Record.Labels) {
 			return false
 		}
 	}
@@ -88,11 +88,11 @@ func (n *Node) matchesAffinity(w *Request) bool {
 // the number of its devices. A job without devices also needs one device there that
 // meets all that is required of devices, if anything is.
 func (n *Node) meetsRequirements(w *Request) bool {
-	if !w.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
+	if !w.rules.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
 		return false
 	}
-	return w.NeedsDevices() || !w.requirements.OnDevices() || slices.ContainsFunc(n.Type.Devices, func(d DeviceSpec) bool {
-		return w.requirements.MatchesDevice(d.model, d.memory)
+	return w.NeedsDevices() || !w.rules.requirements.OnDevices() || slices.ContainsFunc(n.Type.Devices, func(d DeviceSpec) bool {
+		return w.rules.requirements.MatchesDevice(d.model, d.memory)
 	})
 }
 

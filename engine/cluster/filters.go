@@ -84,9 +84,9 @@ var Filters = [...]Filter{
 	{
 		Reason: ReasonRequirements, Kind: ares.BlockerNodes, Static: true, Lasting: true,
 		Rejects:      func(n *Node, w *Request) bool { return !n.meetsRequirements(w) },
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return w.requirements.MatchesDevice(d.model, d.memory) },
+		PassesDevice: func(d *DeviceSpec, w *Request) bool { return w.rules.requirements.MatchesDevice(d.model, d.memory) },
 		Text: func(d *Details) string {
-			return "the node does not meet node_requirements " + d.Request.requirements.String()
+			return "the node does not meet node_requirements " + d.Request.rules.requirements.String()
 		},
 		Drop: []Droppable{{Field: "placement.node_requirements"}},
 	},

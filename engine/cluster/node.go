@@ -101,7 +101,7 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 		}
 	}
 	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
-	n.GainedRoom, c.CapacityStale = true, true
+	n.GainedRoom, c.Stale.Capacity = true, true
 	c.locateNode(n)
 }
 

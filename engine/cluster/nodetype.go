@@ -102,19 +102,19 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 
 // numberModel is the number of a model in the queues.
 func (c *Cluster) numberModel(model string) int {
-	i := c.modelIndex(model)
-	for len(c.modelNames) <= i {
-		c.modelNames = append(c.modelNames, "")
+	i := c.models.index(model)
+	for len(c.models.names) <= i {
+		c.models.names = append(c.models.names, "")
 	}
-	c.modelNames[i] = model
+	c.models.names[i] = model
 	return i
 }
 
 // MatchingModels are the numbers of the models the want likes, of those in the fleet.
 func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, m := range c.Models {
-			if w.acceptsModel(c.modelNames[m]) && !yield(m) {
+		for _, m := range c.ModelsPresent {
+			if w.acceptsModel(c.models.names[m]) && !yield(m) {
 				return
 			}
 		}
