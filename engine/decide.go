@@ -17,7 +17,7 @@ func Decide(s *State, now time.Time) ares.Plan {
 	s.core.Windows.SetWindowTime(now)
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 
-	s.round.PlanRequired(&plan)
+	s.round.Settle(&plan)
 	blocked := s.round.RunCycle(&plan, s.core.Cfg.Preemption.Moving)
 	s.round.RecordPlannedStarts()
 	s.core.Jobs.WakeForOrderChange(blocked, &plan)
@@ -38,7 +38,7 @@ func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.Windows.SetWindowTime(now)
 	s.round.Preempt.ConsolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
-	s.round.PlanRequired(&plan)
+	s.round.Settle(&plan)
 	s.round.RunCycle(&plan, true) // as the next plan will: what is shown is what is done
 	out := s.round.Preempt.ConsolidationsFound
 	s.round.Preempt.ConsolidationsFound = nil

@@ -6,25 +6,25 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// elementsToMake is how many more elements of the array the decision under way may
+// startableElements is how many more elements of the array the decision under way may
 // make: those that may be under way, and that one step of the array holds.
-func (t *Round) elementsToMake(e *job.Entry) int {
-	if e.MadeInCycle != t.Place.Cycle {
-		e.ElementsMade, e.MadeInCycle = 0, t.Place.Cycle
+func (r *Round) startableElements(e *job.Entry) int {
+	if e.MadeInCycle != r.Place.Cycle {
+		e.ElementsMade, e.MadeInCycle = 0, r.Place.Cycle
 	}
-	a := t.jobs.ArrayOf(e.ID)
+	a := r.jobs.ArrayOf(e.ID)
 	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
 }
 
 // hitElementLimit says whether the array could make more elements than one step holds.
-func (t *Round) hitElementLimit(e *job.Entry) bool {
-	a := t.jobs.ArrayOf(e.ID)
+func (r *Round) hitElementLimit(e *job.Entry) bool {
+	a := r.jobs.ArrayOf(e.ID)
 	return e.ElementsMade == e.Job.ElementsAtOnce() &&
 		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
 }
 
-// makeElement notes that a placing makes the array's next element.
-func (t *Round) makeElement(e *job.Entry, p *ares.Placing) {
+// assignElement notes that a placing makes the array's next element.
+func (r *Round) assignElement(e *job.Entry, p *ares.Placing) {
 	p.ArrayOf, p.Index = e.ID, e.NextElement()+e.ElementsMade
 	p.Job = ares.ElementID(e.ID, p.Index)
 	e.ElementsMade++

@@ -10,8 +10,8 @@ import (
 
 // FeasibleNodes is the nodes the shape's members may go to, however busy. It is false
 // when there are none.
-func (pl *Placer) FeasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set, bool) {
-	f := pl.Cluster.RefreshFeasible(w)
+func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set, bool) {
+	f := pl.Cluster.RefreshFeasible(r)
 	var barred []*window.Window
 	if len(pl.Windows.Windows) > 0 {
 		barred = pl.Windows.BlockingWindows(sh, &f.Nodes)
@@ -25,10 +25,10 @@ func (pl *Placer) FeasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set
 		out.Subtract(&v.NodeSet)
 	}
 	for _, near := range sh.Affinity {
-		pl.keepNear(out, sh, near)
+		pl.restrictToNear(out, sh, near)
 	}
 	for _, apart := range sh.AntiAffinity {
-		pl.nodesNear(sh, apart, func(lo, hi int) {
+		pl.visitNodesNear(sh, apart, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				out.Remove(i)
 			}
@@ -37,12 +37,12 @@ func (pl *Placer) FeasibleNodes(sh *job.Shape, w *cluster.Request) (*cluster.Set
 	return out, out.Count > 0
 }
 
-// keepNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
+// restrictToNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.
-func (pl *Placer) keepNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
+func (pl *Placer) restrictToNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
 	var there cluster.Set
 	there.Resize(len(pl.Cluster.Nodes))
-	pl.nodesNear(sh, near, func(lo, hi int) {
+	pl.visitNodesNear(sh, near, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			there.Add(i)
 		}
@@ -57,9 +57,9 @@ func (pl *Placer) keepNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
 	}
 }
 
-// nodesNear tells the ranges of nodes that are near running jobs of the
+// visitNodesNear tells the ranges of nodes that are near running jobs of the
 // shape's tenant with the labels, those this decision has placed included.
-func (pl *Placer) nodesNear(sh *job.Shape, near ares.Near, tell func(lo, hi int)) {
+func (pl *Placer) visitNodesNear(sh *job.Shape, near ares.Near, tell func(lo, hi int)) {
 	for _, e := range sh.Tenant.Active {
 		if !near.Of(e.Job.Labels) {
 			continue

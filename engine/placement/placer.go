@@ -24,7 +24,7 @@ type Placer struct {
 	Epoch              int          // counts them too, and what gives room in the middle of one
 	Placed             []PlacedJob  // whole jobs
 	Offer              ares.Placing // of the job whose turn it is
-	unschedulableNoted bool         // a shape was noted as refused
+	recordedUnschedulable bool         // a shape was noted as refused
 	WouldDelay         bool         // the job whose turn it was would fit, and delay one ahead of it
 	WindowBlocked      bool         // reservations alone keep off the job whose turn it was
 	Speculative        bool         // what is taken is not as it is: nothing is noted for the rest of the decision
@@ -36,8 +36,8 @@ func (pl *Placer) Close() {
 }
 
 // FeasibleAgain is reach of a shape that had some.
-func (pl *Placer) FeasibleAgain(sh *job.Shape, w *cluster.Request) *cluster.Set {
-	reach, _ := pl.FeasibleNodes(sh, w)
+func (pl *Placer) FeasibleAgain(sh *job.Shape, r *cluster.Request) *cluster.Set {
+	reach, _ := pl.FeasibleNodes(sh, r)
 	return reach
 }
 
@@ -48,25 +48,25 @@ func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
 	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // other jobs' places count too
 		return
 	}
-	w := sh.Request
-	if !pl.Cluster.RefreshGains(w) {
-		w.Gains = cluster.RoomGains{Known: true, Layout: pl.Cluster.Layout, From: pl.Cluster.RoomChanges.Count, To: pl.Cluster.RoomChanges.Count, Nodes: w.Gains.Nodes[:0]}
-		if !w.Listed {
-			w.Listed = true
-			pl.Cluster.UnschedulableRequests = append(pl.Cluster.UnschedulableRequests, w)
+	r := sh.Request
+	if !pl.Cluster.RefreshGains(r) {
+		r.Gains = cluster.RoomGains{Known: true, Layout: pl.Cluster.Layout, From: pl.Cluster.RoomChanges.Count, To: pl.Cluster.RoomChanges.Count, Nodes: r.Gains.Nodes[:0]}
+		if !r.Listed {
+			r.Listed = true
+			pl.Cluster.UnschedulableRequests = append(pl.Cluster.UnschedulableRequests, r)
 		}
 	}
 	sh.Unschedulable = job.UnschedulableMark{Known: true, Layout: pl.Cluster.Layout, Seen: pl.Cluster.RoomChanges.Count, Ban: ban}
-	pl.unschedulableNoted = true
+	pl.recordedUnschedulable = true
 }
 
-// NoteReturnedRoom lets the nodes from which a decision took something count as grown: it
+// RecordReturnedCapacity lets the nodes from which a decision took something count as grown: it
 // gives that back now.
-func (pl *Placer) NoteReturnedRoom() {
-	if !pl.unschedulableNoted {
+func (pl *Placer) RecordReturnedCapacity() {
+	if !pl.recordedUnschedulable {
 		return
 	}
-	pl.unschedulableNoted = false
+	pl.recordedUnschedulable = false
 	for i := range pl.Txn.Deltas {
 		if n := pl.Txn.Deltas[i].Node; i == 0 || pl.Txn.Deltas[i-1].Node != n {
 			pl.Cluster.RoomChanges.Add(n.Pos)
@@ -84,7 +84,7 @@ func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64) bool
 	}
 	fits := func() bool {
 		m := pl.Txn.Mark()
-		_, ok := pl.placeWithin(e.Shape, members, ban, e)
+		_, ok := pl.placeForStay(e.Shape, members, ban, e)
 		pl.Txn.Undo(m)
 		return ok
 	}
@@ -126,27 +126,27 @@ type PlacedJob struct {
 
 // assign takes the place of one member on a node that has room for it: the
 // devices that are linked best.
-func (pl *Placer) assign(n *cluster.Node, w *cluster.Request, rank int) ares.Seat {
-	if set := pl.Scorer.PolicyDevice(n, w); set != 0 {
-		return pl.Txn.AssignDevices(n, w, rank, set, -1)
+func (pl *Placer) assign(n *cluster.Node, r *cluster.Request, rank int) ares.Seat {
+	if set := pl.Scorer.PolicyDevice(n, r); set != 0 {
+		return pl.Txn.AssignDevices(n, r, rank, set, -1)
 	}
-	set, numa := n.PickDevices(w)
-	return pl.Txn.AssignDevices(n, w, rank, set, numa)
+	set, numa := n.PickDevices(r)
+	return pl.Txn.AssignDevices(n, r, rank, set, numa)
 }
 
 // assignAll takes the places of members of a gang, whose seats so far are given.
-func (pl *Placer) assignAll(n *cluster.Node, w *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
+func (pl *Placer) assignAll(n *cluster.Node, r *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
-	if w.OneNUMA {
-		home = n.NUMAFor(w, members)
+	if r.OneNUMA {
+		home = n.NUMAFor(r, members)
 	}
 	for range members {
 		if home < 0 {
-			seats = append(seats, pl.assign(n, w, len(seats)))
+			seats = append(seats, pl.assign(n, r, len(seats)))
 			continue
 		}
-		set, _ := n.ChooseDevices(w, w.DeviceMask(n.Type)&n.Type.Near[home], 0)
-		seats = append(seats, pl.Txn.AssignDevices(n, w, len(seats), set, home))
+		set, _ := n.ChooseDevices(r, r.DeviceMask(n.Type)&n.Type.Near[home], 0)
+		seats = append(seats, pl.Txn.AssignDevices(n, r, len(seats), set, home))
 	}
 	return seats
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // Check is Check of the state itself.
-func (co *State) Check() error {
-	co.Refresh()
+func (s *State) Check() error {
+	s.Refresh()
 	c := recount{pins: map[string]map[int]cluster.NUMAUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
-	if len(co.Jobs.ChangedEntries)+len(co.Cluster.DirtyNodes) > 0 {
+	if len(s.Jobs.ChangedEntries)+len(s.Cluster.DirtyNodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0
-	for _, e := range co.Jobs.Entries() {
+	for _, e := range s.Jobs.Entries() {
 		foretold += e.Estimates()
 		if err := e.Check(); err != nil {
 			return err
@@ -34,36 +34,36 @@ func (co *State) Check() error {
 		case job.InNone:
 		}
 	}
-	if queued, _ := co.Jobs.Queues.CountWaiting(); pending != queued || delayed != len(co.Jobs.Delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(co.Jobs.Delayed))
+	if queued, _ := s.Jobs.Queues.CountWaiting(); pending != queued || delayed != len(s.Jobs.Delayed) {
+		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.Jobs.Delayed))
 	}
-	lost := slices.DeleteFunc(co.Jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
-	if !slices.Equal(lost, co.Jobs.Restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(co.Jobs.Restarting))
+	lost := slices.DeleteFunc(s.Jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
+	if !slices.Equal(lost, s.Jobs.Restarting) {
+		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(lost), len(s.Jobs.Restarting))
 	}
-	if foretold != co.Jobs.Estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, co.Jobs.Estimated)
+	if foretold != s.Jobs.Estimated {
+		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", foretold, s.Jobs.Estimated)
 	}
-	back := slices.DeleteFunc(co.Jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
-	if !slices.Equal(back, co.Jobs.Migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(co.Jobs.Migrating))
+	back := slices.DeleteFunc(s.Jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
+	if !slices.Equal(back, s.Jobs.Migrating) {
+		return fmt.Errorf("%d jobs are being moved, %d are noted", len(back), len(s.Jobs.Migrating))
 	}
-	if !slices.IsSortedFunc(co.Jobs.Delayed, job.ByDue) {
+	if !slices.IsSortedFunc(s.Jobs.Delayed, job.ByDue) {
 		return fmt.Errorf("a queue is out of order")
 	}
-	if err := co.Jobs.CheckArrays(); err != nil {
+	if err := s.Jobs.CheckArrays(); err != nil {
 		return err
 	}
-	if err := errors.Join(co.Jobs.Running.Check(co.Jobs.Entries()), co.Jobs.CheckStops()); err != nil {
+	if err := errors.Join(s.Jobs.Running.Check(s.Jobs.Entries()), s.Jobs.CheckStops()); err != nil {
 		return err
 	}
-	if err := c.checkTenants(co); err != nil {
+	if err := c.checkTenants(s); err != nil {
 		return err
 	}
-	if err := co.Jobs.CheckOrder(); err != nil {
+	if err := s.Jobs.CheckOrder(); err != nil {
 		return err
 	}
-	return c.checkNodes(co)
+	return c.checkNodes(s)
 }
 
 type deviceKey struct{ node, device string }
@@ -131,24 +131,24 @@ func (c *recount) checkTenants(s *State) error {
 		if sh.Refs != refs || s.Jobs.Shapes.ByKey[sh.Key] != sh || s.Jobs.Shapes.Requests.ByKey[sh.Request.Key] != sh.Request || s.Jobs.Shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
 			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.Key, refs, sh.Refs)
 		}
-		if err := s.checkFilter(sh.Request); err != nil {
+		if err := s.checkFeasible(sh.Request); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkFilter wants the sets of a want to be what looking at every node finds.
-func (co *State) checkFilter(w *cluster.Request) error {
-	f := &w.Constraints.Feasible
-	if f.Layout != co.Cluster.Layout {
+// checkFeasible wants the sets of a want to be what looking at every node finds.
+func (s *State) checkFeasible(r *cluster.Request) error {
+	f := &r.Constraints.Feasible
+	if f.Layout != s.Cluster.Layout {
 		return nil // will be found anew
 	}
-	co.Cluster.RefreshFeasible(w)
-	for i, n := range co.Cluster.Nodes {
-		suits, liked := n.Feasible(w)
+	s.Cluster.RefreshFeasible(r)
+	for i, n := range s.Cluster.Nodes {
+		suits, liked := n.Feasible(r)
 		if f.Nodes.Has(i) != suits || f.Preferred.Has(i) != liked {
-			return fmt.Errorf("filter %s has node %s: %t, %t", w.Key, n.ID, f.Nodes.Has(i), f.Preferred.Has(i))
+			return fmt.Errorf("filter %s has node %s: %t, %t", r.Key, n.ID, f.Nodes.Has(i), f.Preferred.Has(i))
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (c *recount) checkNodes(s *State) error {
 	if accounts != len(c.taken) {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
-	return s.checkBoards()
+	return s.checkScores()
 }
 
 // kindsHeld counts the seats on a node by kind.
@@ -231,13 +231,13 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	return held, nil
 }
 
-// checkBoards wants what is kept for each node and each want to be what would
+// checkScores wants what is kept for each node and each want to be what would
 // be worked out now, and the counted asks to be those of the jobs.
-func (co *State) checkBoards() error {
-	if d := &co.Scorer.Demand; len(co.Cfg.Mix) == 0 {
+func (s *State) checkScores() error {
+	if d := &s.Scorer.Demand; len(s.Cfg.Mix) == 0 {
 		kinds, shares := d.Kinds, d.Shares
 		recent := 0
-		for _, e := range co.Jobs.EntryByID { // order-free: a count
+		for _, e := range s.Jobs.EntryByID { // order-free: a count
 			if e.Job != nil && e.Job.Revision > d.Window {
 				recent++
 			}
@@ -245,7 +245,7 @@ func (co *State) checkBoards() error {
 		if recent != d.Recent {
 			return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.Recent)
 		}
-		co.Scorer.RecountDemand(co.Jobs.Asks())
+		s.Scorer.RecountDemand(s.Jobs.Asks())
 		same := len(kinds) == len(d.Kinds) && shares == d.Shares
 		for key, k := range kinds { // order-free: all of them
 			same = same && d.Kinds[key] != nil && d.Kinds[key].Count == k.Count
@@ -254,29 +254,29 @@ func (co *State) checkBoards() error {
 			return errors.New("the asks that were counted are not those of the jobs")
 		}
 	}
-	for k := range co.Cluster.BlockMaxes {
-		kept := *co.Cluster.BlockMaxAt(k)
-		co.Cluster.BlockMaxes[k].Stale = true
-		if now := co.Cluster.BlockMaxAt(k); kept != *now {
+	for k := range s.Cluster.BlockMaxes {
+		kept := *s.Cluster.BlockMaxAt(k)
+		s.Cluster.BlockMaxes[k].Stale = true
+		if now := s.Cluster.BlockMaxAt(k); kept != *now {
 			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
 		}
 	}
-	for _, w := range co.Jobs.Shapes.Requests.ByKey { // order-free: each by itself
-		at := co.Scorer.ScoreCaches.Of(w)
-		if at != nil && !slices.Contains(co.Scorer.ScoreCaches.Requests, w) {
-			return fmt.Errorf("the scores of the request %s are not in the pool", w.Key)
+	for _, r := range s.Jobs.Shapes.Requests.ByKey { // order-free: each by itself
+		at := s.Scorer.ScoreCaches.Of(r)
+		if at != nil && !slices.Contains(s.Scorer.ScoreCaches.Requests, r) {
+			return fmt.Errorf("the scores of the request %s are not in the pool", r.Key)
 		}
-		if at == nil || at.Layout != co.Cluster.Layout || at.Mix != co.Scorer.Demand.Mix.ID {
+		if at == nil || at.Layout != s.Cluster.Layout || at.Mix != s.Scorer.Demand.Mix.ID {
 			continue
 		}
-		b := co.Scorer.RefreshScores(w)
+		b := s.Scorer.RefreshScores(r)
 		kept := score.ScoreCache{Costs: slices.Clone(b.Costs), Least: slices.Clone(b.Least)}
-		if co.Scorer.RescoreAll(w); !slices.Equal(kept.Costs, b.Costs) || !slices.Equal(kept.Least, b.Least) {
-			return fmt.Errorf("what nodes cost the want %s is not what was noted", w.Key)
+		if s.Scorer.RescoreAll(r); !slices.Equal(kept.Costs, b.Costs) || !slices.Equal(kept.Least, b.Least) {
+			return fmt.Errorf("what nodes cost the want %s is not what was noted", r.Key)
 		}
-		for i, n := range co.Cluster.Nodes {
-			if room := n.Schedulable() && n.RoomFor(w) > 0; room != (b.Costs[i] < score.NoFit) {
-				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.ID, w.Key, room, !room)
+		for i, n := range s.Cluster.Nodes {
+			if room := n.Schedulable() && n.RoomFor(r) > 0; room != (b.Costs[i] < score.NoFit) {
+				return fmt.Errorf("node %s has room for the want %s: %t, by what it costs: %t", n.ID, r.Key, room, !room)
 			}
 		}
 	}

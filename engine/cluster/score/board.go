@@ -38,81 +38,81 @@ const (
 )
 
 // Of is the cache of a request, nil for none.
-func (r *scoreCachePool) Of(w *cluster.Request) *ScoreCache {
-	if w.ScoreSlot == 0 {
+func (p *scoreCachePool) Of(r *cluster.Request) *ScoreCache {
+	if r.ScoreSlot == 0 {
 		return nil
 	}
-	return r.caches[w.ScoreSlot-1]
+	return p.caches[r.ScoreSlot-1]
 }
 
 // assignScoreCache gives the request a cache, if need be that of another.
-func (sc *Scorer) assignScoreCache(w *cluster.Request) *ScoreCache {
-	r, nodes := &sc.ScoreCaches, len(sc.cluster.Nodes)
-	if len(r.Requests) < max(cmp.Or(r.MaxCells, maxScoreCells)/max(nodes, 1), MinScoreCaches) {
-		r.Requests = append(r.Requests, w)
-		r.caches = append(r.caches, &ScoreCache{Costs: make([]int64, 0, nodes), Least: make([]int64, 0, nodes/64+1)})
-		w.ScoreSlot = len(r.Requests)
-		return r.Of(w)
+func (sc *Scorer) assignScoreCache(r *cluster.Request) *ScoreCache {
+	p, nodes := &sc.ScoreCaches, len(sc.cluster.Nodes)
+	if len(p.Requests) < max(cmp.Or(p.MaxCells, maxScoreCells)/max(nodes, 1), MinScoreCaches) {
+		p.Requests = append(p.Requests, r)
+		p.caches = append(p.caches, &ScoreCache{Costs: make([]int64, 0, nodes), Least: make([]int64, 0, nodes/64+1)})
+		r.ScoreSlot = len(p.Requests)
+		return p.Of(r)
 	}
 	for {
-		r.clockHand = (r.clockHand + 1) % len(r.Requests)
-		if c := r.caches[r.clockHand]; c.used {
+		p.clockHand = (p.clockHand + 1) % len(p.Requests)
+		if c := p.caches[p.clockHand]; c.used {
 			c.used = false
 			continue
 		}
-		r.Requests[r.clockHand].ScoreSlot = 0
-		r.Requests[r.clockHand], w.ScoreSlot = w, r.clockHand+1
-		return r.Of(w)
+		p.Requests[p.clockHand].ScoreSlot = 0
+		p.Requests[p.clockHand], r.ScoreSlot = r, p.clockHand+1
+		return p.Of(r)
 	}
 }
 
 // clear takes all caches away: the nodes are others.
-func (r *scoreCachePool) clear() {
-	for _, w := range r.Requests {
-		w.ScoreSlot = 0
+func (p *scoreCachePool) clear() {
+	for _, r := range p.Requests {
+		r.ScoreSlot = 0
 	}
-	*r = scoreCachePool{MaxCells: r.MaxCells}
+	*p = scoreCachePool{MaxCells: p.MaxCells}
 }
 
 // RefreshScores brings the want's board up to date.
-func (sc *Scorer) RefreshScores(w *cluster.Request) *ScoreCache {
-	b := sc.ScoreCaches.Of(w)
-	if b == nil || b.Layout != sc.cluster.Layout || b.Mix != sc.Demand.Mix.ID || sc.cluster.CapacityChanges.HasGap(b.seen) {
-		b = sc.RescoreAll(w)
+func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
+	c := sc.ScoreCaches.Of(r)
+	if c == nil || c.Layout != sc.cluster.Layout || c.Mix != sc.Demand.Mix.ID || sc.cluster.CapacityChanges.HasGap(c.seen) {
+		c = sc.RescoreAll(r)
 	} else {
-		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(b.seen))
-		for i, at := range sc.cluster.CapacityChanges.Since(b.seen) {
+		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(c.seen))
+		for i, at := range sc.cluster.CapacityChanges.Since(c.seen) {
 			if sc.cluster.LastCapacityChange[at] == first+i { // else it changed again later
-				b.set(int(at), sc.FragmentationCost(w, sc.cluster.Nodes[at]))
+				c.set(int(at), sc.FragmentationCost(r, sc.cluster.Nodes[at]))
 			}
 		}
 	}
-	b.seen, b.used = sc.cluster.CapacityChanges.Count, true
-	return b
+	c.seen, c.used = sc.cluster.CapacityChanges.Count, true
+	return c
 }
 
 // RescoreAll works out what every node costs the request.
-func (sc *Scorer) RescoreAll(w *cluster.Request) *ScoreCache {
-	b := sc.ScoreCaches.Of(w)
-	if b == nil {
-		b = sc.assignScoreCache(w)
+func (sc *Scorer) RescoreAll(r *cluster.Request) *ScoreCache {
+	c := sc.ScoreCaches.Of(r)
+	if c == nil {
+		c = sc.assignScoreCache(r)
 	}
-	b.Layout, b.Mix, b.Costs, b.Least = sc.cluster.Layout, sc.Demand.Mix.ID, b.Costs[:0], b.Least[:0]
+	c.Layout, c.Mix, c.Costs, c.Least = sc.cluster.Layout, sc.Demand.Mix.ID, c.Costs[:0], c.Least[:0]
 	sc.idleScratch = slices.Grow(sc.idleScratch[:0], len(sc.cluster.NodeTypes.All))[:len(sc.cluster.NodeTypes.All)]
 	clear(sc.idleScratch)
 	for k := range sc.cluster.BlockMaxes {
-		least, high := int64(NoFit), sc.cluster.BlockMaxAt(k).ExceededBy(w)
+		least, high := int64(NoFit), sc.cluster.BlockMaxAt(k).ExceededBy(r)
 		for _, n := range sc.cluster.Nodes[64*k : min(64*k+64, len(sc.cluster.Nodes))] {
 			cost := int64(NoFit)
 			if !high {
-				cost = sc.cachedIdleCost(w, n)
+				cost = sc.cachedIdleCost(r, n)
 			}
-			b.Costs = append(b.Costs, cost)
+			c.Costs = append(c.Costs, cost)
 			least = min(least, cost)
 		}
-		b.Least = append(b.Least, least)
+		c.Least = append(c.Least, least)
 	}
-	return b
+	return c
 }
 
 // idleNode is a node with nothing on it, and what it costs the want at hand.
@@ -122,43 +122,43 @@ type idleNode struct {
 }
 
 // cachedIdleCost is what the node costs. Most nodes of a fleet that comes up are alike.
-func (sc *Scorer) cachedIdleCost(w *cluster.Request, n *cluster.Node) int64 {
+func (sc *Scorer) cachedIdleCost(r *cluster.Request, n *cluster.Node) int64 {
 	if n.Seats > 0 || !n.Schedulable() {
-		return sc.FragmentationCost(w, n)
+		return sc.FragmentationCost(r, n)
 	}
 	like := &sc.idleScratch[n.Type.ID]
 	if o := like.node; o == nil || o.Free != n.Free || o.Usable != n.Usable || o.HistoryScore() != n.HistoryScore() || *sc.capacityOf(o) != *sc.capacityOf(n) {
-		*like = idleNode{n, sc.FragmentationCost(w, n)}
+		*like = idleNode{n, sc.FragmentationCost(r, n)}
 	}
 	return like.cost
 }
 
 // set changes the cost of one node.
-func (b *ScoreCache) set(at int, cost int64) {
-	before, least := b.Costs[at], &b.Least[at/64]
-	b.Costs[at] = cost
+func (c *ScoreCache) set(at int, cost int64) {
+	before, least := c.Costs[at], &c.Least[at/64]
+	c.Costs[at] = cost
 	switch {
 	case cost <= *least:
 		*least = cost
 	case before == *least:
 		*least = NoFit
-		for _, c := range b.Costs[at/64*64 : min(at/64*64+64, len(b.Costs))] {
-			*least = min(*least, c)
+		for _, other := range c.Costs[at/64*64 : min(at/64*64+64, len(c.Costs))] {
+			*least = min(*least, other)
 		}
 	}
 }
 
 // cheapest is the cheapest of the allowed nodes from lo up to hi, the first of
 // several; -1 when none has room.
-func (b *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
+func (c *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	best, least := -1, int64(NoFit)
-	for k := lo / 64; k < len(b.Least) && 64*k < hi; k++ {
-		if b.Least[k] >= least {
+	for k := lo / 64; k < len(c.Least) && 64*k < hi; k++ {
+		if c.Least[k] >= least {
 			continue
 		}
 		for m := allowed.Words[k]; m != 0; m &= m - 1 {
-			if i := 64*k + bits.TrailingZeros64(m); b.Costs[i] < least && i >= lo && i < hi {
-				best, least = i, b.Costs[i]
+			if i := 64*k + bits.TrailingZeros64(m); c.Costs[i] < least && i >= lo && i < hi {
+				best, least = i, c.Costs[i]
 			}
 		}
 	}
@@ -167,17 +167,17 @@ func (b *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 
 // BestNode finds the best node for one member among the allowed ones from lo up to
 // hi, nil when none has room.
-func (sc *Scorer) BestNode(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
+func (sc *Scorer) BestNode(r *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	switch {
-	case w.AnyNodeDoes:
-		return sc.cluster.AnyNode(w, allowed, lo, hi)
+	case r.AnyNodeDoes:
+		return sc.cluster.AnyNode(r, allowed, lo, hi)
 	case sc.policy != nil:
-		return sc.bestNodeByPolicy(w, allowed, lo, hi)
+		return sc.bestNodeByPolicy(r, allowed, lo, hi)
 	}
-	if w.ScoreSlot == 0 && sc.cluster.FitsNowhere(w) {
+	if r.ScoreSlot == 0 && sc.cluster.FitsNowhere(r) {
 		return nil
 	}
-	if at := sc.RefreshScores(w).cheapest(allowed, lo, hi); at >= 0 {
+	if at := sc.RefreshScores(r).cheapest(allowed, lo, hi); at >= 0 {
 		return sc.cluster.Nodes[at]
 	}
 	return nil

@@ -50,14 +50,14 @@ type demandCount struct {
 }
 
 // demandKindOf is the kind of a want that asks for devices.
-func demandKindOf(w *cluster.Request) demandKind {
-	k := demandKind{GPUs: w.GPUs}
-	milli := w.GPUs * cluster.WholeMilli
-	if w.Milli > 0 {
-		k.GPUs, milli = 0, w.Milli
+func demandKindOf(r *cluster.Request) demandKind {
+	k := demandKind{GPUs: r.GPUs}
+	milli := r.GPUs * cluster.WholeMilli
+	if r.Milli > 0 {
+		k.GPUs, milli = 0, r.Milli
 	}
-	k.cpus, k.memory = NearestPowerOfTwo(w.CPUs*cluster.WholeMilli/milli), NearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
-	k.device = w.DeviceKey
+	k.cpus, k.memory = NearestPowerOfTwo(r.CPUs*cluster.WholeMilli/milli), NearestPowerOfTwo(r.Memory*cluster.WholeMilli/milli)
+	k.device = r.DeviceKey
 	return k
 }
 
@@ -126,11 +126,11 @@ func (sc *Scorer) CountDemand(a *DemandAsk) {
 }
 
 // countFor finds the account of the want's kind, or opens one.
-func (d *demandTracker) countFor(w *cluster.Request) *demandCount {
-	key := demandKindOf(w)
+func (d *demandTracker) countFor(r *cluster.Request) *demandCount {
+	key := demandKindOf(r)
 	k := d.Kinds[key]
 	if k == nil {
-		k = &demandCount{key: key, example: w}
+		k = &demandCount{key: key, example: r}
 		d.Kinds[key] = k
 	}
 	return k
@@ -261,11 +261,11 @@ func (sc *Scorer) newMixID() int {
 
 // blendMix is what is to be expected by a mix and by what was asked for.
 func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
-	var o WorkloadMix
+	var out WorkloadMix
 	var rates [cluster.WholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
-		o.Kinds = append(o.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
+		out.Kinds = append(out.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
 			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
@@ -274,21 +274,21 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 		}
 	}
 	if d != nil {
-		o.Kinds = append(o.Kinds, d.frequentKinds()...)
+		out.Kinds = append(out.Kinds, d.frequentKinds()...)
 		for size, count := range d.Shares {
 			rates[size] += int64(RoughCount(count)) * observedWeight
 		}
 	}
 	total := 0
-	for i := range o.Kinds {
-		total += o.Kinds[i].weight
+	for i := range out.Kinds {
+		total += out.Kinds[i].weight
 	}
-	for i := range o.Kinds {
-		o.Kinds[i].weight = o.Kinds[i].weight * MixTotal / max(total, 1)
+	for i := range out.Kinds {
+		out.Kinds[i].weight = out.Kinds[i].weight * MixTotal / max(total, 1)
 	}
-	o.Kinds = slices.DeleteFunc(o.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
-	o.ComputeFills(&rates)
-	return o
+	out.Kinds = slices.DeleteFunc(out.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
+	out.ComputeFills(&rates)
+	return out
 }
 
 // frequentKinds is the kinds that ask for the most.

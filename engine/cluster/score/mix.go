@@ -51,7 +51,7 @@ const carryBits = 20
 
 // typeDemands is the mix as nodes of one type can serve it.
 type typeDemands struct {
-	mix     int // the mix that it is of
+	mixID     int // the mix that it is of
 	demands []mixDemand
 }
 
@@ -61,13 +61,13 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	for len(sc.types) <= p.ID {
 		sc.types = append(sc.types, typeDemands{})
 	}
-	o, d := &sc.Demand.Mix, &sc.types[p.ID]
-	if d.mix == o.ID {
+	m, d := &sc.Demand.Mix, &sc.types[p.ID]
+	if d.mixID == m.ID {
 		return d.demands
 	}
-	d.mix, d.demands = o.ID, d.demands[:0]
-	for i := range o.Kinds {
-		e := &o.Kinds[i]
+	d.mixID, d.demands = m.ID, d.demands[:0]
+	for i := range m.Kinds {
+		e := &m.Kinds[i]
 		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.GPUs), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
 			continue // never for this machine: it has nothing to keep for it
@@ -109,7 +109,7 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 //
 // That is why 190 thousandths beside a job of 810 count for little where
 // nobody asks for less than 200, and why 530 count for 470 and not for all.
-func (o *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
+func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64
@@ -131,7 +131,7 @@ func (o *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 			sum += rates[size] * (int64(size)<<precision + fine[left-size])
 		}
 		fine[left] = sum / come
-		o.Fills[left] = int32(fine[left] >> precision)
+		m.Fills[left] = int32(fine[left] >> precision)
 	}
 }
 

@@ -13,10 +13,10 @@ type Policy interface {
 	// an array, 0 for others.
 	BeginJob(id ares.JobID, element int)
 	// Score is how good the node is for a member. It has room for it.
-	Score(w *cluster.Request, n *cluster.Node) int
+	Score(r *cluster.Request, n *cluster.Node) int
 	// Device is the device for a share, as a set of one; empty for the one that the
 	// default policy takes.
-	Device(w *cluster.Request, n *cluster.Node) uint64
+	Device(r *cluster.Request, n *cluster.Node) uint64
 }
 
 // Basis is what a policy may look at.
@@ -38,18 +38,18 @@ func Registered(name config.PlacementPolicy) bool {
 }
 
 // bestNodeByPolicy finds the node with the highest score by the policy.
-func (sc *Scorer) bestNodeByPolicy(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
+func (sc *Scorer) bestNodeByPolicy(r *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	var best *cluster.Node
 	highest := 0
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
+		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory {
 			continue
 		}
 		n := sc.cluster.Nodes[i]
-		if !n.Fits(w) {
+		if !n.Fits(r) {
 			continue
 		}
-		if v := sc.policy.Score(w, n); best == nil || v > highest {
+		if v := sc.policy.Score(r, n); best == nil || v > highest {
 			best, highest = n, v
 		}
 	}
@@ -65,9 +65,9 @@ func (sc *Scorer) BeginJob(id ares.JobID, element int) {
 
 // PolicyDevice is the device for a share by a policy that chooses differently than
 // the tightest, empty to leave it at that: heat and NUMA nodes matter more.
-func (sc *Scorer) PolicyDevice(n *cluster.Node, w *cluster.Request) uint64 {
-	if sc.policy == nil || w.Milli == 0 || w.NUMA != cluster.NUMANone || n.Warm != 0 {
+func (sc *Scorer) PolicyDevice(n *cluster.Node, r *cluster.Request) uint64 {
+	if sc.policy == nil || r.Milli == 0 || r.NUMA != cluster.NUMANone || n.Warm != 0 {
 		return 0
 	}
-	return sc.policy.Device(w, n)
+	return sc.policy.Device(r, n)
 }

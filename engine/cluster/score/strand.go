@@ -62,20 +62,20 @@ func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 
 // refreshCapacity works out the capacity of a schedulable node.
 func (sc *Scorer) refreshCapacity(n *cluster.Node) {
-	o, p := &sc.Demand.Mix, n.Type
-	h := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.CPUs-n.CPUs, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
+	m, p := &sc.Demand.Mix, n.Type
+	f := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.CPUs-n.CPUs, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
 	for g, mask := range p.Groups {
 		if mask != 0 {
-			h.whole[g] = int32(bits.OnesCount64(n.Free & mask))
-			h.total += h.whole[g]
+			f.whole[g] = int32(bits.OnesCount64(n.Free & mask))
+			f.total += f.whole[g]
 		}
 	}
-	h.parts = int64(h.total) * int64(o.Fills[cluster.WholeMilli])
-	for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
-		h.parts += int64(o.Fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(m)].Taken, 0)])
+	f.parts = int64(f.total) * int64(m.Fills[cluster.WholeMilli])
+	for rest := n.Usable &^ n.Free; rest != 0; rest &= rest - 1 {
+		f.parts += int64(m.Fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(rest)].Taken, 0)])
 	}
-	h.usable = h.usableBy(sc.demandsOn(p))
-	sc.free[n.Pos] = h
+	f.usable = f.usableBy(sc.demandsOn(p))
+	sc.free[n.Pos] = f
 }
 
 // usableBy is how much of what is left the expected kinds could use, in thousandths
@@ -84,39 +84,39 @@ func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 // holds itself is stranded: the fragmentation gradient of Weng and others
 // (USENIX ATC 2023), with CPUs and memory counted as well, so that devices are
 // not left beside too few of either.
-func (h *freeCapacity) usableBy(kinds []mixDemand) int64 {
-	if h.parts == 0 && h.total == 0 {
+func (f *freeCapacity) usableBy(kinds []mixDemand) int64 {
+	if f.parts == 0 && f.total == 0 {
 		return 0
 	}
 	var sum int64
 	for i := range kinds {
-		a := &kinds[i]
-		most := h.parts
-		if a.gpus > 0 {
-			most = h.devicesFor(a) * cluster.WholeMilli
+		d := &kinds[i]
+		most := f.parts
+		if d.gpus > 0 {
+			most = f.devicesFor(d) * cluster.WholeMilli
 		}
-		if a.cpu > 0 {
-			most = min(most, h.cpus*a.cpu>>carryBits)
+		if d.cpu > 0 {
+			most = min(most, f.cpus*d.cpu>>carryBits)
 		}
-		if a.memory > 0 {
-			most = min(most, h.memory*a.memory>>carryBits)
+		if d.memory > 0 {
+			most = min(most, f.memory*d.memory>>carryBits)
 		}
-		sum += most * a.weight
+		sum += most * d.weight
 	}
 	return sum
 }
 
 // devicesFor is how many free devices asks of the kind could take.
-func (h *freeCapacity) devicesFor(a *mixDemand) int64 {
-	free := int64(h.whole[0])
-	if a.groups != 1 {
+func (f *freeCapacity) devicesFor(d *mixDemand) int64 {
+	free := int64(f.whole[0])
+	if d.groups != 1 {
 		free = 0
-		for g, n := range h.whole {
-			free += int64(n) * int64(a.groups>>g&1)
+		for g, n := range f.whole {
+			free += int64(n) * int64(d.groups>>g&1)
 		}
 	}
-	if a.gpus > 1 {
-		free -= free % a.gpus
+	if d.gpus > 1 {
+		free -= free % d.gpus
 	}
 	return free
 }
@@ -126,25 +126,25 @@ const NoFit = 1<<63 - 1
 
 // FragmentationCost is what placing one member of the want on the node would strand: lower
 // is better. noFit when it has no room. Who did badly so far costs more.
-func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
-	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory || !n.Fits(w) {
+func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
+	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
 		return NoFit
 	}
-	o, p := &sc.Demand.Mix, n.Type
+	m, p := &sc.Demand.Mix, n.Type
 	before := sc.capacityOf(n)
-	h := *before
-	h.cpus, h.memory = max(h.cpus-int64(w.CPUs), 0), max(h.memory-int64(w.Memory), 0)
-	if w.NeedsDevices() {
-		h.minus(w, n, o)
+	after := *before
+	after.cpus, after.memory = max(after.cpus-int64(r.CPUs), 0), max(after.memory-int64(r.Memory), 0)
+	if r.NeedsDevices() {
+		after.minus(r, n, m)
 	}
-	took := int64(w.GPUs*cluster.WholeMilli + w.Milli)
-	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
+	took := int64(r.GPUs*cluster.WholeMilli + r.Milli)
+	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
-	cost += int64(h.total) * 8
+	cost += int64(after.total) * 8
 	if p.CPUs > 0 {
-		cost += min(h.cpus*8/int64(p.CPUs), 7)
+		cost += min(after.cpus*8/int64(p.CPUs), 7)
 	}
-	if w.NeedsDevices() && h.total < h.warm {
+	if r.NeedsDevices() && after.total < after.warm {
 		cost += WarmCost
 	}
 	return cost + HistoryPenalty(n)
@@ -152,25 +152,25 @@ func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
 
 // minus removes the devices that the want would get on the node, or the part of
 // one.
-func (h *freeCapacity) minus(w *cluster.Request, n *cluster.Node, o *WorkloadMix) {
-	mask := w.DeviceMask(n.Type)
-	need := int32(w.GPUs)
-	if w.Milli > 0 {
-		set := n.TightestShare(mask, w.Milli)
+func (f *freeCapacity) minus(r *cluster.Request, n *cluster.Node, m *WorkloadMix) {
+	mask := r.DeviceMask(n.Type)
+	need := int32(r.GPUs)
+	if r.Milli > 0 {
+		set := n.TightestShare(mask, r.Milli)
 		if set != 0 {
 			left := cluster.WholeMilli - n.Devices[bits.TrailingZeros64(set)].Taken
-			h.parts += int64(o.Fills[left-w.Milli] - o.Fills[left])
+			f.parts += int64(m.Fills[left-r.Milli] - m.Fills[left])
 			return
 		}
-		h.parts += int64(o.Fills[cluster.WholeMilli-w.Milli])
+		f.parts += int64(m.Fills[cluster.WholeMilli-r.Milli])
 		need = 1
 	}
-	h.parts -= int64(need) * int64(o.Fills[cluster.WholeMilli])
-	h.total -= need
-	for g := range h.whole {
+	f.parts -= int64(need) * int64(m.Fills[cluster.WholeMilli])
+	f.total -= need
+	for g := range f.whole {
 		if mask&n.Type.Groups[g] != 0 {
-			some := min(need, h.whole[g])
-			h.whole[g] -= some
+			some := min(need, f.whole[g])
+			f.whole[g] -= some
 			need -= some
 		}
 	}

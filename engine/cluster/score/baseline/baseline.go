@@ -47,9 +47,9 @@ type bestFit struct{ baseline }
 
 // Score is high when little is left, CPUs and GPUs counting alike, each as a
 // part of the largest machine's.
-func (p *bestFit) Score(w *cluster.Request, n *cluster.Node) int {
+func (p *bestFit) Score(r *cluster.Request, n *cluster.Node) int {
 	cpus, gpus := p.cluster.LargestSize()
-	left := (n.Type.CPUs-n.CPUs-w.CPUs)*gpus + (n.FreeMilli()-w.GPUMilli())*cpus
+	left := (n.Type.CPUs-n.CPUs-r.CPUs)*gpus + (n.FreeMilli()-r.GPUMilli())*cpus
 	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
 }
 
@@ -57,10 +57,10 @@ func (p *bestFit) Score(w *cluster.Request, n *cluster.Node) int {
 type dotProduct struct{ baseline }
 
 // Score is low where what is free and what is asked for point the same way.
-func (p *dotProduct) Score(w *cluster.Request, n *cluster.Node) int {
+func (p *dotProduct) Score(r *cluster.Request, n *cluster.Node) int {
 	const unit = 1_000_000
 	cpus, gpus := p.cluster.LargestSize()
-	product := (n.Type.CPUs-n.CPUs)*w.CPUs*unit/(cpus*cpus) + n.FreeMilli()*w.GPUMilli()*unit/(gpus*gpus)
+	product := (n.Type.CPUs-n.CPUs)*r.CPUs*unit/(cpus*cpus) + n.FreeMilli()*r.GPUMilli()*unit/(gpus*gpus)
 	return (2*unit - product) * topScore / (2 * unit)
 }
 
@@ -70,19 +70,19 @@ type packing struct{ baseline }
 // Score is highest for the fullest device that a share fits into, then lower
 // the more free devices of a used node are taken, then for the smallest idle
 // node.
-func (p *packing) Score(w *cluster.Request, n *cluster.Node) int {
+func (p *packing) Score(r *cluster.Request, n *cluster.Node) int {
 	free := bits.OnesCount64(n.Free)
 	switch {
-	case !w.NeedsDevices():
+	case !r.NeedsDevices():
 		return 0
 	case free == bits.OnesCount64(n.Usable):
 		return max(topScore/3-free, free)
-	case w.Milli > 0:
-		if set := n.TightestShare(w.DeviceMask(n.Type), w.Milli); set != 0 {
+	case r.Milli > 0:
+		if set := n.TightestShare(r.DeviceMask(n.Type), r.Milli); set != 0 {
 			return topScore - n.FreeMilliOf(bits.TrailingZeros64(set))/100
 		}
 	}
-	return max(topScore/2-max(w.GPUs, 1), topScore/3)
+	return max(topScore/2-max(r.GPUs, 1), topScore/3)
 }
 
 // clustering prefers nodes with jobs that ask for as many devices.
@@ -90,9 +90,9 @@ type clustering struct{ baseline }
 
 // Score is highest where only jobs that ask for as many devices are, then
 // where some are, then for idle nodes; among those, for the fullest.
-func (p *clustering) Score(w *cluster.Request, n *cluster.Node) int {
+func (p *clustering) Score(r *cluster.Request, n *cluster.Node) int {
 	const step = topScore / 4
-	kind := cluster.SeatKindOf(w.GPUs, w.Milli)
+	kind := cluster.SeatKindOf(r.GPUs, r.Milli)
 	if kind == 0 {
 		return 0
 	}

@@ -19,8 +19,8 @@ type fgd struct {
 
 // Device is the device for a share whose score is best: other members of the gang
 // may have come since the node was scored.
-func (p *fgd) Device(w *cluster.Request, n *cluster.Node) uint64 {
-	_, device := p.score(w, n)
+func (p *fgd) Device(r *cluster.Request, n *cluster.Node) uint64 {
+	_, device := p.score(r, n)
 	return 1 << device
 }
 
@@ -79,18 +79,18 @@ type cachedScore struct{ changes, score int }
 // Score is how much less fragmented a node is with a member of the want, in
 // steps: 50 for no difference. It is kept until the node changes: a decision
 // changes one of thousands.
-func (p *fgd) Score(w *cluster.Request, n *cluster.Node) int {
-	scores := p.scores[w]
+func (p *fgd) Score(r *cluster.Request, n *cluster.Node) int {
+	scores := p.scores[r]
 	if len(scores) < len(p.cluster.Nodes) {
 		if len(p.scores) >= maxFGDRequests || p.scores == nil {
 			p.scores = map[*cluster.Request][]cachedScore{}
 		}
 		scores = make([]cachedScore, len(p.cluster.Nodes))
-		p.scores[w] = scores
+		p.scores[r] = scores
 	}
 	t := &scores[n.Pos]
 	if t.changes != n.Changes {
-		t.score, _ = p.score(w, n)
+		t.score, _ = p.score(r, n)
 		t.changes = n.Changes
 	}
 	return t.score
@@ -98,7 +98,7 @@ func (p *fgd) Score(w *cluster.Request, n *cluster.Node) int {
 
 // score takes the want off the node, for a share off each device in turn: the
 // score, and the device that gives it.
-func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
+func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 	var places [cluster.MaxDevices]int
 	left := places[:len(n.Devices)]
 	for m := n.Usable; m != 0; m &= m - 1 {
@@ -115,10 +115,10 @@ func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
 	}
 	cpus := n.Type.CPUs - n.CPUs
 	before := e.fragmentation(cpus, left)
-	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.CPUs, left), e.total) }
-	mask := w.DeviceMask(n.Type) & n.Usable
-	if w.Milli == 0 {
-		for need, m := w.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-r.CPUs, left), e.total) }
+	mask := r.DeviceMask(n.Type) & n.Usable
+	if r.Milli == 0 {
+		for need, m := r.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
 			left[bits.TrailingZeros64(m)] = 0
 		}
 		return after(), 0
@@ -126,14 +126,14 @@ func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
 	score = -1
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		if left[i] < w.Milli || slices.Contains(left[:i], left[i]) {
+		if left[i] < r.Milli || slices.Contains(left[:i], left[i]) {
 			continue // no room, or as good as the one before
 		}
-		left[i] -= w.Milli
+		left[i] -= r.Milli
 		if v := after(); v > score {
 			score, device = v, i
 		}
-		left[i] += w.Milli
+		left[i] += r.Milli
 	}
 	return score, device
 }

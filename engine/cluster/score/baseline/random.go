@@ -25,11 +25,11 @@ func (p *random) Score(_ *cluster.Request, n *cluster.Node) int {
 }
 
 // Device draws a device with enough left for a share.
-func (p *random) Device(w *cluster.Request, n *cluster.Node) (set uint64) {
+func (p *random) Device(r *cluster.Request, n *cluster.Node) (set uint64) {
 	nodeDraw, highest := p.hashWithSeed(n.ID), uint64(0)
-	for m := w.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
+	for m := r.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= w.Milli && (set == 0 || v > highest) {
+		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= r.Milli && (set == 0 || v > highest) {
 			set, highest = 1<<i, v
 		}
 	}
