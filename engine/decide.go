@@ -3,9 +3,8 @@ package engine
 import (
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
 // Decide runs one cycle: which delays are over, and which waiting jobs are

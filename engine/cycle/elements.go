@@ -1,9 +1,8 @@
 package cycle
 
 import (
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
 // startableElements is how many more elements of the array the decision under way may

@@ -1,41 +1,10 @@
 package placement
 
 import (
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
-	"github.com/ares-scheduler/ares/engine/window"
-
-	ares "github.com/ares-scheduler/ares"
 )
-
-// FeasibleNodes is the nodes the shape's members may go to, however busy. It is false
-// when there are none.
-func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set, bool) {
-	f := pl.Cluster.RefreshFeasible(r)
-	var barred []*window.Window
-	if len(pl.Windows.Windows) > 0 {
-		barred = pl.Windows.BlockingWindows(sh, &f.Nodes)
-	}
-	if len(sh.Affinity)+len(sh.AntiAffinity)+len(barred) == 0 {
-		return &f.Nodes, f.Nodes.Count > 0
-	}
-	out := &pl.FeasibleScratch
-	out.Copy(&f.Nodes)
-	for _, v := range barred {
-		out.Subtract(&v.NodeSet)
-	}
-	for _, near := range sh.Affinity {
-		pl.restrictToNear(out, sh, near)
-	}
-	for _, apart := range sh.AntiAffinity {
-		pl.visitNodesNear(sh, apart, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				out.Remove(i)
-			}
-		})
-	}
-	return out, out.Count > 0
-}
 
 // restrictToNear leaves only nodes near jobs of a kind. Where none runs yet, the first of
 // its own kind may go anywhere.

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"math/bits"
-	"slices"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
-	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // demandTracker counts what the jobs in the state ask for: the mix that is to be
@@ -78,23 +76,6 @@ func RoughCount(n int) int {
 	return n
 }
 
-// DemandHorizon is the last revision of jobs that count in a state of so many jobs:
-// of the revisions not far behind, the first that is as round a number as any,
-// to base four. While the revision goes up it stays for long.
-func DemandHorizon(revision int64, jobs int) int64 {
-	span := int64(64)
-	for span < int64(jobs) {
-		span *= 4
-	}
-	oldest, step := max(revision-span, 1), int64(1)
-	round := oldest
-	for next := round; next <= revision; step *= 4 {
-		round = next
-		next = (oldest + 4*step - 1) / (4 * step) * 4 * step
-	}
-	return round
-}
-
 // DemandAsk is what one job adds to the demand: so many members with one request.
 // It is a part of the job's entry, and the zero value adds nothing.
 type DemandAsk struct {
@@ -150,55 +131,6 @@ func (sc *Scorer) UncountDemand(a *DemandAsk) {
 	a.count = nil
 }
 
-// demandWindowLength is how many revisions the size of the state is taken to be the
-// same for, but for jobs that go. Else the horizon would move to and fro with
-// every job that comes and goes where its span changes.
-const demandWindowLength = 1024
-
-// BeginWindow begins the window of a revision, if it is another one: no job that is
-// there already is of it.
-func (d *demandTracker) BeginWindow(revision int64) {
-	if window := revision / demandWindowLength * demandWindowLength; window != d.Window {
-		d.Window, d.Recent = window, 0
-	}
-}
-
-// countRecent counts the job among the recent ones, if it is one.
-func (d *demandTracker) countRecent(a *DemandAsk) {
-	if a.Request != nil && a.Revision > d.Window && a.window != d.Window+1 {
-		a.window = d.Window + 1
-		d.Recent++
-	}
-}
-
-func (d *demandTracker) uncountRecent(a *DemandAsk) {
-	if a.window == d.Window+1 {
-		a.window = 0
-		d.Recent--
-	}
-}
-
-// AdvanceHorizon moves the horizon to where it is at a revision with so many
-// jobs, whose asks are all.
-func (sc *Scorer) AdvanceHorizon(revision int64, jobs int, all iter.Seq[*DemandAsk]) {
-	d := &sc.Demand
-	before := d.CountedUntil
-	d.CountedUntil = DemandHorizon(revision, jobs-d.Recent)
-	switch {
-	case d.CountedUntil < before:
-		sc.RecountDemand(all)
-	case d.CountedUntil > before:
-		later := d.pending
-		d.pending = d.pending[:0]
-		for _, a := range later {
-			if a.pending = false; a.count == nil {
-				sc.CountDemand(a)
-			}
-		}
-		clear(later[len(d.pending):])
-	}
-}
-
 func (d *demandTracker) addMembers(a *DemandAsk, sign int) {
 	d.stale = d.addTo(&a.count.Count, sign*a.Members) || d.stale
 	switch {
@@ -225,82 +157,6 @@ func (sc *Scorer) RecountDemand(all iter.Seq[*DemandAsk]) {
 		a.count, a.pending = nil, false
 		sc.CountDemand(a)
 	}
-}
-
-// RefreshMix brings the prospect up to date, and says whether it changed.
-func (sc *Scorer) RefreshMix() bool {
-	d := &sc.Demand
-	if len(sc.cfg.Mix) > 0 {
-		if d.Mix.ID == 0 {
-			d.Mix = blendMix(sc.cfg.Mix, nil)
-			d.Mix.ID = sc.newMixID()
-			return true
-		}
-		return false
-	}
-	if !d.stale && d.Mix.ID > 0 {
-		return false
-	}
-	d.stale = false
-	next := blendMix(config.DefaultMix(), d)
-	if next.Fills == d.Mix.Fills && slices.EqualFunc(next.Kinds, d.Mix.Kinds, func(a, b mixKind) bool {
-		return a.Kind == b.Kind && a.weight == b.weight
-	}) {
-		return false
-	}
-	next.ID = sc.newMixID()
-	d.Mix = next
-	return true
-}
-
-// newMixID is a number that no other prospect has.
-func (sc *Scorer) newMixID() int {
-	sc.MixCount++
-	return sc.MixCount
-}
-
-// blendMix is what is to be expected by a mix and by what was asked for.
-func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
-	var out WorkloadMix
-	var rates [cluster.WholeMilli + 1]int64
-	for _, m := range mix {
-		weight := 2 * m.Weight
-		out.Kinds = append(out.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
-		switch {
-		case m.Milli > 0:
-			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
-		case m.GPUs == 1:
-			rates[cluster.WholeMilli] += int64(weight)
-		}
-	}
-	if d != nil {
-		out.Kinds = append(out.Kinds, d.frequentKinds()...)
-		for size, count := range d.Shares {
-			rates[size] += int64(RoughCount(count)) * observedWeight
-		}
-	}
-	total := 0
-	for i := range out.Kinds {
-		total += out.Kinds[i].weight
-	}
-	for i := range out.Kinds {
-		out.Kinds[i].weight = out.Kinds[i].weight * MixTotal / max(total, 1)
-	}
-	out.Kinds = slices.DeleteFunc(out.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
-	out.ComputeFills(&rates)
-	return out
-}
-
-// frequentKinds is the kinds that ask for the most.
-func (d *demandTracker) frequentKinds() []mixKind {
-	all := make([]mixKind, 0, len(d.Kinds))
-	for _, k := range d.Kinds { // order-free: sorted right below
-		all = append(all, mixKind{k.key, k.example, RoughCount(k.Count) * observedWeight})
-	}
-	slices.SortFunc(all, byDevicesAsked)
-	all = all[:min(len(all), maxMixKinds)]
-	slices.SortFunc(all, func(a, b mixKind) int { return a.Kind.compare(b.Kind) })
-	return all
 }
 
 // ForgetPending drops an ask of a job that was only supposed.

@@ -2,8 +2,10 @@ package score
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 const (
@@ -51,7 +53,7 @@ const carryBits = 20
 
 // typeDemands is the mix as nodes of one type can serve it.
 type typeDemands struct {
-	mixID     int // the mix that it is of
+	mixID   int // the mix that it is of
 	demands []mixDemand
 }
 
@@ -139,4 +141,80 @@ func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 // ask for whole machines are not lost among many small ones.
 func byDevicesAsked(a, b mixKind) int {
 	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.GPUs, 1), a.weight*max(a.Kind.GPUs, 1)), a.Kind.compare(b.Kind))
+}
+
+// RefreshMix brings the prospect up to date, and says whether it changed.
+func (sc *Scorer) RefreshMix() bool {
+	d := &sc.Demand
+	if len(sc.cfg.Mix) > 0 {
+		if d.Mix.ID == 0 {
+			d.Mix = blendMix(sc.cfg.Mix, nil)
+			d.Mix.ID = sc.newMixID()
+			return true
+		}
+		return false
+	}
+	if !d.stale && d.Mix.ID > 0 {
+		return false
+	}
+	d.stale = false
+	next := blendMix(config.DefaultMix(), d)
+	if next.Fills == d.Mix.Fills && slices.EqualFunc(next.Kinds, d.Mix.Kinds, func(a, b mixKind) bool {
+		return a.Kind == b.Kind && a.weight == b.weight
+	}) {
+		return false
+	}
+	next.ID = sc.newMixID()
+	d.Mix = next
+	return true
+}
+
+// newMixID is a number that no other prospect has.
+func (sc *Scorer) newMixID() int {
+	sc.MixCount++
+	return sc.MixCount
+}
+
+// blendMix is what is to be expected by a mix and by what was asked for.
+func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
+	var out WorkloadMix
+	var rates [cluster.WholeMilli + 1]int64
+	for _, m := range mix {
+		weight := 2 * m.Weight
+		out.Kinds = append(out.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
+		switch {
+		case m.Milli > 0:
+			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
+		case m.GPUs == 1:
+			rates[cluster.WholeMilli] += int64(weight)
+		}
+	}
+	if d != nil {
+		out.Kinds = append(out.Kinds, d.frequentKinds()...)
+		for size, count := range d.Shares {
+			rates[size] += int64(RoughCount(count)) * observedWeight
+		}
+	}
+	total := 0
+	for i := range out.Kinds {
+		total += out.Kinds[i].weight
+	}
+	for i := range out.Kinds {
+		out.Kinds[i].weight = out.Kinds[i].weight * MixTotal / max(total, 1)
+	}
+	out.Kinds = slices.DeleteFunc(out.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
+	out.ComputeFills(&rates)
+	return out
+}
+
+// frequentKinds is the kinds that ask for the most.
+func (d *demandTracker) frequentKinds() []mixKind {
+	all := make([]mixKind, 0, len(d.Kinds))
+	for _, k := range d.Kinds { // order-free: sorted right below
+		all = append(all, mixKind{k.key, k.example, RoughCount(k.Count) * observedWeight})
+	}
+	slices.SortFunc(all, byDevicesAsked)
+	all = all[:min(len(all), maxMixKinds)]
+	slices.SortFunc(all, func(a, b mixKind) int { return a.Kind.compare(b.Kind) })
+	return all
 }

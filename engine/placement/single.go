@@ -1,0 +1,60 @@
+package placement
+
+import (
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// placeSingle takes the seat of a job of one member.
+func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
+	if allowed == &r.Constraints.Feasible.Nodes && r.FailedEpoch == pl.Epoch && !pl.Speculative {
+		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
+	}
+	n := pl.bestSingleNode(sh, r, allowed)
+	if n == nil {
+		if allowed == &r.Constraints.Feasible.Nodes && !pl.Speculative {
+			r.FailedEpoch = pl.Epoch
+		}
+		return ares.Placing{}, false
+	}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.ID}
+	if !r.AnyNodeDoes {
+		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(r, n) - score.HistoryPenalty(n))
+	}
+	if r.GPUs > 1 {
+		m.FirstFit = n.Type.Links.BottleneckMBps(n.Type.Links.FirstFit(r.DeviceMask(n.Type)&n.Free, r.GPUs))
+	}
+	before := n.Free
+	seats := []ares.Seat{pl.assign(n, r, 0)}
+	if r.GPUs > 1 {
+		m.Bandwidth = n.Type.Links.BottleneckMBps(before &^ n.Free)
+	}
+	pl.Cluster.CapacityChanged(n)
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
+}
+
+// bestSingleNode finds the node for a job of one member: in the domain it prefers, then
+// where nothing speaks against, then anywhere it may go.
+func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) *cluster.Node {
+	liked := allowed
+	if r.Constraints.Feasible.HasPreference {
+		liked = pl.Cluster.PreferredNodes(&r.Constraints.Feasible, allowed)
+	}
+	for _, in := range [2]*cluster.Set{liked, allowed} {
+		for i := 0; ; i++ {
+			lo, hi, ok := pl.Cluster.Domains.NamedDomain(sh.Wish.Domain, i)
+			if !ok {
+				break
+			}
+			if n := pl.Scorer.BestNode(r, in, lo, hi); n != nil {
+				return n
+			}
+		}
+	}
+	if n := pl.Scorer.BestNode(r, liked, 0, len(pl.Cluster.Nodes)); n != nil || liked == allowed {
+		return n
+	}
+	return pl.Scorer.BestNode(r, allowed, 0, len(pl.Cluster.Nodes))
+}
