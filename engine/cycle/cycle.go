@@ -8,19 +8,26 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Settle plans what has to be, whoever's turn it is.
+// Report receives the result of one offer: the placing, or nil for a job that is not
+// placed, and whether the job was admitted. It returns false to end the pass. The
+// placing is valid until Report returns.
+type Report func(e *job.Entry, placing *ares.Placing, admitted bool) (more bool)
+
+// Settle is phase 1. It plans what does not depend on the order of the jobs: it
+// readies jobs whose delay is over, ends finished arrays and evicts jobs from the
+// nodes of open reservations.
 func (r *Round) Settle(plan *ares.Plan) {
-	// 1. Settle: arrays that are over, delays that are over, and the next one
-	// that will be. Who is where others have a reservation leaves: nobody need
-	// give way to have what he has.
 	r.jobs.ReadyDelayed(plan, plan.Now)
 	r.jobs.EndFinishedArrays(plan)
 	r.windows.EvictFromWindows(plan)
 }
 
-// RunCycle runs the cycle. Where it lends to some what others take back by stopping
-// somebody, it runs again and lends nothing: what is free goes to who was promised
-// it, and the others have their turn in the next plan.
+// RunCycle runs phases 2 to 8 after Settle. It returns the jobs that were admitted but
+// not placed, where the queue order preempts. moves allows consolidation.
+//
+// When the plan both places a job that borrows quota and stops victims to reclaim
+// quota, the phases run again without borrowing. Free capacity then goes to the jobs
+// that own the quota, and borrowers get their turn in the next plan.
 func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
@@ -34,79 +41,81 @@ func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	r.Preempt.AllowMoves = moves
 	r.noBorrowing, r.Preempt.ConsolidationsFound = true, r.Preempt.ConsolidationsFound[:0]
 	blocked = r.runPass(plan)
-	if !plan.Empty() { // of the same state the next would be the same
+	if !plan.Empty() { // an empty plan changes nothing, so the next one would be the same
 		plan.Wake = plan.Now
 	}
 	return blocked
 }
 
-// reclaimsQuota says whether somebody is stopped for what a quota promises.
+// reclaimsQuota reports whether a nomination stops victims to reclaim quota.
 func reclaimsQuota(n ares.Nominating) bool {
 	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
 }
 
-// runPass is one cycle into the plan, and who was admitted and found no place.
+// runPass runs phases 2 to 8 once, records placings and refusals in the plan, and
+// returns the jobs that were admitted but not placed, if the queue order preempts.
 func (r *Round) runPass(plan *ares.Plan) (blocked []*job.Entry) {
-	now := plan.Now
-	// 2. Order: whose turn it is, by aged class, share, aged priority.
 	r.run(plan, func(e *job.Entry, placing *ares.Placing, admitted bool) bool {
-		switch {
-		case placing != nil:
-			plan.Place = append(plan.Place, *placing)
-			if placing.ArrayOf != "" {
-				AdvanceArray(plan, placing)
-				if r.hitElementLimit(e) {
-					plan.Wake = now
-				}
-			}
-			if len(plan.Place) == config.MaxPlacings {
-				plan.Wake = now
-				return false
-			}
-			return true
-		case admitted && r.cfg.Queue.Preempt:
+		if placing != nil {
+			return r.recordPlacing(plan, e, placing)
+		}
+		if admitted && r.cfg.Queue.Preempt {
 			blocked = append(blocked, e)
 		}
-		r.jobs.WakeAtMonthEnd(plan, e.Shape.Tenant)
-		if len(plan.Refuse) < config.MaxRefusals {
-			if plan.Refuse == nil {
-				plan.Refuse = make([]ares.Refusal, 0, r.LastRefusals)
-			}
-			plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.ID, Blockers: r.refusalBlockers(e, admitted, now)})
-		}
+		r.refuse(plan, e, admitted)
 		return true
 	})
 	return blocked
 }
 
-// RunRound looks after the nominations, and then offers the waiting jobs in their
-// order: each is admitted and placed, or has others give way, or is refused with
-// its whole shape. tell hears of it, and ends the cycle by false; the placing it
-// is shown is good until it returns. What it does to the plan is all but that.
-func (r *Round) RunRound(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placing, admitted bool) bool) {
-	r.Begin().run(plan, tell)
+// recordPlacing adds a placing to the plan. It returns false when the plan is full;
+// the next cycle is due at once then.
+func (r *Round) recordPlacing(plan *ares.Plan, e *job.Entry, placing *ares.Placing) (more bool) {
+	plan.Place = append(plan.Place, *placing)
+	if placing.ArrayOf != "" {
+		AdvanceArray(plan, placing)
+		if r.hitElementLimit(e) {
+			plan.Wake = plan.Now
+		}
+	}
+	if len(plan.Place) == config.MaxPlacings {
+		plan.Wake = plan.Now
+		return false
+	}
+	return true
 }
 
-// run is the state's, in a decision that has begun.
-func (r *Round) run(plan *ares.Plan, tell func(e *job.Entry, placing *ares.Placing, admitted bool) bool) {
+// RunRound begins a pass and runs phases 2 to 8. It reports each offer and leaves it
+// to the caller to record placings and refusals; everything else goes into the plan.
+func (r *Round) RunRound(plan *ares.Plan, report Report) {
+	r.Begin().run(plan, report)
+}
+
+// run runs phases 2 to 8 in a pass that has begun, and closes it.
+func (r *Round) run(plan *ares.Plan, report Report) {
 	defer r.Close()
 	r.expectStops(plan)
 	r.cluster.PruneGains()
 	r.jobs.AdvanceClock(plan.Now)
+
+	// 2. Hold: nominated jobs are placed or keep their seats; restarting gangs and
+	// migrating jobs keep theirs.
 	defer r.Preempt.ReleaseNominations()
 	defer r.Preempt.WithdrawFailed(plan)
-	if !r.Preempt.AdvanceNominations(plan, nil, tell) {
+	if !r.Preempt.AdvanceNominations(plan, nil, report) {
 		return
 	}
 	r.Preempt.HoldForRestarts(plan.Now, nil)
 	r.Preempt.HoldForMigrating(plan.Now, nil)
-	pass := r.jobs.Queues.BeginRound(plan.Now)
-	defer pass.End()
-	r.OfferInOrder(pass, plan, tell)
+
+	// 3. to 8. Offer seats to the waiting jobs in order.
+	order := r.jobs.Queues.BeginRound(plan.Now)
+	defer order.End()
+	r.OfferInOrder(order, plan, report)
 }
 
-// expectStops counts on those to leave whom the plan stops already: elements of arrays
-// that are to end, and who has to leave a reservation.
+// expectStops counts the running jobs that the plan already stops as stopping:
+// elements of arrays that end, and jobs that are evicted for a reservation.
 func (r *Round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
 		if e := r.jobs.EntryByID[plan.Stop[i].Job]; e != nil && e.RunningList >= job.InRunning {

@@ -7,12 +7,24 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
-	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// refusalBlockers is a refusal without a look at the nodes one by one: what forbids the
-// job, or that it found no room. Explain says the rest. Plans share the words;
-// nobody changes them.
+// refuse is phase 8. It adds the refusal of a job to the plan while the plan has
+// capacity for it. For a tenant over its budget it wakes the plan when the month ends.
+func (r *Round) refuse(plan *ares.Plan, e *job.Entry, admitted bool) {
+	r.jobs.WakeAtMonthEnd(plan, e.Shape.Tenant)
+	if len(plan.Refuse) >= config.MaxRefusals {
+		return
+	}
+	if plan.Refuse == nil {
+		plan.Refuse = make([]ares.Refusal, 0, r.LastRefusals)
+	}
+	plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.ID, Blockers: r.refusalBlockers(e, admitted, plan.Now)})
+}
+
+// refusalBlockers returns the blockers of a job in short form, without a diagnosis of
+// each node: what denies admission, or that the job found no capacity. Explain gives
+// the full form. Plans share the blockers, so nothing may change them.
 func (r *Round) refusalBlockers(e *job.Entry, admitted bool, now time.Time) []ares.Blocker {
 	sh := e.Shape
 	if sh.NoRoomRefusal == nil {
@@ -29,53 +41,23 @@ func (r *Round) refusalBlockers(e *job.Entry, admitted bool, now time.Time) []ar
 	case r.Place.WouldDelay:
 		return delayBlockers
 	}
-	if words := r.Preempt.PreemptionNotes; len(words) > 0 {
+	if notes := r.Preempt.PreemptionNotes; len(notes) > 0 {
 		if r.Preempt.HasHold(e) {
-			return words // it has its place, and waits for it
+			return notes // the job waits for its nominated seats only
 		}
-		return slices.Concat(out, words)
+		return slices.Concat(out, notes)
 	}
 	return out
 }
 
-// windowBlockers is the short refusal of a job that would fit.
+// windowBlockers are the blockers of a job that fits, but only on nodes that are
+// reserved or will be before the job is expected to end.
 var windowBlockers = []ares.Blocker{{Kind: job.KindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
 
-// delayBlockers is the short refusal of a job that would fit.
+// delayBlockers are the blockers of a job that fits but would delay a backfill
+// reservation.
 var delayBlockers = []ares.Blocker{{Kind: job.KindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
-// borrowBlockers is the same of one that others' promises keep off.
+// borrowBlockers are the blockers of a job that would borrow quota in a pass without
+// borrowing.
 var borrowBlockers = []ares.Blocker{{Kind: job.KindQuota, Detail: job.BorrowBlockedText}}
-
-// refuseShape passes over a job that found no place: with its whole shape, or with
-// everybody behind it in its queue, as configured. It says whether that is news.
-func (r *Round) refuseShape(pass *queue.Round[*job.Entry], e *job.Entry, admitted bool, now time.Time) bool {
-	switch {
-	case r.Backfill.ReserveForAll:
-		if admitted && r.Backfill.MayReserve(e, now) {
-			r.Backfill.ReserveFor(e, now)
-		}
-		if r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e) {
-			pass.BlockQueue()
-		} else {
-			pass.Skip()
-		}
-	case r.Place.WouldDelay && r.cfg.Queue.Blocked != config.BlockedHold:
-		// Only it: others of its shape may be done sooner.
-		news := e.Shape.RefusedInCycle != r.Place.Cycle
-		e.Shape.RefusedInCycle = r.Place.Cycle
-		pass.Skip()
-		return news
-	case r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e):
-		pass.BlockQueue()
-	default:
-		if admitted && r.Backfill.MayReserve(e, now) && r.Backfill.ReserveFor(e, now) {
-			r.Backfill.Reservations[len(r.Backfill.Reservations)-1].Firm = r.blockedShapes == 0
-		}
-		if admitted {
-			r.blockedShapes++
-		}
-		pass.SkipShape()
-	}
-	return true
-}

@@ -13,7 +13,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Round is one pass over the waiting jobs.
+// Round is the working state of one pass over the waiting jobs. It is reused for all
+// passes of a state, and nothing is taken from the cluster between two passes.
 type Round struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
@@ -25,23 +26,25 @@ type Round struct {
 	Backfill *backfill.Round
 	Preempt  *preempt.Round
 
-	blockedShapes int            // shapes that found no place
-	noBorrowing   bool           // nobody borrows what others are promised
-	borrowBlocked bool           // that keeps off the job whose turn it was
-	borrowed      bool           // somebody was given what others are promised
-	LastRefusals  int            // of the last one, for the room of the next
-	PlannedStarts []ares.Promise // by the last one
+	blockedShapes int  // admitted shapes that were not placed in this pass
+	noBorrowing   bool // jobs that would borrow quota are not placed in this pass
+	borrowBlocked bool // noBorrowing alone blocks the current job
+	borrowed      bool // a job that borrows quota was placed in this pass
+
+	LastRefusals  int            // refusals in the last plan, the capacity for the next plan's
+	PlannedStarts []ares.Promise // the backfill reservations of the last plan
 }
 
-func NewRound(co *state.State) *Round {
-	txn := &cluster.Txn{Cluster: co.Cluster}
-	place := &placement.Placer{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn}
-	backfill := &backfill.Round{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place}
-	preempt := &preempt.Round{Cfg: &co.Cfg, Cluster: co.Cluster, Scorer: co.Scorer, Jobs: co.Jobs, Windows: co.Windows, Txn: txn, Place: place, Backfill: backfill}
-	return &Round{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, Txn: txn, Place: place, Backfill: backfill, Preempt: preempt}
+// NewRound returns a round over a state. All its parts share one transaction.
+func NewRound(s *state.State) *Round {
+	txn := &cluster.Txn{Cluster: s.Cluster}
+	place := &placement.Placer{Cfg: &s.Cfg, Cluster: s.Cluster, Scorer: s.Scorer, Jobs: s.Jobs, Windows: s.Windows, Txn: txn}
+	backfill := &backfill.Round{Cfg: &s.Cfg, Cluster: s.Cluster, Scorer: s.Scorer, Jobs: s.Jobs, Windows: s.Windows, Txn: txn, Place: place}
+	preempt := &preempt.Round{Cfg: &s.Cfg, Cluster: s.Cluster, Scorer: s.Scorer, Jobs: s.Jobs, Windows: s.Windows, Txn: txn, Place: place, Backfill: backfill}
+	return &Round{cfg: &s.Cfg, cluster: s.Cluster, scorer: s.Scorer, jobs: s.Jobs, windows: s.Windows, Txn: txn, Place: place, Backfill: backfill, Preempt: preempt}
 }
 
-// Begin begins a round. The caller closes it.
+// Begin starts a pass and returns the round. The caller must call Close.
 func (r *Round) Begin() *Round {
 	r.Place.Cycle++
 	r.Place.Epoch++
@@ -51,7 +54,8 @@ func (r *Round) Begin() *Round {
 	return r
 }
 
-// Close gives back everything that was taken, and forgets the rest.
+// Close ends a pass: it undoes everything that the pass took from the cluster. The
+// backfill reservations stay readable until the next Begin.
 func (r *Round) Close() {
 	r.Place.RecordReturnedCapacity()
 	r.Txn.Undo(0)
@@ -59,13 +63,17 @@ func (r *Round) Close() {
 	r.Preempt.Close()
 }
 
-// RecordPlannedStarts keeps the reservations of a decision for who asks.
+// RecordPlannedStarts copies the backfill reservations of the last pass to
+// PlannedStarts. A planned start is firm when no job ahead of it was blocked, its time
+// is known, the job would not borrow quota and no administrator's reservation blocks
+// it.
 func (r *Round) RecordPlannedStarts() {
 	clear(r.PlannedStarts)
 	r.PlannedStarts = r.PlannedStarts[:0]
 	for i := range r.Backfill.Reservations {
-		p := r.Backfill.Reservations[i].PlannedStart()
-		p.Firm = r.Backfill.Reservations[i].Firm && !p.At.IsZero() && !r.jobs.WouldBorrowNow(r.Backfill.Reservations[i].Entry) && len(r.windows.WindowsBlocking(r.Backfill.Reservations[i].Entry)) == 0
+		res := &r.Backfill.Reservations[i]
+		p := res.PlannedStart()
+		p.Firm = res.Firm && !p.At.IsZero() && !r.jobs.WouldBorrowNow(res.Entry) && len(r.windows.WindowsBlocking(res.Entry)) == 0
 		r.PlannedStarts = append(r.PlannedStarts, p)
 	}
 }
