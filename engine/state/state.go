@@ -9,18 +9,18 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// State is the jobs, nodes, sessions, cordons, tenants, queues, reservations and the
-// topology as of one revision of the store, with the accounts of what is taken kept
-// up to date.
+// State is the content of the store as of one revision, with its accounts. Only events
+// change the records. Refresh must run before a decision reads the derived data.
 type State struct {
 	Cfg      config.Config
-	Revision int64
+	Revision int64 // of the last batch applied
 	Cluster  *cluster.Cluster
 	Scorer   *score.Scorer
 	Jobs     *job.Table
 	Windows  *window.Calendar
 }
 
+// New returns an empty state at revision 0.
 func New(cfg config.Config) *State {
 	s := &State{Cfg: cfg}
 	queues := queue.New[*job.Entry](queue.Config{AgeingStep: cfg.AgeingStep, HalfLife: cfg.HalfLife, BySortKey: cfg.Queue.Order != config.OrderAged})
@@ -31,7 +31,8 @@ func New(cfg config.Config) *State {
 	return s
 }
 
-// Refresh brings everything that is derived from the records up to date.
+// Refresh updates everything that is derived from the records: the workload mix, the
+// index of nodes, the free capacity and the cluster's capacity in the queues.
 func (s *State) Refresh() {
 	s.Scorer.RefreshMix()
 	before := s.Cluster.Capacity
