@@ -2,9 +2,9 @@ package score
 
 import "iter"
 
-// DemandHorizon is the last revision of jobs that count in a state of so many jobs:
-// of the revisions not far behind, the first that is as round a number as any,
-// to base four. While the revision goes up it stays for long.
+// DemandHorizon returns the last revision of jobs that are counted in a state of so
+// many jobs. Of the revisions in a span behind the current one it is the first that is
+// a multiple of the highest power of four, so it stays the same for many revisions.
 func DemandHorizon(revision int64, jobs int) int64 {
 	span := int64(64)
 	for span < int64(jobs) {
@@ -19,20 +19,20 @@ func DemandHorizon(revision int64, jobs int) int64 {
 	return round
 }
 
-// demandWindowLength is how many revisions the size of the state is taken to be the
-// same for, but for jobs that go. Else the horizon would move to and fro with
-// every job that comes and goes where its span changes.
+// demandWindowLength is the number of revisions for which new jobs do not count in the
+// size of the state. Otherwise the horizon would move back and forth with every job
+// that comes and goes near a size where its span changes.
 const demandWindowLength = 1024
 
-// BeginWindow begins the window of a revision, if it is another one: no job that is
-// there already is of it.
+// BeginWindow starts the window of a revision, if it is a new one. No job in the state
+// is of a new window.
 func (d *demandTracker) BeginWindow(revision int64) {
 	if window := revision / demandWindowLength * demandWindowLength; window != d.Window {
 		d.Window, d.Recent = window, 0
 	}
 }
 
-// countRecent counts the job among the recent ones, if it is one.
+// countRecent counts a job of the current window, once.
 func (d *demandTracker) countRecent(a *DemandAsk) {
 	if a.Request != nil && a.Revision > d.Window && a.window != d.Window+1 {
 		a.window = d.Window + 1
@@ -47,8 +47,9 @@ func (d *demandTracker) uncountRecent(a *DemandAsk) {
 	}
 }
 
-// AdvanceHorizon moves the horizon to where it is at a revision with so many
-// jobs, whose asks are all.
+// AdvanceHorizon moves the horizon to where it belongs at a revision with so many
+// jobs, and counts the jobs that are no longer after it. all yields the requests of
+// all jobs.
 func (sc *Scorer) AdvanceHorizon(revision int64, jobs int, all iter.Seq[*DemandAsk]) {
 	d := &sc.Demand
 	before := d.CountedUntil

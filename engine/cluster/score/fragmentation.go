@@ -5,12 +5,12 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// WarmCost is what using a device near the limit of heat costs: more than any
+// WarmCost is the extra cost of a device near the thermal limit. It exceeds any
 // fragmentation.
 const WarmCost = 1 << 40
 
-// StrandedMilli is the cost of a placement as people read it: what it adds to the
-// capacity the expected jobs cannot use, in thousandths of a device.
+// StrandedMilli converts a cost to the unit that users read: the free capacity that
+// the expected jobs can no longer use, in thousandths of a device.
 func StrandedMilli(cost int64) int {
 	if cost > WarmCost/2 {
 		cost -= WarmCost
@@ -18,14 +18,17 @@ func StrandedMilli(cost int64) int {
 	return int((cost >> TieBits) / MixTotal)
 }
 
-// TieBits are the lowest bits of a cost: they tell apart what strands the same.
+// TieBits is the number of low bits of a cost that break ties between nodes with the
+// same fragmentation.
 const TieBits = 10
 
-// NoFit is the cost of a node that cannot take the want.
+// NoFit is the cost of a node that a member does not fit on.
 const NoFit = 1<<63 - 1
 
-// FragmentationCost is what placing one member of the want on the node would strand: lower
-// is better. noFit when it has no room. Who did badly so far costs more.
+// FragmentationCost returns the cost of placing one member on a node; lower is better.
+// It is the usable capacity that the node loses beyond what the member itself takes,
+// plus a tie breaker, WarmCost and HistoryPenalty. The result is NoFit when the member
+// does not fit.
 func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
 		return NoFit
@@ -39,7 +42,7 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	}
 	took := int64(r.GPUs*cluster.WholeMilli + r.Milli)
 	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
-	// Then the tightest: fewest free devices left over, fewest CPUs.
+	// Ties go to the tightest node: fewest free devices left, then fewest CPUs.
 	cost += int64(after.total) * 8
 	if p.CPUs > 0 {
 		cost += min(after.cpus*8/int64(p.CPUs), 7)
@@ -50,12 +53,13 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	return cost + HistoryPenalty(n)
 }
 
-// maxHistoryPenalty is what a node with the score 0 costs beside one with the full score:
-// as much as to strand so many thousandths of a device. It is little: a node that
-// did badly is still better than none, and than to break up much.
+// maxHistoryPenalty is the penalty of a node with history score 0, in thousandths of a
+// stranded device. It is small: a node with a bad history is still better than none,
+// and better than much fragmentation.
 const maxHistoryPenalty = 250
 
-// HistoryPenalty is what a node's score adds to every cost there.
+// HistoryPenalty returns the cost that the history score of a node adds for every
+// request; 0 for a node without a score.
 func HistoryPenalty(n *cluster.Node) int64 {
 	if n.Score == nil {
 		return 0

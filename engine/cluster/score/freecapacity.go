@@ -7,19 +7,20 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// freeCapacity is what is left on a node, in plain units, to reckon with.
+// freeCapacity is the free capacity of a node, and what the workload mix could use of
+// it.
 type freeCapacity struct {
-	whole  [cluster.MaxGroups]int32 // free devices
-	total  int32                    // all of these
-	warm   int32                    // of these, near the limit of heat
-	parts  int64                    // thousandths of all devices that shares will fill
+	whole  [cluster.MaxGroups]int32 // free devices by group
+	total  int32                    // sum of whole
+	warm   int32                    // free devices near the thermal limit
+	parts  int64                    // thousandths of all devices that shares are expected to fill
 	cpus   int64
 	memory int64
-	usable int64 // by the expected mix
+	usable int64 // capacity usable by the mix: see usableBy
 }
 
-// SyncLayout drops what is kept for each node when nodes have other positions,
-// and what is kept by the mix when that is another.
+// SyncLayout drops the cached capacities and scores when nodes have new positions, and
+// the cached capacities when the mix has changed.
 func (sc *Scorer) SyncLayout() {
 	if sc.freeLayout != sc.cluster.Layout {
 		sc.freeLayout = sc.cluster.Layout
@@ -34,7 +35,8 @@ func (sc *Scorer) SyncLayout() {
 	}
 }
 
-// capacityOf is what a schedulable node has left, and what of that the mix can use.
+// capacityOf returns the free capacity of a schedulable node. It is recomputed when
+// the node has changed since.
 func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 	if sc.freeStamp[n.Pos] != n.Changes {
 		sc.freeStamp[n.Pos] = n.Changes
@@ -43,7 +45,7 @@ func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 	return &sc.free[n.Pos]
 }
 
-// refreshCapacity works out the capacity of a schedulable node.
+// refreshCapacity computes the free capacity of a schedulable node.
 func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 	m, p := &sc.Demand.Mix, n.Type
 	f := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.CPUs-n.CPUs, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
@@ -61,12 +63,11 @@ func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 	sc.free[n.Pos] = f
 }
 
-// usableBy is how much of what is left the expected kinds could use, in thousandths
-// of a device by their weights: each kind as if it came alone, bounded by
-// devices, by CPUs and by memory. What a placement takes of it beyond what it
-// holds itself is stranded: the fragmentation gradient of Weng and others
-// (USENIX ATC 2023), with CPUs and memory counted as well, so that devices are
-// not left beside too few of either.
+// usableBy returns how much of the free capacity the kinds of a mix could use, in
+// thousandths of a device times their weights. Each kind counts as if it came alone,
+// bounded by devices, CPUs and memory. What a placement takes of this beyond its own
+// devices is fragmentation: the gradient of Weng and others (USENIX ATC 2023),
+// extended by CPUs and memory, so that devices are not left with too little of either.
 func (f *freeCapacity) usableBy(kinds []mixDemand) int64 {
 	if f.parts == 0 && f.total == 0 {
 		return 0
@@ -89,7 +90,8 @@ func (f *freeCapacity) usableBy(kinds []mixDemand) int64 {
 	return sum
 }
 
-// devicesFor is how many free devices asks of the kind could take.
+// devicesFor returns how many free devices jobs of a kind could use: a multiple of the
+// devices of one member.
 func (f *freeCapacity) devicesFor(d *mixDemand) int64 {
 	free := int64(f.whole[0])
 	if d.groups != 1 {
@@ -104,8 +106,8 @@ func (f *freeCapacity) devicesFor(d *mixDemand) int64 {
 	return free
 }
 
-// minus removes the devices that the want would get on the node, or the part of
-// one.
+// minus removes what a member would take on a node: whole devices, or a share of the
+// device that fits it most tightly.
 func (f *freeCapacity) minus(r *cluster.Request, n *cluster.Node, m *WorkloadMix) {
 	mask := r.DeviceMask(n.Type)
 	need := int32(r.GPUs)

@@ -8,36 +8,36 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// ScoreCache is what each node would cost a want. It is brought up to date when the
-// want is looked for a place, and only for nodes that have changed since: so a
-// decision costs little more on 10,000 nodes than on 100, and yet finds the
-// best of all.
+// ScoreCache holds the cost of each node for one request. It is updated when a job
+// with the request is placed, and only for nodes that changed since. So a decision
+// costs little more on 10,000 nodes than on 100, and still finds the best of all
+// nodes.
 type ScoreCache struct {
-	Layout int // State.layout as of which positions are right
-	Mix    int // the one the costs are by
-	seen   int // changes of nodes that were taken in
-	Costs  []int64
-	Least  []int64 // of each 64 nodes
-	used   bool    // since the hand of the rack passed
+	Layout int     // cluster layout that the positions are of
+	Mix    int     // ID of the mix that the costs are of
+	seen   int     // changes of capacity up to which it is current
+	Costs  []int64 // by node position
+	Least  []int64 // lowest cost of each block of 64 nodes
+	used   bool    // since the clock hand passed
 }
 
-// scoreCachePool has the score caches that are kept, and the request of each. Jobs
-// may ask for as many different things as there are jobs: beyond the pool's room
-// the cache that was not used for longest, by and large, goes to the next request.
+// scoreCachePool holds a bounded number of score caches and the request of each. There
+// can be as many requests as jobs: when the pool is full, a request takes the cache
+// that was not used for the longest time, approximately (clock algorithm).
 type scoreCachePool struct {
 	caches    []*ScoreCache
-	Requests  []*cluster.Request
-	clockHand int
-	MaxCells  int // costs in all caches together, maxScoreCells if it is 0
+	Requests  []*cluster.Request // by slot; Request.ScoreSlot is the slot plus 1
+	clockHand int                // last slot that the clock algorithm looked at
+	MaxCells  int                // limit on costs in all caches together; 0 means maxScoreCells
 }
 
 // Limits on the score caches of a cluster.
 const (
 	maxScoreCells  = 1 << 22 // costs in all caches together: 32 MB
-	MinScoreCaches = 8       // however many nodes there are
+	MinScoreCaches = 8       // whatever the number of nodes
 )
 
-// Of is the cache of a request, nil for none.
+// Of returns the cache of a request, nil for none.
 func (p *scoreCachePool) Of(r *cluster.Request) *ScoreCache {
 	if r.ScoreSlot == 0 {
 		return nil
@@ -45,7 +45,8 @@ func (p *scoreCachePool) Of(r *cluster.Request) *ScoreCache {
 	return p.caches[r.ScoreSlot-1]
 }
 
-// assignScoreCache gives the request a cache, if need be that of another.
+// assignScoreCache gives a request a cache: a new one, or that of another request when
+// the pool is full.
 func (sc *Scorer) assignScoreCache(r *cluster.Request) *ScoreCache {
 	p, nodes := &sc.ScoreCaches, len(sc.cluster.Nodes)
 	if len(p.Requests) < max(cmp.Or(p.MaxCells, maxScoreCells)/max(nodes, 1), MinScoreCaches) {
@@ -66,7 +67,7 @@ func (sc *Scorer) assignScoreCache(r *cluster.Request) *ScoreCache {
 	}
 }
 
-// clear takes all caches away: the nodes are others.
+// clear drops all caches, because nodes have new positions.
 func (p *scoreCachePool) clear() {
 	for _, r := range p.Requests {
 		r.ScoreSlot = 0
@@ -74,7 +75,8 @@ func (p *scoreCachePool) clear() {
 	*p = scoreCachePool{MaxCells: p.MaxCells}
 }
 
-// RefreshScores brings the want's board up to date.
+// RefreshScores updates the cache of a request and returns it. The request gets a
+// cache if it has none.
 func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
 	c := sc.ScoreCaches.Of(r)
 	if c == nil || c.Layout != sc.cluster.Layout || c.Mix != sc.Demand.Mix.ID || sc.cluster.CapacityChanges.HasGap(c.seen) {
@@ -82,7 +84,7 @@ func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
 	} else {
 		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(c.seen))
 		for i, at := range sc.cluster.CapacityChanges.Since(c.seen) {
-			if sc.cluster.LastCapacityChange[at] == first+i { // else it changed again later
+			if sc.cluster.LastCapacityChange[at] == first+i { // otherwise a later entry of the log covers it
 				c.set(int(at), sc.FragmentationCost(r, sc.cluster.Nodes[at]))
 			}
 		}
@@ -91,7 +93,7 @@ func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
 	return c
 }
 
-// RescoreAll works out what every node costs the request.
+// RescoreAll computes the cost of every node for a request.
 func (sc *Scorer) RescoreAll(r *cluster.Request) *ScoreCache {
 	c := sc.ScoreCaches.Of(r)
 	if c == nil {
@@ -115,13 +117,14 @@ func (sc *Scorer) RescoreAll(r *cluster.Request) *ScoreCache {
 	return c
 }
 
-// idleNode is a node with nothing on it, and what it costs the want at hand.
+// idleNode is an idle node of a type and its cost for the current request.
 type idleNode struct {
 	node *cluster.Node
 	cost int64
 }
 
-// cachedIdleCost is what the node costs. Most nodes of a fleet that comes up are alike.
+// cachedIdleCost returns the cost of a node. Idle nodes of one type mostly cost the
+// same, so the cost of the last one is reused where nothing differs.
 func (sc *Scorer) cachedIdleCost(r *cluster.Request, n *cluster.Node) int64 {
 	if n.Seats > 0 || !n.Schedulable() {
 		return sc.FragmentationCost(r, n)
@@ -133,7 +136,7 @@ func (sc *Scorer) cachedIdleCost(r *cluster.Request, n *cluster.Node) int64 {
 	return like.cost
 }
 
-// set changes the cost of one node.
+// set changes the cost of one node, and keeps Least right.
 func (c *ScoreCache) set(at int, cost int64) {
 	before, least := c.Costs[at], &c.Least[at/64]
 	c.Costs[at] = cost
@@ -148,8 +151,8 @@ func (c *ScoreCache) set(at int, cost int64) {
 	}
 }
 
-// cheapest is the cheapest of the allowed nodes from lo up to hi, the first of
-// several; -1 when none has room.
+// cheapest returns the position of the cheapest allowed node from lo up to hi, the
+// first of several; -1 when the request fits on none.
 func (c *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	best, least := -1, int64(NoFit)
 	for k := lo / 64; k < len(c.Least) && 64*k < hi; k++ {
@@ -165,8 +168,8 @@ func (c *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	return best
 }
 
-// BestNode finds the best node for one member among the allowed ones from lo up to
-// hi, nil when none has room.
+// BestNode returns the best node for one member among the allowed nodes from lo up to
+// hi; nil when it fits on none.
 func (sc *Scorer) BestNode(r *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	switch {
 	case r.AnyNodeDoes:

@@ -9,56 +9,56 @@ import (
 )
 
 const (
-	// MixTotal is what the weights of a mix add up to.
+	// MixTotal is the sum of the weights of a mix, up to rounding.
 	MixTotal = 4096
-	// observedWeight is what one ask weighs beside the default mix, whose thousand
-	// counts twice: as much as 31 asks.
+	// observedWeight is the weight of one requested member next to the default mix,
+	// whose weights sum to 1000 and count twice: as much as 31 members.
 	observedWeight = 64
-	// maxMixKinds is how many kinds of asks are told apart: those that ask for the
-	// most devices, all together. A look at a node takes time for each.
+	// maxMixKinds limits the kinds of a mix to those that request the most devices in
+	// total, because the cost of a node takes time for each kind.
 	maxMixKinds = 16
-	// minMixWeight is what a kind weighs at least to be told apart.
+	// minMixWeight is the smallest weight of a kind in a mix.
 	minMixWeight = MixTotal / 1024
-	// rareShift is how much less often than anything else, as a power of two, a
-	// device is supposed to have no visitor any more.
+	// rareShift is how much rarer than any request, as a power of two, ComputeFills
+	// assumes that no further request comes.
 	rareShift = 8
 )
 
-// WorkloadMix is the mix that is expected: kinds of asks, and what becomes of
-// devices of which a part is taken.
+// WorkloadMix is the expected workload: kinds of requests with weights, and how far
+// shares will fill a device that is partly allocated.
 type WorkloadMix struct {
-	ID    int // tells it from every other, from 1
+	ID    int // unique, from 1 on
 	Kinds []mixKind
-	Fills [cluster.WholeMilli + 1]int32 // by what is left of a device: what shares and whole devices will fill of it
+	Fills [cluster.WholeMilli + 1]int32 // by thousandths left of a device: how many of them requests are expected to fill
 }
 
-// mixKind is a kind of ask with its weight in mixWhole.
+// mixKind is a kind of request with its weight out of MixTotal.
 type mixKind struct {
 	Kind    demandKind
-	example *cluster.Request // nil for one of a Mix
+	example *cluster.Request // a request of the kind, nil for one of a configured mix
 	weight  int
 }
 
-// mixDemand is an expected kind held against the machines of one profile.
+// mixDemand is a kind of the mix in terms of nodes of one type.
 type mixDemand struct {
 	weight int64
 	gpus   int64 // whole devices, 0 for shares
-	groups uint8 // of devices that fit
-	cpu    int64 // thousandths of a device that one CPU carries, shifted by carry; 0 for any number
-	memory int64 // the same of one MB
+	groups uint8 // set of device groups that fit
+	cpu    int64 // thousandths of a device that one CPU serves, shifted by carryBits; 0 when it needs no CPUs
+	memory int64 // the same for one MB of memory
 }
 
-// carryBits is the precision of what a CPU carries.
+// carryBits is the binary precision of mixDemand.cpu and mixDemand.memory.
 const carryBits = 20
 
-// typeDemands is the mix as nodes of one type can serve it.
+// typeDemands is the mix in terms of nodes of one type.
 type typeDemands struct {
-	mixID   int // the mix that it is of
+	mixID   int // of the mix that the demands are of
 	demands []mixDemand
 }
 
-// demandsOn are the expected kinds as machines of the profile can serve them.
-// They are worked out once for each prospect.
+// demandsOn returns the kinds of the mix that nodes of a type can serve. They are
+// computed once for each mix.
 func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	for len(sc.types) <= p.ID {
 		sc.types = append(sc.types, typeDemands{})
@@ -72,7 +72,7 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 		e := &m.Kinds[i]
 		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.GPUs), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
-			continue // never for this machine: it has nothing to keep for it
+			continue // nodes of this type can never serve it
 		}
 		if e.example != nil {
 			a.cpu, a.memory = unitsPerDevice(1, e.Kind.cpus), unitsPerDevice(1, e.Kind.memory)
@@ -86,8 +86,8 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	return d.demands
 }
 
-// unitsPerDevice is what one unit carries, in thousandths of a device shifted, when so
-// many devices take so many units.
+// unitsPerDevice returns how much of a device one unit serves, in thousandths shifted
+// by carryBits, when so many devices need so many units.
 func unitsPerDevice(devices int, units int64) int64 {
 	if units <= 0 {
 		return 0
@@ -95,7 +95,8 @@ func unitsPerDevice(devices int, units int64) int64 {
 	return max(int64(devices)*cluster.WholeMilli<<carryBits/units, 1)
 }
 
-// servedGroups is the groups of devices that suit the want, all for none.
+// servedGroups returns the set of device groups that a request can use; all groups for
+// nil.
 func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	for g, mask := range p.Groups {
 		if mask != 0 && (like == nil || like.DeviceMask(p)&mask != 0) {
@@ -105,12 +106,11 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// ComputeFills works out what becomes of a device with so much left, for every
-// amount. Visitors come as often as kinds were asked for, each that fits is
-// taken in, and now and then nobody comes any more.
+// ComputeFills computes Fills. Requests come at the given rates, each that fits is
+// placed on the device, and rarely no further request comes.
 //
-// That is why 190 thousandths beside a job of 810 count for little where
-// nobody asks for less than 200, and why 530 count for 470 and not for all.
+// So 190 thousandths next to a job of 810 count for little where no job requests less
+// than 200, and 530 can count for 470 and not for all.
 func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
@@ -137,13 +137,14 @@ func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 	}
 }
 
-// byDevicesAsked puts first what asks for the most devices, so that a few that
-// ask for whole machines are not lost among many small ones.
+// byDevicesAsked sorts kinds by requested devices, most first, so that a few requests
+// for whole machines are not lost among many small ones.
 func byDevicesAsked(a, b mixKind) int {
 	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.GPUs, 1), a.weight*max(a.Kind.GPUs, 1)), a.Kind.compare(b.Kind))
 }
 
-// RefreshMix brings the prospect up to date, and says whether it changed.
+// RefreshMix updates the mix and reports whether it changed. A configured mix never
+// changes.
 func (sc *Scorer) RefreshMix() bool {
 	d := &sc.Demand
 	if len(sc.cfg.Mix) > 0 {
@@ -169,13 +170,14 @@ func (sc *Scorer) RefreshMix() bool {
 	return true
 }
 
-// newMixID is a number that no other prospect has.
+// newMixID returns an ID that no other mix has.
 func (sc *Scorer) newMixID() int {
 	sc.MixCount++
 	return sc.MixCount
 }
 
-// blendMix is what is to be expected by a mix and by what was asked for.
+// blendMix returns the mix of a configured or default mix and the counted demand; d is
+// nil for the configured mix alone.
 func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	var out WorkloadMix
 	var rates [cluster.WholeMilli + 1]int64
@@ -207,7 +209,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	return out
 }
 
-// frequentKinds is the kinds that ask for the most.
+// frequentKinds returns the kinds that request the most devices, sorted by kind.
 func (d *demandTracker) frequentKinds() []mixKind {
 	all := make([]mixKind, 0, len(d.Kinds))
 	for _, k := range d.Kinds { // order-free: sorted right below
