@@ -1,17 +1,17 @@
 package config
 
-// Mix is a kind of job that is expected, and how often among a thousand.
+// Mix is a kind of job that is expected, and its weight. Set either GPUs or Milli.
 type Mix struct {
-	GPUs   int // whole devices, or
-	Milli  int // a part of one
-	CPUs   int // of each device's even share of the machine's CPUs, in percent; of its memory too
+	GPUs   int // whole devices
+	Milli  int // thousandths of one device
+	CPUs   int // percent of each device's even share of the node's CPUs, and of its memory
 	Weight int
 }
 
-// DefaultMix is what is expected before anybody has asked for anything: mostly
-// small jobs, and room kept for whole machines. It is a guess that was not
-// fitted to any trace, and it counts as much as the first few asks: what jobs
-// really ask for soon outweighs it.
+// DefaultMix returns the mix that is expected before any job was submitted: mostly
+// small jobs, and some that need whole nodes. It is not fitted to any trace. It weighs
+// as much as the first few requests, so what jobs really request soon outweighs it.
+// Invariant: the weights sum to 1000.
 func DefaultMix() []Mix {
 	return []Mix{
 		{Milli: 250, CPUs: 50, Weight: 100},

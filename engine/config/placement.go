@@ -1,34 +1,34 @@
 package config
 
-// PlacementPolicy is a rule for which node a member goes to. All but the default are
-// there to compare with: each gives every node that has room a score, as the
-// simulator of "Beware of Fragmentation" (Weng and others, USENIX ATC 2023)
-// does, and takes the first of those with the highest. Their time grows with the
-// fleet. Gangs of several members are placed by the topology whatever the rule.
+// PlacementPolicy is a rule that chooses the node of a member. All but the default are
+// for comparisons: see package score/baseline. They score every node, so their time
+// grows with the cluster. Gangs of several members are placed by topology whatever the
+// policy.
 type PlacementPolicy string
 
-// The rules.
+// The policies.
 const (
-	PolicyDefault    PlacementPolicy = ""           // the least stranded capacity
+	PolicyDefault    PlacementPolicy = ""           // least fragmentation for the expected jobs
 	PolicyRandom     PlacementPolicy = "random"     // any node, any device
-	PolicyBestFit    PlacementPolicy = "bestfit"    // the least CPUs and GPUs left over
-	PolicyDotProduct PlacementPolicy = "dotprod"    // the least product of what is free and what is asked for
+	PolicyBestFit    PlacementPolicy = "bestfit"    // fewest CPUs and GPUs left over
+	PolicyDotProduct PlacementPolicy = "dotprod"    // smallest product of free and requested resources
 	PolicyPacking    PlacementPolicy = "packing"    // shared devices, then used nodes, then idle ones
-	PolicyClustering PlacementPolicy = "clustering" // where jobs that ask for as many devices are
-	PolicyFGD        PlacementPolicy = "fgd"        // the steepest descent of fragmentation
+	PolicyClustering PlacementPolicy = "clustering" // nodes with jobs that request the same number of devices
+	PolicyFGD        PlacementPolicy = "fgd"        // steepest descent of fragmentation
 )
 
-// PlacementPolicies are the rules by name, in an order for people.
+// PlacementPolicies returns the policies other than the default, in the order in which
+// they are listed to users.
 func PlacementPolicies() []PlacementPolicy {
 	return []PlacementPolicy{PolicyRandom, PolicyDotProduct, PolicyClustering, PolicyPacking, PolicyBestFit, PolicyFGD}
 }
 
-// TypicalJob is a kind of job that is expected, in the numbers a job asks for, and
-// how many of the expected jobs are such: the target workload of PlaceFGD.
+// TypicalJob is a kind of job in the target workload of PolicyFGD. Set either GPUs or
+// Milli.
 type TypicalJob struct {
-	GPUs  int // whole devices, or
-	Milli int // a part of one
+	GPUs  int // whole devices
+	Milli int // thousandths of one device
 	CPUs  int
-	Model string // models that will do, separated by |; "" for any
-	Count int
+	Model string // acceptable models, separated by |; "" for any
+	Count int    // jobs of this kind in the workload
 }

@@ -13,7 +13,7 @@ import (
 // lose the least capacity that they could use (Weng and others, USENIX ATC 2023).
 type fgd struct {
 	baseline
-	byType []fgdWorkload // by ID of the node type
+	byType []fgdWorkload                      // by ID of the node type
 	scores map[*cluster.Request][]cachedScore // by node position
 }
 
