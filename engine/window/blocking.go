@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// BlockingWindows is the windows that keep the job whose turn it is off nodes of a set. It
-// is good until the next one asks.
+// BlockingWindows returns the windows that block the current job on nodes of a set.
+// The result is valid until the next call.
 func (c *Calendar) BlockingWindows(sh *job.Shape, of *cluster.Set) []*Window {
 	c.blockingScratch = c.blockingScratch[:0]
 	if c.Ignored {
@@ -26,8 +26,8 @@ func (c *Calendar) BlockingWindows(sh *job.Shape, of *cluster.Set) []*Window {
 	return c.blockingScratch
 }
 
-// WindowsBlocking is the windows that keep a job off nodes that it could use, those that
-// end first before the others.
+// WindowsBlocking returns the windows that block a job on nodes that are feasible for
+// it, sorted by their end.
 func (c *Calendar) WindowsBlocking(e *job.Entry) []*Window {
 	if len(c.Windows) == 0 {
 		return nil
@@ -38,8 +38,8 @@ func (c *Calendar) WindowsBlocking(e *job.Entry) []*Window {
 	return out
 }
 
-// WindowBlocking is a window that keeps the job whose turn it is off a node, nil for
-// none.
+// WindowBlocking returns a window that blocks the current job on a node; nil for none.
+// It does not depend on Ignored.
 func (c *Calendar) WindowBlocking(sh *job.Shape, n *cluster.Node) *Window {
 	for _, w := range c.Windows {
 		if w.Bars(c.At, c.ExpectedStay) && !w.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && c.windowNodes(w).Has(n.Pos) {
@@ -49,9 +49,9 @@ func (c *Calendar) WindowBlocking(sh *job.Shape, n *cluster.Node) *Window {
 	return nil
 }
 
-// ReservedForOwn is the allowed nodes that are reserved for the shape's jobs now, and
-// for nobody else: what is set aside for them is used first. It is false where
-// there are none, or all are.
+// ReservedForOwn returns the allowed nodes that an open window reserves for jobs of
+// the shape's queue, because a job uses reserved nodes first. It is false when there
+// are no such nodes, or when all allowed nodes are.
 func (c *Calendar) ReservedForOwn(sh *job.Shape, allowed *cluster.Set) (*cluster.Set, bool) {
 	found := false
 	for _, w := range c.Windows {
@@ -70,7 +70,7 @@ func (c *Calendar) ReservedForOwn(sh *job.Shape, allowed *cluster.Set) (*cluster
 	return &c.ownScratch, found && c.ownScratch.Count < allowed.Count
 }
 
-// BlockText says why a window keeps the job whose turn it is off.
+// BlockText says why a window blocks the current job.
 func (c *Calendar) BlockText(w *Window) string {
 	if w.StateAt(c.At) == ares.ReservationOpen {
 		return fmt.Sprintf("reserved %s until %s (reservation %s)", w.For(), w.Until.UTC().Format(time.RFC3339), w.Name)

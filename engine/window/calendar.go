@@ -9,22 +9,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Calendar is the reservations, and what they mean for the job whose turn it is.
-// Who has none pays for nothing.
+// Calendar holds the reservations, and says what they mean for the current job. It
+// costs nothing when there are none.
 type Calendar struct {
 	Cluster *cluster.Cluster
 	Jobs    *job.Table
-	Windows []*Window // by their beginning, then name
+	Windows []*Window // by beginning, then name
 
-	At              time.Time     // when what is placed would begin
-	ExpectedStay    time.Duration // how long the job would stay
-	stayUnknown     bool          // nobody knows how long that is
-	Ignored         bool          // as if there were none
-	blockingScratch []*Window     // scratch of bars
-	ownScratch      cluster.Set   // scratch of ownNodes
+	At              time.Time     // when the current job would start
+	ExpectedStay    time.Duration // how long the current job is expected to run
+	stayUnknown     bool          // ExpectedStay is an assumption, because no estimate exists
+	Ignored         bool          // BlockingWindows returns none
+	blockingScratch []*Window     // result of BlockingWindows
+	ownScratch      cluster.Set   // result of ReservedForOwn
 }
 
-// SetReservation takes over a reservation's record, nil when it went.
+// SetReservation stores the record of a reservation; nil deletes it.
 func (c *Calendar) SetReservation(name string, r *ares.Reservation) {
 	c.Windows = slices.DeleteFunc(c.Windows, func(w *Window) bool { return w.Name == name })
 	if r == nil {
@@ -35,23 +35,24 @@ func (c *Calendar) SetReservation(name string, r *ares.Reservation) {
 	c.Windows = slices.Insert(c.Windows, at, w)
 }
 
-// SetWindowTime has windows held against what begins at a time.
+// SetWindowTime sets when the next jobs would start, and ends Ignored.
 func (c *Calendar) SetWindowTime(at time.Time) { c.At, c.Ignored = at, false }
 
-// SetExpectedStay has windows held against how long a job is thought to stay.
+// SetExpectedStay sets how long the current job is expected to run. A nil entry leaves
+// it as it is.
 func (c *Calendar) SetExpectedStay(e *job.Entry) {
 	if len(c.Windows) > 0 && e != nil && e.Job != nil {
 		c.setStay(e.ExpectedStay(c.At))
 	}
 }
 
-// SetExpectedStayOf is stays of a job that the state does not know.
+// SetExpectedStayOf is SetExpectedStay for a job that is not in the state.
 func (c *Calendar) SetExpectedStayOf(j *ares.Job) {
 	c.setStay((&job.Entry{Job: j}).ExpectedStay(c.At))
 }
 
-// setStay is how long a job is taken to run: of unknown length so long as a
-// reservation is thought of ahead.
+// setStay sets the expected stay. A job without an estimate is assumed to run for
+// ReservationLead.
 func (c *Calendar) setStay(late time.Duration) {
 	if c.ExpectedStay, c.stayUnknown = late, late == job.Forever; c.stayUnknown {
 		c.ExpectedStay = ares.ReservationLead
@@ -61,7 +62,7 @@ func (c *Calendar) setStay(late time.Duration) {
 // WakeAtWindows wakes the plan when the next window opens or closes.
 func (c *Calendar) WakeAtWindows(plan *ares.Plan) {
 	if len(c.Jobs.EntryByID) == 0 {
-		return // nobody to wake for
+		return // no job can be affected
 	}
 	for _, w := range c.Windows {
 		for _, at := range [2]time.Time{w.From, w.Until} {

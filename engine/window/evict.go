@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// EvictFromWindows stops who is not entitled where a drained window is open, as long as a
-// plan has room for it.
+// EvictFromWindows stops the jobs without a right to a window that is open and drains
+// its nodes, until the plan is full.
 func (c *Calendar) EvictFromWindows(plan *ares.Plan) {
 	if len(c.Windows) == 0 {
 		return
@@ -37,14 +37,14 @@ func (c *Calendar) EvictFromWindows(plan *ares.Plan) {
 	}
 }
 
-// jobsToEvict is who has to leave the nodes of a window, by ID.
+// jobsToEvict returns the jobs that must leave the nodes of a window, sorted by ID.
 func (c *Calendar) jobsToEvict(w *Window) []*job.Entry {
 	var out []*job.Entry
 	in := c.windowNodes(w)
 	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
 		n := c.Cluster.Nodes[i]
-		for _, sit := range n.Occupants {
-			if e := c.Jobs.Owner(sit); e.Job != nil && !w.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.ID, w.Force) {
+		for _, occupant := range n.Occupants {
+			if e := c.Jobs.Owner(occupant); e.Job != nil && !w.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.ID, w.Force) {
 				out = append(out, e)
 			}
 		}

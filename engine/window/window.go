@@ -8,23 +8,24 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// Window is an administrator's reservation with the nodes it is of, by position.
-// They are found once, and again only where a node's nature has changed since.
+// Window is an administrator's reservation with its nodes by position. The nodes are
+// found once, and again only when nodes change position or traits.
 type Window struct {
 	*ares.Reservation
 
-	layout  int // State.layout as of which positions are right
-	seen    int // changes of natures that were taken in
+	layout  int // cluster layout that NodeSet is of
+	seen    int // changes of traits up to which NodeSet is current
 	NodeSet cluster.Set
 }
 
+// byBeginning sorts windows by their beginning, then by name.
 func byBeginning(a, b *Window) int {
 	return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Name, b.Name))
 }
 
-// windowNodes is the nodes of a window, as the nodes are now.
+// windowNodes updates the nodes of a window and returns them.
 func (c *Calendar) windowNodes(w *Window) *cluster.Set {
-	look := func(n *cluster.Node) {
+	update := func(n *cluster.Node) {
 		var labels map[string]string
 		if n.Record != nil {
 			labels = n.Record.Labels
@@ -37,7 +38,7 @@ func (c *Calendar) windowNodes(w *Window) *cluster.Set {
 		w.NodeSet.Resize(len(c.Cluster.Nodes))
 		if len(w.Selector) > 0 || w.Domain != "" {
 			for _, n := range c.Cluster.Nodes {
-				look(n)
+				update(n)
 			}
 		}
 		for _, id := range w.Reservation.Nodes {
@@ -47,7 +48,7 @@ func (c *Calendar) windowNodes(w *Window) *cluster.Set {
 		}
 	default:
 		for _, at := range c.Cluster.TraitChanges.Since(w.seen) {
-			look(c.Cluster.Nodes[at])
+			update(c.Cluster.Nodes[at])
 		}
 	}
 	w.seen = c.Cluster.TraitChanges.Count
