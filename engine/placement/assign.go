@@ -6,8 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// assign takes the place of one member on a node that has room for it: the
-// devices that are linked best.
+// assign takes the devices of one member on a node that it fits on: those that the
+// policy chooses, or those with the best links.
 func (pl *Placer) assign(n *cluster.Node, r *cluster.Request, rank int) ares.Seat {
 	if set := pl.Scorer.PolicyDevice(n, r); set != 0 {
 		return pl.Txn.AssignDevices(n, r, rank, set, -1)
@@ -16,7 +16,8 @@ func (pl *Placer) assign(n *cluster.Node, r *cluster.Request, rank int) ares.Sea
 	return pl.Txn.AssignDevices(n, r, rank, set, numa)
 }
 
-// assignAll takes the places of members of a gang, whose seats so far are given.
+// assignAll takes the devices of several members of a gang on one node, and appends
+// their seats. Ranks continue after those of the given seats.
 func (pl *Placer) assignAll(n *cluster.Node, r *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
 	if r.OneNUMA {
@@ -33,7 +34,8 @@ func (pl *Placer) assignAll(n *cluster.Node, r *cluster.Request, members int, se
 	return seats
 }
 
-// ReleaseJob gives up the seats of a job's attempt under way.
+// ReleaseJob releases the seats of a running job's current attempt in the transaction,
+// as if it had stopped.
 func (pl *Placer) ReleaseJob(e *job.Entry) {
 	a := e.Run.Current()
 	for i := range a.Seats {
@@ -52,8 +54,8 @@ func (pl *Placer) ReleaseJob(e *job.Entry) {
 	}
 }
 
-// PutBack puts a job that was to leave back on its seats, if nobody else is given
-// what it has there.
+// PutBack takes the seats of a released job again, if they are still free. It returns
+// false and takes nothing otherwise.
 func (pl *Placer) PutBack(e *job.Entry) bool {
 	m, a := pl.Txn.Mark(), e.Run.Current()
 	for i := range a.Seats {

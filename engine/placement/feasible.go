@@ -6,21 +6,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// FeasibleNodes is the nodes the shape's members may go to, however busy. It is false
-// when there are none.
+// FeasibleNodes returns the nodes that a shape's members may use, whatever is
+// allocated there: those that pass the filters, reservations and affinity. It is false
+// when there are none. The set is valid until the next call.
 func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set, bool) {
 	f := pl.Cluster.RefreshFeasible(r)
-	var barred []*window.Window
+	var blocking []*window.Window
 	if len(pl.Windows.Windows) > 0 {
-		barred = pl.Windows.BlockingWindows(sh, &f.Nodes)
+		blocking = pl.Windows.BlockingWindows(sh, &f.Nodes)
 	}
-	if len(sh.Affinity)+len(sh.AntiAffinity)+len(barred) == 0 {
+	if len(sh.Affinity)+len(sh.AntiAffinity)+len(blocking) == 0 {
 		return &f.Nodes, f.Nodes.Count > 0
 	}
 	out := &pl.FeasibleScratch
 	out.Copy(&f.Nodes)
-	for _, v := range barred {
-		out.Subtract(&v.NodeSet)
+	for _, w := range blocking {
+		out.Subtract(&w.NodeSet)
 	}
 	for _, near := range sh.Affinity {
 		pl.restrictToNear(out, sh, near)
@@ -35,8 +36,8 @@ func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set
 	return out, out.Count > 0
 }
 
-// FeasibleAgain is reach of a shape that had some.
+// FeasibleAgain is FeasibleNodes for a shape that is known to have feasible nodes.
 func (pl *Placer) FeasibleAgain(sh *job.Shape, r *cluster.Request) *cluster.Set {
-	reach, _ := pl.FeasibleNodes(sh, r)
-	return reach
+	nodes, _ := pl.FeasibleNodes(sh, r)
+	return nodes
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// placeGang takes seats for several members: the domain is chosen by the topology,
-// the devices by their links. Ranks follow the order of the nodes, but for those
-// that can stay where they were.
+// placeGang places several members. The topology chooses the domain and the nodes, and
+// links choose the devices. Ranks follow the order of the nodes, except those that
+// stay on the node of the last attempt.
 func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
 	if r.ScoreSlot == 0 && pl.Cluster.FitsNowhere(r) {
 		return ares.Placing{}, false
@@ -20,7 +20,7 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 		PreferredDomain: sh.Wish.Domain, Strategy: sh.Wish.Strategy, MinGbps: sh.Wish.Gbps, LatencySensitive: sh.Wish.Latency,
 	}
 	if allowed == &r.Constraints.Feasible.Nodes && !sh.SpreadsMembers() {
-		ask.CacheKey = r.ID // else other jobs decide where it may go
+		ask.CacheKey = r.ID // otherwise the feasible nodes depend on other jobs or reservations
 	}
 	if e != nil && e.Run != nil {
 		ask.PreviousNodes = pl.Jobs.LastNodes(e)
@@ -51,16 +51,16 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
 }
 
-// gangView is what the topology may ask about the nodes for one gang.
+// gangView answers what the topology asks about the nodes for one gang.
 type gangView struct {
 	placer     *Placer
 	request    *cluster.Request
 	scores     *score.ScoreCache
 	allowed    *cluster.Set
-	onePerNode bool // no two members on a node
+	onePerNode bool // no two members on one node
 }
 
-// Capacity is how many members the node can take now.
+// Capacity returns how many members fit on a node now.
 func (v gangView) Capacity(at int) int {
 	n := v.placer.Cluster.Nodes[at]
 	if !n.Schedulable() || !v.allowed.Has(at) {
@@ -73,7 +73,8 @@ func (v gangView) Capacity(at int) int {
 	return room
 }
 
-// Penalty is what a member there would strand.
+// Penalty returns the cost of a member on a node, with WarmCost added on a node that
+// is not preferred; 0 where it does not fit.
 func (v gangView) Penalty(at int) int {
 	if v.scores.Costs[at] == score.NoFit {
 		return 0

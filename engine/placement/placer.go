@@ -9,7 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Placer finds nodes and devices for the members of a job, and takes them.
+// Placer finds nodes and devices for the members of a job, and takes them in its
+// transaction.
 type Placer struct {
 	Cfg     *config.Config
 	Cluster *cluster.Cluster
@@ -18,37 +19,39 @@ type Placer struct {
 	Windows *window.Calendar
 	Txn     *cluster.Txn
 
-	FeasibleScratch       cluster.Set  // scratch of reach
-	Cycle                 int          // counts them
-	Epoch                 int          // counts them too, and what gives room in the middle of one
-	Placed                []PlacedJob  // whole jobs
-	Offer                 ares.Placing // of the job whose turn it is
-	recordedUnschedulable bool         // a shape was noted as refused
-	WouldDelay            bool         // the job whose turn it was would fit, and delay one ahead of it
-	WindowBlocked         bool         // reservations alone keep off the job whose turn it was
-	Speculative           bool         // what is taken is not as it is: nothing is noted for the rest of the decision
+	FeasibleScratch       cluster.Set  // result of FeasibleNodes when it differs from the request's own set
+	Cycle                 int          // number of the current pass
+	Epoch                 int          // rises with each pass, and when held capacity is released within one; failures are remembered for one epoch
+	Placed                []PlacedJob  // jobs placed in this pass
+	Offer                 ares.Placing // placing of the current job
+	recordedUnschedulable bool         // RememberUnschedulable was called in this pass
+	WouldDelay            bool // the current job is skipped alone, because others of its shape may still be placed
+	WindowBlocked         bool         // administrators' reservations alone block the current job
+	Speculative           bool         // the accounts are not those of this pass, so failures are not remembered
 }
 
+// Close forgets what the pass placed.
 func (pl *Placer) Close() {
 	clear(pl.Placed)
 	pl.Placed, pl.Offer = pl.Placed[:0], ares.Placing{}
 }
 
-// PlacedJob is a job the decision under way has placed.
+// PlacedJob is a job that this pass has placed.
 type PlacedJob struct {
 	Entry *job.Entry
 	Seats []ares.Seat
 }
 
-// PlaceJob takes seats for the job's members, as many as fit between the least it
-// can start with and most, or takes nothing. e is the job's entry, nil for one
-// the state does not know.
+// PlaceJob takes seats for a job: as many members as fit, from the shape's MinMembers
+// up to most, or none. ban is the set of models that quotas exclude. e is the job's
+// entry, nil for a job that is not in the state.
 func (pl *Placer) PlaceJob(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
 	pl.Windows.SetExpectedStay(e)
 	return pl.placeForStay(sh, most, ban, e)
 }
 
-// placeForStay is place for as long a stay as was said before.
+// placeForStay is PlaceJob with the expected stay that is set already. Nodes that are
+// reserved for the job are tried first.
 func (pl *Placer) placeForStay(sh *job.Shape, most int, ban uint64, e *job.Entry) (ares.Placing, bool) {
 	r := pl.Cluster.WithoutModels(sh.Request, ban)
 	allowed, ok := pl.FeasibleNodes(sh, r)
@@ -65,7 +68,7 @@ func (pl *Placer) placeForStay(sh *job.Shape, most int, ban uint64, e *job.Entry
 	return pl.placeAmong(sh, r, most, e, allowed)
 }
 
-// placeAmong is seat on the allowed nodes.
+// placeAmong places a job on the allowed nodes.
 func (pl *Placer) placeAmong(sh *job.Shape, r *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
 	if sh.Members == 1 {
 		return pl.placeSingle(sh, r, allowed)

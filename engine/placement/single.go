@@ -7,10 +7,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// placeSingle takes the seat of a job of one member.
+// placeSingle places a job of one member.
 func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
 	if allowed == &r.Constraints.Feasible.Nodes && r.FailedEpoch == pl.Epoch && !pl.Speculative {
-		return ares.Placing{}, false // what one asked in vain in this decision, the next asks in vain
+		return ares.Placing{}, false // the same request failed in this epoch
 	}
 	n := pl.bestSingleNode(sh, r, allowed)
 	if n == nil {
@@ -35,14 +35,15 @@ func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluste
 	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
 }
 
-// bestSingleNode finds the node for a job of one member: in the domain it prefers, then
-// where nothing speaks against, then anywhere it may go.
+// bestSingleNode returns the node for a job of one member: in the preferred domain on
+// a preferred node, then in that domain, then on a preferred node anywhere, then on
+// any allowed node; nil when it fits on none.
 func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) *cluster.Node {
-	liked := allowed
+	preferred := allowed
 	if r.Constraints.Feasible.HasPreference {
-		liked = pl.Cluster.PreferredNodes(&r.Constraints.Feasible, allowed)
+		preferred = pl.Cluster.PreferredNodes(&r.Constraints.Feasible, allowed)
 	}
-	for _, in := range [2]*cluster.Set{liked, allowed} {
+	for _, in := range [2]*cluster.Set{preferred, allowed} {
 		for i := 0; ; i++ {
 			lo, hi, ok := pl.Cluster.Domains.NamedDomain(sh.Wish.Domain, i)
 			if !ok {
@@ -53,7 +54,7 @@ func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *clu
 			}
 		}
 	}
-	if n := pl.Scorer.BestNode(r, liked, 0, len(pl.Cluster.Nodes)); n != nil || liked == allowed {
+	if n := pl.Scorer.BestNode(r, preferred, 0, len(pl.Cluster.Nodes)); n != nil || preferred == allowed {
 		return n
 	}
 	return pl.Scorer.BestNode(r, allowed, 0, len(pl.Cluster.Nodes))

@@ -5,11 +5,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// RememberUnschedulable remembers that the shape found no place in the state as it is. What the
-// decision under way has taken by then may come free again: those nodes count as
-// grown when it ends.
+// RememberUnschedulable remembers that a shape does not fit. It is tried again when a
+// node gains capacity. Capacity that this pass has taken comes back when the pass
+// ends: RecordReturnedCapacity counts these nodes as gains then.
 func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
-	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // other jobs' places count too
+	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // their feasible nodes depend on other jobs
 		return
 	}
 	r := sh.Request
@@ -24,8 +24,9 @@ func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
 	pl.recordedUnschedulable = true
 }
 
-// RecordReturnedCapacity lets the nodes from which a decision took something count as grown: it
-// gives that back now.
+// RecordReturnedCapacity records a gain for each node that this pass took capacity
+// from, if a shape was remembered as unschedulable. Call it just before the pass
+// undoes its transaction.
 func (pl *Placer) RecordReturnedCapacity() {
 	if !pl.recordedUnschedulable {
 		return

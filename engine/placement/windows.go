@@ -2,9 +2,10 @@ package placement
 
 import "github.com/ares-scheduler/ares/engine/job"
 
-// IsBlockedByWindows says of a job that found no place whether reservations alone keep it
-// off: it would fit without them. Unless its length is nothing to it, others of
-// its shape may be shorter, and it is passed over alone.
+// IsBlockedByWindows reports whether administrators' reservations alone block a job
+// that was not placed: it would fit without them. When a shorter job would fit, it
+// sets WouldDelay too: the job is skipped alone, because others of its shape may be
+// shorter.
 func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64) bool {
 	c := pl.Windows
 	if len(c.Windows) == 0 || len(pl.Windows.BlockingWindows(e.Shape, &pl.Cluster.RefreshFeasible(pl.Cluster.WithoutModels(e.Shape.Request, ban)).Nodes)) == 0 {
@@ -17,23 +18,23 @@ func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64) bool
 		return ok
 	}
 	c.Ignored = true
-	open := fits()
+	fitsWithout := fits()
 	c.Ignored = false
-	if !open {
+	if !fitsWithout {
 		return false
 	}
 	pl.WindowBlocked = true
-	lasts := c.ExpectedStay
+	stay := c.ExpectedStay
 	c.ExpectedStay = 0
 	if pl.WouldDelay = fits(); pl.WouldDelay {
-		e.Shape.WindowEpoch, e.Shape.WindowStay = pl.Epoch, lasts
+		e.Shape.WindowEpoch, e.Shape.WindowStay = pl.Epoch, stay
 	}
-	c.ExpectedStay = lasts
+	c.ExpectedStay = stay
 	return true
 }
 
-// OutlastsWindow says whether one of the job's shape that stays no longer was shut out
-// in this decision already.
+// OutlastsWindow reports whether reservations blocked a job of the same shape in this
+// epoch that was expected to run as long or shorter.
 func (pl *Placer) OutlastsWindow(e *job.Entry) bool {
 	if e.Shape.WindowEpoch != pl.Epoch || pl.Speculative {
 		return false
