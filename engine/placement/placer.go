@@ -25,7 +25,7 @@ type Placer struct {
 	Placed                []PlacedJob  // jobs placed in this pass
 	Offer                 ares.Placing // placing of the current job
 	recordedUnschedulable bool         // RememberUnschedulable was called in this pass
-	WouldDelay            bool // the current job is skipped alone, because others of its shape may still be placed
+	WouldDelay            bool         // the current job is skipped alone, because others of its shape may still be placed
 	WindowBlocked         bool         // administrators' reservations alone block the current job
 	Speculative           bool         // the accounts are not those of this pass, so failures are not remembered
 }

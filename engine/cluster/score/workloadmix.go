@@ -138,7 +138,7 @@ func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
 }
 
 // byDevicesAsked sorts kinds by requested devices, most first, so that a few requests
-// for whole machines are not lost among many small ones.
+// for whole nodes are not lost among many small ones.
 func byDevicesAsked(a, b mixKind) int {
 	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.GPUs, 1), a.weight*max(a.Kind.GPUs, 1)), a.Kind.compare(b.Kind))
 }
