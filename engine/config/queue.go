@@ -9,49 +9,49 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// QueueConfig is what orders the jobs of a queue, and what one that finds no place
-// means for those behind it. The zero value is the default.
+// QueueConfig is the order of the jobs in a queue, and what a blocked job means for
+// the jobs behind it. The zero value is the default.
 type QueueConfig struct {
-	// Order is what orders the jobs of a queue.
+	// Order is the order of the jobs in a queue.
 	Order Order
-	// Blocked is what becomes of those behind a job that finds no place.
+	// Blocked is what happens to the jobs behind a blocked job.
 	Blocked BlockedPolicy
-	// Yield lets a waiting job stop running ones of its own queue and class
-	// that come later in its order, if it then fits. Only jobs that keep their
-	// progress (checkpoint.enabled) give way. It needs an Order, and does not go
-	// with BlockedReserve.
+	// Preempt lets a waiting job preempt running jobs of its own queue and class that come
+	// later in its order, if it then fits. Only jobs that keep their progress
+	// (checkpoint.enabled) are preempted. It needs an Order that gives this right, and
+	// cannot be combined with BlockedReserve.
 	Preempt bool `json:"Yield"`
-	// Attained is up to how many GPU-seconds a job is of the first of the two
-	// levels of OrderAttained.
+	// Attained is the bound of the first of the two levels of OrderAttained, in
+	// GPU-seconds; 0 for the default.
 	Attained int
-	// PeersAfter is how long a job waits, since it was submitted or last gave way,
-	// until it may stop those of its own level of OrderAttained that were
-	// submitted after it: else one that asks for much could wait for as long as
-	// smaller ones come that fit beside each other. 0 for never. It needs Yield.
+	// PeersAfter is how long a job waits, since it was submitted or last preempted, until
+	// it may preempt jobs of its own level of OrderAttained that were submitted later.
+	// Otherwise a large job could wait for as long as smaller jobs come that fit next to
+	// each other. 0 means never. It needs Preempt.
 	PeersAfter time.Duration
 }
 
-// Order is what orders the jobs of a queue.
+// Order is the order of the jobs in a queue.
 type Order string
 
-// The orders. All but the first put higher classes, as they were submitted,
-// before lower ones, know no ageing, and let submission decide between equals.
+// The orders. All but the first put higher submitted classes before lower ones, have no
+// ageing, and break ties by submission.
 const (
 	OrderAged         Order = ""                   // by aged priority
 	OrderFIFO         Order = "fifo"               // by submission
 	OrderShortest     Order = "shortest"           // by predicted runtime (SJF)
-	OrderRemaining    Order = "shortest-remaining" // by what is left of it (SRTF)
+	OrderRemaining    Order = "shortest-remaining" // by predicted remaining runtime (SRTF)
 	OrderLeastService Order = "least-service"      // by predicted runtime times GPUs (QSSF)
-	OrderAttained     Order = "attained"           // those that had little GPU time so far before the others (Tiresias)
-	OrderDeadline     Order = "edf"                // by deadline, those without one last (EDF)
+	OrderAttained     Order = "attained"           // jobs with little GPU time so far first (Tiresias)
+	OrderDeadline     Order = "edf"                // by deadline, jobs without one last (EDF)
 )
 
-// Orders lists what may be written for an order.
+// Orders returns the names of the orders in the configuration file.
 func Orders() []string {
 	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained), string(OrderDeadline)}
 }
 
-// ParseOrder reads an order as people write it.
+// ParseOrder parses the name of an order.
 func ParseOrder(text string) (Order, error) {
 	if text == "aged" {
 		text = ""
@@ -62,20 +62,20 @@ func ParseOrder(text string) (Order, error) {
 	return Order(text), nil
 }
 
-// BlockedPolicy is what becomes of those behind a job that finds no place.
+// BlockedPolicy is what happens to the jobs behind a blocked job.
 type BlockedPolicy string
 
-// What becomes of them.
+// The policies.
 const (
-	BlockedSkip    BlockedPolicy = ""        // it is passed over: whoever fits, starts
+	BlockedSkip    BlockedPolicy = ""        // they start if they fit
 	BlockedHold    BlockedPolicy = "hold"    // they wait with it (strict FIFO)
-	BlockedReserve BlockedPolicy = "reserve" // they start if it is not delayed by it, as far as predictions tell (EASY backfill)
+	BlockedReserve BlockedPolicy = "reserve" // they start if they do not delay it, by predictions (EASY backfill)
 )
 
-// BlockedPolicies lists what may be written for it.
+// BlockedPolicies returns the names of the policies in the configuration file.
 func BlockedPolicies() []string { return []string{"skip", string(BlockedHold), string(BlockedReserve)} }
 
-// ParseBlocked reads it as people write it.
+// ParseBlocked parses the name of a policy.
 func ParseBlocked(text string) (BlockedPolicy, error) {
 	if text == "skip" {
 		text = ""
@@ -86,8 +86,8 @@ func ParseBlocked(text string) (BlockedPolicy, error) {
 	return BlockedPolicy(text), nil
 }
 
-// NewQueueConfig reads it as people write it. What makes no sense is for Check to
-// tell.
+// NewQueueConfig returns a configuration from names as users write them. It keeps
+// invalid names; Check reports them.
 func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig {
 	q := QueueConfig{Order: Order(order), Blocked: BlockedPolicy(blocked), Preempt: yield, Attained: attained}
 	if order, err := ParseOrder(order); err == nil {
@@ -99,13 +99,13 @@ func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig
 	return q
 }
 
-// Bounds of the first level of OrderAttained, and its default.
+// The default and the maximum of QueueConfig.Attained, in GPU-seconds.
 const (
 	DefaultAttained = 3200
 	MaxAttained     = 1_000_000_000
 )
 
-// MaxPeersAfter bounds Queueing.PeersAfter.
+// MaxPeersAfter is the maximum of QueueConfig.PeersAfter.
 const MaxPeersAfter = 366 * 24 * time.Hour
 
 func (q QueueConfig) validate(p *ares.Problems) {
@@ -135,7 +135,8 @@ func (q QueueConfig) validate(p *ares.Problems) {
 	}
 }
 
-// AttainedLevel is the bound between the two levels of OrderAttained, in GPU-seconds.
+// AttainedLevel returns the bound between the two levels of OrderAttained, in
+// GPU-seconds.
 func (q QueueConfig) AttainedLevel() int {
 	if q.Attained == 0 {
 		return DefaultAttained
@@ -143,14 +144,13 @@ func (q QueueConfig) AttainedLevel() int {
 	return q.Attained
 }
 
-// digest is what tells it apart from others, "" for the default: so the digests
-// of those who never heard of it stay what they were.
+// digest returns the part of Config.Digest, "" for the zero value.
 func (q QueueConfig) digest() string {
 	if q == (QueueConfig{}) {
 		return ""
 	}
 	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Preempt, q.Attained)
-	if q.PeersAfter != 0 { // else as it ever was
+	if q.PeersAfter != 0 { // the default must not change the digest
 		text += fmt.Sprintf(" %d", q.PeersAfter)
 	}
 	return text

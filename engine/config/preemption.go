@@ -7,35 +7,36 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// PreemptionConfig is when running jobs are stopped for a waiting one: because its class
-// is higher by two or more, or because its tenant takes back what it had lent.
-// Queueing.Yield has rules of its own for who, but the ceiling, the cooldown and
-// the number of times bind it too.
+// PreemptionConfig says when running jobs are stopped for a waiting one: because its
+// class is higher by two or more, or because it reclaims quota that others borrowed.
+// Preemption by queue order (QueueConfig.Preempt) has its own rules for victims, but
+// Ceiling, Cooldown and MaxPreemptions bind it too.
 type PreemptionConfig struct {
-	// Enabled lets jobs give way by class and by quota.
+	// Enabled allows preemption by class and by quota.
 	Enabled bool
-	// Ceiling is how much may be stopped for a job, in thousandths of what it
-	// asks for: 4000 is four GPUs for each one asked. 0 for no ceiling.
+	// Ceiling is how much may be stopped for a job, in thousandths of its request: 4000 is
+	// four GPUs for each requested one. 0 for no ceiling.
 	Ceiling int
-	// MaxYields is how often one job gives way at most, to whomever; 0 for no bound.
+	// MaxPreemptions is how often one job may be preempted; 0 for no bound.
 	MaxPreemptions int `json:"MaxYields"`
-	// Cooldown is how long a job that gave way is left alone once it runs again:
-	// long enough to save something, or it would only ever restart.
+	// Cooldown is how long a preempted job may not be preempted again after it restarted.
+	// It should be long enough to save progress, or the job would only restart.
 	Cooldown time.Duration
-	// Restart is what starting again costs each GPU of a job, beside the work that
-	// is lost: loading the image, the data, the checkpoint.
+	// Restart is the cost of a restart for each GPU of a job, in addition to lost work:
+	// loading the image, the data and the checkpoint.
 	Restart time.Duration
-	// PerTenant is how many jobs the jobs of one tenant may stop by class in an
-	// hour; 0 for no bound.
+	// PerTenant is how many jobs the jobs of one tenant may preempt by class in an hour; 0
+	// for no bound.
 	PerTenant int
-	// Moving lets jobs be moved that keep their progress, where that makes room
-	// for one that waits and all of them run then.
+	// Moving enables consolidation: jobs that keep their progress are moved when that
+	// makes capacity for a waiting job and all of them run afterwards.
 	Moving bool
-	// MoveGain is how many times what it costs that must gain, in thousandths.
+	// MoveGain is the smallest ratio of the gain to the cost of consolidation, in
+	// thousandths.
 	MoveGain int
 }
 
-// Limits on it.
+// Limits on a PreemptionConfig.
 const (
 	MaxCeiling        = 1_000_000 // thousandths
 	MaxMaxPreemptions = 1000
@@ -45,14 +46,14 @@ const (
 	MaxMoveGain       = 100_000 // thousandths
 )
 
-// MaxNominations is how many jobs have seats kept for them at once. Beyond it
-// jobs wait until one of those has its place: so that a burst of urgent jobs
-// does not empty a fleet before the first of them has started.
+// MaxNominations is the number of nominations at one time. Other jobs wait until a
+// nominated job is placed, so that a burst of urgent jobs does not stop a whole
+// cluster before the first of them has started.
 const MaxNominations = 64
 
-// defaultPreemption stops at most four GPUs for one, a job at most three times,
-// and not in the first five minutes after it came back. Three, because the
-// fourth time it is always the same job that pays: from then on it finishes.
+// defaultPreemption returns the defaults: at most four GPUs are stopped for one, a job
+// is preempted at most three times, and not in the first five minutes after a restart.
+// After three preemptions the same job has paid often enough, and finishes.
 func defaultPreemption() PreemptionConfig {
 	return PreemptionConfig{Enabled: true, Ceiling: 4000, MaxPreemptions: 3, Cooldown: 5 * time.Minute, Restart: time.Minute, PerTenant: 100, MoveGain: 2000}
 }
@@ -75,25 +76,24 @@ func (y PreemptionConfig) validate(p *ares.Problems) {
 	between("max_preemptions_per_hour", y.PerTenant, MaxPerTenant, "")
 }
 
-// digest is what tells it apart from others, "" for the zero value: so the
-// digests of those who never heard of it stay what they were.
+// digest returns the part of Config.Digest, "" for the zero value.
 func (y PreemptionConfig) digest() string {
 	if y == (PreemptionConfig{}) {
 		return ""
 	}
 	out := fmt.Sprintf(" yield %t %d %d %d %d %d", y.Enabled, y.Ceiling, y.MaxPreemptions, y.Cooldown, y.Restart, y.PerTenant)
-	if y.Moving { // else it decides nothing
+	if y.Moving { // otherwise MoveGain has no effect
 		out += fmt.Sprintf(" move %d", y.MoveGain)
 	}
 	return out
 }
 
-// ExceedsCeiling says whether stopping so much for so much is above the ceiling.
+// ExceedsCeiling reports whether stopping so much for a request exceeds the ceiling.
 func (y PreemptionConfig) ExceedsCeiling(stopped, asked int64) bool {
 	return y.Ceiling > 0 && stopped*wholeDevice > int64(y.Ceiling)*asked
 }
 
-// IsWorth says whether a gain is worth a loss.
+// IsWorth reports whether the gain of a consolidation is worth its cost.
 func (y *PreemptionConfig) IsWorth(gain, lost int64) bool {
 	return gain > 0 && gain*wholeDevice >= lost*int64(y.MoveGain)
 }

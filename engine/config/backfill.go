@@ -7,34 +7,33 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// BackfillConfig is which of the jobs that find no place have one kept for them, and
-// what that may cost the others. The zero value keeps none.
+// BackfillConfig says which blocked jobs get a backfill reservation, and how far other
+// jobs may delay it. The zero value makes no reservations.
 type BackfillConfig struct {
-	// First is for how many of the blocked jobs, in the order of all queues
-	// together, a place is kept. Of jobs alike in one queue it is for the first.
+	// First is how many of the blocked jobs, in the order of all queues together, get a
+	// backfill reservation. Of jobs of one shape in one queue only the first gets one.
 	First int
-	// After is how long a job has waited before a place is kept for it: what
-	// is over sooner costs the others nothing.
+	// After is how long a job must have waited to get a reservation: a shorter wait should
+	// not cost other jobs anything.
 	After time.Duration
-	// Hold is how long a job has waited before what comes free is kept for it
-	// alone though nobody knows when the rest will, or though predictions fail
-	// it: of one job at a time, because that costs idle devices. 0 is never.
+	// DrainAfter is how long a job must have waited until free devices are kept for it
+	// alone, even though the time of the rest is unknown or predictions have failed. It
+	// applies to one job at a time, because it leaves devices idle. 0 means never.
 	DrainAfter time.Duration `json:"Hold"`
-	// SlackPercent is how much later than promised a start may become by those
-	// who start before it, in hundredths of its wait, and SlackLeast what it may
-	// be in any case.
+	// SlackPercent is how much backfilled jobs may delay a planned start, in percent of
+	// the job's wait. SlackLeast is what they may delay it in any case.
 	SlackPercent int
 	SlackLeast   time.Duration
 }
 
-// Limits on it.
+// Limits on a BackfillConfig.
 const (
 	MaxReserved     = 64
 	MaxReserveAfter = 60 * 24 * time.Hour
 	MaxSlackPercent = 100
 )
 
-// defaultBackfill is measured: see docs/backfill.md.
+// defaultBackfill returns the defaults. They were measured: see docs/backfill.md.
 func defaultBackfill() BackfillConfig {
 	return BackfillConfig{First: 2, After: 5 * time.Minute, DrainAfter: 7 * 24 * time.Hour, SlackPercent: 10, SlackLeast: time.Minute}
 }
@@ -59,7 +58,7 @@ func (r BackfillConfig) validate(p *ares.Problems) {
 	}
 }
 
-// digest is what tells it apart from others, "" for none.
+// digest returns the part of Config.Digest, "" for the zero value.
 func (r BackfillConfig) digest() string {
 	if r == (BackfillConfig{}) {
 		return ""
@@ -67,8 +66,8 @@ func (r BackfillConfig) digest() string {
 	return fmt.Sprintf(" reserve %d %d %d %d %d", r.First, r.After, r.DrainAfter, r.SlackPercent, r.SlackLeast)
 }
 
-// Slack is how much later than promised a job's start may become that waits
-// since a time.
+// Slack returns how much a planned start may be delayed for a job that has waited so
+// long.
 func (r BackfillConfig) Slack(wait time.Duration) time.Duration {
 	return max(r.SlackLeast, wait/100*time.Duration(r.SlackPercent))
 }
