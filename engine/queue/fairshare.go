@@ -40,6 +40,23 @@ func (t *Tree[J]) Shares(now time.Time) []Share {
 	return r.appendShares(nil, t.root, 0, ShareScale)
 }
 
+// shareReader reads shares and classes as of one time, without a round.
+type shareReader[J any] struct {
+	tree       *Tree[J]
+	bounds     classBounds
+	moment     moment
+	adjustment weightAdjustment
+}
+
+// shareOf returns the weighted share of a node.
+func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
+	var past Resources
+	if r.tree.cfg.HalfLife > 0 {
+		past = n.history.averageAt(r.moment)
+	}
+	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
+}
+
 // appendShares appends the shares of all tenants and queues below a node, whose own
 // fair share is given.
 func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair int64) []Share {
@@ -71,10 +88,6 @@ func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair i
 	}
 	return out
 }
-
-// isActive reports whether the node takes part in the division: it has something
-// allocated or waiting.
-func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Resources{} }
 
 // millionths converts a share from internal units.
 func millionths(share uint64) int64 {
