@@ -3,7 +3,6 @@ package job
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 
@@ -179,15 +178,6 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	j.cluster.MarkDirty(n)
 }
 
-// AdmitsSeats says whether a job may have these seats, by all that does not ask for
-// room: what it waits for, its budget, limits and quotas.
-func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
-	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
-		return false
-	}
-	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.GrantOf(sh, seats))) == 0
-}
-
 // GrantCopy is grantOf for who keeps it.
 func (j *Table) GrantCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := j.GrantOf(sh, seats)
@@ -226,4 +216,18 @@ func GPUMilliOf(seats []ares.Seat) (milli int64) {
 		}
 	}
 	return milli
+}
+
+// DominantPart is the largest part of the fleet that a use is of any resource, in
+// millionths, and of which.
+func (j *Table) DominantPart(u queue.Resources) (part int, of string) {
+	for _, r := range []struct {
+		name      queue.ResourceName
+		held, all int64
+	}{{queue.GPU, u.GPU, j.cluster.Capacity.GPU}, {queue.CPU, u.CPU, j.cluster.Capacity.CPU}, {queue.Memory, u.Memory, j.cluster.Capacity.Memory}} {
+		if p := int(r.held * queue.ShareScale / max(r.all, 1)); of == "" || p > part {
+			part, of = p, string(r.name)
+		}
+	}
+	return part, of
 }

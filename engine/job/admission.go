@@ -121,48 +121,6 @@ func (j *Table) dependencyText(id ares.JobID) string {
 	}
 }
 
-const monthForm = "2006-01"
-
-// OverBudget says whether the tenant has used up its GPU-hours of the month.
-func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
-	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
-}
-
-// WakeAtMonthEnd wakes the plan when the month ends, if the tenant of a job that is
-// refused has used up its budget: no event tells that it has another.
-func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
-	if !j.OverBudget(t, plan.Now) {
-		return
-	}
-	now := plan.Now.UTC()
-	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-	if plan.Wake.IsZero() || next.Before(plan.Wake) {
-		plan.Wake = next
-	}
-}
-
-// BudgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
-func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
-	now = now.UTC()
-	month := now.Format(monthForm)
-	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	milliSeconds := t.monthlyUse[month]
-	for _, e := range t.Active {
-		for _, p := range e.Held.Past {
-			if p.To.IsZero() && now.After(p.From) {
-				milliSeconds += p.Milli * int64(now.Sub(LaterOf(p.From, begin))/time.Second)
-			}
-		}
-	}
-	sum := milliSeconds / cluster.WholeMilli
-	for _, u := range t.Archived { // order-free: a sum
-		if u.Month == month {
-			sum += u.GPUSecs
-		}
-	}
-	return sum
-}
-
 // GuaranteedModels is the models of which quotas promise the shape as much as it asks
 // for, as a set. It is empty too when something else keeps it waiting.
 func (j *Table) GuaranteedModels(sh *Shape, admitted bool, now time.Time) (models uint64) {
@@ -209,4 +167,13 @@ func (j *Table) WouldBorrowNow(e *Entry) bool {
 // DependenciesMet says whether a job waits for no other to succeed.
 func (j *Table) DependenciesMet(e *Entry) bool {
 	return !slices.ContainsFunc(e.Shape.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) })
+}
+
+// AdmitsSeats says whether a job may have these seats, by all that does not ask for
+// room: what it waits for, its budget, limits and quotas.
+func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
+	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
+		return false
+	}
+	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.GrantOf(sh, seats))) == 0
 }

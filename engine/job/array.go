@@ -53,8 +53,6 @@ func (j *Table) countArray(e *Entry, sign int) {
 	}
 }
 
-func (e *Entry) IsArray() bool { return e.array }
-
 // NextElement is the index of the array's element to be made next.
 func (e *Entry) NextElement() int {
 	if e.Run == nil {

@@ -1,14 +1,11 @@
 package job
 
 import (
-	"cmp"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
-	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
@@ -73,11 +70,6 @@ const (
 	InDelayed
 )
 
-// ByDue is the order of the delayed jobs: end of the delay, then ID.
-func ByDue(a, b *Entry) int {
-	return cmp.Or(a.DelayUntil.Compare(b.DelayUntil), cmp.Compare(a.ID, b.ID))
-}
-
 func (e *Entry) Phase() ares.Phase {
 	if e.Run == nil {
 		return ares.Pending
@@ -92,161 +84,6 @@ func (e *Entry) IsSettled() bool { return e.Run == nil || e.Run.Stop == nil && e
 // An array does not: its elements do.
 func (e *Entry) countsAsRunning() bool {
 	return e.Run != nil && (e.Job == nil || !e.IsArray()) && (e.Run.Phase.Active() || !e.Run.Settled())
-}
-
-// QueueFor says which queue the entry belongs to. A pending job with a seat that
-// may still live belongs to none: only an event can change that.
-func (e *Entry) QueueFor() queueKind {
-	switch {
-	case e.Job == nil, e.IsArray() && !e.hasUnmadeElements():
-		return InNone
-	case e.IsArray():
-		return InPending
-	case e.Phase() == ares.Pending && e.IsSettled():
-		return InPending
-	case e.Phase() == ares.Retrying || e.Phase() == ares.Preempted:
-		return InDelayed
-	default:
-		return InNone
-	}
-}
-
-// Requeue puts every entry the batch changed into the queue it belongs to.
-func (j *Table) Requeue() {
-	for _, e := range j.ChangedEntries {
-		e.changed = false
-		if e.deadlineTimer.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
-			j.scheduleDeadlineNote(e)
-		}
-		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.rankChanged(e) {
-			j.Dequeue(e)
-			j.enqueue(e, to)
-		}
-		j.updateRestarting(e)
-		j.updateMigrating(e)
-		if e.Job == nil && e.Run == nil {
-			delete(j.EntryByID, e.ID)
-			j.Slots[e.Slot] = nil
-			j.freeSlots = append(j.freeSlots, e.Slot)
-		}
-	}
-	clear(j.ChangedEntries)
-	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
-}
-
-// rankChanged says whether a pending job waits under a rank that is not its own any
-// more.
-func (j *Table) rankChanged(e *Entry) bool {
-	if e.Queue == InPending && j.ordersByDeadline(e) {
-		return j.urgencyChanged(e)
-	}
-	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.queueRank(e)
-}
-
-func (j *Table) enqueue(e *Entry, to queueKind) {
-	e.Queue = to
-	switch to {
-	case InPending:
-		e.Item = queueItem{
-			Owner: e, ID: string(e.ID), Priority: e.Job.PriorityValue(), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision,
-			Shape: e.Shape.index,
-		}
-		if j.cfg.Queue.Order != config.OrderAged {
-			e.Item.SortKey = j.queueRank(e)
-		} else if j.ordersByDeadline(e) {
-			j.applyUrgency(e)
-		}
-		j.scheduleQueueTimeout(e)
-		e.Shape.Leaf.Push(&e.Item)
-	case InDelayed:
-		j.EnqueueDelayed(e, j.delayEnd(e))
-	case InNone:
-	}
-}
-
-// EnqueueDelayed puts an entry among the delayed ones.
-func (j *Table) EnqueueDelayed(e *Entry, due time.Time) {
-	e.Queue, e.DelayUntil = InDelayed, due
-	at, _ := slices.BinarySearchFunc(j.Delayed, e, ByDue)
-	j.Delayed = slices.Insert(j.Delayed, at, e)
-}
-
-// Dequeue takes an entry out of the queue it is in.
-func (j *Table) Dequeue(e *Entry) {
-	switch e.Queue {
-	case InPending:
-		j.Queues.Remove(&e.Item)
-		j.urgencyTimers.cancel(&e.urgencyTimer)
-		j.queueTimeouts.cancel(&e.queueTimeout)
-	case InDelayed:
-		at, found := slices.BinarySearchFunc(j.Delayed, e, ByDue)
-		if !found {
-			panic("engine: job " + string(e.ID) + " is not in the queue it was put into")
-		}
-		j.Delayed = slices.Delete(j.Delayed, at, at+1)
-	case InNone:
-	}
-	e.Queue = InNone
-}
-
-// maxClockSkew is how far another server's clock may be ahead before its delays are
-// no longer taken as it wrote them.
-const maxClockSkew = time.Second
-
-// delayEnd is the end of a delay by the clock of whoever decides. The server that
-// wrote it had a clock of its own; when that was ahead, the attempt seems to
-// have ended in the future, and the delay is counted from when we learned of it
-// instead. (A clock that was behind only shortens a delay.) That is a time of
-// the batch, which recordings keep with each, and snapshots with each such delay:
-// so who replays either, counts alike.
-func (j *Table) delayEnd(e *Entry) time.Time {
-	last, at := e.Run.Last(), j.At
-	if seen, ok := j.DelaysLearned[e]; ok {
-		at = seen
-	}
-	if last == nil || at.IsZero() || !last.EndedAt.After(at.Add(maxClockSkew)) {
-		return e.Run.NotBefore
-	}
-	return at.Add(e.Run.NotBefore.Sub(last.EndedAt))
-}
-
-// DelayLearnedAt is when the state learned of an entry's delay, zero where the record
-// says all that matters.
-func (e *Entry) DelayLearnedAt() time.Time {
-	if e.Queue != InDelayed || e.DelayUntil.Equal(e.Run.NotBefore) {
-		return time.Time{}
-	}
-	return e.DelayUntil.Add(e.Run.Last().EndedAt.Sub(e.Run.NotBefore))
-}
-
-// reshape gives an entry the shape of its job.
-func (j *Table) reshape(e *Entry) {
-	old := e.Shape
-	e.Shape, e.Plain, e.array, e.class = nil, false, false, 0
-	if e.Job != nil {
-		e.array, e.class = e.Job.IsArray(), uint8(ares.ClassOf(e.Job.PriorityValue()).Rank())
-		e.Plain = !e.array && e.Job.ArrayOf == ""
-		j.Tenant(e.Job.Tenant)
-		e.Shape = j.internShape(e.Job)
-	}
-	e.Ask.Request, e.Ask.Members, e.Ask.Revision = nil, 0, 0
-	if e.Job != nil {
-		e.Ask.Request, e.Ask.Members, e.Ask.Revision = e.Shape.Request, e.Shape.Members, e.Job.Revision
-	}
-	if old != nil {
-		j.Shapes.Release(old)
-	}
-}
-
-// Asks yields what every job adds to the demand, in no order.
-func (j *Table) Asks() iter.Seq[*score.DemandAsk] {
-	return func(yield func(*score.DemandAsk) bool) {
-		for _, e := range j.EntryByID { // order-free: whoever asks sums
-			if !yield(&e.Ask) {
-				return
-			}
-		}
-	}
 }
 
 // LastNodes is where the job's last attempt was.
@@ -304,3 +141,5 @@ func (e *Entry) SitsBesideSeats(seats []ares.Seat) bool {
 		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
 	})
 }
+
+func (e *Entry) IsArray() bool { return e.array }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -58,29 +59,6 @@ type (
 	queueItem = queue.Item[*Entry]
 )
 
-// UpdateEntry alters an entry between taking its part out of the accounts and
-// putting it back.
-func (j *Table) UpdateEntry(e *Entry, alter func()) {
-	j.chargeJob(e, -1)
-	j.countArray(e, -1)
-	j.Estimated -= e.Estimates()
-	before := e.Job
-	alter()
-	j.Estimated += e.Estimates()
-	if e.Job != before {
-		j.scorer.UncountDemand(&e.Ask)
-		j.Dequeue(e)
-		j.reshape(e)
-		j.scorer.CountDemand(&e.Ask)
-	}
-	j.chargeJob(e, +1)
-	j.countArray(e, +1)
-	if !e.changed {
-		e.changed = true
-		j.ChangedEntries = append(j.ChangedEntries, e)
-	}
-}
-
 func (j *Table) Entry(id ares.JobID) *Entry {
 	e := j.EntryByID[id]
 	if e == nil {
@@ -107,3 +85,14 @@ func (j *Table) Entries() []*Entry {
 
 // Owner is the job that a seat on a node belongs to.
 func (j *Table) Owner(o cluster.Occupant) *Entry { return j.Slots[o.Owner] }
+
+// Asks yields what every job adds to the demand, in no order.
+func (j *Table) Asks() iter.Seq[*score.DemandAsk] {
+	return func(yield func(*score.DemandAsk) bool) {
+		for _, e := range j.EntryByID { // order-free: whoever asks sums
+			if !yield(&e.Ask) {
+				return
+			}
+		}
+	}
+}
