@@ -7,14 +7,16 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
+// monthForm formats the month of a budget.
 const monthForm = "2006-01"
 
-// OverBudget says whether the tenant has used up its GPU-hours of the month.
+// OverBudget reports whether the tenant has used up its GPU-hours of the month of now.
 func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
 	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
 }
 
-// BudgetUsed is the GPU-seconds the tenant's jobs have used in the month of now.
+// BudgetUsed returns the GPU-seconds that the tenant's jobs used in the month of now:
+// running, ended and archived ones.
 func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
@@ -28,7 +30,7 @@ func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 		}
 	}
 	sum := milliSeconds / cluster.WholeMilli
-	for _, u := range t.Archived { // order-free: a sum
+	for _, u := range t.Archived { // order-free: sums
 		if u.Month == month {
 			sum += u.GPUSecs
 		}
@@ -36,8 +38,8 @@ func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	return sum
 }
 
-// WakeAtMonthEnd wakes the plan when the month ends, if the tenant of a job that is
-// refused has used up its budget: no event tells that it has another.
+// WakeAtMonthEnd makes the plan wake at the end of the month when the tenant of a
+// refused job is over its budget. No event announces the budget of the next month.
 func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
 	if !j.OverBudget(t, plan.Now) {
 		return
@@ -49,7 +51,8 @@ func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
 	}
 }
 
-// addMonthlyUse adds what an ended attempt has used to each month it was in.
+// addMonthlyUse adds the use of an ended attempt to each month it ran in; with sign -1
+// it removes it.
 func (t *Tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 	for from := p.From.UTC(); from.Before(p.To); {
 		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)

@@ -34,9 +34,9 @@ const (
 // urgency is where a deadline puts a job: see queue.Item. It holds until then,
 // zero for always.
 type urgency struct {
-	due         time.Time
-	priorityCap int
-	until       time.Time
+	due          time.Time
+	classCeiling int
+	until        time.Time
 }
 
 // urgencyOf works it out as of now.
@@ -44,7 +44,7 @@ func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 	accepted := e.Job.AcceptedAt
 	now = LaterOf(now, accepted)
 	step := j.cfg.AgeingStep
-	window, need := e.Job.Deadline.Sub(accepted), e.expectedNeed()
+	window, need := e.Job.Deadline.Sub(accepted), e.runtimeForDeadline()
 	for window > 0 && window <= horizonSteps*step {
 		last := accepted.Add(window - need)
 		if !now.Before(last) {
@@ -52,17 +52,17 @@ func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 			continue
 		}
 		out := urgency{due: EarlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
-		out.priorityCap, out.until = j.Queues.Config().ClassCeiling(e.Job.PriorityValue(), accepted, now)
+		out.classCeiling, out.until = j.Queues.Config().ClassCeiling(e.Job.PriorityValue(), accepted, now)
 		out.until = EarlierOf(out.until, last)
 		return out
 	}
 	return urgency{}
 }
 
-// expectedNeed is how long the job is taken to run where that tells whether it can be
+// runtimeForDeadline is how long the job is taken to run where that tells whether it can be
 // done in time. Nine of ten like it take no longer; but whoever set the deadline
 // knew something too, and is not given up in the first half of the time.
-func (e *Entry) expectedNeed() time.Duration {
+func (e *Entry) runtimeForDeadline() time.Duration {
 	_, late := e.RuntimeEstimate()
 	if late != Forever {
 		late = max(late-e.Done(time.Time{}), 0)
@@ -78,7 +78,7 @@ func (j *Table) ordersByDeadline(e *Entry) bool {
 // applyUrgency gives the item of a job with a deadline its urgency, before it waits.
 func (j *Table) applyUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
+	e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
 	e.urgencyTimer.entry = e
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
@@ -86,7 +86,7 @@ func (j *Table) applyUrgency(e *Entry) {
 // urgencyChanged says whether a pending job waits by another urgency than its own.
 func (j *Table) urgencyChanged(e *Entry) bool {
 	u := j.urgencyOf(e, j.clock)
-	return e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
+	return e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
 // AdvanceClock puts the jobs with deadlines where they stand at now. What it does is a
@@ -108,9 +108,9 @@ func (j *Table) AdvanceClock(now time.Time) {
 // requeueByUrgency lets a job wait by its present urgency.
 func (j *Table) requeueByUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	if e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) {
+	if e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) {
 		j.Queues.Remove(&e.Item)
-		e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
+		e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
 		e.Shape.Leaf.Push(&e.Item)
 	}
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)

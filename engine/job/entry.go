@@ -49,9 +49,9 @@ type Entry struct {
 
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
-	counts bool // as one of its tenant's concurrent jobs
-	Grant  queue.Allocation
-	Past   []usagePeriod
+	isConcurrent bool // as one of its tenant's concurrent jobs
+	Grant        queue.Allocation
+	Past         []usagePeriod
 }
 
 // usagePeriod is an attempt's use over its time, until now when to is zero.

@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// isMove says whether a yield is a move.
-func isMove(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
+// isMigration says whether a yield is a move.
+func isMigration(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
 
 // IsMigrating says whether the job is being moved: it stops for that, or has stopped
 // and has no place again yet.
@@ -18,10 +18,10 @@ func (e *Entry) IsMigrating() bool {
 		return false
 	}
 	if e.Run.Current() != nil {
-		return e.Run.Stop != nil && isMove(e.Run.Stop.Yield)
+		return e.Run.Stop != nil && isMigration(e.Run.Stop.Yield)
 	}
 	last := e.Run.Last()
-	return last != nil && isMove(last.Yield) && (e.Run.Phase == ares.Pending || e.Run.Phase == ares.Preempted)
+	return last != nil && isMigration(last.Yield) && (e.Run.Phase == ares.Pending || e.Run.Phase == ares.Preempted)
 }
 
 // updateMigrating notes whether an entry is one of those who are being moved.

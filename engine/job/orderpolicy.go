@@ -16,12 +16,12 @@ func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	half, _ := e.RuntimeEstimate()
 	switch j.cfg.Queue.Order {
 	case config.OrderShortest:
-		return rankOf(half)
+		return durationKey(half)
 	case config.OrderRemaining:
 		if half != Forever {
 			half = max(half-e.Done(now), 0)
 		}
-		return rankOf(half)
+		return durationKey(half)
 	case config.OrderLeastService:
 		if half == Forever {
 			return queue.MaxSortKey
@@ -41,7 +41,7 @@ func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	return 0
 }
 
-func rankOf(d time.Duration) uint64 {
+func durationKey(d time.Duration) uint64 {
 	if d == Forever {
 		return queue.MaxSortKey
 	}
@@ -54,9 +54,9 @@ func (j *Table) attainedService(e *Entry, now time.Time) int64 {
 	return int64(e.Run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
-// queueRank is the place of a waiting job in its class as the order wants it. Where
+// sortKey is the place of a waiting job in its class as the order wants it. Where
 // submission decides it is written out, so that most comparisons need no more.
-func (j *Table) queueRank(e *Entry) uint64 {
+func (j *Table) sortKey(e *Entry) uint64 {
 	rank := j.OrderRank(e, time.Time{}) // no attempt of it is under way
 	switch j.cfg.Queue.Order {
 	case config.OrderFIFO, config.OrderAttained:

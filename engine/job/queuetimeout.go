@@ -31,7 +31,7 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 	var over []*Entry
 	next := j.queueTimeouts.collectDue(plan.Now, func(e *Entry) { over = append(over, e) })
 	if len(over) > 0 && len(plan.Place) == config.MaxPlacings {
-		over = j.onlyRefused(over, plan)
+		over = j.keepRefused(over, plan)
 	}
 	slices.SortFunc(over, func(a, b *Entry) int {
 		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.ID, b.ID))
@@ -64,9 +64,9 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 	plan.Wake = EarlierOf(plan.Wake, next)
 }
 
-// onlyRefused leaves those of some jobs whose turn a plan has come to that is full: they
+// keepRefused leaves those of some jobs whose turn a plan has come to that is full: they
 // or others of their shape are refused. Those behind have it in the next plan.
-func (j *Table) onlyRefused(of []*Entry, plan *ares.Plan) []*Entry {
+func (j *Table) keepRefused(of []*Entry, plan *ares.Plan) []*Entry {
 	shapes, jobs := map[*Shape]bool{}, map[ares.JobID]bool{}
 	for i := range plan.Refuse {
 		r := &plan.Refuse[i]

@@ -8,9 +8,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// holdFor is for how long after the end of a gang by the loss of a node those who
+// holdDuration is for how long after the end of a gang by the loss of a node those who
 // come before it in the order leave it what it had on the others.
-const holdFor = 2 * time.Minute
+const holdDuration = 2 * time.Minute
 
 // IsRestarting says whether the last attempt of a gang ends or ended because of its
 // nodes, and some of the job's seats are not settled yet.
@@ -91,7 +91,7 @@ func (j *Table) updateRestarting(e *Entry) {
 // leave it its seats, false when they need not. A clock that is far off keeps nothing.
 func (e *Entry) HeldUntil(now time.Time) (time.Time, bool) {
 	ended := e.Run.Last().EndedAt
-	return ended.Add(holdFor), now.Sub(ended).Abs() < holdFor
+	return ended.Add(holdDuration), now.Sub(ended).Abs() < holdDuration
 }
 
 // HoldsSeats says whether seats are kept for a gang that lost a node: until the last of

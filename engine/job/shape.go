@@ -32,7 +32,7 @@ type Shape struct {
 
 	perMember  ares.Use // of one member
 	MinMembers int      // members it can start with
-	Wish       topologyWish
+	Wish       topologyRequest
 	Labels     map[string]string
 	keys       []ShapeKey // the jobs it is the shape of, briefly
 
@@ -43,8 +43,8 @@ type Shape struct {
 	WindowStay  time.Duration // and that
 }
 
-// topologyWish says where a job's members want to be.
-type topologyWish struct {
+// topologyRequest says where a job's members want to be.
+type topologyRequest struct {
 	Strategy  string
 	Required  ares.Level
 	Preferred ares.Level
@@ -75,7 +75,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 	sh := &Shape{
 		Request: w, Tenant: j.tenantOrEmpty(job.Tenant), Leaf: j.Queues.Leaf(job.Tenant, job.Queue), Members: max(job.Members, 1),
 		perMember: ares.Use{GPUs: w.GPUs, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
-		Wish: topologyWish{
+		Wish: topologyRequest{
 			Strategy: p.Strategy, Required: ares.Level(p.RequiredLevel), Preferred: ares.Level(p.PreferredLevel),
 			Domain: p.PreferredDomain, Latency: p.LatencySensitive,
 		},

@@ -38,11 +38,11 @@ type Table struct {
 	// regrouping are the gangs that lost a node and do not run again yet, by ID.
 	Restarting []*Entry
 	// returning are the jobs that are being moved, by ID.
-	Migrating      []*Entry
-	grantScratch   []queue.GPUAmount    // scratch of grantOf
-	Estimated      int                  // jobs of which it is known how long they run
-	ChangedEntries []*Entry             // changed by the batch under way
-	DelaysLearned  map[*Entry]time.Time // of the snapshot under way: when their delays were learned of
+	Migrating         []*Entry
+	allocationScratch []queue.GPUAmount    // scratch of grantOf
+	Estimated         int                  // jobs of which it is known how long they run
+	ChangedEntries    []*Entry             // changed by the batch under way
+	DelaysLearned     map[*Entry]time.Time // of the snapshot under way: when their delays were learned of
 }
 
 func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *Table {

@@ -73,7 +73,7 @@ func (j *Table) Requeue() {
 		if e.deadlineTimer.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
 			j.scheduleDeadlineNote(e)
 		}
-		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.rankChanged(e) {
+		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.positionChanged(e) {
 			j.Dequeue(e)
 			j.enqueue(e, to)
 		}
@@ -89,13 +89,13 @@ func (j *Table) Requeue() {
 	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
 }
 
-// rankChanged says whether a pending job waits under a rank that is not its own any
+// positionChanged says whether a pending job waits under a rank that is not its own any
 // more.
-func (j *Table) rankChanged(e *Entry) bool {
+func (j *Table) positionChanged(e *Entry) bool {
 	if e.Queue == InPending && j.ordersByDeadline(e) {
 		return j.urgencyChanged(e)
 	}
-	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.queueRank(e)
+	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.sortKey(e)
 }
 
 func (j *Table) enqueue(e *Entry, to queueKind) {
@@ -107,7 +107,7 @@ func (j *Table) enqueue(e *Entry, to queueKind) {
 			Shape: e.Shape.index,
 		}
 		if j.cfg.Queue.Order != config.OrderAged {
-			e.Item.SortKey = j.queueRank(e)
+			e.Item.SortKey = j.sortKey(e)
 		} else if j.ordersByDeadline(e) {
 			j.applyUrgency(e)
 		}
