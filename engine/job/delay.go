@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ReadyDelayed readies the jobs whose delay is over, once none of their seats can
-// still hold a live process, and notes when the next delay ends.
+// ReadyDelayed readies the jobs whose delay is over and none of whose seats can still
+// hold a live process. It makes the plan wake at the end of the next delay.
 func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 	for _, e := range j.Delayed {
 		if now.Before(e.DelayUntil) {
@@ -19,7 +19,7 @@ func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 			return
 		}
 		if !e.IsSettled() || j.ArrayIsStopping(e) {
-			continue // an event will say when
+			continue // an event changes that
 		}
 		if len(plan.Ready) == config.MaxPlacings {
 			plan.Wake = now
@@ -29,28 +29,27 @@ func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 	}
 }
 
-// ByDue is the order of the delayed jobs: end of the delay, then ID.
+// ByDue orders delayed jobs by the end of their delay, then by ID.
 func ByDue(a, b *Entry) int {
 	return cmp.Or(a.DelayUntil.Compare(b.DelayUntil), cmp.Compare(a.ID, b.ID))
 }
 
-// EnqueueDelayed puts an entry among the delayed ones.
+// EnqueueDelayed adds an entry to the delayed jobs, until due.
 func (j *Table) EnqueueDelayed(e *Entry, due time.Time) {
 	e.Queue, e.DelayUntil = InDelayed, due
 	at, _ := slices.BinarySearchFunc(j.Delayed, e, ByDue)
 	j.Delayed = slices.Insert(j.Delayed, at, e)
 }
 
-// maxClockSkew is how far another server's clock may be ahead before its delays are
-// no longer taken as it wrote them.
+// maxClockSkew is how far the clock of the server that wrote a delay may be ahead before
+// the delay is counted from the batch that brought it.
 const maxClockSkew = time.Second
 
-// delayEnd is the end of a delay by the clock of whoever decides. The server that
-// wrote it had a clock of its own; when that was ahead, the attempt seems to
-// have ended in the future, and the delay is counted from when we learned of it
-// instead. (A clock that was behind only shortens a delay.) That is a time of
-// the batch, which recordings keep with each, and snapshots with each such delay:
-// so who replays either, counts alike.
+// delayEnd returns the end of a delay by the clock of the deciding server. The delay was
+// written with the clock of another server. When that clock was ahead, the attempt seems
+// to have ended in the future, and the delay counts from the batch that brought it. (A
+// clock that was behind only shortens the delay.) Recordings keep the time of each
+// batch, and snapshots keep it for each such delay, so a replay gets the same result.
 func (j *Table) delayEnd(e *Entry) time.Time {
 	last, at := e.Run.Last(), j.At
 	if seen, ok := j.DelaysLearned[e]; ok {
@@ -62,8 +61,8 @@ func (j *Table) delayEnd(e *Entry) time.Time {
 	return at.Add(e.Run.NotBefore.Sub(last.EndedAt))
 }
 
-// DelayLearnedAt is when the state learned of an entry's delay, zero where the record
-// says all that matters.
+// DelayLearnedAt returns the time of the batch that a delay counts from. It is zero when
+// the delay ends as its record says.
 func (e *Entry) DelayLearnedAt() time.Time {
 	if e.Queue != InDelayed || e.DelayUntil.Equal(e.Run.NotBefore) {
 		return time.Time{}

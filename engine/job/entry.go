@@ -11,65 +11,66 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// Entry is a job in the state. Its spec and its run are records of their own
-// and may arrive in either order, so each may be missing.
+// Entry is one job. Its spec and its run are separate records that may arrive in either
+// order, so each may be missing.
 type Entry struct {
 	ID    ares.JobID
 	Job   *ares.Job
-	Run   *ares.Run // nil: not stored, so pending
+	Run   *ares.Run // nil while none is stored: the job is pending
 	Shape *Shape    // nil without a job
-	Slot  int       // its number in the job table, while it is there
-	// What a turn asks of the job is said here, beside the item and what the item
-	// leads to: a decision has so many turns that most of their time is spent on
-	// memory that nobody has read since the last one.
+	Slot  int       // Invariant: Table.Slots[Slot] is this entry, while the table has it
+
+	// The next fields lie close to the item because every turn of a decision reads
+	// them, and most of the time of a turn goes to cache misses.
 	Plain      bool  // neither an array nor an element of one
 	array      bool  // it is an array
 	class      uint8 // as submitted, 0 for the lowest
-	changed    bool  // noted in State.moved
+	changed    bool  // in Table.ChangedEntries
 	Queue      queueKind
-	Item       queueItem // in the pending queue: its place in the order
-	DelayUntil time.Time // in the delayed queue: the end of the delay
-	Held       holdings  // as it was put into the accounts
+	Item       queueItem // its position, when it is in the pending queue
+	DelayUntil time.Time // the end of its delay, when it is in the delayed queue
+	Held       holdings  // what was added to the accounts
 
-	Ask score.DemandAsk // what it adds to the demand
+	Ask score.DemandAsk // its part of the demand
 
-	Forecast *ares.RuntimePredicted // nil: nobody said how long it will run
+	Forecast *ares.RuntimePredicted // the predicted runtime, or nil
 
-	urgencyTimer  timer // of one with a deadline that waits: when its place in the order changes
-	deadlineTimer timer // of one with a deadline that has not ended: when something is to be noted of it
-	queueTimeout  timer // of one that waits for its first place: when it has waited for as long as it would
-	RunningList   uint8 // the list of the yard it is in
-	runningPos    int32 // and where
-	// activeAt is one more than where it is among those of its tenant that hold
-	// something, 0 if it is not.
-	activeAt int32
+	urgencyTimer  timer // pending, with a deadline: when its position changes
+	deadlineTimer timer // not ended, with a deadline: when the next note is due
+	queueTimeout  timer // never placed, with max_queue_minutes: when it expires
+	RunningList   uint8 // the list of the running index that it is in, and
+	runningPos    int32 // its index in that list
+	activeAt      int32 // 1 + its index in Tenant.Active; 0 when it is not there
 
-	ElementsMade, MadeInCycle int // of an array: elements made by a decision, and by which
+	ElementsMade, MadeInCycle int // of an array: elements that a cycle created, and which cycle
 }
 
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
-	isConcurrent bool // as one of its tenant's concurrent jobs
-	Grant        queue.Allocation
-	Past         []usagePeriod
+	isConcurrent bool             // it counts as one of its tenant's concurrent jobs
+	Grant        queue.Allocation // what is allocated now
+	Past         []usagePeriod    // by attempt, the running one last
 }
 
-// usagePeriod is an attempt's use over its time, until now when to is zero.
+// usagePeriod is the use of one attempt and when it was allocated. To is zero while it
+// still is.
 type usagePeriod struct {
 	Use      queue.Resources
-	Milli    int64 // thousandths of devices, whatever their model
+	Milli    int64 // GPUs in thousandths, without the weights of models
 	From, To time.Time
 }
 
-// queueKind says in which of the state's queues an entry is.
+// queueKind names the queue that an entry is in.
 type queueKind uint8
 
+// The queues.
 const (
 	InNone queueKind = iota
 	InPending
 	InDelayed
 )
 
+// Phase returns the phase of the job, which is pending while no run is stored.
 func (e *Entry) Phase() ares.Phase {
 	if e.Run == nil {
 		return ares.Pending
@@ -77,16 +78,16 @@ func (e *Entry) Phase() ares.Phase {
 	return e.Run.Phase
 }
 
-// IsSettled says whether a next attempt may be placed.
+// IsSettled reports whether the next attempt may be placed.
 func (e *Entry) IsSettled() bool { return e.Run == nil || e.Run.Stop == nil && e.Run.Settled() }
 
-// countsAsRunning says whether the job counts as one of its tenant's concurrent jobs.
-// An array does not: its elements do.
+// countsAsRunning reports whether the job counts as one of its tenant's concurrent jobs.
+// An array does not; its elements do.
 func (e *Entry) countsAsRunning() bool {
 	return e.Run != nil && (e.Job == nil || !e.IsArray()) && (e.Run.Phase.Active() || !e.Run.Settled())
 }
 
-// LastNodes is where the job's last attempt was.
+// LastNodes returns the positions of the nodes of the job's last attempt, sorted.
 func (j *Table) LastNodes(e *Entry) []int {
 	last := e.Run.Last()
 	if last == nil {
@@ -102,13 +103,13 @@ func (j *Table) LastNodes(e *Entry) []int {
 	return slices.Compact(at)
 }
 
-// MayBePreempted says whether the job goes on later where it was stopped, and may be
-// stopped at all.
+// MayBePreempted reports whether the job may be preempted: it resumes from a checkpoint,
+// is not latency-sensitive, and may be stopped to run elsewhere.
 func (e *Entry) MayBePreempted() bool {
 	return e.Job.Checkpoint.Enabled && !e.Job.Placement.LatencySensitive && !e.Run.Endures(e.Job)
 }
 
-// RunsWithin says whether a seat of the job is on one of the nodes.
+// RunsWithin reports whether a seat of the running job is on one of the nodes.
 func (j *Table) RunsWithin(e *Entry, nodes *cluster.Set) bool {
 	a := e.Run.Current()
 	return slices.ContainsFunc(a.Seats, func(h ares.Held) bool {
@@ -117,14 +118,16 @@ func (j *Table) RunsWithin(e *Entry, nodes *cluster.Set) bool {
 	})
 }
 
-// SharesNodeWith says whether a seat of the job is on a node of others.
+// SharesNodeWith reports whether a seat of the running job is on the same node as one of
+// some seats.
 func (e *Entry) SharesNodeWith(seats []ares.Seat) bool {
 	return slices.ContainsFunc(e.Run.Current().Seats, func(h ares.Held) bool {
 		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
 	})
 }
 
-// OpensNode says whether a node that the job leaves has room for a member.
+// OpensNode reports whether one of the running job's nodes has capacity for a member
+// with a request. The caller has released the job's seats.
 func (j *Table) OpensNode(e *Entry, w *cluster.Request) bool {
 	a := e.Run.Current()
 	for i := range a.Seats {
@@ -135,11 +138,5 @@ func (j *Table) OpensNode(e *Entry, w *cluster.Request) bool {
 	return false
 }
 
-// SitsBesideSeats says whether a running job has a seat on a node of some.
-func (e *Entry) SitsBesideSeats(seats []ares.Seat) bool {
-	return slices.ContainsFunc(e.Run.Current().Seats, func(h ares.Held) bool {
-		return slices.ContainsFunc(seats, func(s ares.Seat) bool { return s.Node == h.Node })
-	})
-}
-
+// IsArray reports whether the job is an array.
 func (e *Entry) IsArray() bool { return e.array }

@@ -8,11 +8,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// isMigration says whether a yield is a move.
+// isMigration reports whether a preemption is a migration: the job is stopped to run on
+// other nodes.
 func isMigration(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
 
-// IsMigrating says whether the job is being moved: it stops for that, or has stopped
-// and has no place again yet.
+// IsMigrating reports whether the job is being migrated: it is stopping for that, or has
+// stopped and was not placed again.
 func (e *Entry) IsMigrating() bool {
 	if e.Job == nil || e.Run == nil {
 		return false
@@ -24,30 +25,30 @@ func (e *Entry) IsMigrating() bool {
 	return last != nil && isMigration(last.Yield) && (e.Run.Phase == ares.Pending || e.Run.Phase == ares.Preempted)
 }
 
-// updateMigrating notes whether an entry is one of those who are being moved.
+// updateMigrating adds an entry to the migrating jobs, or removes it.
 func (j *Table) updateMigrating(e *Entry) {
 	at, known := slices.BinarySearchFunc(j.Migrating, e, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
-	switch wants := e.IsMigrating(); {
-	case wants && !known:
+	switch belongs := e.IsMigrating(); {
+	case belongs && !known:
 		j.Migrating = slices.Insert(j.Migrating, at, e)
-	case wants:
-		j.Migrating[at] = e // a job of that ID may have gone and come again
+	case belongs:
+		j.Migrating[at] = e // a job of this ID may have been deleted and created again
 	case known && j.Migrating[at] == e:
 		j.Migrating = slices.Delete(j.Migrating, at, at+1)
 	}
 }
 
-// HoldsDestination says whether a place is kept for one that is being moved. A clock that is far
-// off keeps nothing.
+// HoldsDestination reports whether capacity is held for a migrating job: until it has
+// stopped, and for holdDuration after that.
 func (e *Entry) HoldsDestination(now time.Time) bool {
 	if e.Run.Current() != nil {
 		return true
 	}
-	_, due := e.HeldUntil(now)
-	return due
+	_, held := e.HeldUntil(now)
+	return held
 }
 
-// MigrationPending says whether somebody is being moved.
+// MigrationPending reports whether capacity is held for any migrating job.
 func (j *Table) MigrationPending(now time.Time) bool {
 	return slices.ContainsFunc(j.Migrating, func(e *Entry) bool { return e.HoldsDestination(now) })
 }

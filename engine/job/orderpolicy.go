@@ -9,24 +9,24 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// OrderRank is where the job stands in the configured order of its queue, inside
-// its class: smaller is earlier. Only what is known decides: it changes by
-// events, and for a running job with time.
+// OrderRank returns the job's position by the configured order of its queue, within its
+// class: smaller is earlier. It depends on what is known of the job, so it changes by
+// events, and with time only for a running job.
 func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
-	half, _ := e.RuntimeEstimate()
+	p50, _ := e.RuntimeEstimate()
 	switch j.cfg.Queue.Order {
 	case config.OrderShortest:
-		return durationKey(half)
+		return durationKey(p50)
 	case config.OrderRemaining:
-		if half != Forever {
-			half = max(half-e.Done(now), 0)
+		if p50 != Forever {
+			p50 = max(p50-e.Done(now), 0)
 		}
-		return durationKey(half)
+		return durationKey(p50)
 	case config.OrderLeastService:
-		if half == Forever {
+		if p50 == Forever {
 			return queue.MaxSortKey
 		}
-		return uint64(min(int64(half/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / cluster.WholeMilli
+		return uint64(min(int64(p50/time.Millisecond), 1<<38)*min(e.gpuMilli(), 1<<24)) / cluster.WholeMilli
 	case config.OrderAttained:
 		if e.Run != nil && j.attainedService(e, now) >= int64(j.cfg.Queue.AttainedLevel())*cluster.WholeMilli {
 			return 1
@@ -41,6 +41,8 @@ func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	return 0
 }
 
+// durationKey converts a runtime to a sort key, in milliseconds. An unknown runtime is
+// last.
 func durationKey(d time.Duration) uint64 {
 	if d == Forever {
 		return queue.MaxSortKey
@@ -48,16 +50,16 @@ func durationKey(d time.Duration) uint64 {
 	return uint64(max(d, 0) / time.Millisecond)
 }
 
-// attainedService is the device-time that the job has had by now, in thousandths of
+// attainedService returns the GPU time that the job has had by now, in thousandths of
 // GPU-seconds.
 func (j *Table) attainedService(e *Entry, now time.Time) int64 {
 	return int64(e.Run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
-// sortKey is the place of a waiting job in its class as the order wants it. Where
-// submission decides it is written out, so that most comparisons need no more.
+// sortKey returns the sort key of a waiting job. Where the submission decides, the key
+// includes the revision, so that most comparisons read nothing else.
 func (j *Table) sortKey(e *Entry) uint64 {
-	rank := j.OrderRank(e, time.Time{}) // no attempt of it is under way
+	rank := j.OrderRank(e, time.Time{}) // no attempt is under way, so the time does not matter
 	switch j.cfg.Queue.Order {
 	case config.OrderFIFO, config.OrderAttained:
 		return rank<<56 | uint64(min(max(e.Job.Revision, 0), 1<<56-1))
@@ -66,8 +68,8 @@ func (j *Table) sortKey(e *Entry) uint64 {
 	return min(rank, queue.MaxSortKey)
 }
 
-// PeerPreemptionTime is when a waiting job begins to stop those of its own level that were
-// submitted after it, false for never.
+// PeerPreemptionTime returns from when on a waiting job may preempt jobs of its own
+// level that were submitted after it; false means never.
 func (j *Table) PeerPreemptionTime(e *Entry) (time.Time, bool) {
 	wait := j.cfg.Queue.PeersAfter
 	if wait == 0 {
@@ -80,8 +82,9 @@ func (j *Table) PeerPreemptionTime(e *Entry) (time.Time, bool) {
 	return since.Add(wait), true
 }
 
-// WakeForOrderChange wakes the plan when the next running job comes behind one that waits
-// in its queue, or when one may stop its peers, which no event tells.
+// WakeForOrderChange makes the plan wake when the next running job falls behind a
+// waiting one of its queue, or when a waiting job may preempt its peers. No event
+// announces either.
 func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
 	if j.cfg.Queue.Order != config.OrderAttained {
 		return
@@ -98,11 +101,11 @@ func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
 			if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || v.Run.Current().StartedAt.IsZero() || !v.MayBePreempted() {
 				continue
 			}
-			lacks, rate := level-j.attainedService(v, plan.Now), v.gpuMilli()
-			if lacks <= 0 || rate == 0 {
+			missing, rate := level-j.attainedService(v, plan.Now), v.gpuMilli()
+			if missing <= 0 || rate == 0 {
 				continue
 			}
-			WakeBy(plan, plan.Now.Add(time.Duration((lacks*1000+rate-1)/rate)*time.Millisecond))
+			WakeBy(plan, plan.Now.Add(time.Duration((missing*1000+rate-1)/rate)*time.Millisecond))
 		}
 	}
 }

@@ -8,11 +8,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// holdDuration is for how long after the end of a gang by the loss of a node those who
-// come before it in the order leave it what it had on the others.
+// holdDuration is how long capacity is held for a job after it stopped for a migration
+// or because its gang lost a node. Jobs ahead of it in the order do not take the
+// capacity in that time.
 const holdDuration = 2 * time.Minute
 
-// IsRestarting says whether the last attempt of a gang ends or ended because of its
+// IsRestarting reports whether the last attempt of a gang ends or ended because of its
 // nodes, and some of the job's seats are not settled yet.
 func (e *Entry) IsRestarting() bool {
 	if e.Run == nil || len(e.Run.Attempts) == 0 {
@@ -31,9 +32,9 @@ func (e *Entry) IsRestarting() bool {
 	return !e.Run.Settled()
 }
 
-// KeepRanksInPlace lets every rank that can stay on its node of the last attempt; the others
-// follow in the order of the nodes. What a rank keeps on its node's disks is then
-// where it was.
+// KeepRanksInPlace gives every rank a seat on its node of the last attempt, where the
+// seats include one; the other ranks get the rest in the order of the nodes. So a rank
+// finds again what it kept on the disks of its node.
 func (e *Entry) KeepRanksInPlace(seats []ares.Seat) {
 	if e == nil || e.Run == nil {
 		return
@@ -62,7 +63,8 @@ func (e *Entry) KeepRanksInPlace(seats []ares.Seat) {
 	}
 }
 
-// AwaitsRestart says whether a gang lost a node, and is about to end or waits.
+// AwaitsRestart reports whether a gang that lost a node is about to end or waits for its
+// restart.
 func (e *Entry) AwaitsRestart() bool {
 	if e.IsRestarting() {
 		return true
@@ -74,37 +76,38 @@ func (e *Entry) AwaitsRestart() bool {
 	return last != nil && last.Outcome == ares.OutcomeLost && len(last.Seats) > 1
 }
 
-// updateRestarting notes whether an entry is one of the gangs that seats are kept for.
+// updateRestarting adds an entry to the restarting gangs, or removes it.
 func (j *Table) updateRestarting(e *Entry) {
 	at, known := slices.BinarySearchFunc(j.Restarting, e, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
-	switch wants := e.AwaitsRestart(); {
-	case wants && !known:
+	switch belongs := e.AwaitsRestart(); {
+	case belongs && !known:
 		j.Restarting = slices.Insert(j.Restarting, at, e)
-	case wants:
-		j.Restarting[at] = e // a job of that ID may have gone and come again
+	case belongs:
+		j.Restarting[at] = e // a job of this ID may have been deleted and created again
 	case known && j.Restarting[at] == e:
 		j.Restarting = slices.Delete(j.Restarting, at, at+1)
 	}
 }
 
-// HeldUntil is until when those who come before a regrouping gang that has ended
-// leave it its seats, false when they need not. A clock that is far off keeps nothing.
+// HeldUntil returns until when capacity is held for a job that has stopped, and whether
+// it still is. A clock that is far off holds nothing.
 func (e *Entry) HeldUntil(now time.Time) (time.Time, bool) {
 	ended := e.Run.Last().EndedAt
 	return ended.Add(holdDuration), now.Sub(ended).Abs() < holdDuration
 }
 
-// HoldsSeats says whether seats are kept for a gang that lost a node: until the last of
-// its ranks is dead, and for a while then.
+// HoldsSeats reports whether capacity is held for a gang that lost a node: until its
+// last rank has ended, and for holdDuration after that.
 func (e *Entry) HoldsSeats(now time.Time) bool {
 	if e.IsRestarting() {
 		return true
 	}
-	_, due := e.HeldUntil(now)
-	return due
+	_, held := e.HeldUntil(now)
+	return held
 }
 
-// AnySeatsHeld says whether seats are kept for some gang, or one that is being moved.
+// AnySeatsHeld reports whether capacity is held for a restarting gang or a migrating
+// job.
 func (j *Table) AnySeatsHeld(now time.Time) bool {
 	return j.MigrationPending(now) || slices.ContainsFunc(j.Restarting, func(e *Entry) bool { return e.HoldsSeats(now) })
 }
