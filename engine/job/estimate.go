@@ -206,7 +206,7 @@ func (e *Entry) gpuMilli() int64 {
 	return int64(e.Shape.Members) * int64(max(w.GPUs*cluster.WholeMilli, w.Milli))
 }
 
-// ExpectedStay returns how long the job occupies its nodes if it starts now: the p90 of
+// ExpectedStay returns how long the job will occupy its nodes from now on: the p90 of
 // its remaining runtime, at most its limit, which ends every attempt. It is Forever when
 // neither is known. A guess without similar runs does not count, because users rely on
 // reservations.

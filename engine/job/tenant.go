@@ -6,19 +6,20 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Tenant is a tenant's record and what its jobs hold. It exists as soon as
-// somebody speaks of it; record is nil until the tenant itself is known.
+// Tenant is the record of a tenant and what its jobs have allocated and used. It exists
+// as soon as any record names it.
 type Tenant struct {
 	ID     string
-	Record *ares.Tenant
-	Use    ares.Use
+	Record *ares.Tenant // nil while it is not known
+	Use    ares.Use     // of its jobs, as limits count it
 
-	Active     []*Entry              // hold something, in no order
-	monthlyUse map[string]int64      // by month: thousandths of GPU-seconds of ended attempts of live jobs
-	Archived   map[string]ares.Usage // by queue: of jobs that are no longer live
-	classStops []time.Time           // when live jobs were stopped by class for its own, in order
+	Active     []*Entry              // jobs with isConcurrent holdings, in no order
+	monthlyUse map[string]int64      // by month: GPU-seconds in thousandths, of ended attempts of live jobs
+	Archived   map[string]ares.Usage // by queue: the use of archived jobs
+	classStops []time.Time           // when live jobs were preempted by class for its jobs; sorted
 }
 
+// Tenant returns a tenant, and creates it when necessary.
 func (j *Table) Tenant(id string) *Tenant {
 	t := j.Tenants[id]
 	if t == nil {
@@ -28,13 +29,13 @@ func (j *Table) Tenant(id string) *Tenant {
 	return t
 }
 
-// SetArchivedUsage takes over what archived jobs of a queue have used.
+// SetArchivedUsage sets the past use of a queue's archived jobs.
 func (j *Table) SetArchivedUsage(u ares.Usage) {
 	j.Tenant(u.Tenant).Archived[u.Queue] = u
 	j.Queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
 }
 
-// tenantOrEmpty finds a tenant without adding one.
+// tenantOrEmpty returns a tenant without adding one: an empty one when it is not known.
 func (j *Table) tenantOrEmpty(id string) *Tenant {
 	if t := j.Tenants[id]; t != nil {
 		return t
@@ -42,13 +43,13 @@ func (j *Table) tenantOrEmpty(id string) *Tenant {
 	return &Tenant{ID: id}
 }
 
-// addActive puts an entry among those of the tenant that hold something.
+// addActive adds an entry to the tenant's active jobs.
 func (t *Tenant) addActive(e *Entry) {
 	t.Active = append(t.Active, e)
 	e.activeAt = int32(len(t.Active))
 }
 
-// removeActive takes it out.
+// removeActive removes an entry from the tenant's active jobs.
 func (t *Tenant) removeActive(e *Entry) {
 	last := len(t.Active) - 1
 	t.Active[e.activeAt-1] = t.Active[last]

@@ -7,7 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// QueueFor says which queue the entry belongs to. A pending job with a seat that
+// QueueFor returns the queue that the entry belongs to. A pending job with a seat that
 // may still live belongs to none: only an event can change that.
 func (e *Entry) QueueFor() queueKind {
 	switch {
@@ -24,14 +24,14 @@ func (e *Entry) QueueFor() queueKind {
 	}
 }
 
-// UpdateEntry alters an entry between taking its part out of the accounts and
-// putting it back.
-func (j *Table) UpdateEntry(e *Entry, alter func()) {
+// UpdateEntry runs change, which changes the records of an entry, and keeps the accounts
+// and indexes right: it removes the entry from them before and adds it again after.
+func (j *Table) UpdateEntry(e *Entry, change func()) {
 	j.chargeJob(e, -1)
 	j.countArray(e, -1)
 	j.Estimated -= e.Estimates()
 	before := e.Job
-	alter()
+	change()
 	j.Estimated += e.Estimates()
 	if e.Job != before {
 		j.scorer.UncountDemand(&e.Ask)
@@ -47,7 +47,7 @@ func (j *Table) UpdateEntry(e *Entry, alter func()) {
 	}
 }
 
-// reshape gives an entry the shape of its job.
+// reshape derives the shape of an entry and its part of the demand from its job.
 func (j *Table) reshape(e *Entry) {
 	old := e.Shape
 	e.Shape, e.Plain, e.array, e.class = nil, false, false, 0
@@ -66,7 +66,8 @@ func (j *Table) reshape(e *Entry) {
 	}
 }
 
-// Requeue puts every entry the batch changed into the queue it belongs to.
+// Requeue moves every entry that the batch changed to the queue it belongs to, and drops
+// those that have neither job nor run any more.
 func (j *Table) Requeue() {
 	for _, e := range j.ChangedEntries {
 		e.changed = false
@@ -89,8 +90,8 @@ func (j *Table) Requeue() {
 	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
 }
 
-// positionChanged says whether a pending job waits under a rank that is not its own any
-// more.
+// positionChanged reports whether a pending job must be pushed again, because its
+// urgency or its sort key changed.
 func (j *Table) positionChanged(e *Entry) bool {
 	if e.Queue == InPending && j.ordersByDeadline(e) {
 		return j.urgencyChanged(e)
@@ -98,6 +99,7 @@ func (j *Table) positionChanged(e *Entry) bool {
 	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.sortKey(e)
 }
 
+// enqueue adds an entry to a queue.
 func (j *Table) enqueue(e *Entry, to queueKind) {
 	e.Queue = to
 	switch to {
@@ -119,7 +121,7 @@ func (j *Table) enqueue(e *Entry, to queueKind) {
 	}
 }
 
-// Dequeue takes an entry out of the queue it is in.
+// Dequeue removes an entry from the queue it is in.
 func (j *Table) Dequeue(e *Entry) {
 	switch e.Queue {
 	case InPending:
