@@ -7,10 +7,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// KindPreemption is the kind of a blocker that says why no job is preempted for this
-// one, or which one is.
-const KindPreemption = "preemption"
-
 // Kinds of blockers.
 const (
 	KindQuota      = "quota"
@@ -23,6 +19,7 @@ const (
 	KindNear       = "affinity"
 	KindOrder      = "order"
 	KindReserved   = "reservation"
+	KindPreemption = "preemption" // why no job is preempted for this one, or which one is
 )
 
 // Waits reports whether the job waits, or elements of it are still to be created.
@@ -30,7 +27,7 @@ func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.
 
 // BorrowBlockedText is the refusal of a job that fits, but would borrow quota for which
 // jobs of its lenders wait.
-const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
+const BorrowBlockedText = "it would borrow quota that waiting jobs of its lenders would reclaim"
 
 // DelayBlockers returns what in the job's own past keeps it waiting: a retry delay, or
 // seats that may still hold a live process.

@@ -9,7 +9,7 @@ import (
 
 // Bound is a limit or a quota that bounds a leaf queue, with its figures.
 type Bound struct {
-	Tenant, Queue string // whose it is: Queue is "" for a tenant's, and both are "" for the pool of all quotas
+	Tenant, Queue string // its scope: Queue is "" for a tenant, and both are "" for the pool of all quotas
 	Kind          BoundKind
 	Resource      string // the resource of a limit, or the model of a quota ("" for all GPUs)
 	Used, Limit   int64  // of a quota in thousandths of a GPU
@@ -34,7 +34,7 @@ func (b Bound) Scope() string {
 	case b.Tenant != "":
 		return "tenant"
 	}
-	return "fleet"
+	return "cluster"
 }
 
 // String describes the rule and its figures for users.
@@ -62,7 +62,7 @@ func formatGPUs(milli int64) string {
 
 // Shortfall is a limit or quota that leaves a leaf queue too little.
 type Shortfall struct {
-	Tenant, Queue string // whose it is; Queue is "" for a tenant's
+	Tenant, Queue string // its scope; Queue is "" for a tenant
 	Resource      string // the name of a limit, or the model pattern of a quota
 	By            int64  // how much is missing; of a quota in thousandths of a GPU
 }

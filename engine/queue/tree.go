@@ -161,14 +161,14 @@ func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 }
 
 // CountWaiting returns how many items wait, and in how many shape queues.
-func (t *Tree[J]) CountWaiting() (items, lines int) {
+func (t *Tree[J]) CountWaiting() (items, shapeQueues int) {
 	for _, entry := range t.tenants { // order-free: sums
 		for _, q := range entry.queues { // order-free: sums
 			items += q.leaf.node.waiting
-			lines += len(q.leaf.shapeQueues)
+			shapeQueues += len(q.leaf.shapeQueues)
 		}
 	}
-	return items, lines
+	return items, shapeQueues
 }
 
 // QueueRecords yields the record of every declared queue, by tenant and name.
