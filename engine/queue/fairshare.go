@@ -12,12 +12,12 @@ type Share struct {
 	Queue            string       // "" for the tenant
 	Depth            int          // 0 for a tenant
 	Weight           int64        // in thousandths
-	EffectiveWeight  int64        // the effective weight: the weight adjusted to past use, in thousandths
+	EffectiveWeight  int64        // the weight adjusted to past use, in thousandths
 	Allocated        Resources    // allocated now
 	PastUse          Resources    // past use
 	Waiting          int          // items
 	DominantShare    int64        // dominant share of allocated and past use together
-	DominantResource ResourceName // the dominant one
+	DominantResource ResourceName // the resource of DominantShare
 	WeightedShare    int64        // the dominant share divided by the effective weight
 	// The share that the weight entitles it to: a part of the parent's fair
 	// share, divided among the active siblings by weight. It is 0 when it is not

@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// LeafQueue is a leaf queue: the jobs that named one queue themselves, not one of the
-// queues below it.
+// LeafQueue holds the jobs that named one queue themselves, not one of the queues below
+// it: those that wait, and what the others have allocated and used.
 type LeafQueue[J any] struct {
 	tree *Tree[J]
 	node *node[J]
