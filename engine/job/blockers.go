@@ -7,14 +7,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Waits says whether something of the job waits: it, or elements not yet made.
+// Waits reports whether the job waits, or elements of it are still to be created.
 func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.hasUnmadeElements()) }
 
-// BorrowBlockedText is what is said of a job that fits, and waits for those who lent
-// what it would have.
-const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
+// BorrowBlockedText is the refusal of a job that fits, but would borrow quota for which
+// jobs of its lenders wait.
+const BorrowBlockedText = "it would borrow quota that waiting jobs of its lenders would reclaim"
 
-// DelayBlockers says what in the job's own past keeps it waiting.
+// DelayBlockers returns what in the job's own past keeps it waiting: a retry delay, or
+// seats that may still hold a live process.
 func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e.Queue == InDelayed && now.Before(e.DelayUntil) {
@@ -41,7 +42,7 @@ func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 	return out
 }
 
-// NoRoomBlocker is the short refusal of a job that found no place.
+// NoRoomBlocker is the short refusal of a job for which no capacity was found.
 func NoRoomBlocker(sh *Shape) ares.Blocker {
 	each := sh.Request.Text()
 	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.MinMembers, each)

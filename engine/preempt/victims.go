@@ -335,7 +335,7 @@ func (h *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVicti
 	h.round.Txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
-		return !v.entry.SitsBesideSeats(seats) || h.round.Place.PutBack(v.entry)
+		return !v.entry.SharesNodeWith(seats) || h.round.Place.PutBack(v.entry)
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// scheduleDeadlineNote notes when something is to be noted of a job's deadline next: that it is
-// past, or before that, that by its predicted runtime the job would be late.
+// scheduleDeadlineNote sets the timer for the next note about the job's deadline: that
+// it is missed, or before that, that the job is predicted to miss it.
 func (j *Table) scheduleDeadlineNote(e *Entry) {
 	if e.Job == nil || e.Job.Deadline.IsZero() || e.Phase().Final() || e.Run != nil && e.Run.Lateness == ares.LatenessMissed {
 		j.deadlineTimers.cancel(&e.deadlineTimer)
@@ -22,9 +22,9 @@ func (j *Table) scheduleDeadlineNote(e *Entry) {
 	j.deadlineTimers.schedule(&e.deadlineTimer, EarlierOf(e.lateRiskAt(), e.Job.Deadline))
 }
 
-// lateRiskAt is from when on the job would be late: of one that waits, when it should
-// have started; of one that runs, since it does. It is zero for never, and when that
-// was noted already or is not known from runs like it.
+// lateRiskAt returns from when on the job is predicted to miss its deadline: for a
+// waiting job the latest start, for a running job its start. It is zero for never, when
+// that was noted already, and without a prediction.
 func (e *Entry) lateRiskAt() time.Time {
 	if e.Forecast == nil || e.Run != nil && e.Run.Lateness != ares.LatenessNone {
 		return time.Time{}
@@ -47,23 +47,24 @@ func (e *Entry) lateRiskAt() time.Time {
 	return start.Add(-o.Late())
 }
 
-// NoteDeadlines notes how jobs stand to their deadlines, each once. A plan touches each run
-// at most once: those that it changes otherwise have to wait for the next.
+// NoteDeadlines adds notes to the plan for the jobs that missed their deadline or are
+// predicted to, each once. A plan changes each run at most once, so jobs that it changes
+// otherwise get their note from the next plan.
 func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	if len(j.deadlineTimers) == 0 {
 		return
 	}
-	var over []*Entry
-	next := j.deadlineTimers.collectDue(plan.Now, func(e *Entry) { over = append(over, e) })
-	if len(over) == 0 {
+	var due []*Entry
+	next := j.deadlineTimers.collectDue(plan.Now, func(e *Entry) { due = append(due, e) })
+	if len(due) == 0 {
 		plan.Wake = EarlierOf(plan.Wake, next)
 		return
 	}
 	touched := changedJobs(plan)
-	slices.SortFunc(over, func(a, b *Entry) int {
+	slices.SortFunc(due, func(a, b *Entry) int {
 		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.ID, b.ID))
 	})
-	for _, e := range over {
+	for _, e := range due {
 		if touched[e.ID] {
 			continue
 		}
@@ -81,7 +82,7 @@ func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	plan.Wake = EarlierOf(plan.Wake, next)
 }
 
-// changedJobs is the jobs whose runs a plan changes.
+// changedJobs returns the jobs whose runs a plan changes.
 func changedJobs(plan *ares.Plan) map[ares.JobID]bool {
 	out := map[ares.JobID]bool{}
 	for _, id := range plan.Ready {
