@@ -47,7 +47,7 @@ var giving = []Mutation{
 	{
 		"yield-cheapest", "the checkpoint in what a stop costs",
 		edit("engine/rival.go", "if kept := e.run.Current().Kept(); !kept.IsZero() {", "if kept := e.run.Current().StartedAt; !kept.IsZero() {"),
-		script("peers/volcano_5984_no_more_than_are_needed"), "stopped were",
+		script("peers/volcano_5984_no_more_than_are_needed"), "preempted were",
 	},
 	{
 		"yield-rate", "the bound on how many a tenant has stopped in an hour",
@@ -57,7 +57,7 @@ var giving = []Mutation{
 	{
 		"yield-predicted", "waiting for who is about to end",
 		edit("engine/hunt.go", "if soon, ok := h.sooner(); ok {", "if soon, ok := h.sooner(); ok && len(soon.seats) == 0 {"),
-		script("peers/armada_5073_fairness_does_not_come_at_once"), "stopped were",
+		script("peers/armada_5073_fairness_does_not_come_at_once"), "preempted were",
 	},
 	{
 		"yield-debts-only", "taking back no more than is borrowed",
@@ -92,7 +92,7 @@ var giving = []Mutation{
 	{
 		"move-another-place", "that who is moved has another place",
 		edit("engine/consolidate.go", "\t\t\th.stuck[v.entry] = true\n\t\t\treturn false\n", "\t\t\tcontinue\n"),
-		script("move/who_stays"), "stopped were",
+		script("move/who_stays"), "preempted were",
 	},
 	{
 		"reserve-first", "places kept for those who wait",
