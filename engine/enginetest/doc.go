@@ -151,7 +151,7 @@
 //	labels=(NAME:VALUE)      its labels
 //	members=N                members of the gang, 1 by default
 //	min-members=N            members with which an elastic gang can start
-//	no-gang                  members start one by one
+//	no-gang                  the job starts with as many members as fit
 //	gpus=N                   GPUs per member
 //	gpu-milli=N              thousandths of one GPU instead
 //	mig-profile=PROFILE      a MIG slice instead
