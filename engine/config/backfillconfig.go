@@ -19,7 +19,7 @@ type BackfillConfig struct {
 	// Hold is how long a job has waited before what comes free is kept for it
 	// alone though nobody knows when the rest will, or though predictions fail
 	// it: of one job at a time, because that costs idle devices. 0 is never.
-	DrainAfter time.Duration
+	DrainAfter time.Duration `json:"Hold"`
 	// SlackPercent is how much later than promised a start may become by those
 	// who start before it, in hundredths of its wait, and SlackLeast what it may
 	// be in any case.

@@ -30,11 +30,11 @@ type Config struct {
 	// are.
 	Mix []Mix
 	// Queueing is what orders the jobs of a queue.
-	Queue QueueConfig
+	Queue QueueConfig `json:"Queueing"`
 	// Yielding is when running jobs are stopped for a waiting one.
-	Preemption PreemptionConfig
+	Preemption PreemptionConfig `json:"Yielding"`
 	// Reserving is which jobs that find no place have one kept for them.
-	Backfill BackfillConfig
+	Backfill BackfillConfig `json:"Reserving"`
 	// Placement is the rule by which a node is chosen, Ares's own if empty.
 	Placement PlacementPolicy
 	// Seed is what PlaceRandom draws lots from.

@@ -18,7 +18,7 @@ type PreemptionConfig struct {
 	// asks for: 4000 is four GPUs for each one asked. 0 for no ceiling.
 	Ceiling int
 	// MaxYields is how often one job gives way at most, to whomever; 0 for no bound.
-	MaxPreemptions int
+	MaxPreemptions int `json:"MaxYields"`
 	// Cooldown is how long a job that gave way is left alone once it runs again:
 	// long enough to save something, or it would only ever restart.
 	Cooldown time.Duration

@@ -20,7 +20,7 @@ type QueueConfig struct {
 	// that come later in its order, if it then fits. Only jobs that keep their
 	// progress (checkpoint.enabled) give way. It needs an Order, and does not go
 	// with BlockedReserve.
-	Preempt bool
+	Preempt bool `json:"Yield"`
 	// Attained is up to how many GPU-seconds a job is of the first of the two
 	// levels of OrderAttained.
 	Attained int

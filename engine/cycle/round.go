@@ -329,13 +329,13 @@ func (t *Round) shortRefusal(e *job.Entry, admitted bool, now time.Time) []ares.
 }
 
 // windowRefusal is the short refusal of a job that would fit.
-var windowRefusal = []ares.Blocker{{Kind: job.KindReserved, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
+var windowRefusal = []ares.Blocker{{Kind: ares.BlockerReservation, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
 
 // wouldDelayRefusal is the short refusal of a job that would fit.
-var wouldDelayRefusal = []ares.Blocker{{Kind: job.KindOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+var wouldDelayRefusal = []ares.Blocker{{Kind: ares.BlockerOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
 
 // borrowRefusal is the same of one that others' promises keep off.
-var borrowRefusal = []ares.Blocker{{Kind: job.KindQuota, Detail: job.BorrowBlockedText}}
+var borrowRefusal = []ares.Blocker{{Kind: ares.BlockerQuota, Detail: job.BorrowBlockedText}}
 
 // refuseShape passes over a job that found no place: with its whole shape, or with
 // everybody behind it in its queue, as configured. It says whether that is news.

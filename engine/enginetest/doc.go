@@ -171,6 +171,7 @@
 //	grace-seconds=N          grace period of a stop
 //	checkpoint               the job keeps its progress when it is stopped
 //	selector=(NAME:VALUE)    labels that a node must have
+//	node-requirements=(REQ)  requirements on nodes and devices, such as gpu.memory>=80G
 //	node-affinity=(COND)     conditions on a node's labels that must hold
 //	preferred-node-affinity=(COND)  conditions that should hold
 //	affinity=(NAME=VALUE@LEVEL)     only near running jobs of the tenant with this label

@@ -18,7 +18,7 @@ func TestDocListsTheLanguage(t *testing.T) {
 			t.Errorf("doc.go does not list the command %s", name)
 		}
 	}
-	read := regexp.MustCompile(`(?:in\.(?:text|number|list|pairs|hasFlag)\(|in\.positional, |\t\{)"([a-z0-9-]+)"`)
+	read := regexp.MustCompile(`(?:in\.(?:text|number|list|pairs|requirements|hasFlag)\(|in\.positional, |\t\{)"([a-z0-9-]+)"`)
 	for _, file := range []string{"agents", "jobs", "nodes", "reservations", "simulate", "tenants"} {
 		src, err := os.ReadFile("script_" + file + ".go")
 		if err != nil {

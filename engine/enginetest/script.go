@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // scripts name its policies
+
 	"cmp"
 	"errors"
 	"fmt"

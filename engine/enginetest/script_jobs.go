@@ -18,7 +18,7 @@ func jobSpec(in *arguments) ares.Spec {
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),
 		NUMAPolicy: in.text("numa-policy", ""), Mode: ares.Mode(in.text("mode", "")),
 		Placement: ares.Placement{
-			RequiredLevel: in.text("required-level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
+			RequiredLevel: in.text("required-level", ""), NodeSelector: in.pairs("selector"), NodeRequirements: in.requirements("node-requirements"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
 			PreferredLevel: in.text("preferred-level", ""), PreferredDomain: in.text("preferred-domain", ""), Tolerations: in.list("tolerations"),
 			NodeAffinity: in.list("node-affinity"), PreferredNodeAffinity: in.list("preferred-node-affinity"), Affinity: in.list("affinity"), AntiAffinity: in.list("anti-affinity"),
@@ -151,4 +151,17 @@ func doTenantUsage(w *Cluster, in *arguments) (string, error) {
 	}
 	return fmt.Sprintf("%s uses %d GPUs, %d/1000, %d MB of GPU memory, %d cores, %d MB, %d jobs\n",
 		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
+}
+
+// requirements reads node requirements as --constraint does.
+func (w *arguments) requirements(key string) ares.NodeRequirements {
+	list := w.list(key)
+	if len(list) == 0 {
+		return nil
+	}
+	rs, err := ares.ParseNodeRequirements(strings.Join(list, ","))
+	if err != nil {
+		w.err = err
+	}
+	return rs
 }

@@ -170,7 +170,7 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	case ares.KindNode:
 		j.SetNodeRecord(n, nil)
 	case ares.KindSession:
-		n.Session, j.cluster.CapacityStale = nil, true
+		n.Session, j.cluster.Stale.Capacity = nil, true
 	case ares.KindScore:
 		j.cluster.SetNodeScore(n, nil)
 	default:

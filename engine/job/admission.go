@@ -67,18 +67,18 @@ func (j *Table) AdmissionBlockers(sh *Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	for _, id := range sh.After {
 		if !j.DependencySucceeded(id) {
-			out = append(out, ares.Blocker{Kind: kindDependency, Detail: j.dependencyText(id)})
+			out = append(out, ares.Blocker{Kind: ares.BlockerDependency, Detail: j.dependencyText(id)})
 		}
 	}
 	if sh.Tenant.Record == nil {
-		return append(out, ares.Blocker{Kind: KindQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.Tenant.ID)})
+		return append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.Tenant.ID)})
 	}
 	if j.OverBudget(sh.Tenant, now) {
-		out = append(out, ares.Blocker{Kind: kindBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
+		out = append(out, ares.Blocker{Kind: ares.BlockerBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
 			sh.Tenant.ID, j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
 	}
 	for _, b := range sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)}) {
-		out = append(out, ares.Blocker{Kind: KindQuota, Detail: b.String()})
+		out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: b.String()})
 	}
 	return append(out, j.quotaBlockers(sh)...)
 }
@@ -96,7 +96,7 @@ func (j *Table) quotaBlockers(sh *Shape) []ares.Blocker {
 		b.Requested = int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 		if text := b.String(); !seen[text] {
 			seen[text] = true
-			out = append(out, ares.Blocker{Kind: KindQuota, Detail: text})
+			out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: text})
 		}
 	}
 	return out

@@ -7,24 +7,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// KindPreemption is the kind of what says why nobody gives way to a job, or that
-// somebody does.
-const KindPreemption = "preemption"
-
-// Kinds of blockers.
-const (
-	KindQuota      = "quota"
-	kindBudget     = "budget"
-	KindNodes      = "nodes"
-	KindCapacity   = "capacity"
-	kindDelay      = "delay"
-	kindDependency = "dependency"
-	KindArray      = "array"
-	KindNear       = "affinity"
-	KindOrder      = "order"
-	KindReserved   = "reservation"
-)
-
 // Waits says whether something of the job waits: it, or elements not yet made.
 func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.hasUnmadeElements()) }
 
@@ -36,7 +18,7 @@ const BorrowBlockedText = "it would borrow what others are promised, who wait an
 func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e.Queue == InDelayed && now.Before(e.DelayUntil) {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: fmt.Sprintf(
+		out = append(out, ares.Blocker{Kind: ares.BlockerDelay, Detail: fmt.Sprintf(
 			"%s until %s (in %s)", e.Run.Phase, e.DelayUntil.UTC().Format(time.RFC3339), e.DelayUntil.Sub(now).Round(time.Millisecond))})
 	}
 	live, first := 0, ""
@@ -54,7 +36,7 @@ func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 		first += fmt.Sprintf(", and %d more seats", live-1)
 	}
 	if live > 0 {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: first})
+		out = append(out, ares.Blocker{Kind: ares.BlockerDelay, Detail: first})
 	}
 	return out
 }
@@ -69,5 +51,5 @@ func NoRoomBlocker(sh *Shape) ares.Blocker {
 	case sh.onOneNode():
 		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.MinMembers, each)
 	}
-	return ares.Blocker{Kind: KindCapacity, Detail: detail}
+	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: detail}
 }

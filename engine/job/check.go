@@ -102,7 +102,7 @@ func (j *Table) compareOrder(fresh *queueTree, at time.Time) error {
 	}
 	for _, sh := range j.Shapes.ByKey { // order-free: any broken law will do
 		leaf := fresh.Leaf(sh.Leaf.Tenant(), sh.Leaf.Name())
-		for _, m := range j.cluster.Models {
+		for _, m := range j.cluster.ModelsPresent {
 			want, _ := leaf.Headroom(m)
 			if have, _ := sh.Leaf.Headroom(m); have != want {
 				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Name(), want, m, have)

@@ -71,7 +71,7 @@ func (j *Table) onlyRefused(of []*Entry, plan *ares.Plan) []*Entry {
 	for i := range plan.Refuse {
 		r := &plan.Refuse[i]
 		jobs[r.Job] = true
-		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == KindOrder || b.Detail == BorrowBlockedText })
+		alone := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == ares.BlockerOrder || b.Detail == BorrowBlockedText })
 		if e := j.EntryByID[r.Job]; !alone { // others of its shape may be done sooner
 			shapes[e.Shape] = true
 		}

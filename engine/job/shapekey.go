@@ -17,7 +17,7 @@ type ShapeKey struct {
 
 func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 	p := &j.Placement
-	lists := len(p.NodeSelector) + len(p.Tolerations) + len(p.Regions) + len(p.NodeAffinity) + len(p.PreferredNodeAffinity) + len(p.Affinity) +
+	lists := len(p.NodeSelector) + len(p.Tolerations) + len(p.Regions) + len(p.NodeAffinity) + len(p.NodeRequirements) + len(p.PreferredNodeAffinity) + len(p.Affinity) +
 		len(p.AntiAffinity) + len(j.After)
 	return ShapeKey{
 		tenant: j.Tenant, Queue: j.Queue, members: j.Members, least: j.MinMembers,

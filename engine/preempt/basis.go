@@ -136,7 +136,7 @@ func (c *victimSelection) cheaper(o *victimSelection) bool {
 
 // notePreemption notes why nobody gives way to the job whose turn it is.
 func (pr *Round) notePreemption(format string, args ...any) {
-	pr.PreemptionNotes = append(pr.PreemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
+	pr.PreemptionNotes = append(pr.PreemptionNotes, ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // basisOf is what a waiting job may stop others by, and the models that quotas

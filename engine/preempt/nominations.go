@@ -192,7 +192,7 @@ func (pr *Round) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfill.Nomin
 
 // WaitBlocker says how far the seats that are kept for a job are free.
 func WaitBlocker(k *backfill.NominationHold) ares.Blocker {
-	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.FreeSeats, len(k.Seats))}
+	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.FreeSeats, len(k.Seats))}
 }
 
 // HasHold says whether seats are kept for the job in this decision.

@@ -16,7 +16,7 @@ import (
 func (co *State) Check() error {
 	co.Refresh()
 	c := recount{pins: map[string]map[int]cluster.NUMAUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
-	if len(co.Jobs.ChangedEntries)+len(co.Cluster.DirtyNodes) > 0 {
+	if len(co.Jobs.ChangedEntries)+len(co.Cluster.Stale.Nodes) > 0 {
 		return fmt.Errorf("something is left of a batch")
 	}
 	pending, delayed, foretold := 0, 0, 0

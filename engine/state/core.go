@@ -80,7 +80,7 @@ func (co *State) applyEvent(ev *ares.Event) {
 		co.Cluster.MarkDirty(n)
 	case ev.Session != nil:
 		n := co.Cluster.Node(ev.Session.Node)
-		n.Session, n.GainedRoom, co.Cluster.CapacityStale = ev.Session, true, true
+		n.Session, n.GainedRoom, co.Cluster.Stale.Capacity = ev.Session, true, true
 		co.Cluster.MarkDirty(n)
 	case ev.Cordon != nil:
 		n := co.Cluster.Node(ev.Cordon.Node)
