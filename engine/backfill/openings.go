@@ -7,50 +7,49 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 func onesCount(set uint64) int { return bits.OnesCount64(set) }
 
-// openings is when each node will have room for one member of a want, as far as
-// is foreseen. Like a board it is brought up to date only for nodes that changed,
-// and for those where somebody has outlived what was foreseen.
+// openings is when each node is expected to have capacity for one member of a request.
+// Only nodes that changed, and nodes where a job has outlived its estimate, are
+// refreshed.
 type openings struct {
-	layout int
-	seen   int // of State.shifts
-	first  []int64
-	until  []int64        // good before
-	blocks []openingBlock // of each 64 nodes
+	layout      int
+	seenChanges int // cluster.CapacityChanges seen so far
+	opensAt     []int64
+	validUntil  []int64        // opensAt is valid before this time
+	blocks      []openingBlock // minima over 64 nodes each
 }
 
-// openingBlock is the soonest of 64 nodes, so that those are not looked at one by one
-// of which none is soon enough.
-type openingBlock struct{ first, until int64 }
+// openingBlock is the minimum over 64 nodes, so that a block without an early opening is
+// skipped as a whole.
+type openingBlock struct{ opensAt, validUntil int64 }
 
-// refreshBlock finds the soonest of a block again.
+// refreshBlock computes the minimum of block k again.
 func (o *openings) refreshBlock(k int) {
 	b := openingBlock{job.NoEnd, job.NoEnd}
-	for at := 64 * k; at < min(64*(k+1), len(o.first)); at++ {
-		b.first, b.until = min(b.first, o.first[at]), min(b.until, o.until[at])
+	for at := 64 * k; at < min(64*(k+1), len(o.opensAt)); at++ {
+		b.opensAt, b.validUntil = min(b.opensAt, o.opensAt[at]), min(b.validUntil, o.validUntil[at])
 	}
 	o.blocks[k] = b
 }
 
-// openBefore yields the nodes of a set from lo up to hi that open before a bound,
-// which may fall meanwhile.
-func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter.Seq[int] {
+// openBefore yields the nodes of a set from lo up to hi that open before the bound. The
+// caller may lower the bound meanwhile.
+func (o *openings) openBefore(bound *int64, feasible *cluster.Set, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for k := lo / 64; 64*k < hi; k++ {
-			if o.blocks[k].first >= *bound {
+			if o.blocks[k].opensAt >= *bound {
 				continue
 			}
 			end := min(64*(k+1), hi)
-			for at := reach.Next(max(64*k, lo)); at >= 0 && at < end; at = reach.Next(at + 1) {
-				if o.first[at] < *bound && !yield(at) {
+			for at := feasible.Next(max(64*k, lo)); at >= 0 && at < end; at = feasible.Next(at + 1) {
+				if o.opensAt[at] < *bound && !yield(at) {
 					return
 				}
 			}
@@ -58,80 +57,81 @@ func (o *openings) openBefore(bound *int64, reach *cluster.Set, lo, hi int) iter
 	}
 }
 
-// maxOpenings is for how many wants they are kept, of each lens.
+// maxOpenings is the number of requests whose openings are cached, for each quantile.
 const maxOpenings = 2 * config.MaxReserved
 
-// refreshOpenings brings the openings of a want up to date.
-func (b *Round) refreshOpenings(w *cluster.Request, now time.Time, by job.Quantile) *openings {
-	f := b.Cluster.RefreshFeasible(w)
-	o := b.openings[by][w]
+// refreshOpenings returns the up-to-date openings of a request.
+func (b *Round) refreshOpenings(req *cluster.Request, now time.Time, by job.Quantile) *openings {
+	f := b.Cluster.RefreshFeasible(req)
+	o := b.openings[by][req]
 	if o == nil {
 		if b.openings[by] == nil {
 			b.openings[by] = map[*cluster.Request]*openings{}
 		}
 		o = &openings{layout: -1}
-		b.openings[by][w] = o
-		if kept := &b.openingCaches[by]; len(*kept) < maxOpenings {
-			*kept = append(*kept, w)
+		b.openings[by][req] = o
+		if order := &b.openingsOrder[by]; len(*order) < maxOpenings {
+			*order = append(*order, req)
 		} else {
-			delete(b.openings[by], (*kept)[0])
-			copy(*kept, (*kept)[1:])
-			(*kept)[len(*kept)-1] = w
+			delete(b.openings[by], (*order)[0])
+			copy(*order, (*order)[1:])
+			(*order)[len(*order)-1] = req
 		}
 	}
-	look := func(at int) {
+	refresh := func(at int) {
 		n := b.Cluster.Nodes[at]
-		o.first[at], o.until[at] = job.NoEnd, job.NoEnd
+		o.opensAt[at], o.validUntil[at] = job.NoEnd, job.NoEnd
 		if n.Schedulable() && f.Nodes.Has(at) {
 			d := b.ReleasesOn(n, now, by)
-			o.first[at], o.until[at] = opensAt(n, w, d.List), d.until
+			o.opensAt[at], o.validUntil[at] = firstOpening(n, req, d.List), d.validUntil
 		}
 	}
-	if o.layout != b.Cluster.Layout || b.Cluster.CapacityChanges.HasGap(o.seen) {
+	if o.layout != b.Cluster.Layout || b.Cluster.CapacityChanges.HasGap(o.seenChanges) {
 		o.layout = b.Cluster.Layout
-		o.first = slices.Grow(o.first[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
-		o.until = slices.Grow(o.until[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
+		o.opensAt = slices.Grow(o.opensAt[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
+		o.validUntil = slices.Grow(o.validUntil[:0], len(b.Cluster.Nodes))[:len(b.Cluster.Nodes)]
 		o.blocks = slices.Grow(o.blocks[:0], (len(b.Cluster.Nodes)+63)/64)[:(len(b.Cluster.Nodes)+63)/64]
 		for at := range b.Cluster.Nodes {
-			look(at)
+			refresh(at)
 		}
 		for k := range o.blocks {
 			o.refreshBlock(k)
 		}
 	} else {
-		first := b.Cluster.CapacityChanges.Count - len(b.Cluster.CapacityChanges.Since(o.seen))
-		for i, at := range b.Cluster.CapacityChanges.Since(o.seen) {
+		first := b.Cluster.CapacityChanges.Count - len(b.Cluster.CapacityChanges.Since(o.seenChanges))
+		for i, at := range b.Cluster.CapacityChanges.Since(o.seenChanges) {
 			if b.Cluster.LastCapacityChange[at] == first+i {
-				look(int(at))
+				refresh(int(at))
 				o.refreshBlock(int(at) / 64)
 			}
 		}
-		moment := now.UnixNano()
+		nowNano := now.UnixNano()
 		for k := range o.blocks {
-			if o.blocks[k].until > moment {
+			if o.blocks[k].validUntil > nowNano {
 				continue
 			}
-			for at := 64 * k; at < min(64*(k+1), len(o.until)); at++ {
-				if o.until[at] <= moment {
-					look(at)
+			for at := 64 * k; at < min(64*(k+1), len(o.validUntil)); at++ {
+				if o.validUntil[at] <= nowNano {
+					refresh(at)
 				}
 			}
 			o.refreshBlock(k)
 		}
 	}
-	o.seen = b.Cluster.CapacityChanges.Count
+	o.seenChanges = b.Cluster.CapacityChanges.Count
 	return o
 }
 
-// domainOpening is a range of nodes, and when enough members have room there.
+// domainOpening is a range of nodes, and when it has capacity for enough members.
 type domainOpening struct {
 	lo, hi int
 	at     int64
 }
 
-// domainOpenings are the domains of a level with the times when so many members have room
-// there, the soonest first, no more than a few. Without a level it is the fleet.
-func (b *Round) domainOpenings(w *cluster.Request, o *openings, reach *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
+// domainOpenings are at most maxDomainsTried domains of a level with the time at which
+// each has capacity for that many members, the earliest first. Without a level the whole
+// cluster is one domain.
+func (b *Round) domainOpenings(req *cluster.Request, o *openings, feasible *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
 	var out []domainOpening
 	for lo := 0; lo < len(b.Cluster.Nodes); {
 		hi := len(b.Cluster.Nodes)
@@ -142,14 +142,14 @@ func (b *Round) domainOpenings(w *cluster.Request, o *openings, reach *cluster.S
 		if len(out) == maxDomainsTried {
 			bound = out[len(out)-1].at
 		}
-		if at := b.whenEnough(w, o, reach, lo, hi, members, bound, now, by); at < bound {
-			spot, _ := slices.BinarySearchFunc(out, at+1, func(sp domainOpening, at int64) int {
-				if sp.at < at {
+		if at := b.timeWithCapacity(req, o, feasible, lo, hi, members, bound, now, by); at < bound {
+			pos, _ := slices.BinarySearchFunc(out, at+1, func(domain domainOpening, at int64) int {
+				if domain.at < at {
 					return -1
 				}
 				return 1
 			})
-			out = slices.Insert(out, spot, domainOpening{lo, hi, at})
+			out = slices.Insert(out, pos, domainOpening{lo, hi, at})
 			out = out[:min(len(out), maxDomainsTried)]
 		}
 		lo = hi
@@ -157,18 +157,18 @@ func (b *Round) domainOpenings(w *cluster.Request, o *openings, reach *cluster.S
 	return out
 }
 
-// whenEnough is when so many members have room on the nodes from lo up to hi, if
-// that is before a bound, and else endless.
-func (b *Round) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
-	// When as many nodes have room for one, the members have it in any case.
-	first := b.firstScratch[:0]
+// timeWithCapacity is when the nodes from lo up to hi have capacity for that many
+// members, or job.NoEnd if that is not before the bound.
+func (b *Round) timeWithCapacity(req *cluster.Request, o *openings, feasible *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
+	// As soon as that many nodes have capacity for one member each, all members fit.
+	first := b.openTimes[:0]
 	limit := bound
-	for at := range o.openBefore(&limit, reach, lo, hi) {
-		if first = pushLeast(first, o.first[at], members); len(first) == members {
+	for at := range o.openBefore(&limit, feasible, lo, hi) {
+		if first = pushSmallest(first, o.opensAt[at], members); len(first) == members {
 			limit = first[0]
 		}
 	}
-	b.firstScratch = first
+	b.openTimes = first
 	if len(first) == 0 {
 		return job.NoEnd
 	}
@@ -177,12 +177,12 @@ func (b *Round) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, 
 			return first[0]
 		}
 	}
-	steps := b.increaseScratch[:0]
-	for at := range o.openBefore(&bound, reach, lo, hi) {
-		steps = roomIncreases(b.Cluster.Nodes[at], w, b.ReleasesOn(b.Cluster.Nodes[at], now, by).List, bound, members, steps)
+	steps := b.increases[:0]
+	for at := range o.openBefore(&bound, feasible, lo, hi) {
+		steps = capacityIncreases(b.Cluster.Nodes[at], req, b.ReleasesOn(b.Cluster.Nodes[at], now, by).List, bound, members, steps)
 	}
-	b.increaseScratch = steps
-	slices.SortFunc(steps, func(x, y roomIncrease) int { return cmp.Compare(x.at, y.at) })
+	b.increases = steps
+	slices.SortFunc(steps, func(x, y capacityIncrease) int { return cmp.Compare(x.at, y.at) })
 	sum := 0
 	for _, st := range steps {
 		if sum += st.more; sum >= members {
@@ -192,35 +192,35 @@ func (b *Round) whenEnough(w *cluster.Request, o *openings, reach *cluster.Set, 
 	return job.NoEnd
 }
 
-// roomIncrease is a time at which a node has room for more members than before.
-type roomIncrease struct {
+// capacityIncrease is a time at which a node gains capacity for more members.
+type capacityIncrease struct {
 	at   int64
 	more int
 }
 
-// roomIncreases adds when the node has room for more members, before a bound.
-func roomIncreases(n *cluster.Node, w *cluster.Request, list []expectedRelease, bound int64, most int, to []roomIncrease) []roomIncrease {
-	room := min(n.RoomFor(w), most)
-	if room > 0 {
-		to = append(to, roomIncrease{job.AlreadyOver, room})
+// capacityIncreases appends the times before a bound at which the node gains capacity.
+func capacityIncreases(n *cluster.Node, req *cluster.Request, list []expectedRelease, bound int64, most int, to []capacityIncrease) []capacityIncrease {
+	capacity := min(n.RoomFor(req), most)
+	if capacity > 0 {
+		to = append(to, capacityIncrease{job.AlreadyOver, capacity})
 	}
 	for k := range list {
-		if list[k].at >= bound || room >= most {
+		if list[k].at >= bound || capacity >= most {
 			break
 		}
 		if k+1 < len(list) && list[k+1].at == list[k].at {
 			continue
 		}
-		if r := min(roomAfter(n, w, list, k+1), most); r > room {
-			to = append(to, roomIncrease{list[k].at, r - room})
-			room = r
+		if r := min(capacityAfter(n, req, list, k+1), most); r > capacity {
+			to = append(to, capacityIncrease{list[k].at, r - capacity})
+			capacity = r
 		}
 	}
 	return to
 }
 
-// pushLeast keeps the least of some times in a heap with the greatest on top.
-func pushLeast(heap []int64, t int64, most int) []int64 {
+// pushSmallest keeps the smallest times in a heap with the largest of them on top.
+func pushSmallest(heap []int64, t int64, most int) []int64 {
 	if len(heap) < most {
 		heap = append(heap, t)
 		for i := len(heap) - 1; i > 0; {

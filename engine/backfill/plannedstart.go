@@ -3,12 +3,12 @@ package backfill
 import (
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// PlannedStart is a reservation as others are told of it.
+// PlannedStart is the reservation as users read it: the start time, the latest start
+// time and the seats.
 func (r *backfillReservation) PlannedStart() ares.Promise {
 	p := ares.Promise{Job: r.Entry.ID, Seats: r.Seats, Level: r.Merit.Level, Domain: r.Merit.Domain}
 	if r.At != job.NoEnd {

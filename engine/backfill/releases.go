@@ -6,51 +6,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// expectedRelease is the end of a seat, and what the node has left then: of all who
-// are foreseen to leave before, too.
+// expectedRelease is the expected end of a seat, and what the node has free then, after
+// all earlier releases.
 type expectedRelease struct {
-	at      int64
-	seat    *ares.Seat
-	from    int64              // when it was placed
-	source  job.EstimateSource // what says so
-	overdue bool               // longer than it should be
-	free    uint64             // devices
-	cpus    int                // taken
-	memory  int                // taken
-	seats   int
+	at          int64
+	seat        *ares.Seat
+	placedAt    int64              // when the attempt was placed
+	source      job.EstimateSource // of the estimate
+	overdue     bool               // the job has outlived its estimate
+	freeDevices uint64             // as bits, after this release
+	cpus        int                // still taken after this release
+	memory      int                // still taken after this release
+	seats       int                // still on the node after this release
 }
 
-// nodeReleases are the seats of one node that are foreseen to end, by their ends.
+// nodeReleases are the expected releases of one node, ordered by time.
 type nodeReleases struct {
-	known   bool
-	changes int   // node.moves as of which they are right
-	until   int64 // and until when
-	List    []expectedRelease
+	known      bool
+	changes    int   // node.Changes as of which the list is right
+	validUntil int64 // the earliest release that is not over yet
+	List       []expectedRelease
 }
 
-// plannedSeat is a seat that a reservation has on a node, while the next is sought.
+// plannedSeat is a seat of an earlier reservation or nomination, assumed to be taken
+// while the next reservation is computed.
 type plannedSeat struct {
-	seat *ares.Seat
-	at   int64 // when it will have ended
+	seat   *ares.Seat
+	endsAt int64 // when the seat is expected to be released
 
 	source job.EstimateSource
 }
 
 // nodeForecast is what backfill expects of one node.
 type nodeForecast struct {
-	releases    [job.Quantiles]nodeReleases // of its seats
-	planned     []plannedSeat               // while a reservation is sought
-	heldInCycle int                         // the last cycle in which a reservation held something of it
+	releases    [job.Quantiles]nodeReleases
+	planned     []plannedSeat // while a reservation is computed
+	heldInCycle int           // the last cycle in which a reservation held parts of the node
 }
 
-// forecastOf is the forecast of a node. It is by position, and starts anew when
-// nodes have other positions.
+// forecastOf is the forecast of a node. Forecasts are kept by node position, and dropped
+// when positions change.
 func (b *Round) forecastOf(n *cluster.Node) *nodeForecast {
 	if b.forecastLayout != b.Cluster.Layout {
 		b.forecastLayout = b.Cluster.Layout
@@ -59,38 +59,39 @@ func (b *Round) forecastOf(n *cluster.Node) *nodeForecast {
 	return &b.forecasts[n.Pos]
 }
 
-// ReleasesOn is who is foreseen to leave the node, and what it has left then.
+// ReleasesOn are the expected releases of a node, by a quantile of the estimates. They
+// are cached until the node changes or the earliest release is due.
 func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
-	if d.known && d.changes == n.Changes && now.UnixNano() < d.until {
+	if d.known && d.changes == n.Changes && now.UnixNano() < d.validUntil {
 		return d
 	}
-	d.known, d.changes, d.until, d.List = true, n.Changes, job.NoEnd, d.List[:0]
-	for _, sit := range n.Occupants {
-		e := b.Jobs.Owner(sit)
+	d.known, d.changes, d.validUntil, d.List = true, n.Changes, job.NoEnd, d.List[:0]
+	for _, occupant := range n.Occupants {
+		e := b.Jobs.Owner(occupant)
 		if e.Job == nil || e.Run == nil {
 			continue
 		}
-		a := job.AttemptOf(e.Run, sit.Seat)
+		a := job.AttemptOf(e.Run, occupant.Seat)
 		ends := e.ExpectedEnd(a, now, by)
 		if ends == job.NoEnd {
 			continue
 		}
 		if ends != job.AlreadyOver {
-			d.until = min(d.until, ends)
+			d.validUntil = min(d.validUntil, ends)
 		}
 		source := e.RuntimeSource()
 		if e.Run.Stop != nil || a.Ended() {
 			source = job.FromForecast
 		}
 		d.List = append(d.List, expectedRelease{
-			at: ends, seat: sit.Seat, from: a.PlacedAt.UnixNano(), source: source, overdue: ends != job.AlreadyOver && e.IsOverdue(now),
+			at: ends, seat: occupant.Seat, placedAt: a.PlacedAt.UnixNano(), source: source, overdue: ends != job.AlreadyOver && e.IsOverdue(now),
 		})
 	}
 	for _, v := range at.planned {
-		if v.at != job.NoEnd {
-			d.List = append(d.List, expectedRelease{at: v.at, seat: v.seat, from: now.UnixNano(), source: v.source})
+		if v.endsAt != job.NoEnd {
+			d.List = append(d.List, expectedRelease{at: v.endsAt, seat: v.seat, placedAt: now.UnixNano(), source: v.source})
 		}
 	}
 	slices.SortFunc(d.List, compareReleases)
@@ -98,10 +99,10 @@ func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nod
 	return d
 }
 
-// compareReleases is the order of departures. Between seats that end together it
-// does not matter which is first, only that it is always the same.
+// compareReleases orders releases by time. Between seats that end together the order
+// does not matter, as long as it is always the same.
 func compareReleases(a, b expectedRelease) int {
-	if c := cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from), cmp.Compare(len(a.seat.Shares), len(b.seat.Shares))); c != 0 {
+	if c := cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.placedAt, b.placedAt), cmp.Compare(len(a.seat.Shares), len(b.seat.Shares))); c != 0 {
 		return c
 	}
 	for i := range a.seat.Shares {
@@ -112,7 +113,7 @@ func compareReleases(a, b expectedRelease) int {
 	return cmp.Or(cmp.Compare(a.seat.CPUs, b.seat.CPUs), cmp.Compare(a.seat.Memory, b.seat.Memory), cmp.Compare(a.seat.Rank, b.seat.Rank))
 }
 
-// accumulateReleases writes down what the node has left after each departure.
+// accumulateReleases computes what the node has free after each release.
 func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 	var taken [cluster.MaxDevices]int
 	for i := range n.Devices {
@@ -131,34 +132,34 @@ func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 			}
 		}
 		cpus, memory, seats = cpus-d.seat.CPUs, memory-d.seat.Memory, seats-1
-		d.free, d.cpus, d.memory, d.seats = free, cpus, memory, seats
+		d.freeDevices, d.cpus, d.memory, d.seats = free, cpus, memory, seats
 	}
 }
 
-// roomAfter is how many members of a want the node can take after the first k
-// departures.
-func roomAfter(n *cluster.Node, w *cluster.Request, list []expectedRelease, k int) int {
+// capacityAfter is the number of members that fit on the node after the first k
+// releases.
+func capacityAfter(n *cluster.Node, req *cluster.Request, list []expectedRelease, k int) int {
 	switch {
 	case k == 0:
-		return n.RoomFor(w)
-	case w.Milli > 0 || w.NUMA == cluster.NUMARequired:
-		return n.RoomWithout(w, seatsOfReleases(list[:k]))
+		return n.RoomFor(req)
+	case req.Milli > 0 || req.NUMA == cluster.NUMARequired:
+		return n.RoomWithout(req, seatsOfReleases(list[:k]))
 	}
 	d := &list[k-1]
 	fit := cluster.MaxSeats - d.seats
-	if w.CPUs > 0 {
-		fit = min(fit, (n.Type.CPUs-d.cpus)/w.CPUs)
+	if req.CPUs > 0 {
+		fit = min(fit, (n.Type.CPUs-d.cpus)/req.CPUs)
 	}
-	if w.Memory > 0 {
-		fit = min(fit, (n.Record.MemoryMB-d.memory)/w.Memory)
+	if req.Memory > 0 {
+		fit = min(fit, (n.Record.MemoryMB-d.memory)/req.Memory)
 	}
-	if w.GPUs > 0 {
-		fit = min(fit, onesCount(w.DeviceMask(n.Type)&d.free)/w.GPUs)
+	if req.GPUs > 0 {
+		fit = min(fit, onesCount(req.DeviceMask(n.Type)&d.freeDevices)/req.GPUs)
 	}
 	return max(fit, 0)
 }
 
-// seatsOfReleases yields the seats of some releases.
+// seatsOfReleases yields the seats of releases.
 func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 	return func(yield func(*ares.Seat) bool) {
 		for i := range of {
@@ -169,17 +170,18 @@ func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 	}
 }
 
-// opensAt is when the node has room for one member of a want.
-func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 {
-	if n.RoomFor(w) > 0 {
+// firstOpening is when the node has capacity for one member of a request: AlreadyOver
+// for now, NoEnd if no expected release is enough.
+func firstOpening(n *cluster.Node, req *cluster.Request, list []expectedRelease) int64 {
+	if n.RoomFor(req) > 0 {
 		return job.AlreadyOver
 	}
-	if len(list) == 0 || roomAfter(n, w, list, len(list)) == 0 {
+	if len(list) == 0 || capacityAfter(n, req, list, len(list)) == 0 {
 		return job.NoEnd
 	}
-	lo, hi := 0, len(list) // no room after lo, room after hi
+	lo, hi := 0, len(list) // no capacity after lo releases, capacity after hi
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; roomAfter(n, w, list, mid) > 0 {
+		if mid := (lo + hi) / 2; capacityAfter(n, req, list, mid) > 0 {
 			hi = mid
 		} else {
 			lo = mid
@@ -188,10 +190,10 @@ func opensAt(n *cluster.Node, w *cluster.Request, list []expectedRelease) int64 
 	return list[hi-1].at
 }
 
-// roomWhen is how many members the node can take when all seats are free but those
-// of attempts that were placed before cut.
-func (b *Round) roomWhen(n *cluster.Node, w *cluster.Request, cut int64) int {
-	return n.RoomWithout(w, func(yield func(*ares.Seat) bool) {
+// capacityWithoutRecent is the number of members that fit on the node if every attempt
+// ends that was not placed before the cut.
+func (b *Round) capacityWithoutRecent(n *cluster.Node, req *cluster.Request, cut int64) int {
+	return n.RoomWithout(req, func(yield func(*ares.Seat) bool) {
 		for _, o := range n.Occupants {
 			e := b.Jobs.Owner(o)
 			if (e.Run == nil || job.AttemptOf(e.Run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {

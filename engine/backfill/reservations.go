@@ -4,32 +4,31 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// backfillReservation is the place that a job which found none will have at a time, by
-// the foreseen ends of those who are there. It is good for one decision.
+// backfillReservation is the planned start of a blocked job: its seats, and when the
+// running jobs there are expected to have ended. It lasts for one cycle.
 type backfillReservation struct {
 	Entry   *job.Entry
 	leaf    *job.QueueLeaf
-	At      int64 // its start, endless if nobody knows
-	limit   int64 // who comes behind it must have ended by then
-	Firm    bool  // nobody ahead of it found no place
-	drain   bool  // nobody may take what it holds, however soon he ends
-	ends    int64 // when the job will have ended, endless if nobody knows
+	At      int64 // the planned start, job.NoEnd if unknown
+	limit   int64 // backfilled jobs on its seats must have ended by then. Invariant: limit >= At unless it drains.
+	Firm    bool  // no job ahead of it is blocked
+	drain   bool  // no other job may use its free parts, however short
+	endsAt  int64 // when the job is expected to have ended, job.NoEnd if unknown
 	Seats   []ares.Seat
-	toHold  []cluster.Delta // what of it is free already
-	held    cluster.Hold    // what of that is taken now
+	toHold  []cluster.Delta // the parts of its seats that are free already
+	held    cluster.Hold    // the parts of these that are held now
 	Merit   ares.Merit
-	Sources [job.EstimateSources]int // of those it waits for, how many by a forecast, a limit, a guess
-	Overdue int                      // how many of them run for longer than was foreseen
+	Sources [job.EstimateSources]int // the releases it waits for, by the source of the estimate
+	Overdue int                      // the releases it waits for that are overdue
 }
 
-// MayReserve says whether a place is kept for a job that found none.
+// MayReserve reports whether a blocked job may get a reservation.
 func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	r := &b.Backfill
 	switch {
@@ -41,45 +40,45 @@ func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	return e.Waited(now) >= r.After
 }
 
-// PlaceBackfill places a job where it delays nobody who has a reservation: anywhere if
-// it is foreseen to end before those begin, and else beside what they hold.
-func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (p ares.Placing, ok bool) {
+// PlaceBackfill places a job where it delays no reservation: anywhere if it is expected
+// to end before the reserved jobs start, and otherwise outside of what they hold.
+func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (placing ares.Placing, ok bool) {
 	ends := e.EndsBy(now)
 	outlasted := b.DelayedReservations(ends)
 	sh := e.Shape
 	if outlasted != 0 && sh.DelayingEpoch == b.Place.Epoch && ends >= sh.DelayingEnd {
-		b.Place.WouldDelay = true // as another of its shape, which ends no later
-		return p, false
+		b.Place.WouldDelay = true // so would another job of its shape that ends no later
+		return placing, false
 	}
 	b.HoldReservations(outlasted)
 	b.Place.Speculative = outlasted != 0
-	p, ok = b.Place.PlaceJob(sh, members, ban, e)
+	placing, ok = b.Place.PlaceJob(sh, members, ban, e)
 	b.Place.Speculative = false
 	if ok || outlasted == 0 {
-		return p, ok
+		return placing, ok
 	}
-	// Is it kept off, or is there no room in any case?
+	// Do the reservations keep it waiting, or does it fit nowhere anyway?
 	fits := b.probes >= maxProbes
 	if !fits {
 		b.probes++
 		b.HoldReservations(0)
-		m := b.Txn.Mark()
+		mark := b.Txn.Mark()
 		if _, fits = b.Place.PlaceJob(sh, members, ban, e); fits {
-			b.Txn.Undo(m)
+			b.Txn.Undo(mark)
 		}
 	}
 	if fits {
 		b.Place.WouldDelay, sh.DelayingEpoch, sh.DelayingEnd = true, b.Place.Epoch, ends
 	}
-	return p, false
+	return placing, false
 }
 
-// maxProbes is in how many cases it is found out whether a job without a place
-// is kept off: beyond that it is taken for granted.
+// maxProbes is how often a cycle checks whether a job would fit without the holds of
+// reservations. Beyond that it assumes so.
 const maxProbes = 64
 
-// DelayedReservations is which reservations somebody would delay that ends at a time, as
-// bits.
+// DelayedReservations is the set of reservations that a job would delay which ends at
+// that time, as bits.
 func (b *Round) DelayedReservations(ends int64) (set uint64) {
 	for i := range b.Reservations {
 		if r := &b.Reservations[i]; r.drain || ends > r.limit {
@@ -89,8 +88,8 @@ func (b *Round) DelayedReservations(ends int64) (set uint64) {
 	return set
 }
 
-// HoldReservations takes what these reservations hold, and gives up what others do. It
-// leaves all as it is where it is so already: most jobs outlast all or none.
+// HoldReservations makes exactly these reservations hold their free parts. Most jobs
+// outlast all reservations or none, so the set rarely changes.
 func (b *Round) HoldReservations(which uint64) {
 	if which == b.HeldReservations {
 		return
@@ -107,12 +106,13 @@ func (b *Round) HoldReservations(which uint64) {
 	b.HeldReservations = which
 }
 
-// roomIgnoringHolds is the room of a node for a want, if nothing were held by reservations.
-func (b *Round) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
+// capacityIgnoringReservations is the number of members that fit on the node if
+// reservations held nothing.
+func (b *Round) capacityIgnoringReservations(n *cluster.Node, req *cluster.Request) int {
 	if b.HeldReservations == 0 || b.forecastOf(n).heldInCycle != b.Place.Cycle {
-		return n.RoomFor(w)
+		return n.RoomFor(req)
 	}
-	return n.RoomWithoutHolds(w, func(yield func(cluster.Hold) bool) {
+	return n.RoomWithoutHolds(req, func(yield func(cluster.Hold) bool) {
 		for i := range b.Reservations {
 			if b.HeldReservations&(1<<i) != 0 && !yield(b.Reservations[i].held) {
 				return
@@ -121,7 +121,7 @@ func (b *Round) roomIgnoringHolds(n *cluster.Node, w *cluster.Request) int {
 	})
 }
 
-// holdReservation takes what is left of what a reservation holds.
+// holdReservation holds the parts of a reservation that are still free.
 func (b *Round) holdReservation(r *backfillReservation) {
 	r.held = b.Txn.HoldParts(r.toHold)
 	for i := range r.toHold {
@@ -129,8 +129,9 @@ func (b *Round) holdReservation(r *backfillReservation) {
 	}
 }
 
-// ReserveFor keeps a place for a job that found none, if one is foreseen. It is told
-// of every earlier reservation: they are taken, and will end in their turn.
+// ReserveFor makes a reservation for a blocked job, if a start can be planned. It takes
+// earlier reservations and nominations into account: their seats are taken, and end in
+// their turn.
 func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	b.ReservationTries++
 	b.HoldReservations(0)
@@ -138,17 +139,17 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	if members == 0 {
 		return false
 	}
-	m := b.Txn.Mark()
+	mark := b.Txn.Mark()
 	b.Place.Speculative = true
-	b.Windows.SetExpectedStay(e) // nobody may have asked for it yet whether it has room
+	b.Windows.SetExpectedStay(e) // the placement may not have set it yet
 	b.AssumePlanned(now)
 	r, ok := b.EarliestStart(e, members, ban, now)
-	b.Txn.Undo(m)
+	b.Txn.Undo(mark)
 	if b.mayDrain(e, &r, ok, now) {
-		if hard, fits := b.drainReservation(e, members, ban, now); fits {
-			r, ok = hard, true
+		if drained, fits := b.drainReservation(e, members, ban, now); fits {
+			r, ok = drained, true
 		}
-		b.Txn.Undo(m)
+		b.Txn.Undo(mark)
 	}
 	b.DropPlanned()
 	b.Place.Speculative = false
@@ -158,39 +159,27 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	return ok
 }
 
-// mayDrain says whether what comes free is kept for the job and nobody else, however
-// soon he ends: for one that has waited for long, if nothing is foreseen or if it has
-// waited for longer than it has to yet: then predictions may be failing it again and
-// again. It costs idle devices, so there is one such at a time.
-func (b *Round) mayDrain(e *job.Entry, r *backfillReservation, foreseen bool, now time.Time) bool {
-	waited, hold := e.Waited(now), b.Backfill.DrainAfter
-	if b.ReserveForAll || hold == 0 || slices.ContainsFunc(b.Reservations, func(r backfillReservation) bool { return r.drain }) {
-		return false
-	}
-	return waited >= hold && (!foreseen || r.At-now.UnixNano() < int64(waited))
-}
-
-// AssumePlanned takes the seats of all reservations and nominations, and foresees when those
-// will have ended who have them then.
+// AssumePlanned takes the seats of all reservations and nominations, with the expected
+// ends of their jobs. DropPlanned and undoing the transaction revert it.
 func (b *Round) AssumePlanned(now time.Time) {
 	for i := range b.Holds {
-		k := &b.Holds[i]
-		if k.Over {
+		hold := &b.Holds[i]
+		if hold.Over {
 			continue
 		}
 		ends := int64(job.NoEnd)
-		if runs := k.Entry.ExpectedRuntime(b.Quantile); runs != job.Forever {
-			ends = k.Until.Add(max(runs-k.Entry.Done(now), 0)).UnixNano()
+		if runs := hold.Entry.ExpectedRuntime(b.Quantile); runs != job.Forever {
+			ends = hold.Until.Add(max(runs-hold.Entry.Done(now), 0)).UnixNano()
 		}
-		b.Txn.Release(k.Hold)
-		b.assumeSeats(k.Entry, k.Seats, ends)
+		b.Txn.Release(hold.Hold)
+		b.assumeSeats(hold.Entry, hold.Seats, ends)
 	}
 	for i := range b.Reservations {
-		b.assumeSeats(b.Reservations[i].Entry, b.Reservations[i].Seats, b.Reservations[i].ends)
+		b.assumeSeats(b.Reservations[i].Entry, b.Reservations[i].Seats, b.Reservations[i].endsAt)
 	}
 }
 
-// assumeSeats takes seats for somebody who will have ended at a time.
+// assumeSeats takes seats of a job that is expected to end at that time.
 func (b *Round) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := b.Cluster.NodesByID[seats[k].Node]; n != nil && n.Record != nil {
@@ -201,9 +190,10 @@ func (b *Round) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	}
 }
 
-// DropPlanned ends it: nothing of it is taken any more.
+// DropPlanned removes the seats of AssumePlanned from the forecasts. The caller undoes
+// the transaction.
 func (b *Round) DropPlanned() {
-	leave := func(seats []ares.Seat) {
+	clearNodes := func(seats []ares.Seat) {
 		for k := range seats {
 			if n := b.Cluster.NodesByID[seats[k].Node]; n != nil {
 				at := b.forecastOf(n)
@@ -213,16 +203,17 @@ func (b *Round) DropPlanned() {
 		}
 	}
 	for i := range b.Holds {
-		leave(b.Holds[i].Seats)
+		clearNodes(b.Holds[i].Seats)
 	}
 	for i := range b.Reservations {
-		leave(b.Reservations[i].Seats)
+		clearNodes(b.Reservations[i].Seats)
 	}
 }
 
-// missingFor is what seats need beyond what those give who leave.
-func (b *Round) missingFor(seats []ares.Seat, given []cluster.Delta) []cluster.Delta {
-	given = slices.Clone(given)
+// alreadyFree is the part of seats that the releases do not give. The seats fit after
+// these releases, so this part is free already.
+func (b *Round) alreadyFree(seats []ares.Seat, released []cluster.Delta) []cluster.Delta {
+	released = slices.Clone(released)
 	var out []cluster.Delta
 	for i := range seats {
 		seat := &seats[i]
@@ -230,21 +221,21 @@ func (b *Round) missingFor(seats []ares.Seat, given []cluster.Delta) []cluster.D
 		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: seat.CPUs, Memory: seat.Memory, NUMA: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
 		for k := range seat.Shares {
 			part := cluster.Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli}
-			for g := range given {
-				if given[g].Node == n && given[g].Device == part.Device {
-					most := min(part.Milli, -given[g].Milli)
-					part.Milli, given[g].Milli = part.Milli-most, given[g].Milli+most
+			for g := range released {
+				if released[g].Node == n && released[g].Device == part.Device {
+					milli := min(part.Milli, -released[g].Milli)
+					part.Milli, released[g].Milli = part.Milli-milli, released[g].Milli+milli
 				}
 			}
 			if part.Milli > 0 {
 				out = append(out, part)
 			}
 		}
-		for g := range given {
-			if give := &given[g]; give.Node == n && give.Device == cluster.RestOfLeaving {
-				cpus, memory := min(rest.CPUs, -give.CPUs), min(rest.Memory, -give.Memory)
-				rest.CPUs, give.CPUs = rest.CPUs-cpus, give.CPUs+cpus
-				rest.Memory, give.Memory = rest.Memory-memory, give.Memory+memory
+		for g := range released {
+			if freed := &released[g]; freed.Node == n && freed.Device == cluster.RestOfLeaving {
+				cpus, memory := min(rest.CPUs, -freed.CPUs), min(rest.Memory, -freed.Memory)
+				rest.CPUs, freed.CPUs = rest.CPUs-cpus, freed.CPUs+cpus
+				rest.Memory, freed.Memory = rest.Memory-memory, freed.Memory+memory
 			}
 		}
 		out = append(out, rest)

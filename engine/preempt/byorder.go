@@ -4,89 +4,88 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// victimsByOrder finds who gives way to a job that comes before them in the
-// configured order: of its own queue and class, only such as come later, the
-// last of them first, and no more than it takes for the waiting one to fit.
+// victimsByOrder finds victims by the configured order: jobs of the same queue and class
+// that come later, the last of them first, and no more than it takes for the waiting job
+// to fit.
 //
-// Nobody takes turns: a waiting job keeps its standing, and a running one comes
-// earlier with OrderRemaining, and with OrderAttained later, but never later
-// than whom it stopped. One that waited for PeersAfter stops those of its own level
-// too that were submitted after it.
-func (pr *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
-	members, ban := pr.Jobs.AdmissibleMembers(e.Shape, plan.Now)
+// Two jobs never preempt each other in turn. A waiting job keeps its position. A running
+// job moves forward with OrderRemaining, and back with OrderAttained, but never behind
+// the jobs it stopped. A job that has waited for PeersAfter also stops jobs of its own
+// level that were submitted after it.
+func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+	members, ban := r.Jobs.AdmissibleMembers(e.Shape, plan.Now)
 	if members == 0 {
 		return victimSelection{}, false
 	}
-	base := pr.Txn.Mark()
-	c := victimSelection{why: ares.YieldOrder}
-	if !pr.fewestByOrder(e, pr.laterInOrder(e, plan), &c, members, ban) {
-		pr.Txn.Undo(base)
-		return c, false
+	base := r.Txn.Mark()
+	sel := victimSelection{reason: ares.YieldOrder}
+	if !r.fewestByOrder(e, r.laterInOrder(e, plan), &sel, members, ban) {
+		r.Txn.Undo(base)
+		return sel, false
 	}
-	pr.Txn.Undo(base)
-	if _, milli := c.cost(); pr.Cfg.Preemption.ExceedsCeiling(milli, job.GPUMilliOf(c.seats)) {
-		pr.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(c.seats)), decimalText(pr.Cfg.Preemption.Ceiling))
-		return c, false
+	r.Txn.Undo(base)
+	if _, milli := sel.cost(); r.Cfg.Preemption.ExceedsCeiling(milli, job.GPUMilliOf(sel.seats)) {
+		r.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(sel.seats)), decimalText(r.Cfg.Preemption.Ceiling))
+		return sel, false
 	}
-	return c, true
+	return sel, true
 }
 
-// laterInOrder is who could give way to a waiting job, the last in the order first.
-func (pr *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
+// laterInOrder are the possible victims of a waiting job, the last in the order first.
+func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
-	mine, rank := pr.Jobs.OrderRank(e, now), e.Rank()
-	until, bounded := pr.Jobs.PeerPreemptionTime(e)
+	mine, rank := r.Jobs.OrderRank(e, now), e.Rank()
+	until, bounded := r.Jobs.PeerPreemptionTime(e)
 	waited := bounded && !now.Before(until)
-	forebears, barred := pr.preemptorAncestry(e, plan), pr.barredJobs(0)
-	standing := map[*job.Entry]uint64{}
+	ancestry, barred := r.preemptorAncestry(e, plan), r.barredJobs(0)
+	rankOf := map[*job.Entry]uint64{}
 	var out []*candidateVictim
-	for _, v := range e.Shape.Tenant.Active { // in no order: sorted right below
+	for _, v := range e.Shape.Tenant.Active { // in no order: sorted below
 		if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || !v.MayBePreempted() || v.Rank() != rank {
 			continue
 		}
-		at := pr.Jobs.OrderRank(v, now)
+		at := r.Jobs.OrderRank(v, now)
 		after := at > mine || waited && at == mine && v.Job.Revision > e.Job.Revision
-		if !after || forebears[v.ID] || barred[v] || slices.Contains(pr.Stopping, v) {
+		if !after || ancestry[v.ID] || barred[v] || slices.Contains(r.Stopping, v) {
 			continue
 		}
-		if guard, _ := pr.protectionOf(v, now); guard != unprotected {
+		if prot, _ := r.protectionOf(v, now); prot != unprotected {
 			continue
 		}
 		milli := job.HeldMilli(v)
-		standing[v] = at
-		out = append(out, &candidateVictim{entry: v, milli: milli, cost: pr.preemptionCost(v, milli, now), why: ares.YieldOrder})
+		rankOf[v] = at
+		out = append(out, &candidateVictim{entry: v, milli: milli, cost: r.preemptionCost(v, milli, now), reason: ares.YieldOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
-		return cmp.Or(cmp.Compare(standing[b.entry], standing[a.entry]), cmp.Compare(b.entry.Job.Revision, a.entry.Job.Revision), cmp.Compare(b.entry.ID, a.entry.ID))
+		return cmp.Or(cmp.Compare(rankOf[b.entry], rankOf[a.entry]), cmp.Compare(b.entry.Job.Revision, a.entry.Job.Revision), cmp.Compare(b.entry.ID, a.entry.ID))
 	})
 	return out
 }
 
-// fewestByOrder is the fewest of some rivals whose seats let the job fit. It is false
-// when not even all are enough.
-func (pr *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimSelection, members int, ban uint64) bool {
-	m, w := pr.Txn.Mark(), pr.Cluster.WithoutModels(e.Shape.Request, ban)
-	reach, ok := pr.Place.FeasibleNodes(e.Shape, w)
+// fewestByOrder selects the fewest of the candidates that let the job fit. It returns
+// false if all of them are not enough.
+func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victimSelection, members int, ban uint64) bool {
+	mark, req := r.Txn.Mark(), r.Cluster.WithoutModels(e.Shape.Request, ban)
+	feasible, ok := r.Place.FeasibleNodes(e.Shape, req)
 	if !ok {
 		return false
 	}
 	var out []*candidateVictim
-	var p ares.Placing
+	var placing ares.Placing
 	fits := false
 	for _, v := range from {
-		if !pr.Jobs.RunsWithin(v.entry, reach) {
+		if !r.Jobs.RunsWithin(v.entry, feasible) {
 			continue
 		}
-		pr.Place.ReleaseJob(v.entry)
+		r.Place.ReleaseJob(v.entry)
 		out = append(out, v)
-		if pr.Jobs.OpensNode(v.entry, w) {
-			if p, fits = pr.Place.PlaceJob(e.Shape, members, ban, e); fits {
+		if r.Jobs.OpensNode(v.entry, req) {
+			if placing, fits = r.Place.PlaceJob(e.Shape, members, ban, e); fits {
 				break
 			}
 		}
@@ -94,26 +93,26 @@ func (pr *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, c *victimS
 	if !fits {
 		return false
 	}
-	// Whoever sits elsewhere stays, and then whoever is not needed after all,
-	// the first in the order before the others.
-	out = slices.DeleteFunc(out, func(v *candidateVictim) bool { return !v.entry.SharesNodeWith(p.Seats) })
+	// Drop the victims on other nodes, and then those that are not needed, the first
+	// in the order before the others.
+	out = slices.DeleteFunc(out, func(v *candidateVictim) bool { return !v.entry.SharesNodeWith(placing.Seats) })
 	for i := len(out) - 1; i >= 0 && len(out) > 1; i-- {
 		rest := slices.Delete(slices.Clone(out), i, i+1)
-		if _, fits = pr.fitsWithout(m, rest, e, members, ban); fits {
+		if _, fits = r.fitsWithout(mark, rest, e, members, ban); fits {
 			out = rest
 		}
 	}
-	p, ok = pr.fitsWithout(m, out, e, members, ban)
-	c.seats, c.victims = p.Seats, out
+	placing, ok = r.fitsWithout(mark, out, e, members, ban)
+	sel.seats, sel.victims = placing.Seats, out
 	return ok
 }
 
-// fitsWithout says whether the job fits when some leave, from a mark on. It is
-// taken then.
-func (pr *Round) fitsWithout(m cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
-	pr.Txn.Undo(m)
+// fitsWithout places the job with some jobs released, from a savepoint on. The placement
+// stays in the transaction.
+func (r *Round) fitsWithout(mark cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
+	r.Txn.Undo(mark)
 	for _, v := range leave {
-		pr.Place.ReleaseJob(v.entry)
+		r.Place.ReleaseJob(v.entry)
 	}
-	return pr.Place.PlaceJob(e.Shape, members, ban, e)
+	return r.Place.PlaceJob(e.Shape, members, ban, e)
 }

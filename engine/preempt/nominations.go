@@ -5,117 +5,122 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/placement"
-
-	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// AdvanceNominations looks after every nomination before anybody has his turn. Who finds
-// his seats free is placed there. Who cannot have them any more gives them up,
-// and has his turn as any other.
-// For the others what is free is held, and those who are still to give way are
-// stopped. One job may be left out. What it counts for leaves is taken back by letGo.
-func (pr *Round) AdvanceNominations(plan *ares.Plan, but *job.Entry, tell func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
+// AdvanceNominations advances every nomination before the queues are offered. A job whose
+// seats are free is placed. An invalid nomination ends, and its job is offered as any
+// other. For the rest, the free parts of the seats are held, and victims that were not
+// stopped yet are stopped. One job may be left out. ReleaseNominations reverts the charges
+// to the queues.
+func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	more = true
-	for _, e := range pr.Jobs.Running.Nominated {
-		if e == but || e.Queue != job.InPending || pr.Jobs.ArrayIsStopping(e) {
-			continue // an event will say what becomes of it
+	for _, e := range r.Jobs.Running.Nominated {
+		if e == except || e.Queue != job.InPending || r.Jobs.ArrayIsStopping(e) {
+			continue // an event will follow
 		}
 		n := e.Run.Nominated
-		k := backfill.NominationHold{Entry: e, Seats: n.Seats, Until: n.Until, Over: true}
-		why := pr.invalidReason(e, plan.Now)
-		m := pr.Txn.Mark()
-		free := why == "" && more && pr.Txn.TakeIfFree(n.Seats)
-		if free && !pr.Jobs.AdmitsSeats(e.Shape, n.Seats, plan.Now) {
-			// Those who are on their way out may hold what it lacks elsewhere. Were
-			// the seats given up, it or another would have them kept again at once.
-			pr.Txn.Undo(m)
+		hold := backfill.NominationHold{Entry: e, Seats: n.Seats, Until: n.Until, Over: true}
+		why := r.invalidReason(e, plan.Now)
+		mark := r.Txn.Mark()
+		free := why == "" && more && r.Txn.TakeIfFree(n.Seats)
+		if free && !r.Jobs.AdmitsSeats(e.Shape, n.Seats, plan.Now) {
+			// The jobs being stopped may still hold the quota it lacks. If the
+			// nomination ended here, this job or another would get the same one at once.
+			r.Txn.Undo(mark)
 			free = false
 		}
 		switch {
 		case why != "":
-			k.Invalid = why
+			hold.Invalid = why
 		case free:
-			k.Grant = pr.Jobs.GrantCopy(e.Shape, n.Seats)
-			e.Shape.Leaf.Charge(k.Grant, 1)
-			pr.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: pr.Cluster.PairScore(n.Seats), Merit: pr.Cluster.RationaleOf(n.Seats)}
-			pr.Place.Placed = append(pr.Place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
-			more = tell == nil || tell(e, &pr.Place.Offer, true)
+			hold.Grant = r.Jobs.GrantCopy(e.Shape, n.Seats)
+			e.Shape.Leaf.Charge(hold.Grant, 1)
+			r.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: r.Cluster.PairScore(n.Seats), Merit: r.Cluster.RationaleOf(n.Seats)}
+			r.Place.Placed = append(r.Place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
+			more = report == nil || report(e, &r.Place.Offer, true)
 		default:
-			k.Over = false
-			k.Grant = pr.Jobs.GrantCopy(e.Shape, n.Seats)
-			k.Grant.ForShare = queue.Resources{}
-			e.Shape.Leaf.Charge(k.Grant, 1)
-			k.Hold, k.FreeSeats = pr.Txn.HoldSeats(n.Seats)
-			pr.stopPendingVictims(plan, e)
+			hold.Over = false
+			hold.Grant = r.Jobs.GrantCopy(e.Shape, n.Seats)
+			hold.Grant.ForShare = queue.Resources{}
+			e.Shape.Leaf.Charge(hold.Grant, 1)
+			hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(n.Seats)
+			r.stopPendingVictims(plan, e)
 			job.WakeBy(plan, n.Until)
 		}
-		pr.Backfill.Holds = append(pr.Backfill.Holds, k)
-		pr.Backfill.HoldsBefore = len(pr.Backfill.Holds)
+		r.Backfill.Holds = append(r.Backfill.Holds, hold)
+		r.Backfill.HoldsBefore = len(r.Backfill.Holds)
 	}
 	return more
 }
 
-// ReleaseNominations takes back what upholding has counted.
-func (pr *Round) ReleaseNominations() {
-	for i := range pr.Backfill.Holds[:pr.Backfill.HoldsBefore] {
-		k := &pr.Backfill.Holds[i]
-		k.Entry.Shape.Leaf.Charge(k.Grant, -1)
+// ReleaseNominations reverts the charges of AdvanceNominations.
+func (r *Round) ReleaseNominations() {
+	for i := range r.Backfill.Holds[:r.Backfill.HoldsBefore] {
+		hold := &r.Backfill.Holds[i]
+		hold.Entry.Shape.Leaf.Charge(hold.Grant, -1)
 	}
-	clear(pr.Backfill.Holds)
-	pr.Backfill.Holds, pr.Backfill.HoldsBefore = pr.Backfill.Holds[:0], 0
+	clear(r.Backfill.Holds)
+	r.Backfill.Holds, r.Backfill.HoldsBefore = r.Backfill.Holds[:0], 0
 }
 
-// HoldOf is the nomination of a job in this decision, nil for none.
-func (pr *Round) HoldOf(e *job.Entry) *backfill.NominationHold {
-	for i := len(pr.Backfill.Holds) - 1; i >= 0; i-- { // one that was spoilt may have another by now
-		if pr.Backfill.Holds[i].Entry == e {
-			return &pr.Backfill.Holds[i]
+// HoldOf is the nomination of a job in this cycle, nil if it has none.
+func (r *Round) HoldOf(e *job.Entry) *backfill.NominationHold {
+	for i := len(r.Backfill.Holds) - 1; i >= 0; i-- { // a job with an invalid nomination may have another by now
+		if r.Backfill.Holds[i].Entry == e {
+			return &r.Backfill.Holds[i]
 		}
 	}
 	return nil
 }
 
-// WithdrawFailed writes down which nominations are over without their jobs having a
-// place, or other seats.
-func (pr *Round) WithdrawFailed(plan *ares.Plan) {
-	for i := range pr.Backfill.Holds[:pr.Backfill.HoldsBefore] {
-		k := &pr.Backfill.Holds[i]
-		if k.Invalid == "" || slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == k.Entry.ID }) ||
-			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == k.Entry.ID }) {
+// HasHold reports whether seats are held for a nominated job in this cycle.
+func (r *Round) HasHold(e *job.Entry) bool {
+	hold := r.HoldOf(e)
+	return hold != nil && !hold.Over
+}
+
+// WithdrawFailed withdraws the invalid nominations of jobs that this plan neither places
+// nor nominates again.
+func (r *Round) WithdrawFailed(plan *ares.Plan) {
+	for i := range r.Backfill.Holds[:r.Backfill.HoldsBefore] {
+		hold := &r.Backfill.Holds[i]
+		if hold.Invalid == "" || slices.ContainsFunc(plan.Place, func(placing ares.Placing) bool { return placing.Job == hold.Entry.ID }) ||
+			slices.ContainsFunc(plan.Nominate, func(n ares.Nominating) bool { return n.Job == hold.Entry.ID }) {
 			continue
 		}
-		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: k.Entry.ID, Why: k.Invalid})
+		plan.Withdraw = append(plan.Withdraw, ares.Withdrawing{Job: hold.Entry.ID, Why: hold.Invalid})
 	}
 }
 
-// invalidReason says why a nomination has to be given up, "" when it has not.
-func (pr *Round) invalidReason(e *job.Entry, now time.Time) string {
+// invalidReason is why a nomination must be withdrawn, "" if it is valid.
+func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 	n := e.Run.Nominated
 	switch {
 	case !now.Before(n.Until):
 		return "they were not free in time"
-	case pr.Cluster.Topology.Revision > e.Run.Revision:
+	case r.Cluster.Topology.Revision > e.Run.Revision:
 		return "the topology has changed"
 	}
-	pr.Windows.SetWindowTime(now)
-	pr.Windows.SetExpectedStay(e)
-	f := pr.Cluster.RefreshFeasible(e.Shape.Request)
+	r.Windows.SetWindowTime(now)
+	r.Windows.SetExpectedStay(e)
+	f := r.Cluster.RefreshFeasible(e.Shape.Request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
-		at := pr.Cluster.NodesByID[seat.Node]
+		at := r.Cluster.NodesByID[seat.Node]
 		if at == nil || !at.Schedulable() {
 			return "node " + seat.Node + " takes no jobs any more"
 		}
 		if !f.Nodes.Has(at.Pos) {
 			return "node " + seat.Node + " is not what it asks for any more"
 		}
-		if v := pr.Windows.WindowBlocking(e.Shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, pr.Windows.BlockText(v))
+		if v := r.Windows.WindowBlocking(e.Shape, at); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, r.Windows.BlockText(v))
 		}
 		for k := range seat.Shares {
 			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {
@@ -124,79 +129,113 @@ func (pr *Round) invalidReason(e *job.Entry, now time.Time) string {
 		}
 	}
 	for i := range n.Victims {
-		if v := pr.pendingVictim(&n.Victims[i]); v != nil && v.Run.Endures(v.Job) {
+		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.Endures(v.Job) {
 			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
 		}
 	}
 	return ""
 }
 
-// pendingVictim is the victim of a nomination that has not been asked to stop yet, nil
-// when it has, or is gone already.
-func (pr *Round) pendingVictim(v *ares.Victim) *job.Entry {
-	e := pr.Jobs.EntryByID[v.Job]
+// pendingVictim is a victim of a nomination that was not asked to stop yet, nil if it was
+// or is gone.
+func (r *Round) pendingVictim(v *ares.Victim) *job.Entry {
+	e := r.Jobs.EntryByID[v.Job]
 	if e == nil || e.Job == nil || e.Run == nil || e.Run.Fence() != v.Fence || e.Run.Stop != nil {
 		return nil
 	}
 	return e
 }
 
-// stopPendingVictims stops those of a nomination that are still to be: one plan may not have
-// held them all.
-func (pr *Round) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
+// stopPendingVictims stops the victims of a nomination that an earlier, full plan left
+// running.
+func (r *Round) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
 	for i := range e.Run.Nominated.Victims {
 		v := &e.Run.Nominated.Victims[i]
-		if o := pr.pendingVictim(v); o != nil && !pr.stopVictim(plan, o, v.Yield) {
+		if o := r.pendingVictim(v); o != nil && !r.stopVictim(plan, o, v.Yield) {
 			return
 		}
 	}
 }
 
-// stopVictim has a job give way by this plan. It is false when the plan is full.
-func (pr *Round) stopVictim(plan *ares.Plan, v *job.Entry, y ares.Yield) bool {
-	if slices.Contains(pr.Stopping, v) || pr.Jobs.ArrayIsStopping(v) {
+// stopVictim adds the stop of a victim to the plan. It returns false if the plan is full.
+func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Yield) bool {
+	if slices.Contains(r.Stopping, v) || r.Jobs.ArrayIsStopping(v) {
 		return true
 	}
 	if len(plan.Stop) >= config.MaxPlacings {
 		plan.Wake = plan.Now
 		return false
 	}
-	pr.Stopping = append(pr.Stopping, v)
-	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.ID, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(y.To), At: plan.Now, Yield: &y}})
+	r.Stopping = append(r.Stopping, v)
+	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.ID, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(preemption.To), At: plan.Now, Yield: &preemption}})
 	return true
 }
 
-// PlaceElsewhere places a job for which seats are kept somewhere else, if it fits
-// there now. What is held for it counts as free.
-func (pr *Round) PlaceElsewhere(pass *queue.Round[*job.Entry], k *backfill.NominationHold, now time.Time) bool {
-	sh, m := k.Entry.Shape, pr.Txn.Mark()
-	pr.Place.Speculative = true
-	defer func() { pr.Place.Speculative = false }()
-	pr.Txn.Release(k.Hold)
-	pass.ChargeOutOfTurn(sh.Leaf, k.Grant, -1)
+// PlaceElsewhere places a nominated job on other seats, if it fits now. What is held for
+// it counts as free.
+func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.NominationHold, now time.Time) bool {
+	sh, mark := hold.Entry.Shape, r.Txn.Mark()
+	r.Place.Speculative = true
+	defer func() { r.Place.Speculative = false }()
+	r.Txn.Release(hold.Hold)
+	round.ChargeOutOfTurn(sh.Leaf, hold.Grant, -1)
 	ok := false
-	if members, ban := pr.Jobs.AdmissibleMembers(sh, now); members >= len(k.Seats) {
-		pr.Scorer.BeginJob(k.Entry.ID, 0)
-		pr.Place.Offer, ok = pr.Place.PlaceJob(sh, members, ban, k.Entry)
+	if members, ban := r.Jobs.AdmissibleMembers(sh, now); members >= len(hold.Seats) {
+		r.Scorer.BeginJob(hold.Entry.ID, 0)
+		r.Place.Offer, ok = r.Place.PlaceJob(sh, members, ban, hold.Entry)
 	}
-	if !ok || len(pr.Place.Offer.Seats) < len(k.Seats) {
-		pr.Txn.Undo(m)
-		pass.ChargeOutOfTurn(sh.Leaf, k.Grant, 1)
+	if !ok || len(r.Place.Offer.Seats) < len(hold.Seats) {
+		r.Txn.Undo(mark)
+		round.ChargeOutOfTurn(sh.Leaf, hold.Grant, 1)
 		return false
 	}
-	k.Over = true
-	pr.Place.Offer.Job = k.Entry.ID
-	pr.Place.Placed = append(pr.Place.Placed, placement.PlacedJob{Entry: k.Entry, Seats: pr.Place.Offer.Seats})
+	hold.Over = true
+	r.Place.Offer.Job = hold.Entry.ID
+	r.Place.Placed = append(r.Place.Placed, placement.PlacedJob{Entry: hold.Entry, Seats: r.Place.Offer.Seats})
 	return true
 }
 
-// WaitBlocker says how far the seats that are kept for a job are free.
-func WaitBlocker(k *backfill.NominationHold) ares.Blocker {
-	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", k.FreeSeats, len(k.Seats))}
+// WaitBlocker says for how many ranks of a nominated job the devices are free.
+func WaitBlocker(hold *backfill.NominationHold) ares.Blocker {
+	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", hold.FreeSeats, len(hold.Seats))}
 }
 
-// HasHold says whether seats are kept for the job in this decision.
-func (pr *Round) HasHold(e *job.Entry) bool {
-	k := pr.HoldOf(e)
-	return k != nil && !k.Over
+// stopMargin is how much longer than the longest stop should take a nomination lasts:
+// stop requests travel, and processes take time to exit.
+const stopMargin = time.Minute
+
+// newNomination is the nomination of a job, as it is recorded.
+func (r *Round) newNomination(e *job.Entry, sel *victimSelection, now time.Time) *ares.Nomination {
+	milli := job.GPUMilliOf(sel.seats)
+	slices.SortFunc(sel.victims, bySize)
+	n := &ares.Nomination{Seats: sel.seats, Why: sel.reason, At: now}
+	for _, v := range sel.victims {
+		sel.freeWithin = max(sel.freeWithin, maxStopTime(v.entry))
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
+			To: e.ID, Tenant: e.Job.Tenant, Why: v.reason, Milli: v.milli, Lost: v.cost, Asked: milli,
+			Restart: v.milli * int64(r.Cfg.Preemption.Restart/time.Second),
+		}})
+	}
+	n.Until = now.Add(sel.freeWithin + stopMargin)
+	return n
+}
+
+// nominate adds a nomination and the stops of its victims to the plan, and holds the
+// seats.
+func (r *Round) nominate(round *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, sel *victimSelection) {
+	n := *r.newNomination(e, sel, plan.Now)
+	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.ID, Nomination: n})
+	job.WakeBy(plan, n.Until)
+	for i := range n.Victims {
+		if !r.stopVictim(plan, sel.victims[i].entry, n.Victims[i].Yield) {
+			break
+		}
+	}
+	hold := backfill.NominationHold{Entry: e, Seats: sel.seats, Until: n.Until, Grant: r.Jobs.GrantCopy(e.Shape, sel.seats)}
+	hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(sel.seats)
+	if sel.reason == ares.YieldMove {
+		r.recordConsolidation(e, sel)
+	}
+	round.ChargeOutOfTurn(e.Shape.Leaf, hold.Grant, 1)
+	r.Backfill.Holds = append(r.Backfill.Holds, hold)
 }

@@ -3,96 +3,166 @@ package preempt
 import (
 	"slices"
 
-	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// withinDebts says whether no more is taken back of anybody than it has borrowed. Of
-// who is borrowed in part only the last may exceed it.
-func (h *victimSearch) withinDebts(victims []*candidateVictim) bool {
-	for i := range h.debts {
-		h.debts[i].left = h.debts[i].Milli
-	}
-	victims = slices.SortedFunc(slices.Values(victims), bySize)
-	for _, v := range victims {
-		if v.why == ares.YieldQuota && !h.reclaim(v) {
-			return false
-		}
-	}
-	return true
+// quotaReclaim is what a search knows of borrowed quota.
+type quotaReclaim struct {
+	guaranteed    uint64 // models that quotas guarantee to the waiting job
+	borrowedCache map[borrowerKey]queue.Borrowing
+	borrowed      []borrowedQuota // found by isBorrowed
+	allowPartial  bool            // the last victim of each quota may hold more than is borrowed
 }
 
-// stillBorrowed says whether what is left of a job's debts allows to take it.
-func (h *victimSearch) stillBorrowed(v *candidateVictim) bool {
-	if v.why != ares.YieldQuota {
-		return true
-	}
-	for _, p := range v.debtParts {
-		if left := h.debts[p.debt].left; left <= 0 || !h.allowPartial && left < p.milli {
-			return false
-		}
-	}
-	return true
+// borrowedQuota is what is borrowed of one quota, and what is left of that when the
+// selected victims are gone.
+type borrowedQuota struct {
+	queue.Borrowing
+	unreclaimed int64
 }
 
-// reclaim counts that a job goes against what it owes. It is false, and counts
-// nothing, when it does not owe enough any more.
-func (h *victimSearch) reclaim(v *candidateVictim) bool {
-	if !h.stillBorrowed(v) {
+// borrowerKey is a leaf queue and a model that it may borrow.
+type borrowerKey struct {
+	leaf  *job.QueueLeaf
+	model int
+}
+
+// borrowedPart is what a job holds of one borrowed quota.
+type borrowedPart struct {
+	quota int // index in quotaReclaim.borrowed
+	milli int64
+}
+
+// isBorrowed reports whether all a job holds is borrowed, of models that are guaranteed
+// to the waiting job, and notes of which quotas. Jobs that could preempt the waiting job
+// by class are left out: the two would preempt each other in turn.
+func (s *victimSearch) isBorrowed(v *candidateVictim) bool {
+	if v.rank >= s.rank+2 || v.entry.Shape.Leaf == s.shape.Leaf {
 		return false
 	}
-	if v.why == ares.YieldQuota {
-		for _, p := range v.debtParts {
-			h.debts[p.debt].left -= p.milli
+	for _, part := range v.entry.Held.Grant.ForQuotas {
+		d, ok := s.borrowedByQueue(v.entry.Shape.Leaf, part.Model)
+		if !ok || s.quota.guaranteed&cluster.ModelBit(part.Model) == 0 {
+			return false // a part is within the job's own quota
+		}
+		at := slices.IndexFunc(s.quota.borrowed, func(o borrowedQuota) bool { return o.Borrowing == d })
+		if at < 0 {
+			at = len(s.quota.borrowed)
+			s.quota.borrowed = append(s.quota.borrowed, borrowedQuota{d, d.Milli})
+		}
+		v.borrowedParts = append(v.borrowedParts, borrowedPart{at, part.Milli})
+	}
+	return len(v.borrowedParts) > 0
+}
+
+// borrowedByQueue is what a leaf queue borrows from that of the waiting job. It is
+// nothing if the job asks for more than its own guaranteed quota has left.
+func (s *victimSearch) borrowedByQueue(l *job.QueueLeaf, model int) (queue.Borrowing, bool) {
+	key := borrowerKey{l, model}
+	d, known := s.quota.borrowedCache[key]
+	if !known {
+		if room, ok := s.shape.Leaf.NominalHeadroom(model, l); ok && room >= s.shape.MinGPUMilli() {
+			d, _ = l.BorrowedFrom(s.shape.Leaf, model)
+		}
+		s.quota.borrowedCache[key] = d
+	}
+	return d, d.Milli > 0
+}
+
+// resetReclaim starts over with nothing reclaimed.
+func (s *victimSearch) resetReclaim() {
+	for i := range s.quota.borrowed {
+		s.quota.borrowed[i].unreclaimed = s.quota.borrowed[i].Milli
+	}
+}
+
+// withinBorrowed reports whether the victims hold no more than is borrowed. With
+// allowPartial the last victim of a quota may exceed it.
+func (s *victimSearch) withinBorrowed(victims []*candidateVictim) bool {
+	s.resetReclaim()
+	victims = slices.SortedFunc(slices.Values(victims), bySize)
+	for _, v := range victims {
+		if v.reason == ares.YieldQuota && !s.reclaim(v) {
+			return false
 		}
 	}
 	return true
 }
 
-// admitsAfter says whether the limits and quotas leave room for the job once the
-// victims are gone.
-func (h *victimSearch) admitsAfter(c *victimSelection) bool {
-	for _, v := range c.victims {
+// mayReclaim reports whether enough of the borrowed quota is left to stop the job.
+func (s *victimSearch) mayReclaim(v *candidateVictim) bool {
+	if v.reason != ares.YieldQuota {
+		return true
+	}
+	for _, p := range v.borrowedParts {
+		if left := s.quota.borrowed[p.quota].unreclaimed; left <= 0 || !s.quota.allowPartial && left < p.milli {
+			return false
+		}
+	}
+	return true
+}
+
+// reclaim counts a job against the borrowed quota. It returns false, and counts nothing,
+// if not enough is left.
+func (s *victimSearch) reclaim(v *candidateVictim) bool {
+	if !s.mayReclaim(v) {
+		return false
+	}
+	if v.reason == ares.YieldQuota {
+		for _, p := range v.borrowedParts {
+			s.quota.borrowed[p.quota].unreclaimed -= p.milli
+		}
+	}
+	return true
+}
+
+// admitsAfter reports whether limits and quotas admit the job once the victims are gone.
+func (s *victimSearch) admitsAfter(sel *victimSelection) bool {
+	for _, v := range sel.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, -1)
 	}
-	ok := h.round.Jobs.AdmitsSeats(h.sh, c.seats, h.now)
-	for _, v := range c.victims {
+	ok := s.round.Jobs.AdmitsSeats(s.shape, sel.seats, s.now)
+	for _, v := range sel.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, 1)
 	}
 	return ok
 }
 
-// reclaimQuota adds victims to a choice who sit elsewhere and have borrowed what quotas
-// promise the job: it may have a place, and yet no room in the pool. It takes those
-// that lose the least, and does without whom it need not have taken.
-func (h *victimSearch) reclaimQuota(c *victimSelection) {
-	if !h.withinDebts(c.victims) {
+// reclaimQuota adds victims that run elsewhere, but borrow quota that is guaranteed to
+// the job: the job may have its seats and still lack quota. It adds the cheapest, and
+// then drops those that are not needed.
+func (s *victimSearch) reclaimQuota(sel *victimSelection) {
+	if !s.withinBorrowed(sel.victims) {
 		return
 	}
-	var debtors []*candidateVictim
-	for _, e := range h.round.Victims {
-		if v := h.round.victimAt[e.Slot]; v.search == h.id && v.why == ares.YieldQuota && !slices.Contains(c.victims, v) {
-			debtors = append(debtors, v)
+	var borrowers []*candidateVictim
+	for _, e := range s.round.Victims {
+		if v := s.round.victimBySlot[e.Slot]; v.eligibleIn == s.id && v.reason == ares.YieldQuota && !slices.Contains(sel.victims, v) {
+			borrowers = append(borrowers, v)
 		}
 	}
-	slices.SortFunc(debtors, byCost)
-	had, some := len(c.victims), false
-	for _, v := range debtors {
-		if !h.reclaim(v) {
+	slices.SortFunc(borrowers, byCost)
+	had, some := len(sel.victims), false
+	for _, v := range borrowers {
+		if !s.reclaim(v) {
 			continue
 		}
-		c.victims = append(c.victims, v)
-		if some = h.admitsAfter(c); some {
+		sel.victims = append(sel.victims, v)
+		if some = s.admitsAfter(sel); some {
 			break
 		}
 	}
 	if !some {
-		c.victims = c.victims[:had]
+		sel.victims = sel.victims[:had]
 		return
 	}
-	for i := len(c.victims) - 2; i >= had; i-- { // the last is needed
-		less := victimSelection{seats: c.seats, victims: slices.Delete(slices.Clone(c.victims), i, i+1)}
-		if h.admitsAfter(&less) {
-			c.victims = less.victims
+	for i := len(sel.victims) - 2; i >= had; i-- { // the last is needed
+		less := victimSelection{seats: sel.seats, victims: slices.Delete(slices.Clone(sel.victims), i, i+1)}
+		if s.admitsAfter(&less) {
+			sel.victims = less.victims
 		}
 	}
 }

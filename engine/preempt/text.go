@@ -1,12 +1,11 @@
 package preempt
 
 import (
-	"github.com/ares-scheduler/ares/engine/job"
-
 	"fmt"
 
-	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
 // gpuText writes thousandths of devices.
@@ -17,7 +16,7 @@ func gpuText(milli int64) string {
 	return decimalText(int(milli)) + " GPUs"
 }
 
-// decimalText writes thousandths as a decimal.
+// decimalText writes thousandths as a decimal number.
 func decimalText(n int) string {
 	if n%1000 == 0 {
 		return fmt.Sprint(n / 1000)
@@ -25,6 +24,7 @@ func decimalText(n int) string {
 	return fmt.Sprintf("%d.%03d", n/1000, n%1000)
 }
 
+// CountJobs writes a number of jobs.
 func CountJobs(n int) string {
 	if n == 1 {
 		return "1 job"
@@ -32,16 +32,16 @@ func CountJobs(n int) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// PreemptionText says who gives way by a nomination that the next plan makes, and what
-// that costs.
+// PreemptionText says how many jobs the next plan preempts for a nomination, and what that
+// costs.
 func PreemptionText(n *ares.Nomination) string {
 	if len(n.Victims) == 0 {
 		return "the next plan keeps seats for it that others are about to leave"
 	}
 	var milli, lost int64
 	for i := range n.Victims {
-		y := &n.Victims[i].Yield
-		milli, lost = milli+y.Milli, lost+y.Lost
+		preemption := &n.Victims[i].Yield
+		milli, lost = milli+preemption.Milli, lost+preemption.Lost
 	}
 	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
 		CountJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GPUMilliOf(n.Seats))), decimalText(int(lost)))

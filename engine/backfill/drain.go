@@ -1,0 +1,86 @@
+package backfill
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// mayDrain reports whether the nodes of a reservation are drained for the job: no other
+// job is placed there, however short. The job must have waited for DrainAfter, and its
+// start must be unknown or nearer than the time it has waited already: estimates may be
+// failing it again and again. Draining leaves devices idle, so at most one reservation
+// drains.
+func (b *Round) mayDrain(e *job.Entry, r *backfillReservation, startKnown bool, now time.Time) bool {
+	waited, drainAfter := e.Waited(now), b.Backfill.DrainAfter
+	if b.ReserveForAll || drainAfter == 0 || slices.ContainsFunc(b.Reservations, func(r backfillReservation) bool { return r.drain }) {
+		return false
+	}
+	return waited >= drainAfter && (!startKnown || r.At-now.UnixNano() < int64(waited))
+}
+
+// drainReservation is a reservation without a start time, on the nodes where the fewest
+// devices are missing. What is free there is held, and what becomes free later is held
+// too. Since no other job is placed there, the shortage shrinks until the job starts.
+func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+	sh := e.Shape
+	req := b.Cluster.WithoutModels(sh.Request, ban)
+	feasible, ok := b.Place.FeasibleNodes(sh, req)
+	if !ok || b.Cluster.ExceedsLeafLimit(req) {
+		return backfillReservation{}, false
+	}
+	mark := b.Txn.Mark()
+	longAgo := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
+	for _, cut := range [2]int64{longAgo, job.AlreadyOver} {
+		for k := range maxDoublings {
+			nodes := b.nearestNodes(sh, req, feasible, sh.MinMembers<<k, cut)
+			for _, n := range nodes {
+				for _, occupant := range n.Occupants {
+					b.Txn.ReleaseSeat(n, occupant.Seat)
+				}
+				b.Cluster.CapacityChanged(n)
+			}
+			placing, fits := b.Place.PlaceJob(sh, members, ban, e)
+			b.Txn.Undo(mark)
+			if fits {
+				return backfillReservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.Merit, toHold: b.freeParts(placing.Seats, req)}, true
+			}
+			feasible = b.Place.FeasibleAgain(sh, req)
+		}
+	}
+	return backfillReservation{}, false
+}
+
+// longRunning is the runtime after which a job without a known end is assumed to run
+// forever, as long as there are other jobs to wait for.
+const longRunning = 24 * time.Hour
+
+// freeParts are the free parts of seats. Any free whole device that matches the request
+// counts, because members take free devices first when the job is placed.
+func (b *Round) freeParts(seats []ares.Seat, req *cluster.Request) []cluster.Delta {
+	var out []cluster.Delta
+	for i := 0; i < len(seats); {
+		n, members := b.Cluster.NodesByID[seats[i].Node], 0
+		kind, from := cluster.KindOfSeat(&seats[i]), i
+		for ; i < len(seats) && seats[i].Node == n.ID; i++ {
+			members++
+		}
+		free := req.DeviceMask(n.Type) & n.Free
+		for k := 0; k < members*req.GPUs && free != 0; k, free = k+1, free&(free-1) {
+			out = append(out, cluster.Delta{Node: n, Device: bits.TrailingZeros64(free), Milli: cluster.WholeMilli})
+		}
+		for k := range seats[from:i] {
+			for x := range seats[from+k].Shares {
+				if sh := &seats[from+k].Shares[x]; req.GPUs == 0 && n.DeviceIndex(sh) >= 0 {
+					out = append(out, cluster.Delta{Node: n, Device: n.DeviceIndex(sh), Milli: sh.Milli})
+				}
+			}
+		}
+		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: members * req.CPUs, Memory: members * req.Memory, NUMA: -1, Kind: kind})
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+package preempt
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/backfill"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
+// Consolidation: a waiting job would fit if the free devices were not scattered. Running
+// jobs that keep their progress are moved out of its way. Each of them gets other seats
+// at once, by all rules, limits and quotas, or none is moved. The class does not matter,
+// only whether the gain is worth the cost.
+
+// assumedWait is the remaining wait of a job whose start is unknown, unless it has waited
+// for longer already.
+const assumedWait = 10 * time.Minute
+
+// longestWait is the longest wait that counts for the gain.
+const longestWait = 30 * 24 * time.Hour
+
+// Limits on one cycle: searches for jobs to move, and repetitions of a search, each
+// without the jobs that fit nowhere else.
+const (
+	maxConsolidations = 4
+	maxRelocations    = 8
+)
+
+// findConsolidation finds jobs to move for a blocked job. It returns false if there are
+// none, if the gain is not worth the cost, or while a job is being moved already: one
+// consolidation at a time, so that its estimate stays true.
+func (r *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
+	now := plan.Now
+	if !r.AllowMoves || r.consolidations >= maxConsolidations || !e.Shape.Request.NeedsDevices() || r.Jobs.MigrationPending(now) ||
+		len(r.Jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
+		return victimSelection{}, false
+	}
+	members, ban := r.Jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || !r.hasScatteredCapacity(e.Shape, ban) {
+		return victimSelection{}, false
+	}
+	r.consolidations++
+	was := r.Backfill.HeldReservations
+	wait, foreseen := r.expectedWait(e, members, ban, now)
+	r.Backfill.HoldReservations(1<<len(r.Backfill.Reservations) - 1) // moved jobs must not delay reservations
+	sel, ok := r.findMovers(e, ban, plan)
+	r.Backfill.HoldReservations(was)
+	if !ok {
+		return victimSelection{}, false
+	}
+	sel.waitSaved, sel.waitKnown = max(wait-sel.longestGrace(), 0), foreseen
+	if lost, _ := sel.cost(); !r.Cfg.Preemption.IsWorth(sel.gain(), lost) {
+		r.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
+			CountJobs(len(sel.victims)), decimalText(int(lost)), decimalText(int(sel.gain())), decimalText(r.Cfg.Preemption.MoveGain))
+		if !foreseen {
+			r.wakeWhenWorth(e, &sel, plan)
+		}
+		return victimSelection{}, false
+	}
+	return sel, true
+}
+
+// longestGrace is the longest grace period of the victims.
+func (sel *victimSelection) longestGrace() (longest time.Duration) {
+	for _, v := range sel.victims {
+		longest = max(longest, v.entry.Job.Grace())
+	}
+	return longest
+}
+
+// gain is what the waiting job gains by starting sooner, in thousandths of GPU-seconds.
+func (sel *victimSelection) gain() int64 {
+	return job.GPUMilliOf(sel.seats) * int64(sel.waitSaved/time.Second)
+}
+
+// wakeWhenWorth wakes the plan when the job will have waited for long enough to be worth
+// today's cost of the moves. The cost grows meanwhile, so it is computed again then.
+func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Plan) {
+	lost, _ := sel.cost()
+	needs := sel.longestGrace() + time.Duration(lost*int64(r.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GPUMilliOf(sel.seats), 1))+1)*time.Second
+	if in := needs - e.Waited(plan.Now); needs < longestWait {
+		job.WakeBy(plan, plan.Now.Add(max(in, time.Minute)))
+	}
+}
+
+// hasScatteredCapacity reports whether as many devices are free as the shape asks for.
+func (r *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
+	req := r.Cluster.WithoutModels(sh.Request, ban)
+	feasible, ok := r.Place.FeasibleNodes(sh, req)
+	if !ok || r.Cluster.ExceedsLeafLimit(req) {
+		return false
+	}
+	missing := sh.MinGPUMilli()
+	for at := feasible.Next(0); at >= 0 && missing > 0; at = feasible.Next(at + 1) {
+		n := r.Cluster.Nodes[at]
+		if !n.Schedulable() {
+			continue
+		}
+		mask := req.DeviceMask(n.Type) & n.Usable
+		if req.Milli == 0 {
+			missing -= int64(bits.OnesCount64(mask&n.Free)) * cluster.WholeMilli
+			continue
+		}
+		for ; mask != 0; mask &= mask - 1 {
+			missing -= int64(n.FreeMilliOf(bits.TrailingZeros64(mask)))
+		}
+	}
+	return missing <= 0
+}
+
+// expectedWait is how much longer a job waits if no job is moved, and whether that is
+// known.
+func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+	r.Backfill.HoldReservations(0)
+	mark := r.Txn.Mark()
+	r.Place.Speculative = true
+	r.Backfill.AssumePlanned(now)
+	start, ok := r.Backfill.EarliestStart(e, members, ban, now)
+	r.Txn.Undo(mark)
+	r.Backfill.DropPlanned()
+	r.Place.Speculative = false
+	if !ok || start.At == job.NoEnd {
+		return min(max(assumedWait, e.Waited(now)), longestWait), false
+	}
+	return min(time.Duration(start.At-now.UnixNano()), longestWait), true
+}
+
+// findMovers selects the jobs to move at the lowest cost.
+func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
+	base := r.Txn.Mark()
+	r.Place.Speculative = true
+	r.assumeStopsDone()
+	r.Windows.SetExpectedStay(e)
+	defer func() {
+		r.chargeStopping(1)
+		r.Txn.Undo(base)
+		r.Place.Speculative = false
+	}()
+	if _, soon := r.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
+		return victimSelection{}, false // no move is needed
+	}
+	s := &victimSearch{
+		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.Rank(), base: r.Txn.Mark(),
+		ancestry: r.preemptorAncestry(e, plan), barred: r.barredJobs(0), immovable: map[*job.Entry]bool{},
+	}
+	for range maxRelocations {
+		stuck := len(s.immovable)
+		if !s.markEligible(rightToMove) {
+			break
+		}
+		if s.searchSets(ban); s.outcome.best != nil || len(s.immovable) == stuck {
+			break
+		}
+	}
+	if s.outcome.best == nil {
+		return victimSelection{}, false
+	}
+	s.outcome.best.reason = ares.YieldMove
+	return *s.outcome.best, true
+}
+
+// isMovable reports whether a running job may be moved: it keeps its progress, it is
+// unprotected, and it has no affinity to other jobs.
+func (s *victimSearch) isMovable(v *candidateVictim) bool {
+	e := v.entry
+	return v.protection == unprotected && e.MayBePreempted() && !e.Run.Current().StartedAt.IsZero() &&
+		len(e.Shape.Affinity)+len(e.Shape.AntiAffinity) == 0 && !s.immovable[e]
+}
+
+// leafCharge is a charge to a leaf queue, to be reverted.
+type leafCharge struct {
+	leaf  *job.QueueLeaf
+	grant queue.Allocation
+	sign  int
+}
+
+// relocateVictims finds other seats for each victim, with the waiting job on its own. A
+// victim that fits nowhere is noted as immovable.
+func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
+	var counted []leafCharge
+	charge := func(l *job.QueueLeaf, g queue.Allocation, sign int) {
+		l.Charge(g, sign)
+		counted = append(counted, leafCharge{l, g, sign})
+	}
+	defer func() {
+		for _, k := range counted {
+			k.leaf.Charge(k.grant, -k.sign)
+		}
+		s.round.Txn.Undo(s.base)
+	}()
+	s.round.Txn.Undo(s.base)
+	sel.destinations = map[*candidateVictim][]ares.Seat{}
+	for _, v := range sel.victims {
+		s.round.Place.ReleaseJob(v.entry)
+		charge(v.entry.Shape.Leaf, v.entry.Held.Grant, -1)
+	}
+	s.round.Txn.TakeSeats(sel.seats)
+	charge(s.shape.Leaf, s.round.Jobs.GrantCopy(s.shape, sel.seats), 1)
+	// The largest jobs are the hardest to place.
+	slices.SortFunc(sel.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
+	for _, v := range sel.victims {
+		sh, has := v.entry.Shape, len(v.entry.Run.Current().Seats)
+		members, ban := s.round.Jobs.AdmissibleMembers(sh, s.now)
+		placing, ok := ares.Placing{}, false
+		if members >= has {
+			placing, ok = s.round.Place.PlaceJob(sh, has, ban, v.entry)
+		}
+		if !ok || len(placing.Seats) < has {
+			s.immovable[v.entry] = true
+			return false
+		}
+		charge(sh.Leaf, s.round.Jobs.GrantCopy(sh, placing.Seats), 1)
+		sel.destinations[v] = placing.Seats
+	}
+	return true
+}
+
+// recordConsolidation records a consolidation, and holds the new seats of the moved jobs
+// for the rest of the cycle.
+func (r *Round) recordConsolidation(e *job.Entry, sel *victimSelection) {
+	lost, _ := sel.cost()
+	out := ares.Consolidation{
+		For: e.ID, Tenant: e.Job.Tenant, Seats: sel.seats, Wait: sel.waitSaved, Foreseen: sel.waitKnown, Gain: sel.gain(), Lost: lost,
+	}
+	for _, v := range sel.victims {
+		m := ares.Move{Job: v.entry.ID, Tenant: v.entry.Job.Tenant, To: sel.destinations[v], Milli: v.milli, Lost: v.cost}
+		for i := range v.entry.Run.Current().Seats {
+			m.From = append(m.From, v.entry.Run.Current().Seats[i].Seat)
+		}
+		out.Moves = append(out.Moves, m)
+		hold := backfill.NominationHold{Entry: v.entry, Seats: sel.destinations[v]}
+		hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(hold.Seats)
+		r.destinations = append(r.destinations, hold)
+	}
+	if r.ConsolidationsFound != nil {
+		r.ConsolidationsFound = append(r.ConsolidationsFound, out)
+	}
+}

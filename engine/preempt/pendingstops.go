@@ -1,0 +1,69 @@
+package preempt
+
+import (
+	"time"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// assumeStopsDone changes the cluster to what it will be when the jobs being stopped are
+// gone and nominated jobs are placed. Undoing the transaction reverts the cluster, and
+// chargeStopping(1) the queues.
+func (r *Round) assumeStopsDone() {
+	r.chargeStopping(-1)
+	for _, v := range r.Jobs.Running.Stopping {
+		r.Place.ReleaseJob(v)
+	}
+	for _, v := range r.Stopping {
+		r.Place.ReleaseJob(v)
+	}
+	for i := range r.restartHolds { // seats of a drained gang are held only until the gang is gone
+		if rh := &r.restartHolds[i]; !rh.released && rh.entry.RunningList == job.InStopping && rh.entry.Run.Stop.Why == ares.StopDrain {
+			r.Txn.Release(rh.hold)
+		}
+	}
+	for i := range r.Backfill.Holds {
+		if hold := &r.Backfill.Holds[i]; !hold.Over {
+			r.Txn.Release(hold.Hold)
+			r.Txn.HoldSeats(hold.Seats)
+		}
+	}
+	r.holdDestinations()
+}
+
+// chargeStopping charges the jobs being stopped to their queues; with sign -1 it removes
+// these charges.
+func (r *Round) chargeStopping(sign int) {
+	for _, v := range r.Jobs.Running.Stopping {
+		v.Shape.Leaf.Charge(v.Held.Grant, sign)
+	}
+	for _, v := range r.Stopping {
+		v.Shape.Leaf.Charge(v.Held.Grant, sign)
+	}
+}
+
+// fitsOnceStopped finds seats for a job that fits once the jobs being stopped are gone.
+func (r *Round) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+	if len(r.Jobs.Running.Stopping)+len(r.Stopping) == 0 {
+		return victimSelection{}, false
+	}
+	members, ban := r.Jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 {
+		return victimSelection{}, false
+	}
+	mark := r.Txn.Mark()
+	placing, ok := r.Place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
+	r.Txn.Undo(mark)
+	sel := victimSelection{reason: why, seats: placing.Seats}
+	for _, v := range r.Jobs.Running.Stopping {
+		sel.freeWithin = max(sel.freeWithin, maxStopTime(v))
+	}
+	for _, v := range r.Stopping {
+		sel.freeWithin = max(sel.freeWithin, maxStopTime(v))
+	}
+	return sel, ok
+}
+
+// maxStopTime is how long a stopped job may keep its seats, should its node be lost too.
+func maxStopTime(v *job.Entry) time.Duration { return v.Job.Grace() + v.Job.LostAfter() }

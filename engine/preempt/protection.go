@@ -1,0 +1,175 @@
+package preempt
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// protection is why a running job must not be preempted.
+type protection uint8
+
+const (
+	unprotected       protection = iota
+	protectedOnce                // it runs at most once, and may have begun
+	protectedLatency             // it is latency sensitive: only critical jobs preempt it
+	protectedCooldown            // it was preempted, and runs again since a short time only
+	protectedCount               // it was preempted max_preemptions times
+	protectedHold                // its devices are held for another job, or its array is stopping
+)
+
+// protectionOf is the protection of a running job, and when it ends if it does by itself.
+func (r *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
+	cfg, run := &r.Cfg.Preemption, e.Run
+	if run.Endures(e.Job) {
+		return protectedOnce, time.Time{}
+	}
+	if r.Jobs.ArrayIsStopping(e) {
+		return protectedHold, time.Time{}
+	}
+	if e.Run.Yields > 0 && cfg.Cooldown > 0 {
+		a := run.Current()
+		if until := job.LaterOf(a.PlacedAt, a.StartedAt).Add(cfg.Cooldown); now.Before(until) {
+			return protectedCooldown, until
+		}
+	}
+	switch {
+	case cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions:
+		return protectedCount, time.Time{}
+	case e.Job.Placement.LatencySensitive:
+		return protectedLatency, time.Time{}
+	}
+	return unprotected, time.Time{}
+}
+
+// mayBePreemptedBy reports whether the job's protection lets a job of that class stop it.
+func (v *candidateVictim) mayBePreemptedBy(rank int) bool {
+	return v.protection == unprotected || rank == job.Classes-1 && v.protection == protectedLatency
+}
+
+// protectionCounts counts protected jobs by their protection.
+type protectionCounts struct {
+	count     [protectedHold + 1]int
+	firstEnds time.Time // when the first cooldown ends
+}
+
+func (counts *protectionCounts) add(v *candidateVictim) {
+	counts.count[v.protection]++
+	if v.protection == protectedCooldown && (counts.firstEnds.IsZero() || v.protectedUntil.Before(counts.firstEnds)) {
+		counts.firstEnds = v.protectedUntil
+	}
+}
+
+// text says how many jobs are protected, and why.
+func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
+	var out string
+	add := func(n int, one, many string) {
+		if n == 0 {
+			return
+		}
+		if out != "" {
+			out += ", "
+		}
+		if n == 1 {
+			out += "1 job " + one
+		} else {
+			out += fmt.Sprintf("%d jobs %s", n, many)
+		}
+	}
+	until := counts.firstEnds.UTC().Format(time.RFC3339)
+	add(counts.count[protectedCooldown], "gave way lately and is left alone until "+until, "gave way lately and are left alone, the first until "+until)
+	add(counts.count[protectedCount], fmt.Sprintf("has given way %d times", cfg.MaxPreemptions), fmt.Sprintf("have given way %d times", cfg.MaxPreemptions))
+	add(counts.count[protectedOnce], "runs at most once", "run at most once")
+	add(counts.count[protectedLatency], "is latency sensitive", "are latency sensitive")
+	add(counts.count[protectedHold], "sits where seats are kept for another", "sit where seats are kept for others")
+	return out
+}
+
+// barredJobs are the jobs on devices that are held for nominated jobs, and the victims of
+// these nominations that were not asked to stop yet. With a set of reservations it
+// includes the jobs on the seats of these reservations.
+func (r *Round) barredJobs(reservations uint64) map[*job.Entry]bool {
+	out := map[*job.Entry]bool{}
+	bar := func(seats []ares.Seat) {
+		for i := range seats {
+			n := r.Cluster.NodesByID[seats[i].Node]
+			if n == nil {
+				continue
+			}
+			for _, occupant := range n.Occupants {
+				if sharesDevice(occupant.Seat, &seats[i]) {
+					out[r.Jobs.Owner(occupant)] = true
+				}
+			}
+		}
+	}
+	for i := range r.Backfill.Reservations {
+		if reservations&(1<<i) != 0 {
+			bar(r.Backfill.Reservations[i].Seats)
+		}
+	}
+	for i := range r.Backfill.Holds {
+		hold := &r.Backfill.Holds[i]
+		if hold.Over {
+			continue
+		}
+		bar(hold.Seats)
+		if nom := hold.Entry.Run; nom != nil && nom.Nominated != nil {
+			for j := range nom.Nominated.Victims {
+				if v := r.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
+					out[v] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+// sharesDevice reports whether two seats on one node have a device in common.
+func sharesDevice(a, b *ares.Seat) bool {
+	return slices.ContainsFunc(a.Shares, func(x ares.Share) bool {
+		return slices.ContainsFunc(b.Shares, func(y ares.Share) bool { return x.Device == y.Device })
+	})
+}
+
+// preemptorAncestry is the jobs that a waiting job was preempted for, the jobs that those
+// were preempted for, and so on. None of them may be its victim: so preemptions never
+// form a cycle.
+func (r *Round) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
+	var out map[ares.JobID]bool
+	var walk func(e *job.Entry)
+	add := func(preemption *ares.Yield) {
+		if preemption == nil || out[preemption.To] {
+			return
+		}
+		if out == nil {
+			out = map[ares.JobID]bool{}
+		}
+		out[preemption.To] = true
+		if next := r.Jobs.EntryByID[preemption.To]; next != nil {
+			walk(next)
+		}
+	}
+	walk = func(e *job.Entry) {
+		if e.Run == nil {
+			return
+		}
+		for i := range e.Run.Attempts {
+			add(e.Run.Attempts[i].Yield)
+		}
+		if e.Run.Stop != nil {
+			add(e.Run.Stop.Yield)
+		}
+		for i := range plan.Stop { // preemptions of one plan must not form a cycle either
+			if plan.Stop[i].Job == e.ID {
+				add(plan.Stop[i].Stop.Yield)
+			}
+		}
+	}
+	walk(e)
+	return out
+}

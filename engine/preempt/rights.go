@@ -1,0 +1,75 @@
+package preempt
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// preemptionRights is the set of rights by which a waiting job may stop others.
+type preemptionRights uint8
+
+const (
+	rightByClass preemptionRights = 1 << iota // the victim's class is two or more below
+	rightByQuota                              // the victim borrowed quota that is guaranteed to the job's tenant
+	rightByOrder                              // the victim comes later in the order of the same queue
+	rightToMove                               // the victim runs on other seats at once
+)
+
+// reason is the right as it is recorded with a preemption.
+func (rights preemptionRights) reason() ares.YieldWhy {
+	switch {
+	case rights&rightToMove != 0:
+		return ares.YieldMove
+	case rights&rightByOrder != 0:
+		return ares.YieldOrder
+	case rights&rightByQuota != 0:
+		return ares.YieldQuota
+	}
+	return ares.YieldClass
+}
+
+// rightsOf is the rights of a waiting job, and the models that quotas guarantee to it. A
+// job that its own limits or quotas keep waiting has only the right by quota.
+func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemptionRights, guaranteed uint64) {
+	switch record := e.Shape.Tenant.Record; {
+	case record == nil:
+		return 0, 0
+	case admitted && r.Cfg.Queue.Preempt:
+		return rightByOrder, 0
+	case !r.Cfg.Preemption.Enabled:
+		return 0, 0
+	case admitted && record.MayPreempt:
+		for rank := range max(e.Rank()-1, 0) {
+			if len(r.Jobs.Running.Running[rank]) > 0 {
+				out |= rightByClass
+			}
+		}
+	}
+	if r.Jobs.Queues.HasQuotas() {
+		if guaranteed = r.Jobs.GuaranteedModels(e.Shape, admitted, now); guaranteed != 0 {
+			out |= rightByQuota
+		}
+	}
+	return out, guaranteed
+}
+
+// noteNotAllowed notes that there are jobs of lower classes, but the configuration or the
+// tenant does not allow preemption: users ask why an urgent job waits.
+func (r *Round) noteNotAllowed(e *job.Entry) {
+	record := e.Shape.Tenant.Record
+	off := !r.Cfg.Preemption.Enabled
+	if record == nil || !off && record.MayPreempt || e.Rank() < 2 {
+		return
+	}
+	below := r.Jobs.Running.Running[:e.Rank()-1]
+	switch below := slices.ContainsFunc(below, func(list []*job.Entry) bool { return len(list) > 0 }); {
+	case !below:
+	case off:
+		r.notePreemption("nobody gives way to it: preemption is switched off (enable_preemption)")
+	default:
+		r.notePreemption("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
+	}
+}
