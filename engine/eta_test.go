@@ -16,8 +16,8 @@ func TestAnETASaysHowManyAreBefore(t *testing.T) {
 		known bool
 		want  string
 	}{
-		{"a", false, "unknown: more than 128 jobs are before it"},
-		{"a, b", true, "reserved for maintenance until 2026-01-01T01:00:00Z (reservation disks); more than 128 jobs are before it"},
+		{"a", false, "unknown: more than 128 jobs are ahead of it"},
+		{"a, b", true, "reserved for maintenance until 2026-01-01T01:00:00Z (reservation disks); more than 128 jobs are ahead of it"},
 	} {
 		w := enginetest.NewCluster()
 		do := func(format string, args ...any) {

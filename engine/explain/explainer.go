@@ -10,8 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Explainer answers questions about waiting jobs. It needs the state alone: what it
-// supposes, it makes real for a moment, and puts back.
+// Explainer answers questions about waiting jobs. Every question needs exclusive
+// access to the state: the explainer applies the changes it simulates, and undoes
+// them before it returns.
 type Explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
@@ -22,6 +23,7 @@ type Explainer struct {
 	round   *cycle.Round
 }
 
+// NewExplainer returns an explainer of a state that simulates cycles with t.
 func NewExplainer(co *state.State, t *cycle.Round) *Explainer {
 	return &Explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }
