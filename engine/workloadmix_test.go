@@ -6,86 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
 
 	ares "github.com/ares-scheduler/ares"
 )
-
-// What counts moves rarely, never back while the state is of one size, and is
-// never far behind.
-func TestHorizonMovesRarely(t *testing.T) {
-	for _, jobs := range []int{0, 1, 63, 65, 1000, 5000} {
-		span, moves, last := int64(64), 0, int64(0)
-		for span < int64(jobs) {
-			span *= 4
-		}
-		const revisions = 100_000
-		for r := int64(1); r <= revisions; r++ {
-			at := score.DemandHorizon(r, jobs)
-			if at < last || at > r || at < r-span {
-				t.Fatalf("%d jobs: horizon %d at revision %d, after %d", jobs, at, r, last)
-			}
-			if at != last {
-				moves, last = moves+1, at
-			}
-		}
-		if most := int(8*revisions/span) + 16; moves > most {
-			t.Errorf("%d jobs: the horizon moved %d times, want at most %d", jobs, moves, most)
-		}
-	}
-	if score.DemandHorizon(0, 0) < 0 {
-		t.Error("a state that knows nothing has a horizon before the first revision")
-	}
-}
-
-func TestRoundNumbers(t *testing.T) {
-	for n, want := range map[int]int64{-1: 0, 0: 0, 1: 1, 2: 2, 3: 4, 5: 4, 11: 8, 12: 16, 12_000: 8192, 49_152: 65_536} {
-		if got := score.NearestPowerOfTwo(n); got != want {
-			t.Errorf("octave(%d) = %d, want %d", n, got, want)
-		}
-	}
-	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 4, 5: 4, 7: 6, 1000: 768, 1024: 1024} {
-		if got := score.RoughCount(n); got != want {
-			t.Errorf("rough(%d) = %d, want %d", n, got, want)
-		}
-	}
-}
-
-// The rest of a device is worth what those who come can fill of it.
-func TestForesee(t *testing.T) {
-	see := func(asks map[int]int64) *score.WorkloadMix {
-		var rates [cluster.WholeMilli + 1]int64
-		for size, rate := range asks {
-			rates[size] = rate
-		}
-		var p score.WorkloadMix
-		p.ComputeFills(&rates)
-		return &p
-	}
-	large := see(map[int]int64{810: 1000, cluster.WholeMilli: 1000})
-	for left, want := range map[int]int32{0: 0, 190: 0, 809: 0} {
-		if got := large.Fills[left]; got != want {
-			t.Errorf("%d left beside jobs of 810 and 1000 is worth %d, want %d", left, got, want)
-		}
-	}
-	if got := large.Fills[810]; got < 780 || got > 810 {
-		t.Errorf("810 left is worth %d to jobs of 810", got)
-	}
-	small := see(map[int]int64{810: 1000, 160: 200, cluster.WholeMilli: 1000})
-	if got := small.Fills[190]; got < 130 || got > 160 {
-		t.Errorf("190 left is worth %d to jobs of 160", got)
-	}
-	halves := see(map[int]int64{470: 1000})
-	if got := halves.Fills[530]; got < 450 || got > 470 {
-		t.Errorf("530 left is worth %d to jobs of 470: not all of it, and not nothing", got)
-	}
-	none := see(nil)
-	if none.Fills[cluster.WholeMilli] != 0 {
-		t.Error("devices are worth something to nobody")
-	}
-}
 
 var demandNow = time.Unix(1_700_000_000, 0)
 
