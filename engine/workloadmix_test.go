@@ -13,8 +13,8 @@ import (
 
 var demandNow = time.Unix(1_700_000_000, 0)
 
-// demandFleet is a few machines: 8 devices and 96 cores, or 2 and 104.
-func demandFleet() []ares.Event {
+// demandNodes returns a few nodes: with 8 devices and 96 cores, or with 2 and 104.
+func demandNodes() []ares.Event {
 	events := []ares.Event{{Tenant: &ares.Tenant{ID: "default", Limits: ares.NoLimits()}}}
 	for i := range 12 {
 		n := &ares.Node{ID: fmt.Sprintf("n%02d", i), CPUs: 96, MemoryMB: 393_216}
@@ -30,7 +30,7 @@ func demandFleet() []ares.Event {
 	return events
 }
 
-// demandJob is the i-th of a stream of many kinds.
+// demandJob returns the i-th job of a stream of several kinds.
 func demandJob(i int, revision int64) *ares.Job {
 	kinds := []ares.Spec{
 		{GPUMilli: 810, CPUs: 4, MemoryMB: 5600},
@@ -46,11 +46,11 @@ func demandJob(i int, revision int64) *ares.Job {
 	}
 }
 
-// history lets jobs come and be placed, some of them go again, and returns what
-// the store has then: the state that saw it, and a snapshot.
+// history submits and places jobs, and archives some of them. It returns the state
+// that saw all events, and a snapshot of what the store holds then.
 func history(jobs int) (*State, ares.Batch) {
 	s := New()
-	snapshot := ares.Batch{Reset: true, Events: demandFleet()}
+	snapshot := ares.Batch{Reset: true, Events: demandNodes()}
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: snapshot.Events})
 	rev := int64(1)
 	apply := func(events ...ares.Event) {
@@ -80,48 +80,49 @@ func history(jobs int) (*State, ares.Batch) {
 	return s, snapshot
 }
 
-// A state that saw everything and one that was given a snapshot expect the same
-// and decide the same, at every length of the past.
-func TestSnapshotExpectsWhatHistoryTaught(t *testing.T) {
-	learned := map[string]bool{}
+// TestWorkloadMixOfASnapshot: a state that saw all events and one that began with a
+// snapshot have the same workload mix and decide the same, for histories of any length.
+func TestWorkloadMixOfASnapshot(t *testing.T) {
+	mixes := map[string]bool{}
 	for _, jobs := range []int{1, 5, 31, 64, 120, 200} {
-		lived, snapshot := history(jobs)
-		told := New()
-		told.Apply(snapshot)
-		for i := range 12 { // and then the same comes to both
-			next := ares.Batch{Revision: lived.Revision() + 1, Events: []ares.Event{{Job: demandJob(jobs+i, lived.Revision()+1)}}}
-			lived.Apply(next)
-			told.Apply(next)
-			a, b := Decide(lived, demandNow), Decide(told, demandNow)
+		seen, snapshot := history(jobs)
+		restored := New()
+		restored.Apply(snapshot)
+		for i := range 12 { // both get the same further jobs
+			next := ares.Batch{Revision: seen.Revision() + 1, Events: []ares.Event{{Job: demandJob(jobs+i, seen.Revision()+1)}}}
+			seen.Apply(next)
+			restored.Apply(next)
+			a, b := Decide(seen, demandNow), Decide(restored, demandNow)
 			if !reflect.DeepEqual(a, b) {
-				t.Fatalf("after %d jobs and %d more, history decides\n%+v\nand a snapshot\n%+v", jobs, i+1, a, b)
+				t.Fatalf("after %d jobs and %d more, the state with history decides\n%+v\nthe one from a snapshot\n%+v", jobs, i+1, a, b)
 			}
-			x, y := &lived.core.Scorer.Demand.Mix, &told.core.Scorer.Demand.Mix
+			x, y := &seen.core.Scorer.Demand.Mix, &restored.core.Scorer.Demand.Mix
 			if x.Fills != y.Fills || len(x.Kinds) != len(y.Kinds) {
-				t.Fatalf("after %d jobs and %d more, history expects %d kinds and a snapshot %d", jobs, i+1, len(x.Kinds), len(y.Kinds))
+				t.Fatalf("after %d jobs and %d more, the mix has %d kinds with history, %d from a snapshot", jobs, i+1, len(x.Kinds), len(y.Kinds))
 			}
 		}
-		if err := lived.Check(); err != nil {
+		if err := seen.Check(); err != nil {
 			t.Error(err)
 		}
-		learned[fmt.Sprint(lived.core.Scorer.Demand.Mix.Fills)] = true
+		mixes[fmt.Sprint(seen.core.Scorer.Demand.Mix.Fills)] = true
 	}
-	if len(learned) < 4 {
-		t.Errorf("six lengths of the past taught %d different things", len(learned))
+	if len(mixes) < 4 {
+		t.Errorf("six histories led to %d different mixes, want at least 4", len(mixes))
 	}
 }
 
-// The same events in one batch or in many are the same past.
-func TestBatchesDoNotMatterToDemand(t *testing.T) {
+// TestDemandIgnoresBatches: the same events in one batch or in many lead to the same
+// workload mix.
+func TestDemandIgnoresBatches(t *testing.T) {
 	one, many := New(), New()
-	all := ares.Batch{Revision: 90, Reset: true, Events: demandFleet()}
-	many.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandFleet()})
+	all := ares.Batch{Revision: 90, Reset: true, Events: demandNodes()}
+	many.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandNodes()})
 	for i := range 80 {
 		job := demandJob(i, int64(i+2))
 		all.Events = append(all.Events, ares.Event{Job: job})
 		many.Apply(ares.Batch{Revision: job.Revision, Events: []ares.Event{{Job: job}}})
 		if i%7 == 0 {
-			Decide(many, demandNow) // who looks changes nothing
+			Decide(many, demandNow) // a decision changes nothing
 		}
 	}
 	many.Apply(ares.Batch{Revision: 90})
@@ -131,40 +132,40 @@ func TestBatchesDoNotMatterToDemand(t *testing.T) {
 	}
 }
 
-// A mix that was given is all that is expected, whoever asks for what.
-func TestGivenMixIsNotLearnedOver(t *testing.T) {
+// TestConfiguredMix: a configured mix is used as it is, whatever jobs request.
+func TestConfiguredMix(t *testing.T) {
 	cfg := config.Default()
 	cfg.Mix = []config.Mix{{GPUs: 8, CPUs: 80, Weight: 1000}}
 	s := NewWith(cfg)
-	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandFleet()})
+	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: demandNodes()})
 	for i := range 200 {
 		s.Apply(ares.Batch{Revision: int64(i + 2), Events: []ares.Event{{Job: demandJob(i, int64(i+2))}}})
 	}
 	Decide(s, demandNow)
 	if k := s.core.Scorer.Demand.Mix.Kinds; len(k) != 1 || k[0].Kind.GPUs != 8 || s.core.Scorer.MixCount != 1 {
-		t.Errorf("%d kinds are expected after %d changes: %+v", len(k), s.core.Scorer.MixCount, k)
+		t.Errorf("the mix has %d kinds after %d changes: %+v", len(k), s.core.Scorer.MixCount, k)
 	}
 }
 
-// Jobs without devices go where they leave no device without CPUs, and who may
-// use any device leaves those that others insist on.
-func TestRoomIsKeptForWhoAsks(t *testing.T) {
-	lived, _ := history(60)
+// TestCPUJobsAvoidScarceCores: a job without devices goes to a node where its cores
+// are not needed to use the devices.
+func TestCPUJobsAvoidScarceCores(t *testing.T) {
+	seen, _ := history(60)
 	place := func(spec ares.Spec) *ares.Node {
-		p, refusal := Place(lived, &ares.Job{Spec: spec.WithDefaults(), ID: "next", AcceptedAt: demandNow}, demandNow)
+		p, refusal := Place(seen, &ares.Job{Spec: spec.WithDefaults(), ID: "next", AcceptedAt: demandNow}, demandNow)
 		if refusal != nil {
 			t.Fatalf("%+v: %+v", spec, refusal)
 		}
-		return lived.core.Cluster.NodesByID[p.Seats[0].Node].Record
+		return seen.core.Cluster.NodesByID[p.Seats[0].Node].Record
 	}
 	if n := place(ares.Spec{CPUs: 24, MemoryMB: 4096}); len(n.Devices) != 2 {
-		t.Errorf("a job of 24 cores went beside %d devices of %s, where cores are scarce", len(n.Devices), n.ID)
+		t.Errorf("a job of 24 cores was placed beside %d devices on %s, where cores are scarce", len(n.Devices), n.ID)
 	}
 }
 
-// TestTheHorizonDoesNotFlap: one job that comes and goes where the span changes
-// does not make the state learn everything anew each time.
-func TestTheHorizonDoesNotFlap(t *testing.T) {
+// TestHorizonIsStable: one job that comes and goes at a number of jobs where the span
+// changes does not make the state count all demand again each time.
+func TestHorizonIsStable(t *testing.T) {
 	s := New()
 	job := func(i int, revision int64) ares.Event {
 		return ares.Event{Job: &ares.Job{Spec: ares.Spec{GPUs: 1 + i%8}.WithDefaults(), ID: ares.JobID(fmt.Sprint("j", i)), Revision: revision}}
@@ -186,7 +187,7 @@ func TestTheHorizonDoesNotFlap(t *testing.T) {
 		}
 	}
 	if moves > 20 {
-		t.Errorf("the horizon moved %d times in 1000 revisions", moves)
+		t.Errorf("the horizon moved %d times in 1000 revisions, want at most 20", moves)
 	}
 	if err := s.Check(); err != nil {
 		t.Error(err)
