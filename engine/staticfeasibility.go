@@ -106,7 +106,7 @@ func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// Split splits a job of one member that can infeasible run on these nodes into the fewest
+// Split splits a job of one member that can never run on these nodes into the fewest
 // equal members that can. The total request stays the same, up to rounding. If no
 // split is feasible it returns the spec and why it is infeasible.
 func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
