@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/explain"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
@@ -300,7 +298,7 @@ func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		for v := range t.State.Nodes() {
 			if v.Node.ID == step.Target {
 				for i := range step.Amount {
-					t.AddNode(*explain.CloneNode(v.Node, i))
+					t.AddNode(*newNodeLike(v.Node, i))
 				}
 				return
 			}
@@ -309,6 +307,18 @@ func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	default:
 		tb.Fatalf("unknown kind of step %q", step.Kind)
 	}
+}
+
+// newNodeLike returns the i-th new node with the hardware of an existing one.
+func newNodeLike(n *ares.Node, i int) *ares.Node {
+	out := *n
+	out.ID, out.Unfit, out.Revision = fmt.Sprintf("%s-more-%d", n.ID, i), "", 0
+	out.Devices = slices.Clone(n.Devices)
+	for k := range out.Devices {
+		d := &out.Devices[k]
+		d.ID, d.Healthy, d.Reason, d.Celsius = out.ID+"/"+d.ID, true, "", 0
+	}
+	return &out
 }
 
 func (t *randomCluster) raise(tb testing.TB, step ares.Step) {

@@ -1,3 +1,13 @@
+// Package explain answers questions about waiting jobs: why a job waits, when it will
+// start, which change would start it now, and what would happen to a job if it were
+// submitted.
+//
+// Reading order: Explainer and its method Explain (explain.go); the blockers and the
+// diagnosis of the nodes; queuePosition; etaOf (eta.go); the search for remedies
+// (remedies.go), which simulates its steps (simulate.go); WhatIf (whatif.go).
+//
+// The package decides nothing: it runs the cycle of package cycle and undoes it. It
+// must not name jobs of other tenants.
 package explain
 
 import (

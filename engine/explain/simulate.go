@@ -90,7 +90,7 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := CloneNode(ex.cluster.NodesByID[step.Target].Record, i)
+			n := cloneNode(ex.cluster.NodesByID[step.Target].Record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -112,8 +112,8 @@ func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	return out
 }
 
-// CloneNode returns the i-th copy of a node record: with a new ID, healthy and cool.
-func CloneNode(like *ares.Node, i int) *ares.Node {
+// cloneNode returns the i-th copy of a node record: with a new ID, healthy and cool.
+func cloneNode(like *ares.Node, i int) *ares.Node {
 	n := *like
 	n.ID = fmt.Sprintf("%s-more-%d", like.ID, i)
 	n.Unfit, n.Revision = "", 0

@@ -56,13 +56,13 @@ func demandKindOf(w *cluster.Request) demandKind {
 	if w.Milli > 0 {
 		k.GPUs, milli = 0, w.Milli
 	}
-	k.cpus, k.memory = NearestPowerOfTwo(w.CPUs*cluster.WholeMilli/milli), NearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
+	k.cpus, k.memory = nearestPowerOfTwo(w.CPUs*cluster.WholeMilli/milli), nearestPowerOfTwo(w.Memory*cluster.WholeMilli/milli)
 	k.device = w.DeviceKey
 	return k
 }
 
-// NearestPowerOfTwo is the nearest power of two, 0 for none.
-func NearestPowerOfTwo(n int) int64 {
+// nearestPowerOfTwo is the nearest power of two, 0 for none.
+func nearestPowerOfTwo(n int) int64 {
 	if n <= 0 {
 		return 0
 	}
@@ -70,18 +70,18 @@ func NearestPowerOfTwo(n int) int64 {
 	return (int64(n) + int64(1)<<shift/2) >> shift << shift
 }
 
-// RoughCount is a count to two significant digits of its binary form.
-func RoughCount(n int) int {
+// roughCount is a count to two significant digits of its binary form.
+func roughCount(n int) int {
 	if shift := bits.Len(uint(n)) - 2; shift > 0 {
 		return n >> shift << shift
 	}
 	return n
 }
 
-// DemandHorizon is the last revision of jobs that count in a state of so many jobs:
+// demandHorizon is the last revision of jobs that count in a state of so many jobs:
 // of the revisions not far behind, the first that is as round a number as any,
 // to base four. While the revision goes up it stays for long.
-func DemandHorizon(revision int64, jobs int) int64 {
+func demandHorizon(revision int64, jobs int) int64 {
 	span := int64(64)
 	for span < int64(jobs) {
 		span *= 4
@@ -183,7 +183,7 @@ func (d *demandTracker) uncountRecent(a *DemandAsk) {
 func (sc *Scorer) AdvanceHorizon(revision int64, jobs int, all iter.Seq[*DemandAsk]) {
 	d := &sc.Demand
 	before := d.CountedUntil
-	d.CountedUntil = DemandHorizon(revision, jobs-d.Recent)
+	d.CountedUntil = demandHorizon(revision, jobs-d.Recent)
 	switch {
 	case d.CountedUntil < before:
 		sc.RecountDemand(all)
@@ -211,9 +211,9 @@ func (d *demandTracker) addMembers(a *DemandAsk, sign int) {
 
 // addTo adds to a count, and says whether that makes a difference.
 func (d *demandTracker) addTo(count *int, by int) bool {
-	before := RoughCount(*count)
+	before := roughCount(*count)
 	*count += by
-	return RoughCount(*count) != before
+	return roughCount(*count) != before
 }
 
 // RecountDemand counts every ask anew.
@@ -276,7 +276,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	if d != nil {
 		o.Kinds = append(o.Kinds, d.frequentKinds()...)
 		for size, count := range d.Shares {
-			rates[size] += int64(RoughCount(count)) * observedWeight
+			rates[size] += int64(roughCount(count)) * observedWeight
 		}
 	}
 	total := 0
@@ -284,10 +284,10 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 		total += o.Kinds[i].weight
 	}
 	for i := range o.Kinds {
-		o.Kinds[i].weight = o.Kinds[i].weight * MixTotal / max(total, 1)
+		o.Kinds[i].weight = o.Kinds[i].weight * mixTotal / max(total, 1)
 	}
 	o.Kinds = slices.DeleteFunc(o.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
-	o.ComputeFills(&rates)
+	o.computeFills(&rates)
 	return o
 }
 
@@ -295,7 +295,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 func (d *demandTracker) frequentKinds() []mixKind {
 	all := make([]mixKind, 0, len(d.Kinds))
 	for _, k := range d.Kinds { // order-free: sorted right below
-		all = append(all, mixKind{k.key, k.example, RoughCount(k.Count) * observedWeight})
+		all = append(all, mixKind{k.key, k.example, roughCount(k.Count) * observedWeight})
 	}
 	slices.SortFunc(all, byDevicesAsked)
 	all = all[:min(len(all), maxMixKinds)]

@@ -16,7 +16,7 @@ func TestDemandHorizon(t *testing.T) {
 		}
 		const revisions = 100_000
 		for r := int64(1); r <= revisions; r++ {
-			at := DemandHorizon(r, jobs)
+			at := demandHorizon(r, jobs)
 			if at < last || at > r || at < r-span {
 				t.Fatalf("%d jobs: horizon %d at revision %d, after %d", jobs, at, r, last)
 			}
@@ -28,19 +28,19 @@ func TestDemandHorizon(t *testing.T) {
 			t.Errorf("%d jobs: the horizon moved %d times, want at most %d", jobs, moves, most)
 		}
 	}
-	if DemandHorizon(0, 0) < 0 {
+	if demandHorizon(0, 0) < 0 {
 		t.Error("the horizon of an empty state is before the first revision")
 	}
 }
 
 func TestRounding(t *testing.T) {
 	for n, want := range map[int]int64{-1: 0, 0: 0, 1: 1, 2: 2, 3: 4, 5: 4, 11: 8, 12: 16, 12_000: 8192, 49_152: 65_536} {
-		if got := NearestPowerOfTwo(n); got != want {
+		if got := nearestPowerOfTwo(n); got != want {
 			t.Errorf("NearestPowerOfTwo(%d) = %d, want %d", n, got, want)
 		}
 	}
 	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 4: 4, 5: 4, 7: 6, 1000: 768, 1024: 1024} {
-		if got := RoughCount(n); got != want {
+		if got := roughCount(n); got != want {
 			t.Errorf("RoughCount(%d) = %d, want %d", n, got, want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestComputeFills(t *testing.T) {
 			rates[size] = rate
 		}
 		var p WorkloadMix
-		p.ComputeFills(&rates)
+		p.computeFills(&rates)
 		return &p
 	}
 	large := computed(map[int]int64{810: 1000, cluster.WholeMilli: 1000})

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// MixTotal is what the weights of a mix add up to.
-	MixTotal = 4096
+	// mixTotal is what the weights of a mix add up to.
+	mixTotal = 4096
 	// observedWeight is what one ask weighs beside the default mix, whose thousand
 	// counts twice: as much as 31 asks.
 	observedWeight = 64
@@ -16,7 +16,7 @@ const (
 	// most devices, all together. A look at a node takes time for each.
 	maxMixKinds = 16
 	// minMixWeight is what a kind weighs at least to be told apart.
-	minMixWeight = MixTotal / 1024
+	minMixWeight = mixTotal / 1024
 	// rareShift is how much less often than anything else, as a power of two, a
 	// device is supposed to have no visitor any more.
 	rareShift = 8
@@ -103,13 +103,13 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// ComputeFills works out what becomes of a device with so much left, for every
+// computeFills works out what becomes of a device with so much left, for every
 // amount. Visitors come as often as kinds were asked for, each that fits is
 // taken in, and now and then nobody comes any more.
 //
 // That is why 190 thousandths beside a job of 810 count for little where
 // nobody asks for less than 200, and why 530 count for 470 and not for all.
-func (o *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
+func (o *WorkloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64

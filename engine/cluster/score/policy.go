@@ -32,11 +32,6 @@ var policies = map[config.PlacementPolicy]func(Basis) Policy{}
 // package that has it.
 func Register(name config.PlacementPolicy, policy func(Basis) Policy) { policies[name] = policy }
 
-// Registered says whether a policy is available. The default always is.
-func Registered(name config.PlacementPolicy) bool {
-	return name == config.PolicyDefault || policies[name] != nil
-}
-
 // bestNodeByPolicy finds the node with the highest score by the policy.
 func (sc *Scorer) bestNodeByPolicy(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	var best *cluster.Node

@@ -29,11 +29,11 @@ func StrandedMilli(cost int64) int {
 	if cost > WarmCost/2 {
 		cost -= WarmCost
 	}
-	return int((cost >> TieBits) / MixTotal)
+	return int((cost >> tieBits) / mixTotal)
 }
 
-// TieBits are the lowest bits of a cost: they tell apart what strands the same.
-const TieBits = 10
+// tieBits are the lowest bits of a cost: they tell apart what strands the same.
+const tieBits = 10
 
 // SyncLayout drops what is kept for each node when nodes have other positions,
 // and what is kept by the mix when that is another.
@@ -138,7 +138,7 @@ func (sc *Scorer) FragmentationCost(w *cluster.Request, n *cluster.Node) int64 {
 		h.minus(w, n, o)
 	}
 	took := int64(w.GPUs*cluster.WholeMilli + w.Milli)
-	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
+	cost := (before.usable - h.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
 	// Then the tightest: fewest free devices left over, fewest CPUs.
 	cost += int64(h.total) * 8
 	if p.CPUs > 0 {
@@ -186,5 +186,5 @@ func HistoryPenalty(n *cluster.Node) int64 {
 	if n.Score == nil {
 		return 0
 	}
-	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * MixTotal << TieBits
+	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
 }
