@@ -194,7 +194,7 @@ func TestExplain(t *testing.T) {
 // way to it.
 func TestPlanOfOneThatWaits(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	e := &fakeEngine{explains: ares.Explanation{Queue: "default", Rank: 2, Of: 2, ETA: ares.ETA{Latest: at, Reserved: true, Basis: "behind 1 job in line"}}}
+	e := &fakeEngine{explains: ares.Explanation{Queue: "default", Rank: 2, Of: 2, ETA: ares.ETA{Latest: at, Reserved: true, Basis: "behind 1 job in the queue"}}}
 	h := newHouse(t, func(c *Config) {
 		c.Engine = e
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {

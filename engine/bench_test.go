@@ -12,20 +12,20 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// fleet is a state with 1,000 nodes of 8 GPUs and these jobs waiting. Where it
-// is full, one job holds every device.
-func fleet(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
+// benchState returns a state with 1,000 nodes of 8 GPUs and waiting jobs. If it is full,
+// one job holds every device.
+func benchState(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
-	return fleetOf(tb, 1000, full, jobs, spec)
+	return benchStateOf(tb, 1000, full, jobs, spec)
 }
 
-func fleetOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
+func benchStateOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
 	events := []ares.Event{tenantEvent("default")}
 	holder := ares.NewRun(enginetest.StartTime)
 	var seats []ares.Seat
 	for i := range nodes {
-		n := machineOf(fmt.Sprintf("node-%04d", i), 8)
+		n := nodeOf(fmt.Sprintf("node-%04d", i), 8)
 		events = append(events, open(n)...)
 		seat := ares.Seat{Node: n.ID, Rank: i}
 		for _, d := range n.Devices {
@@ -48,10 +48,10 @@ func fleetOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) are
 	return s
 }
 
-func alike(int) ares.Spec { return ares.Spec{GPUs: 1, CPUs: 1} }
+func sameShape(int) ares.Spec { return ares.Spec{GPUs: 1, CPUs: 1} }
 
-// various gives each job a shape of its own.
-func various(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%16, MemoryMB: i} }
+// distinctShapes returns distinct shapes.
+func distinctShapes(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%16, MemoryMB: i} }
 
 func gangs(i int) ares.Spec { return ares.Spec{Members: 2 + i%7, GPUs: 8, MemoryMB: i} }
 
@@ -78,27 +78,26 @@ func BenchmarkDecide(b *testing.B) {
 		spec   func(int) ares.Spec
 		placed int
 	}{
-		{"nothing pending", false, 0, alike, 0},
-		{"10k alike on a full fleet", true, 10_000, alike, 0},
-		{"10k various on a full fleet", true, 10_000, various, 0},
-		{"10k gangs on a full fleet", true, 10_000, gangs, 0},
-		{"10k alike on an empty fleet", false, 10_000, alike, config.MaxPlacings},
-		{"10k various on an empty fleet", false, 10_000, various, config.MaxPlacings},
+		{"nothing pending", false, 0, sameShape, 0},
+		{"10k of one shape on a full cluster", true, 10_000, sameShape, 0},
+		{"10k distinct on a full cluster", true, 10_000, distinctShapes, 0},
+		{"10k gangs on a full cluster", true, 10_000, gangs, 0},
+		{"10k of one shape on an empty cluster", false, 10_000, sameShape, config.MaxPlacings},
+		{"10k distinct on an empty cluster", false, 10_000, distinctShapes, config.MaxPlacings},
 		{"10k labelled for no node", false, 10_000, func(int) ares.Spec {
 			return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
 		}, 0},
-		{"10k various labelled for no node", false, 10_000, func(i int) ares.Spec {
+		{"10k distinct labelled for no node", false, 10_000, func(i int) ares.Spec {
 			return ares.Spec{GPUs: 1, MemoryMB: i, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
 		}, 0},
 		{"one gang of 1000 nodes", false, 1, func(int) ares.Spec { return ares.Spec{Members: 1000, GPUs: 8} }, 1},
 	} {
-		b.Run(c.name, func(b *testing.B) { decide(b, fleet(b, c.full, c.jobs, c.spec), c.placed) })
+		b.Run(c.name, func(b *testing.B) { decide(b, benchState(b, c.full, c.jobs, c.spec), c.placed) })
 	}
 }
 
-// BenchmarkDecideWithWindows is a plan for 10,000 waiting jobs beside as many
-// reservations, of which each has its share of the nodes: those that come, and
-// those that are open.
+// BenchmarkDecideWithWindows runs a cycle with 10,000 waiting jobs and some
+// reservations of one node each, upcoming or open.
 func BenchmarkDecideWithWindows(b *testing.B) {
 	for _, windows := range []int{0, 1, 16, 256} {
 		for _, c := range []struct {
@@ -107,7 +106,7 @@ func BenchmarkDecideWithWindows(b *testing.B) {
 			placed int
 		}{{"upcoming", time.Hour, 500}, {"open", 0, 500}} {
 			b.Run(fmt.Sprintf("%d %s", windows, c.name), func(b *testing.B) {
-				s := fleet(b, false, 10_000, various)
+				s := benchState(b, false, 10_000, distinctShapes)
 				var events []ares.Event
 				for i := range windows {
 					r := &ares.Reservation{
@@ -124,7 +123,7 @@ func BenchmarkDecideWithWindows(b *testing.B) {
 }
 
 func BenchmarkExplain(b *testing.B) {
-	s := fleet(b, true, 10_000, various)
+	s := benchState(b, true, 10_000, distinctShapes)
 	b.ReportAllocs()
 	for b.Loop() {
 		if r := engine.Explain(s, "job-000007", enginetest.StartTime); len(r.Blockers) == 0 {
@@ -133,10 +132,11 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// BenchmarkApplyRun is one job placed and released beside 10,000 waiting ones.
+// BenchmarkApplyRun applies the placement and the release of one job beside 10,000
+// waiting jobs.
 func BenchmarkApplyRun(b *testing.B) {
-	s := fleet(b, false, 10_000, alike)
-	placing, _ := engine.Place(s, job("other", 1, alike(0)), enginetest.StartTime)
+	s := benchState(b, false, 10_000, sameShape)
+	placing, _ := engine.Place(s, job("other", 1, sameShape(0)), enginetest.StartTime)
 	placed, freed := ares.NewRun(enginetest.StartTime), ares.NewRun(enginetest.StartTime)
 	if err := placed.Place(placing.Seats, 0, enginetest.StartTime); err != nil {
 		b.Fatal(err)
@@ -150,22 +150,22 @@ func BenchmarkApplyRun(b *testing.B) {
 
 func BenchmarkSnapshot(b *testing.B) {
 	for b.Loop() {
-		fleet(b, true, 100_000, alike)
+		benchState(b, true, 100_000, sameShape)
 	}
 }
 
-// BenchmarkTakeSnapshot is what a recording holds decisions up for when a new
-// file begins.
+// BenchmarkTakeSnapshot takes a snapshot. The next cycle waits for it when a
+// recording begins a new file.
 func BenchmarkTakeSnapshot(b *testing.B) {
-	s := fleet(b, true, 100_000, alike)
+	s := benchState(b, true, 100_000, sameShape)
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = s.Snapshot()
 	}
 }
 
-// TestScanAllocatesNothing: looking at nodes costs no memory, however many
-// there are. What a decision allocates is its answer.
+// TestScanAllocatesNothing: the number of allocations of a cycle does not grow with
+// the number of nodes.
 func TestScanAllocatesNothing(t *testing.T) {
 	nowhere := func(int) ares.Spec {
 		return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
@@ -177,27 +177,27 @@ func TestScanAllocatesNothing(t *testing.T) {
 		full bool
 		jobs int
 		spec func(int) ares.Spec
-		most float64 // 0: whatever the answer takes
+		most float64 // 0 for no bound
 	}{
-		{"nothing waits", false, 0, alike, 0.5},
+		{"nothing waits", false, 0, sameShape, 0.5},
 		{"no node has the label", false, 1000, nowhere, 30},
-		{"no node has room", true, 1000, few, 30},
-		{"no node has room for gangs", true, 1000, wide, 30},
+		{"no node has free capacity", true, 1000, few, 30},
+		{"no node has free capacity for gangs", true, 1000, wide, 30},
 		{"jobs are placed", false, 60, few, 0},
 		{"gangs are placed", false, 20, wide, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var allocations []float64
 			for _, nodes := range []int{150, 1500} {
-				s := fleetOf(t, nodes, c.full, c.jobs, c.spec)
+				s := benchStateOf(t, nodes, c.full, c.jobs, c.spec)
 				allocations = append(allocations, testing.AllocsPerRun(10, func() { engine.Decide(s, enginetest.StartTime) }))
 			}
 			t.Logf("150 and 1,500 nodes: %v allocations", allocations)
 			if allocations[1] > allocations[0] {
-				t.Errorf("a decision over 150 nodes allocates %v times, over 1,500 nodes %v times", allocations[0], allocations[1])
+				t.Errorf("a cycle over 150 nodes allocates %v times, over 1,500 nodes %v times", allocations[0], allocations[1])
 			}
 			if c.most > 0 && allocations[0] > c.most {
-				t.Errorf("a decision that places nothing allocates %v times", allocations[0])
+				t.Errorf("a cycle that places nothing allocates %v times", allocations[0])
 			}
 		})
 	}

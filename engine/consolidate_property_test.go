@@ -12,15 +12,14 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestMoves: where jobs are moved to make room for others, all the laws hold, and
-// what a dry run shows is what the next plan does. How often somebody who is moved
-// does not run again as soon as he has stopped is counted, not forbidden:
-// testdata/consolidation has cases in which everybody must.
-func TestMoves(t *testing.T) {
+// TestConsolidation: with consolidation all laws hold, and the dry run shows the
+// migrations of the next plan. A migrated job that is not placed again as soon as it
+// has stopped is counted, not forbidden: testdata/consolidation has cases where it must be.
+func TestConsolidation(t *testing.T) {
 	t.Parallel()
 	moves, unsettled := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMelee(t, true)
+		m := newContendedCluster(t, true)
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				m.submitMovable(t)
@@ -36,12 +35,12 @@ func TestMoves(t *testing.T) {
 		}
 		unsettled += m.by["unsettled"]
 	})
-	t.Logf("%d jobs were moved, after %d plans somebody waited on", moves, unsettled)
+	t.Logf("%d jobs were migrated; after %d plans a migrated job had to wait", moves, unsettled)
 }
 
-// submitMovable is submit where most jobs are small ones that can be moved, or as
-// large as a node.
-func (m *melee) submitMovable(t *rapid.T) {
+// submitMovable is submit where most jobs can be migrated, and are small or as large
+// as a node.
+func (m *contendedCluster) submitMovable(t *rapid.T) {
 	if once(t, 3, "any") {
 		m.submit(t)
 		return
@@ -53,9 +52,9 @@ func (m *melee) submitMovable(t *rapid.T) {
 	m.jobs = append(m.jobs, id)
 }
 
-// settleMoving decides and commits until nothing changes, and holds every plan that
-// moves somebody against a world where that is carried out.
-func (m *melee) settleMoving(t *rapid.T) (moves int) {
+// settleMoving is settle that compares every plan with the dry run, and checks every
+// migration in a copy of the cluster.
+func (m *contendedCluster) settleMoving(t *rapid.T) (moves int) {
 	for range 100 {
 		shown := engine.Consolidate(m.w.State, m.w.Now)
 		plan, err := m.w.Decide()
@@ -73,7 +72,7 @@ func (m *melee) settleMoving(t *rapid.T) (moves int) {
 			}
 		}
 		if !reflect.DeepEqual(would, does) {
-			t.Fatalf("jobs are moved for %v, and the dry run showed %v", does, would)
+			t.Fatalf("jobs are migrated for %v, the dry run showed %v", does, would)
 		}
 		if plan.Empty() {
 			return moves
@@ -85,6 +84,6 @@ func (m *melee) settleMoving(t *rapid.T) (moves int) {
 			t.Fatal(err)
 		}
 	}
-	t.Fatal("a hundred decisions have not settled it")
+	t.Fatal("the plans do not settle within 100 cycles")
 	return moves
 }

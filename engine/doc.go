@@ -1,22 +1,27 @@
-// Package engine is the brain of Ares: it decides which waiting job goes where,
-// and says why the others wait. It is pure. It has no clock, goroutine,
-// randomness, input or output, and no choice depends on the order of a map, so
-// the same events and the same time give the same plan, byte for byte, in the
-// server, the simulator, a dry run and a replay.
+// Package engine decides which waiting job is placed on which nodes, and explains why
+// the others wait. It is deterministic: it has no clock, goroutine, randomness, input
+// or output, and no choice depends on the iteration order of a map. The same events
+// and the same time give the same plan, byte for byte, in a server, the simulator, a
+// dry run and a replay.
 //
-// A State is everything a decision may see. It changes only by Apply, a whole
-// revision at a time. Decide runs one cycle over it and answers with a plan,
-// Place answers for one gang, Explain says everything that keeps one job
-// waiting. A plan is a wish: the store commits it or not, and what was
-// committed comes back as events.
+// Reading order:
 //
-// A State has one owner. Apply, Decide, Place and Explain need it alone: Decide
-// and Place borrow its accounts while they try, Explain makes real what it
-// supposes, and each puts back what it took or changed. Everything else only
-// reads.
+//   - State has everything that a cycle may read. Apply changes it, one store revision
+//     at a time, and is the only function that does.
+//   - Decide runs one cycle and returns a plan. Consolidate is the dry run of its
+//     migrations. PlanChanges turns a plan into changed runs.
+//   - Explain, Refusal, Place and WhatIf answer questions about one job.
+//   - StaticFeasibility tells jobs that can never run on the nodes from those that have
+//     to wait.
+//   - The other methods of State return records and numbers, and only read.
 //
-// The cycle settles delays, takes the waiting jobs in order, admits, places and
-// refuses. A job that does not fit does not hold up the ones behind it: there
-// are no reservations for it yet, and nobody gives way to it; those phases are
-// not in this version.
+// A plan changes nothing by itself: the caller commits it to the store, and the state
+// changes when the committed records come back as events.
+//
+// A State has one owner. Apply, Decide, Consolidate and the questions need exclusive
+// access: they change the state while they work, and undo that before they return.
+//
+// This package is a facade. The packages below it do the work; see README.md for what
+// each of them answers, and for the phases of a cycle. None of them knows the store,
+// the API or the agents.
 package engine

@@ -10,19 +10,19 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// oracle counts from the records alone what explanations say.
+// oracle computes from the records alone the numbers that explanations state.
 type oracle struct {
-	w     *town
+	w     *randomCluster
 	nodes []engine.NodeView
 	milli map[string]int // by device
 	cpus  map[string]int // by node
 	mem   map[string]int
 	bound map[string][2]int       // by node and NUMA node: CPUs and memory
 	held  map[string]ares.Use     // by tenant, and by tenant/queue
-	kept  map[string][]ares.JobID // by node: for whom something is kept there
+	kept  map[string][]ares.JobID // by node: nominated jobs with seats there
 }
 
-func newOracle(w *town) *oracle {
+func newOracle(w *randomCluster) *oracle {
 	o := &oracle{w: w, milli: map[string]int{}, cpus: map[string]int{}, mem: map[string]int{}, bound: map[string][2]int{}, held: map[string]ares.Use{}, kept: map[string][]ares.JobID{}}
 	o.nodes = slices.Collect(w.State.Nodes())
 	for job, run := range w.State.Jobs() {
@@ -65,7 +65,7 @@ func newOracle(w *town) *oracle {
 	return o
 }
 
-// check wants every blocker to be true.
+// check verifies every blocker.
 func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 	job, _ := o.w.State.Job(id)
 	run, _ := o.w.State.Run(id)
@@ -79,11 +79,11 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 		switch {
 		case b.Of > 0 && b.Of != len(o.nodes):
 			err = fmt.Errorf("there are %d nodes", len(o.nodes))
-		case b.Of > 0 && !quotas: // else models are left out, which changes what is counted
+		case b.Of > 0 && !quotas: // quotas exclude models, which changes the counts
 			key := reasonOf(b.Detail)
 			if key == "kept" {
 				err = o.keptForOthers(job, b.Count)
-			} else if key != "affinity" && counts[key] != b.Count { // who is near whom is the engine's to say
+			} else if key != "affinity" && counts[key] != b.Count { // the oracle does not evaluate affinity
 				err = fmt.Errorf("%s: %d nodes, counted %d (%v)", key, b.Count, counts[key], counts)
 			}
 		case strings.Contains(b.Detail, " limit: "):
@@ -108,7 +108,8 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 	return nil
 }
 
-// keptForOthers wants so many nodes to have room, and something kept for others.
+// keptForOthers verifies that the job would fit on this many nodes where seats are
+// held for nominated jobs.
 func (o *oracle) keptForOthers(job *ares.Job, count int) error {
 	for i := range o.nodes {
 		others := slices.ContainsFunc(o.kept[o.nodes[i].Node.ID], func(id ares.JobID) bool { return id != job.ID })
@@ -117,12 +118,12 @@ func (o *oracle) keptForOthers(job *ares.Job, count int) error {
 		}
 	}
 	if count > 0 {
-		return fmt.Errorf("on %d of them nothing is kept for others, or there is no room", count)
+		return fmt.Errorf("on %d of them no seats are held for other jobs, or the job does not fit", count)
 	}
 	return nil
 }
 
-// reasons are how blockers about nodes begin.
+// reasons maps the beginnings of the texts of node blockers to keys.
 var reasons = []struct{ key, words string }{
 	{"session", "no session"},
 	{"cordon", "cordoned"},
@@ -159,7 +160,7 @@ func reasonOf(detail string) string {
 	return detail
 }
 
-// reason is the first thing that rules a node out.
+// reason returns the first reason why the job does not fit on a node.
 func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 	n, p := v.Node, &job.Placement
 	switch {
@@ -209,7 +210,7 @@ func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 	return "room"
 }
 
-// withinNUMA says whether one NUMA node has it all.
+// withinNUMA reports whether the job fits on one NUMA node.
 func (o *oracle) withinNUMA(job *ares.Job, n *ares.Node) bool {
 	for _, part := range n.NUMA {
 		near := *n
@@ -222,7 +223,7 @@ func (o *oracle) withinNUMA(job *ares.Job, n *ares.Node) bool {
 	return false
 }
 
-// device is what rules the node out by what its devices are.
+// device returns the reason why the devices of the node do not match, "" for none.
 func (o *oracle) device(job *ares.Job, n *ares.Node) string {
 	need := job.GPUs
 	if job.GPUMilli > 0 {
@@ -260,7 +261,7 @@ func (o *oracle) device(job *ares.Job, n *ares.Node) string {
 	return ""
 }
 
-// devicesFree is how many devices, or parts of one, the job could have.
+// devicesFree returns the number of devices with enough free capacity for the job.
 func (o *oracle) devicesFree(job *ares.Job, n *ares.Node) int {
 	free := 0
 	for _, d := range n.Devices {
@@ -274,7 +275,7 @@ func (o *oracle) devicesFree(job *ares.Job, n *ares.Node) int {
 	return free
 }
 
-// limit wants the figures of a limit to be those of the records.
+// limit verifies the numbers of a limit against the records.
 func (o *oracle) limit(job *ares.Job, detail string) error {
 	whose, rest, _ := strings.Cut(detail, " limit: ")
 	at := strings.LastIndexFunc(strings.SplitN(rest, " of ", 2)[0], func(r rune) bool { return r == ' ' })
@@ -313,9 +314,9 @@ func amounts(text string) (used, limit, asked float64, model string, err error) 
 	return used * 1000, limit * 1000, asked * 1000, model, err
 }
 
-// quota wants the figures of a quota to be those of the records: what is used is
-// at least what seats hold of the model, and just that where no queue below
-// keeps something for itself.
+// quota verifies the numbers of a quota against the records: the used amount is at
+// least what seats hold of the model, and equal to it where no queue below has a
+// quota of its own.
 func (o *oracle) quota(job *ares.Job, detail string) error {
 	whose, rest, _ := strings.Cut(detail, " quota: ")
 	used, limit, asked, model, err := amounts(rest)
@@ -341,8 +342,7 @@ func (o *oracle) quota(job *ares.Job, detail string) error {
 	return nil
 }
 
-// pool wants the pool of a model to be what tenants are promised of it, and too
-// small.
+// pool verifies that the sum of all quotas for a model is too small.
 func (o *oracle) pool(detail string) error {
 	used, limit, asked, _, err := amounts(strings.TrimPrefix(detail, "all quotas together: "))
 	if err == nil && used+asked <= limit {
@@ -351,8 +351,8 @@ func (o *oracle) pool(detail string) error {
 	return err
 }
 
-// heldOf counts what a tenant's jobs, or those of one of its queues, hold of
-// devices whose model has a name in it.
+// heldOf returns the thousandths that the jobs of a tenant, or of one of its queues,
+// hold of devices whose model contains a name.
 func (o *oracle) heldOf(tenant, queue, model string) int {
 	models := map[string]string{}
 	for _, v := range o.nodes {

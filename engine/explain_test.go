@@ -12,28 +12,28 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// tally is what the search for remedies came to.
-type tally struct {
+// remedyCounts counts the outcomes of the search for remedies.
+type remedyCounts struct {
 	states, waiting, planned, single, pairs, none int
 	kinds                                         map[ares.StepKind]int
 	blockers                                      map[string]int
 }
 
 // TestEveryRemedyWorks: in a thousand random states every blocker is true, every
-// remedy puts the job into the next plan of a world where it was carried out,
-// and looking for it leaves no trace.
+// remedy puts the job into the next plan of a cluster where it is carried out, and
+// the explanation leaves the state unchanged.
 func TestEveryRemedyWorks(t *testing.T) {
 	states := 1000
 	if testing.Short() {
 		states = 100
 	}
-	sum := tally{kinds: map[ares.StepKind]int{}, blockers: map[string]int{}}
+	sum := remedyCounts{kinds: map[ares.StepKind]int{}, blockers: map[string]int{}}
 	for i := range states + 1 {
 		seed := uint64(i)
 		if i == states {
-			seed = 4974 // carrying it out moves the horizon of what is expected
+			seed = 4974 // the remedy itself moves the demand horizon
 		}
-		if checkTown(t, newTown(t, seed), seed, &sum); t.Failed() {
+		if checkExplanations(t, newRandomCluster(t, seed), seed, &sum); t.Failed() {
 			return
 		}
 	}
@@ -41,7 +41,7 @@ func TestEveryRemedyWorks(t *testing.T) {
 		sum.states, sum.waiting, sum.planned, sum.single, sum.pairs, sum.none, sum.kinds, sum.blockers)
 }
 
-func checkTown(t *testing.T, w *town, seed uint64, sum *tally) {
+func checkExplanations(t *testing.T, w *randomCluster, seed uint64, sum *remedyCounts) {
 	t.Helper()
 	sum.states++
 	before := engine.Decide(w.State, w.Now)
@@ -58,14 +58,14 @@ func checkTown(t *testing.T, w *town, seed uint64, sum *tally) {
 			t.Errorf("seed %d, job %s (%+v): %s\nblockers: %v\nremedies: %+v", seed, id, job.Spec, fmt.Sprintf(format, args...), e.Refusal, e.Remedies)
 		}
 		if err := enginetest.CheckState(w.State); err != nil {
-			fail("explaining left a trace: %v", err)
+			fail("Explain changed the state: %v", err)
 			return
 		}
 		if after := engine.Decide(w.State, w.Now); !reflect.DeepEqual(before, after) {
-			fail("explaining changed the next plan from %+v to %+v", before, after)
+			fail("Explain changed the next plan from %+v to %+v", before, after)
 			return
 		}
-		if in := holds(before, id); !slices.Contains(before.Ready, id) && in != (len(e.Blockers) == 0) {
+		if in := places(before, id); !slices.Contains(before.Ready, id) && in != (len(e.Blockers) == 0) {
 			fail("in the next plan: %t", in)
 			return
 		} else if in {
@@ -109,25 +109,26 @@ func waitingJobs(s *engine.State) []ares.JobID {
 	return out
 }
 
-// works carries a remedy out in a world of its own.
-func works(t *testing.T, w *town, id ares.JobID, r ares.Remedy) bool {
+// works carries out a remedy in a copy of the cluster, and reports whether the next
+// plan places the job.
+func works(t *testing.T, w *randomCluster, id ares.JobID, r ares.Remedy) bool {
 	t.Helper()
 	if len(r) < 1 || len(r) > 2 {
 		return false
 	}
-	f := &town{Cluster: w.Fork(), queues: w.queues}
+	f := &randomCluster{Cluster: w.Fork(), queues: w.queues}
 	for _, step := range r {
 		if step.Kind != ares.StepWait {
 			f.take(t, id, step)
 		}
 	}
-	for _, step := range r { // what was done was done before
+	for _, step := range r { // time passes after the other steps
 		if step.Kind == ares.StepWait {
 			f.take(t, id, step)
 		}
 	}
 	plan, err := f.Decide()
-	if err == nil && slices.Contains(plan.Ready, id) { // its delay ended: it is placed by the plan after
+	if err == nil && slices.Contains(plan.Ready, id) { // its delay ended: the plan after this one places it
 		if err = f.Commit(plan); err == nil {
 			plan, err = f.Decide()
 		}
@@ -135,13 +136,12 @@ func works(t *testing.T, w *town, id ares.JobID, r ares.Remedy) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return holds(plan, id)
+	return places(plan, id)
 }
 
-// learns says whether the next plan is another after so many revisions that change
-// nothing: with them the horizon moves of the jobs that the engine expects more of.
-// A remedy is true of the state as it is.
-func learns(w *town, revisions int) bool {
+// learns reports whether the next plan changes after so many revisions that change
+// nothing but the demand horizon. A remedy holds only for the state it was found in.
+func learns(w *randomCluster, revisions int) bool {
 	f := w.Fork()
 	for range revisions {
 		for job := range f.State.Jobs() {
@@ -153,26 +153,27 @@ func learns(w *town, revisions int) bool {
 	return !reflect.DeepEqual(engine.Decide(w.State, w.Now).Place, engine.Decide(f.State, f.Now).Place)
 }
 
-func holds(p ares.Plan, id ares.JobID) bool {
+func places(p ares.Plan, id ares.JobID) bool {
 	return slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return pl.Job == id || pl.ArrayOf == id })
 }
 
-// discreet wants nothing said of another tenant's jobs, and sensible figures.
-func discreet(w *town, id ares.JobID, e *ares.Explanation) error {
+// discreet checks that the explanation names no job of another tenant, and that its
+// numbers are possible.
+func discreet(w *randomCluster, id ares.JobID, e *ares.Explanation) error {
 	job, _ := w.State.Job(id)
 	var said strings.Builder
 	for _, r := range e.Remedies {
 		for _, s := range r {
 			fmt.Fprintln(&said, s.Target, s.Field, s.Value, s.Text)
 			if s.Text == "" {
-				return fmt.Errorf("step %+v has no words", s)
+				return fmt.Errorf("step %+v has no text", s)
 			}
 		}
 	}
 	fmt.Fprintln(&said, e.Blockers, e.Ahead, e.Holders)
 	for other := range w.State.Jobs() {
 		if other.Tenant != job.Tenant && !slices.Contains(job.After, string(other.ID)) && strings.Contains(said.String(), string(other.ID)) {
-			return fmt.Errorf("it tells of %s", other.ID)
+			return fmt.Errorf("the explanation names %s", other.ID)
 		}
 	}
 	if e.Rank > e.Of || e.Rank < 0 || len(e.Holders) > 10 {

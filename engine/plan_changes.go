@@ -15,15 +15,15 @@ type ChangeKind string
 const (
 	ChangeReady    ChangeKind = "ready"    // its delay is over
 	ChangeStop     ChangeKind = "stop"     // its attempt is asked to stop, or the job leaves the queue
-	ChangeNominate ChangeKind = "nominate" // seats are kept for it
-	ChangeWithdraw ChangeKind = "withdraw" // seats are no longer kept for it
+	ChangeNominate ChangeKind = "nominate" // seats are held for it
+	ChangeWithdraw ChangeKind = "withdraw" // its nomination ends
 	ChangeAdvance  ChangeKind = "advance"  // an array makes elements, or ends
 	ChangePlace    ChangeKind = "place"    // a new attempt begins
 	ChangeNote     ChangeKind = "note"     // its deadline is at risk, or missed
 )
 
-// RunChange is one run after a plan. Fences and revisions are given by whoever
-// writes the change.
+// RunChange is one run after a plan. The writer of the change sets fences and
+// revisions.
 type RunChange struct {
 	Job  ares.JobID
 	Kind ChangeKind
@@ -32,7 +32,7 @@ type RunChange struct {
 	Elements []NewElement
 	// Group is the nominated job that this change belongs to, "" for none.
 	// Changes of one group are next to each other and are written together or
-	// not at all: no job is stopped for seats that are not kept.
+	// not at all: no job is stopped for a nomination that is not stored.
 	Group ares.JobID
 }
 
@@ -156,7 +156,7 @@ func (p *planChanges) nominate(n *ares.Nominating) error {
 	return err
 }
 
-// withdraw adds the jobs that lose the seats kept for them and get no others.
+// withdraw adds the jobs whose nomination ends without a new one.
 func (p *planChanges) withdraw() error {
 	for _, w := range p.plan.Withdraw {
 		if _, alone := p.withdrawn[w.Job]; !alone {

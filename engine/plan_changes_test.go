@@ -8,9 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestPlanChangesOfAnArray: the elements that a plan makes are in the change of
-// their array, a change of a waiting job says that an attempt begins, and the
-// state is as before.
+// TestPlanChangesOfAnArray: the elements that a plan makes are in the change of their
+// array, a placed job gets a new attempt, and the state does not change.
 func TestPlanChangesOfAnArray(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

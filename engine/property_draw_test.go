@@ -15,10 +15,10 @@ func pick[T any](t *rapid.T, what string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, what)
 }
 
-// once is true once in so many times.
+// once is true in one of so many draws.
 func once(t *rapid.T, in int, what string) bool { return rapid.IntRange(0, in-1).Draw(t, what) == in-1 }
 
-// drawConfig draws a configuration, mostly the usual one.
+// drawConfig draws a configuration, mostly the default.
 func drawConfig(t *rapid.T) config.Config {
 	cfg := config.Default()
 	if once(t, 4, "configured") {
@@ -35,7 +35,7 @@ func drawConfig(t *rapid.T) config.Config {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}
 	}
-	if once(t, 4, "another rule") {
+	if once(t, 4, "another policy") {
 		cfg.Placement, cfg.Seed = pick(t, "placement", config.PlacementPolicies()...), int64(pick(t, "seed", 0, 7))
 		if rapid.Bool().Draw(t, "typical") {
 			cfg.Typical = []config.TypicalJob{{GPUs: 2, CPUs: 3, Count: 2}, {Milli: 400, CPUs: 1, Model: "h100|a100", Count: 1}, {CPUs: 2, Count: 1}}
@@ -44,8 +44,8 @@ func drawConfig(t *rapid.T) config.Config {
 	return cfg
 }
 
-// drawNode draws a small machine: NUMA nodes, links, heat, slices, taints and
-// labels that say where it stands, or not.
+// drawNode draws a small node, some with NUMA nodes, links, hot devices, slices,
+// taints and labels of its location.
 func drawNode(t *rapid.T, id string) ares.Node {
 	n := ares.Node{ID: id, CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), MemoryMB: pick(t, "memory", 1000, 1033, 640), Labels: map[string]string{}}
 	for _, l := range [][]string{{"region", "eu", "us", ""}, {"zone", "", "z0", "z1"}, {"spine", "", "s0"}, {"leaf", "", "l0", "l1"}, {"gen", "", "3", "4"}} {

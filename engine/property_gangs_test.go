@@ -10,14 +10,14 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestLawsOfGangs: gangs of all kinds come, end and lose nodes on a fleet that
-// has room for several of them.
+// TestLawsOfGangs: the laws hold while gangs of all kinds are submitted, end and lose
+// nodes, on a cluster where several of them fit.
 func TestLawsOfGangs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := enginetest.NewCluster()
 		w.PutEvents(ares.Event{Topology: drawFabric(t)})
 		for i := range rapid.IntRange(4, 10).Draw(t, "nodes") {
-			n := *machineOf(fmt.Sprintf("n%d", i), rapid.IntRange(2, 4).Draw(t, "gpus"))
+			n := *nodeOf(fmt.Sprintf("n%d", i), rapid.IntRange(2, 4).Draw(t, "gpus"))
 			n.Labels = map[string]string{"leaf": pick(t, "leaf", "l0", "l1", "l2", "l3")}
 			w.AddNode(n)
 		}
@@ -70,8 +70,8 @@ func drawGang(t *rapid.T) ares.Spec {
 	return s
 }
 
-// lose ends a node's session for good, takes its seats back, and lets the other
-// ranks of the gangs that were there die.
+// lose ends the session of a node for good, marks its seats lost, and releases the
+// other ranks of the gangs that had a rank there.
 func lose(t *rapid.T, w *enginetest.Cluster, node string) {
 	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
 	if err := w.VoidNode(node); err != nil {
@@ -84,9 +84,9 @@ func lose(t *rapid.T, w *enginetest.Cluster, node string) {
 	}
 }
 
-// endGang lets every rank of a job end, if it runs.
+// endGang ends every rank of a job, if it runs.
 func endGang(w *enginetest.Cluster, id ares.JobID) {
-	_ = w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // it may not be there, or not run
+	_ = w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // the job may be unknown, or not run
 		a := r.Current()
 		if a == nil {
 			return nil
@@ -109,7 +109,7 @@ func endGang(w *enginetest.Cluster, id ares.JobID) {
 }
 
 func releaseAll(w *enginetest.Cluster, id ares.JobID) {
-	_ = w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // what is not to be released stays
+	_ = w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // seats that cannot be released stay
 		for _, a := range r.Clone().Attempts {
 			for _, h := range a.Seats {
 				if !h.State.Settled() && a.Ended() {

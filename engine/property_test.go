@@ -16,7 +16,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// machine throws random events at a world; the laws must hold after each.
+// machine applies random events to a cluster; the laws must hold after each.
 type machine struct {
 	w    *enginetest.Cluster
 	jobs int
@@ -24,7 +24,7 @@ type machine struct {
 
 var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
 
-// newMachine begins with nothing, or with a fleet and those who share it.
+// newMachine begins with an empty state, or with nodes, tenants and jobs.
 func newMachine(t *rapid.T) *machine {
 	m := &machine{w: enginetest.NewClusterWithConfig(drawConfig(t))}
 	if once(t, 4, "from nothing") {
@@ -50,7 +50,7 @@ func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Dr
 
 func (m *machine) Join(t *rapid.T) { m.w.AddNode(drawNode(t, m.node(t))) }
 
-// Warm lets the devices of a node get hotter or cooler, sick or well.
+// Warm changes the temperature and the health of the devices of a node.
 func (m *machine) Warm(t *rapid.T) {
 	id := m.node(t)
 	for v := range m.w.State.Nodes() {
@@ -96,7 +96,7 @@ func (m *machine) Queue(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Queue: q})
 }
 
-// Usage is what jobs used that were archived before anybody looked.
+// Usage writes the usage of archived jobs.
 func (m *machine) Usage(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Usage: &ares.Usage{
 		Tenant: pick(t, "tenant", "ml", "web"), Queue: pick(t, "queue", "default", "q1"), At: m.w.Now.Add(-pick(t, "age", 0, time.Minute, 30*time.Hour)),
@@ -152,21 +152,21 @@ func (m *machine) Submit(t *rapid.T) {
 		t.Skip("no such job can be submitted")
 	}
 	s.After = after
-	if once(t, 3, "foretell") {
-		m.foretell(t, s)
+	if once(t, 3, "what if") {
+		m.whatIf(t, s)
 		return
 	}
 	m.submit(s)
 }
 
-// foretell wants a job to fare as was foretold when it is submitted, if nobody
-// else does anything.
-func (m *machine) foretell(t *rapid.T, s ares.Spec) {
+// whatIf checks that the next plan does with a submitted job what WhatIf said, if
+// nothing else changes.
+func (m *machine) whatIf(t *rapid.T, s ares.Spec) {
 	before := engine.Decide(m.w.State, m.w.Now)
 	job := &ares.Job{ID: ares.JobID(fmt.Sprintf("j%03d", m.jobs)), Spec: s.WithDefaults()}
 	placing, why := engine.WhatIf(m.w.State, job, nil, m.w.Now)
 	if why == nil && len(placing.Seats) == 0 || why != nil && len(why.Blockers) == 0 {
-		t.Fatalf("%s has neither a place nor a reason to wait: %v, %v", job.ID, placing, why)
+		t.Fatalf("%s has neither a placing nor a blocker: %v, %v", job.ID, placing, why)
 	}
 	m.submit(s)
 	after := engine.Decide(m.w.State, m.w.Now)
@@ -175,7 +175,7 @@ func (m *machine) foretell(t *rapid.T, s ares.Spec) {
 	}
 	placed := slices.ContainsFunc(after.Place, func(p ares.Placing) bool { return p.Job == job.ID || p.ArrayOf == job.ID })
 	if placed != (why == nil) {
-		t.Fatalf("%s is placed: %t, and was foretold %v, %v", job.ID, placed, placing.Seats, why)
+		t.Fatalf("%s is placed: %t, WhatIf said %v, %v", job.ID, placed, placing.Seats, why)
 	}
 }
 
@@ -184,8 +184,8 @@ func (m *machine) submit(s ares.Spec) {
 	m.jobs++
 }
 
-// Report lets an agent, or somebody, do anything to some attempt; what the run
-// does not allow changes nothing.
+// Report applies a random report of an agent or a stop request to some attempt; a
+// transition that the run does not allow changes nothing.
 func (m *machine) Report(t *rapid.T) {
 	if m.jobs == 0 {
 		t.Skip("no jobs")
@@ -194,7 +194,7 @@ func (m *machine) Report(t *rapid.T) {
 	run, ok := m.w.State.Run(id)
 	if n := run.Next; ok && n > 0 {
 		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
-			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // it may be over
+			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // fails if the array has ended
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
 			})
 		}
@@ -212,7 +212,7 @@ func (m *machine) Report(t *rapid.T) {
 	}).Draw(t, "outcome"), StartedAt: now, EndedAt: now}
 	why := rapid.SampledFrom([]ares.StopWhy{ares.StopCancel, ares.StopPreempt, ares.StopDrain}).Draw(t, "why")
 	verb := rapid.IntRange(0, 5).Draw(t, "verb")
-	_ = m.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // a refused report is a fine outcome
+	_ = m.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // a rejected report is fine
 		switch verb {
 		case 0, 1:
 			return r.Claim(j, a.Fence, h.Rank, h.Node, now)
@@ -228,7 +228,7 @@ func (m *machine) Report(t *rapid.T) {
 	})
 }
 
-// Predict says how long a job will run.
+// Predict writes a forecast of a job.
 func (m *machine) Predict(t *rapid.T) {
 	if m.jobs == 0 {
 		t.Skip("no jobs")
@@ -238,7 +238,7 @@ func (m *machine) Predict(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7)}})
 }
 
-// Score says how a node has done so far.
+// Score writes or deletes the history score of a node.
 func (m *machine) Score(t *rapid.T) {
 	id := m.node(t)
 	if rapid.IntRange(0, 3).Draw(t, "forget") == 0 {
@@ -272,7 +272,8 @@ func (m *machine) Archive(t *rapid.T) {
 	t.Skip("nothing to archive")
 }
 
-// kept says whether a job stays for its array, or for its elements.
+// kept reports whether a finished job has to stay because its array, or one of its
+// elements, is live.
 func (m *machine) kept(job *ares.Job, run *ares.Run) bool {
 	for i := range run.Next {
 		if _, live := m.w.State.Job(ares.ElementID(job.ID, i)); live {
@@ -299,36 +300,36 @@ func (m *machine) Decide(t *rapid.T) {
 		}
 	}
 	if k := len(plan.Place); k > 0 && once(t, 5, "drop") && plan.Place[k-1].ArrayOf == "" {
-		plan.Place = plan.Place[:k-1] // a cancel came first
+		plan.Place = plan.Place[:k-1] // as if a cancel had come first
 	}
 	if err := m.w.Commit(plan); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// agree wants Place and Explain to say the same as the plan about the first
-// job it placed and every job it refused.
+// agree checks that Place and Explain agree with the plan about its first placed job
+// and every refused job.
 func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 	if len(plan.Place) > 0 && len(plan.Refuse) == 0 {
 		job, _ := m.w.State.Job(cmp.Or(plan.Place[0].ArrayOf, plan.Place[0].Job))
 		placing, refusal := engine.Place(m.w.State, job, m.w.Now)
 		if refusal != nil || !reflect.DeepEqual(placing.Seats, plan.Place[0].Seats) {
-			t.Fatalf("Place gives %s %v (%v), the plan %v", job.ID, placing.Seats, refusal, plan.Place[0].Seats)
+			t.Fatalf("Place gives %s %v (%v), the plan gives %v", job.ID, placing.Seats, refusal, plan.Place[0].Seats)
 		}
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) > 0 {
-			t.Fatalf("%s is placed and explained as %v", job.ID, r)
+			t.Fatalf("%s is placed, and Explain has blockers: %v", job.ID, r)
 		}
 	}
-	if len(plan.Place) > 0 || len(plan.Nominate) > 0 { // what these take, others do not have
+	if len(plan.Place) > 0 || len(plan.Nominate) > 0 { // these use capacity that Place and Explain see as free
 		return
 	}
 	for _, refused := range plan.Refuse {
 		job, _ := m.w.State.Job(refused.Job)
 		if r := engine.Explain(m.w.State, job.ID, m.w.Now); len(r.Blockers) == 0 {
-			t.Fatalf("%s is refused (%v) and explained by nothing", job.ID, refused)
+			t.Fatalf("%s is refused (%v), and Explain has no blocker", job.ID, refused)
 		}
 		if _, refusal := engine.Place(m.w.State, job, m.w.Now); refusal == nil && refused.Blockers[0].Kind != "order" {
-			t.Fatalf("%s is refused (%v) and Place finds seats", job.ID, refused)
+			t.Fatalf("%s is refused (%v), and Place finds seats", job.ID, refused)
 		}
 	}
 }
@@ -339,12 +340,12 @@ func (m *machine) Check(t *rapid.T) {
 	}
 }
 
-// TestLaws: whatever happens, nothing is sold twice, gangs are whole, limits
-// hold, a decision leaves no trace; and the same history gives the same plans.
+// TestLaws: after any events no capacity is allocated twice, gangs are whole, limits
+// hold, a cycle leaves the state unchanged, and a replay gives the same plans.
 func TestLaws(t *testing.T) {
-	rounds := 5 // of a hundred histories
+	rounds := 5 // of 100 histories each
 	if asked := flag.Lookup("rapid.checks"); asked.Value.String() != asked.DefValue {
-		rounds = 1 // of as many as were asked for
+		rounds = 1
 	}
 	for range rounds {
 		rapid.Check(t, func(t *rapid.T) {

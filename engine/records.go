@@ -16,15 +16,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Config is what the state decides by.
+// Config returns the configuration of the state.
 func (s *State) Config() config.Config { return s.core.Cfg }
 
-// Topology is the record of the topology, an empty one when there is none. It
-// must not be changed.
+// Topology returns the topology record, an empty one if there is none. It must not be
+// changed.
 func (s *State) Topology() *ares.Topology { return s.core.Cluster.Topology }
 
-// Nominations yields the seats that are kept for waiting jobs, the oldest first.
-// They must not be changed.
+// Nominations yields the nominations of waiting jobs, the oldest first. They must not
+// be changed.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
 		for _, e := range s.core.Jobs.Running.Nominated {
@@ -35,7 +35,7 @@ func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	}
 }
 
-// Tenants yields the record of every tenant, by ID. They must not be changed.
+// Tenants yields the record of every tenant, by ID. The records must not be changed.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
 	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
@@ -47,11 +47,11 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	return slices.Values(all)
 }
 
-// Queues yields the record of every queue, by tenant and name. They must not be
+// Queues yields the record of every queue, by tenant and name. The records must not be
 // changed.
 func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.Jobs.Queues.QueueRecords() }
 
-// Usages yields what archived jobs have used, by tenant and queue.
+// Usages yields the usage of archived jobs, by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
 	var all []ares.Usage
 	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
@@ -65,8 +65,8 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 	return slices.Values(all)
 }
 
-// UnknownNodes yields the nodes that have no record though a session, a cordon or
-// a seat speaks of them, by ID. The topology may say where they stand.
+// UnknownNodes yields by ID the nodes without a record that another record, such as a
+// session, a cordon or a seat, refers to.
 func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
 	for id, n := range s.core.Cluster.NodesByID { // order-free: sorted right below
@@ -78,10 +78,9 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 	return slices.Values(all)
 }
 
-// Snapshot is everything the state is made of, as a batch that brings a new
-// state of the same configuration to where this one is. Its events are in no
-// order, so that taking it is short: whoever writes it down sorts them. The
-// records must not be changed.
+// Snapshot returns all records as a batch that brings a new state with the same
+// configuration to this revision. The events are in no order, so that the call is
+// short; a caller that stores them sorts them. The records must not be changed.
 func (s *State) Snapshot() ares.Batch {
 	b := ares.Batch{Revision: s.core.Revision, Reset: true, At: s.core.Jobs.At, Events: make([]ares.Event, 0, 2*(len(s.core.Jobs.EntryByID)+len(s.core.Cluster.NodesByID))+len(s.core.Jobs.Tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
@@ -128,14 +127,14 @@ func (s *State) Snapshot() ares.Batch {
 	return b
 }
 
-// WouldBorrow says whether a waiting job would hold more than quotas promise it: it
-// may have to wait, though it fits, while others take back what they lent.
+// WouldBorrow reports whether a waiting job would exceed its nominal quota. Such a job
+// may have to wait though it fits, while other jobs reclaim borrowed quota.
 func (s *State) WouldBorrow(id ares.JobID) bool {
 	e := s.core.Jobs.EntryByID[id]
 	return e != nil && e.Job != nil && s.core.Jobs.WouldBorrowNow(e)
 }
 
-// BudgetUsed is the GPU-seconds a tenant's jobs have used in the month of now.
+// BudgetUsed returns the GPU-seconds that jobs of a tenant used in the month of now.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
 	if t := s.core.Jobs.Tenants[tenantID]; t != nil {
 		return s.core.Jobs.BudgetUsed(t, now)
@@ -143,10 +142,10 @@ func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
 	return 0
 }
 
-// Revision is the store revision the state shows.
+// Revision returns the store revision of the state.
 func (s *State) Revision() int64 { return s.core.Revision }
 
-// Job finds a live job. It must not be changed.
+// Job returns a live job. It must not be changed.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
@@ -155,8 +154,8 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 	return e.Job, true
 }
 
-// Run is a copy of a job's run for the caller to change and commit. A job
-// without a stored run has the run of one just accepted.
+// Run returns a copy of the run of a job, which the caller may change and commit. For a
+// job without a stored run it is the run of a job that was just accepted.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	switch {
@@ -169,8 +168,8 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 	}
 }
 
-// Jobs yields every live job by ID with its run, nil where none is stored.
-// Neither may be changed.
+// Jobs yields every live job by ID with its run, nil if none is stored. Neither may be
+// changed.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
 		for _, e := range s.core.Jobs.Entries() {
@@ -181,8 +180,7 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	}
 }
 
-// Nodes yields every node with a record by ID, with its session, cordon
-// and score, nil where it has none. They must not be changed.
+// Nodes yields every node with a record, by ID. The records must not be changed.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
 		all := make([]*cluster.Node, 0, len(s.core.Cluster.NodesByID))
@@ -198,16 +196,16 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 	}
 }
 
-// NodeView is what the state knows of a node.
+// NodeView has the records of a node.
 type NodeView struct {
 	Node    *ares.Node
-	Session *ares.Session
-	Cordon  *ares.Cordon
-	Score   *ares.NodeScore
+	Session *ares.Session   // nil if the agent is not connected
+	Cordon  *ares.Cordon    // nil if there is none
+	Score   *ares.NodeScore // nil if there is none
 }
 
-// Tenant finds a tenant and what its jobs hold now: every seat that is not
-// free, whatever became of the job.
+// Tenant returns a tenant and what its jobs hold now: every seat counts until it is
+// released or cleared, whatever the phase of its job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 	t := s.core.Jobs.Tenants[id]
 	if t == nil || t.Record == nil {
@@ -216,12 +214,12 @@ func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 	return t.Record, t.Use, true
 }
 
-// PlannedStarts are the reservations of the last decision, in the order of the jobs.
-// They are a part of no plan, and good until the next decision.
+// PlannedStarts returns the backfill reservations of the last cycle, in the order in
+// which they were made. They are not part of the plan, and valid until the next cycle.
 func (s *State) PlannedStarts() []ares.Promise { return s.round.PlannedStarts }
 
-// ExpectedEnd is when a job that started now would have ended in nine of ten cases; it
-// is false when nobody knows.
+// ExpectedEnd returns the p90 of the end of a job that started now; false if there is
+// no estimate.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
@@ -231,8 +229,8 @@ func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
 	return now.Add(late), late != job.Forever
 }
 
-// Fairness says who holds how much of the fleet against what is theirs, by the
-// same figures that decide whose turn it is.
+// Fairness returns the shares of tenants and queues of the cluster beside their fair
+// shares: the same numbers that decide the queue order.
 func Fairness(s *State, now time.Time) ares.Fairness {
 	s.core.Refresh()
 	shares := s.core.Jobs.Queues.Shares(now)
@@ -253,16 +251,16 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 	return out
 }
 
-// FreeCapacity is what a node has left.
+// FreeCapacity is the free capacity of a node.
 type FreeCapacity struct {
 	Node     *ares.Node
-	Whole    int      // devices of which nobody holds a part
-	Parts    []uint16 // thousandths left of the devices of which a part is held
+	Whole    int      // usable devices that are entirely free
+	Parts    []uint16 // free thousandths of devices that are partly held
 	CPUs     int
 	MemoryMB int
 }
 
-// Milli is what is left of the node's devices, in thousandths.
+// Milli returns the free thousandths of all devices of the node.
 func (r *FreeCapacity) Milli() int {
 	sum := r.Whole * cluster.WholeMilli
 	for _, left := range r.Parts {
@@ -271,18 +269,17 @@ func (r *FreeCapacity) Milli() int {
 	return sum
 }
 
-// FreeCapacities yields what every node has left, by place, then ID: for those who watch
-// how full a fleet is. A room is good until the next one is asked for, and
-// nothing of it may be changed.
+// FreeCapacities yields the free capacity of every node, by location, then ID. A value
+// is valid until the next one, and must not be changed.
 func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
 		s.core.Refresh()
-		var room FreeCapacity
+		var free FreeCapacity
 		for _, n := range s.core.Cluster.Nodes {
 			if n.Record == nil {
 				continue
 			}
-			parts := room.Parts[:0]
+			parts := free.Parts[:0]
 			if n.Schedulable() {
 				for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
 					if left := n.FreeMilliOf(bits.TrailingZeros64(m)); left > 0 {
@@ -290,17 +287,17 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 					}
 				}
 			}
-			room = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.CPUs, MemoryMB: n.Record.MemoryMB - n.Memory}
-			if !yield(&room) {
+			free = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.CPUs, MemoryMB: n.Record.MemoryMB - n.Memory}
+			if !yield(&free) {
 				return
 			}
 		}
 	}
 }
 
-// FoldUsage adds what a live job has used to what archived jobs of its queue have,
-// as of a time: the record to write when the job itself goes. A job that used
-// nothing changes nothing.
+// FoldUsage adds the usage of a live job to the usage of archived jobs of its queue, as
+// of a time. It returns the record to write when the job is archived; before itself if
+// the job used nothing.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || len(e.Held.Past) == 0 {
@@ -308,7 +305,7 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 	}
 	var runs []queue.AttemptUse
 	for _, p := range e.Held.Past {
-		if p.To.IsZero() { // it ends now
+		if p.To.IsZero() { // still held: counts until at
 			p.To = at
 		}
 		runs = append(runs, queue.AttemptUse{Resources: p.Use, GPUMilli: p.Milli, Start: p.From, End: p.To})
@@ -316,7 +313,7 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 	return queue.ArchiveUse(before, runs, s.core.Cfg.HalfLife, at)
 }
 
-// Forecast is how long a live job is thought to run; false when nobody said.
+// Forecast returns the predicted runtime of a live job; false if there is none.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Forecast == nil {
@@ -325,8 +322,8 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 	return *e.Forecast, true
 }
 
-// Reservations yields the record of every reservation, by its beginning, then
-// name. They must not be changed.
+// Reservations yields the record of every reservation, by start, then name. The records
+// must not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
 		for _, v := range s.core.Windows.Windows {
@@ -337,13 +334,13 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	}
 }
 
-// Check says which law the state breaks, nil for none: no device is sold twice,
-// every attempt has its whole gang, and the accounts, queues and index that are
-// kept up to date say the same as counting anew. Tests, the simulator and a
-// server in debug mode share it; it looks at everything and is not cheap.
+// Check verifies the invariants of the state: no device is allocated twice, every
+// attempt has its whole gang, and the accounts, queues and indexes that are updated
+// with every event equal those computed from the records. It is expensive: for tests,
+// the simulator and servers with scheduler.check_laws.
 func (s *State) Check() error {
 	if t := s.round; len(t.Txn.Deltas)+len(t.Place.Placed)+len(t.Backfill.Holds)+len(t.Preempt.Stopping)+len(t.Preempt.Victims) > 0 {
-		return fmt.Errorf("something is left of a decision")
+		return fmt.Errorf("a cycle left changes in the state")
 	}
 	return s.core.Check()
 }

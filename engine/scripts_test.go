@@ -6,7 +6,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // policies that scripts choose with placement=
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // scripts name its placement policies
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// stream is a small fleet under more work than it can do: every minute jobs of
-// class high come in, and every job runs for as long as the others.
+// stream is a small cluster under overload: every minute jobs of class high are
+// submitted, and all jobs have the same runtime.
 type stream struct {
 	t       *testing.T
 	w       *enginetest.Cluster
@@ -25,7 +25,7 @@ type stream struct {
 
 func newStream(t *testing.T, gpus int, tenants ...string) *stream {
 	s := &stream{t: t, w: enginetest.NewCluster(), runs: 4 * time.Minute, ends: map[time.Time][]ares.JobID{}, started: map[ares.JobID]time.Time{}}
-	s.w.AddNode(*machineOf("n", gpus))
+	s.w.AddNode(*nodeOf("n", gpus))
 	for _, id := range tenants {
 		s.w.PutEvents(tenantEvent(id))
 	}
@@ -36,8 +36,8 @@ func (s *stream) submit(id ares.JobID, tenant string, priority, gpus int) {
 	s.w.Submit(id, ares.Spec{Tenant: tenant, GPUs: gpus, Priority: &priority})
 }
 
-// minute lets one minute pass: jobs end, jobs of each tenant come, the loop
-// decides.
+// minute advances the time by one minute: jobs end, jobs of each tenant are
+// submitted, and one cycle runs.
 func (s *stream) minute(each int, tenants ...string) {
 	s.t.Helper()
 	s.w.Now = s.w.Now.Add(time.Minute)
@@ -61,7 +61,7 @@ func (s *stream) minute(each int, tenants ...string) {
 	}
 }
 
-// finish ends a job and archives it, so that the world stays small.
+// finish ends a job and archives it, so that the cluster stays small.
 func (s *stream) finish(id ares.JobID) {
 	s.t.Helper()
 	now := s.w.Now
@@ -83,31 +83,32 @@ func (s *stream) finish(id ares.JobID) {
 	}
 }
 
-// Of a tenant with the least share: the first room after 1000 steps.
-func TestNobodyStarvesBehindRicherTenants(t *testing.T) {
+// TestNoStarvationBehindOtherTenants: a job of the tenant with the lowest share gets
+// the first free capacity after 1000 ageing steps.
+func TestNoStarvationBehindOtherTenants(t *testing.T) {
 	s := newStream(t, 4, "ann", "bob", "poor")
 	for range 30 {
 		s.minute(1, "ann", "bob")
 	}
 	accepted := s.w.Now
 	s.submit("low", "poor", 0, 1)
-	bound := 1000*config.Default().AgeingStep + s.runs + time.Minute // it decides once a minute
+	bound := 1000*config.Default().AgeingStep + s.runs + time.Minute // one cycle a minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "ann", "bob")
 		if at, ok := s.started["low"]; ok {
 			t.Logf("started after %s; the bound is %s", at.Sub(accepted), bound)
 			if at.Sub(accepted) < 1000*config.Default().AgeingStep {
-				t.Errorf("a best-effort job went before jobs of class high after %s", at.Sub(accepted))
+				t.Errorf("a best-effort job started before jobs of class high after %s", at.Sub(accepted))
 			}
 			return
 		}
 	}
-	t.Fatalf("it waits for more than %s", bound)
+	t.Fatalf("the job waits for more than %s", bound)
 }
 
-// Behind others of its own queue: when those have started that came up to 1999
-// steps after it.
-func TestNobodyStarvesInAQueue(t *testing.T) {
+// TestNoStarvationInAQueue: a job starts once the jobs of its queue have started that
+// were submitted up to 1999 ageing steps after it.
+func TestNoStarvationInAQueue(t *testing.T) {
 	s := newStream(t, 4)
 	for range 30 {
 		s.minute(2, "")
@@ -115,32 +116,32 @@ func TestNobodyStarvesInAQueue(t *testing.T) {
 	accepted := s.w.Now
 	s.submit("low", "", 0, 1)
 	window := 1999 * config.Default().AgeingStep
-	before := 0 // jobs that may go first
+	before := 0 // jobs that may start first
 	for range 2000 {
 		s.minute(2, "")
 		if s.w.Now.Sub(accepted) < window {
 			before = s.made
 		}
 		if at, ok := s.started["low"]; ok {
-			t.Logf("started after %s, behind %d jobs; %d came within %s of it, and %d in all", at.Sub(accepted), len(s.started)-1, before, window, s.made)
-			if len(s.started) > before+4 { // those that start with it
-				t.Errorf("%d jobs went before it; only the %d that came within %s may", len(s.started)-1, before, window)
+			t.Logf("started after %s, behind %d jobs; %d were submitted within %s of it, and %d in all", at.Sub(accepted), len(s.started)-1, before, window, s.made)
+			if len(s.started) > before+4 { // 4 start in the same cycle
+				t.Errorf("%d jobs started before it; only the %d submitted within %s may", len(s.started)-1, before, window)
 			}
 			return
 		}
 	}
-	t.Fatal("it waits for ever")
+	t.Fatal("the job does not start")
 }
 
-// A job that asks for more than comes free at once has it kept for it. Nobody
-// knows here when others end: what comes free is kept once it has waited for
-// Reserving.Hold, and as every job ends in runs, so does its wait.
-func TestNobodyStarvesBehindSmallerOnes(t *testing.T) {
+// TestNoStarvationBehindSmallerJobs: a job that needs more devices than are released
+// at once starts within Backfill.DrainAfter plus one runtime, though the ends of
+// running jobs are not known: then nodes are drained for it.
+func TestNoStarvationBehindSmallerJobs(t *testing.T) {
 	s := newStream(t, 4)
 	s.minute(1, "")
 	accepted := s.w.Now
 	s.submit("big", "", 1999, 4)
-	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // it decides once a minute
+	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // one cycle a minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "")
 		if at, ok := s.started["big"]; ok {
@@ -148,5 +149,5 @@ func TestNobodyStarvesBehindSmallerOnes(t *testing.T) {
 			return
 		}
 	}
-	t.Fatalf("it waits for more than %s", bound)
+	t.Fatalf("the job waits for more than %s", bound)
 }

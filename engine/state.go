@@ -9,18 +9,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// State is everything a decision may see, with what Decide and Explain work with.
+// State is everything that a cycle may read, with the workspace of Decide and Explain.
 // It has one owner: see the package comment.
 type State struct {
-	core    *state.State
-	round   *cycle.Round
-	explain *explain.Explainer
+	core    *state.State       // the records and their indexes
+	round   *cycle.Round       // undone at the end of every cycle and question
+	explain *explain.Explainer // works on core and round
 }
 
-// New returns a state that knows nothing, at revision 0, with the defaults.
+// New returns an empty state at revision 0 with the default configuration.
 func New() *State { return NewWith(config.Default()) }
 
-// NewWith returns a state that knows nothing, at revision 0.
+// NewWith returns an empty state at revision 0.
 func NewWith(cfg config.Config) *State {
 	s := &State{core: state.New(cfg)}
 	s.round = cycle.NewRound(s.core)
@@ -28,9 +28,10 @@ func NewWith(cfg config.Config) *State {
 	return s
 }
 
-// Apply brings the state to the batch's revision. A batch the state has seen
-// is no change; one with Reset replaces everything, whatever its revision. The
-// state keeps what the events point to: it must not change afterwards.
+// Apply brings the state to the revision of the batch. A batch of a revision that the
+// state has seen changes nothing. A batch with Reset replaces all records, whatever its
+// revision. The state keeps the records that the events point to, so the caller must
+// not change them afterwards.
 func (s *State) Apply(b ares.Batch) {
 	if b.Reset {
 		*s = *NewWith(s.core.Cfg)

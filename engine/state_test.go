@@ -18,7 +18,7 @@ func job(id ares.JobID, revision int64, spec ares.Spec) *ares.Job {
 	return &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: enginetest.StartTime, Revision: revision}
 }
 
-func machineOf(id string, gpus int) *ares.Node {
+func nodeOf(id string, gpus int) *ares.Node {
 	n := &ares.Node{ID: id, CPUs: 64, MemoryMB: 1 << 19}
 	for i := range gpus {
 		n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprint(id, "/", i), Index: i, Type: "gpu", Model: "H100", MemoryMB: 80_000, Healthy: true})
@@ -47,7 +47,7 @@ func TestApplyRevisions(t *testing.T) {
 	if plan := engine.Decide(s, enginetest.StartTime); !plan.Empty() || len(plan.Refuse) > 0 || !plan.Wake.IsZero() {
 		t.Errorf("an empty state plans %+v", plan)
 	}
-	s.Apply(ares.Batch{Revision: 5, Events: append(open(machineOf("a", 1)), tenantEvent("default"),
+	s.Apply(ares.Batch{Revision: 5, Events: append(open(nodeOf("a", 1)), tenantEvent("default"),
 		ares.Event{Job: job("x", 5, ares.Spec{GPUs: 1})})})
 	check(t, s)
 	run, ok := s.Run("x")
@@ -64,10 +64,10 @@ func TestApplyRevisions(t *testing.T) {
 	}
 
 	// A reset replaces everything.
-	s.Apply(ares.Batch{Revision: 4, Reset: true, Events: append(open(machineOf("b", 1)), ares.Event{Job: job("y", 3, ares.Spec{})})})
+	s.Apply(ares.Batch{Revision: 4, Reset: true, Events: append(open(nodeOf("b", 1)), ares.Event{Job: job("y", 3, ares.Spec{})})})
 	check(t, s)
 	if _, ok := s.Job("x"); ok || s.Revision() != 4 {
-		t.Error("a reset kept what was known before")
+		t.Error("a reset kept a job of before")
 	}
 	var nodes []string
 	for v := range s.Nodes() {
@@ -81,10 +81,10 @@ func TestApplyRevisions(t *testing.T) {
 	}
 }
 
-// TestRunIsACopy: the caller may change the run it got and commit it.
+// TestRunIsACopy: the caller may change the run that Run returns.
 func TestRunIsACopy(t *testing.T) {
 	w := enginetest.NewCluster()
-	w.AddNode(*machineOf("a", 2))
+	w.AddNode(*nodeOf("a", 2))
 	w.Submit("x", ares.Spec{GPUs: 2})
 	if _, err := w.DecideUntilStable(); err != nil {
 		t.Fatal(err)
@@ -94,11 +94,11 @@ func TestRunIsACopy(t *testing.T) {
 	run.Phase = ares.Failed
 	check(t, w.State)
 	if again, _ := w.State.Run("x"); again.Phase != ares.Scheduled || again.Attempts[0].Seats[0].State != ares.SeatPlaced {
-		t.Error("changing a run that was handed out changed the state")
+		t.Error("a change of the returned run changed the state")
 	}
 }
 
-// TestRecordsInAnyOrder: a run may come before its job, a seat before its node.
+// TestRecordsInAnyOrder: a run may come before its job, and a seat before its node.
 func TestRecordsInAnyOrder(t *testing.T) {
 	run := ares.NewRun(enginetest.StartTime)
 	seat := ares.Seat{Node: "a", CPUs: 1, Shares: []ares.Share{{Device: "a/0", Index: 0, Milli: 1000}}}
@@ -111,17 +111,17 @@ func TestRecordsInAnyOrder(t *testing.T) {
 	if _, ok := s.Job("x"); ok {
 		t.Error("a run without a job is a job")
 	}
-	s.Apply(ares.Batch{Revision: 2, Events: append(open(machineOf("a", 1)), tenantEvent("default"), ares.Event{Job: job("y", 2, ares.Spec{GPUs: 1})})})
+	s.Apply(ares.Batch{Revision: 2, Events: append(open(nodeOf("a", 1)), tenantEvent("default"), ares.Event{Job: job("y", 2, ares.Spec{GPUs: 1})})})
 	check(t, s)
 	if plan := engine.Decide(s, enginetest.StartTime); len(plan.Place) != 0 {
-		t.Errorf("a device held by a run without a job was given away: %+v", plan.Place)
+		t.Errorf("a device held by a run without a job was allocated again: %+v", plan.Place)
 	}
 	s.Apply(ares.Batch{Revision: 3, Events: []ares.Event{{Job: job("x", 1, ares.Spec{GPUs: 1, CPUs: 1})}}})
 	check(t, s)
 	if _, use, _ := s.Tenant("default"); use != (ares.Use{GPUs: 1, CPUs: 1, Jobs: 1}) {
 		t.Errorf("use = %+v", use)
 	}
-	// A run that goes leaves its job pending, its device free.
+	// The deletion of a run leaves its job pending and its device free.
 	s.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindRun, ID: "x"}}}})
 	check(t, s)
 	if plan := engine.Decide(s, enginetest.StartTime); len(plan.Place) != 1 || plan.Place[0].Job != "x" {
@@ -130,7 +130,7 @@ func TestRecordsInAnyOrder(t *testing.T) {
 }
 
 func TestPlanLimits(t *testing.T) {
-	events := append(open(machineOf("a", 0)), tenantEvent("default"))
+	events := append(open(nodeOf("a", 0)), tenantEvent("default"))
 	for i := range 2 * config.MaxPlacings {
 		events = append(events, ares.Event{Job: job(ares.JobID(fmt.Sprintf("big%04d", i)), int64(i), ares.Spec{GPUs: 1, MemoryMB: i})})
 		late := ares.NewRun(enginetest.StartTime)
@@ -153,14 +153,15 @@ func TestPlanLimits(t *testing.T) {
 	}
 }
 
-// TestScoreOfMany: the score of a large gang, by places, is the sum over pairs.
-func TestScoreOfMany(t *testing.T) {
+// TestScoreOfALargeGang: the score of a large gang, computed by domains, is the sum
+// over all pairs of devices.
+func TestScoreOfALargeGang(t *testing.T) {
 	w := enginetest.NewCluster()
 	labels := func(i int) map[string]string {
 		return map[string]string{"region": fmt.Sprint("r", i/8), "zone": fmt.Sprint("z", i/4), "rack": fmt.Sprint("k", i/2)}
 	}
 	for i := range 16 {
-		n := machineOf(fmt.Sprintf("n%02d", i), 2)
+		n := nodeOf(fmt.Sprintf("n%02d", i), 2)
 		n.Labels = labels(i)
 		w.AddNode(*n)
 	}
@@ -189,7 +190,7 @@ func TestScoreOfMany(t *testing.T) {
 	}
 }
 
-func TestExplainOfOthers(t *testing.T) {
+func TestExplainUnknownAndFitting(t *testing.T) {
 	w := enginetest.NewCluster()
 	if r := engine.Explain(w.State, "nobody", w.Now); len(r.Blockers) > 0 {
 		t.Errorf("an unknown job has blockers: %v", r)
@@ -199,14 +200,14 @@ func TestExplainOfOthers(t *testing.T) {
 	if len(r.Blockers) != 1 || r.Blockers[0].Kind != "nodes" {
 		t.Errorf("without nodes: %v", r)
 	}
-	w.AddNode(*machineOf("a", 1))
+	w.AddNode(*nodeOf("a", 1))
 	if r := engine.Explain(w.State, "x", w.Now.Add(time.Hour)); len(r.Blockers) > 0 {
 		t.Errorf("a job that fits has blockers: %v", r)
 	}
 }
 
-// TestDelayWrittenByAWrongClock: a delay that a server with a fast clock wrote
-// lasts as long as it was meant to; one of a right clock ends when it says.
+// TestDelayWrittenByAWrongClock: a delay that a server with a fast clock wrote lasts as
+// long as intended; one of a correct clock ends at its written time.
 func TestDelayWrittenByAWrongClock(t *testing.T) {
 	at := enginetest.StartTime
 	for _, c := range []struct {
@@ -232,14 +233,14 @@ func TestDelayWrittenByAWrongClock(t *testing.T) {
 			if c.want > 0 {
 				plan := engine.Decide(s, at.Add(c.want-time.Millisecond))
 				if len(plan.Ready) != 0 || !plan.Wake.Equal(at.Add(c.want)) {
-					t.Errorf("before its time: ready %v, wake at %s, want %s", plan.Ready, plan.Wake, at.Add(c.want))
+					t.Errorf("before the delay ends: ready %v, wake at %s, want %s", plan.Ready, plan.Wake, at.Add(c.want))
 				}
 			}
 			if plan := engine.Decide(s, at.Add(c.want)); len(plan.Ready) != 1 {
-				t.Errorf("%s after the batch it is not ready", c.want)
+				t.Errorf("%s after the batch the job is not ready", c.want)
 			}
-			// A recording that begins later, with a snapshot: the other clock is
-			// not ahead of that any more, and the delay ends when it did.
+			// A recording that begins later, with a snapshot: the other clock is not
+			// ahead of it any more, and the delay ends at the same time.
 			s.Apply(ares.Batch{Revision: 3, At: ended.Add(time.Second), Events: []ares.Event{{Revision: 3, Tenant: &ares.Tenant{ID: "t"}}}})
 			again := engine.New()
 			again.Apply(s.Snapshot())
@@ -249,5 +250,19 @@ func TestDelayWrittenByAWrongClock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConfigOutlivesASnapshot: a snapshot replaces the records, not the configuration.
+func TestConfigOutlivesASnapshot(t *testing.T) {
+	if got, want := engine.New().Config().Digest(), config.Default().Digest(); got != want {
+		t.Errorf("a new state has the configuration %s, want the default %s", got, want)
+	}
+	cfg := config.Default()
+	cfg.ThermalLimit = 60
+	s := engine.NewWith(cfg)
+	s.Apply(ares.Batch{Revision: 5, Reset: true})
+	if s.Config().ThermalLimit != 60 {
+		t.Errorf("configuration after a snapshot: %+v", s.Config())
 	}
 }

@@ -8,23 +8,25 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// StaticFeasibility is every node that has a record, as it would be if it were connected,
-// healthy and empty. It tells what can never run here from what has to wait.
+// StaticFeasibility has every node with a record as if it were connected, uncordoned,
+// healthy and empty. It tells jobs that can never run on these nodes from jobs that
+// have to wait.
 type StaticFeasibility struct {
 	state         *State
-	verdicts      map[string]*ares.Refusal       // by shape, until a node changes
-	verdictsByKey map[job.ShapeKey]*ares.Refusal // of jobs without lists of wishes: found sooner
+	verdicts      map[string]*ares.Refusal       // by shape, nil if feasible; cleared when a node changes
+	verdictsByKey map[job.ShapeKey]*ares.Refusal // the same, of specs without list fields, which have a cheaper key
 }
 
-// maxVerdicts bounds what a fleet remembers.
+// maxVerdicts bounds each cache of verdicts.
 const maxVerdicts = 10_000
 
-// NewStaticFeasibility returns a fleet without nodes.
+// NewStaticFeasibility returns one without nodes.
 func NewStaticFeasibility() *StaticFeasibility {
 	return &StaticFeasibility{state: New(), verdicts: map[string]*ares.Refusal{}, verdictsByKey: map[job.ShapeKey]*ares.Refusal{}}
 }
 
-// Apply takes what a batch says of nodes. It is as Apply of a State in all else.
+// Apply applies the events of a batch that describe nodes and the topology. Revisions
+// and Reset are treated as in State.Apply.
 func (f *StaticFeasibility) Apply(b ares.Batch) {
 	if !b.Reset && b.Revision <= f.state.core.Revision {
 		return
@@ -35,15 +37,15 @@ func (f *StaticFeasibility) Apply(b ares.Batch) {
 		b.Events = append(b.Events, idleEvents(&events[i])...)
 	}
 	if len(b.Events) == 1 && !b.Reset {
-		return // nothing of nodes
+		return // no event about nodes
 	}
 	clear(f.verdicts)
 	clear(f.verdictsByKey)
 	f.state.Apply(b)
 }
 
-// idleEvents is what an event says of the fleet: how nodes are made and stand, not
-// who is there, holds or waits.
+// idleEvents returns the events that an event causes here: nodes with a session,
+// healthy and cool, and the topology. Jobs, cordons and other records are left out.
 func idleEvents(ev *ares.Event) []ares.Event {
 	switch {
 	case ev.Node != nil:
@@ -62,17 +64,17 @@ func idleEvents(ev *ares.Event) []ares.Event {
 	}
 }
 
-// Infeasible says why a job of this kind can never run on these nodes, nil when it
-// can, or when there are no nodes yet. It asks of a gang as much as of an empty
-// fleet, and of no tenant.
+// Infeasible says why a job with this spec can never run on these nodes. It returns
+// nil if the job can run, or if there are no nodes yet. Limits, quotas, dependencies
+// and affinity to other jobs are ignored: these change.
 func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	if len(f.state.core.Cluster.NodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
-	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // whom they speak of comes and goes
+	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs come and go
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec})
-	b.Queue = "" // it is nothing to the nodes
+	b.Queue = "" // the verdict does not depend on the queue
 	if verdict, known := f.verdictsByKey[b]; plain && known {
 		return verdict
 	}
@@ -86,7 +88,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// evaluate is Never of a job that is like none before, or has lists of wishes.
+// evaluate returns the verdict for a spec without a verdict by key.
 func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
 	key := f.state.core.Jobs.NewShape(job).Key
@@ -104,33 +106,32 @@ func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// Split makes equal members of a job of one that can never run on these nodes,
-// as few as will do; what it asks for in all stays the same. It answers with why
-// the job can never run as it is where that does not help either.
-func (f *StaticFeasibility) Split(said ares.Spec) (ares.Spec, *ares.Refusal) {
-	never := f.Infeasible(said.WithDefaults())
-	if never == nil {
-		return said, nil
+// Split splits a job of one member that can never run on these nodes into the fewest
+// equal members that can. The total request stays the same, up to rounding. If no
+// split is feasible it returns the spec and why it is infeasible.
+func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
+	infeasible := f.Infeasible(spec.WithDefaults())
+	if infeasible == nil {
+		return spec, nil
 	}
-	for k := 2; k <= min(said.GPUs, ares.MaxMembers); k++ {
-		if said.GPUs%k != 0 {
+	for k := 2; k <= min(spec.GPUs, ares.MaxMembers); k++ {
+		if spec.GPUs%k != 0 {
 			continue
 		}
-		part := said
-		part.Members, part.GPUs = k, said.GPUs/k
-		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(said.GPUMemoryMB, k), ceilDiv(said.CPUs, k), ceilDiv(said.MemoryMB, k)
+		part := spec
+		part.Members, part.GPUs = k, spec.GPUs/k
+		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(spec.GPUMemoryMB, k), ceilDiv(spec.CPUs, k), ceilDiv(spec.MemoryMB, k)
 		if f.Infeasible(part.WithDefaults()) == nil {
 			return part, nil
 		}
 	}
-	return said, never
+	return spec, infeasible
 }
 
-// ceilDiv is one of k equal parts, rounded up.
+// ceilDiv returns one of k equal parts, rounded up.
 func ceilDiv(whole, k int) int { return (whole + k - 1) / k }
 
-// isAboutNodes says whether only the nodes speak against a job. What this version
-// cannot honour waits for one that can.
+// isAboutNodes reports whether all blockers are about nodes or their capacity.
 func isAboutNodes(r *ares.Refusal) bool {
 	for _, b := range r.Blockers {
 		if b.Kind != ares.BlockerNodes && b.Kind != ares.BlockerCapacity {

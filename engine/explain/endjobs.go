@@ -14,15 +14,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// maxEnded is how many jobs one step may end.
+// maxEnded is the largest number of jobs that one step may end.
 const maxEnded = 16
 
-// victimsOf are the jobs on the node that are under way, its own tenant's first,
-// then those that hold the least.
+// victimsOf returns the jobs with a live attempt on the node: jobs of the tenant
+// first, then by the GPU share they hold there, the smallest first.
 func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeVictim {
 	var out []preempt.NodeVictim
-	for _, sit := range n.Occupants {
-		e := table.Owner(sit)
+	for _, occupant := range n.Occupants {
+		e := table.Owner(occupant)
 		if e.Job == nil || e.Run.Current() == nil {
 			continue
 		}
@@ -31,8 +31,8 @@ func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeV
 			at = len(out)
 			out = append(out, preempt.NodeVictim{Entry: e, Own: e.Job.Tenant == tenant})
 		}
-		out[at].Seats = append(out[at].Seats, sit.Seat)
-		for _, sh := range sit.Seat.Shares {
+		out[at].Seats = append(out[at].Seats, occupant.Seat)
+		for _, sh := range occupant.Seat.Shares {
 			out[at].Milli += sh.Milli
 		}
 	}
@@ -45,9 +45,9 @@ func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeV
 	return out
 }
 
-// fewestToEnd finds few jobs whose end makes room for so many members on the node:
-// one if one is enough. It is nil when not even all of them would do, or when
-// nobody is there.
+// fewestToEnd returns few jobs whose end lets the given number of members fit on the
+// node: one job if one is enough. It returns nil when no job runs there, or when the
+// end of all of them is not enough.
 func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant string, members int) []preempt.NodeVictim {
 	all := victimsOf(table, n, tenant)
 	if len(all) == 0 || n.RoomWithout(w, preempt.SeatsOf(all)) < members {
@@ -58,8 +58,8 @@ func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant s
 			return all[i : i+1 : i+1]
 		}
 	}
-	// The largest first until there is room, then without those that are not
-	// needed after all.
+	// Add the largest jobs until the members fit, then drop the jobs that are not
+	// needed.
 	slices.SortStableFunc(all, func(a, b preempt.NodeVictim) int { return b.Milli - a.Milli })
 	k := 1
 	for n.RoomWithout(w, preempt.SeatsOf(all[:k])) < members {
@@ -76,7 +76,7 @@ func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant s
 	return leave
 }
 
-// endStep is the step that ends jobs, on the nodes where that makes room.
+// endStep returns the step that ends these jobs to free capacity on the nodes.
 func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
 	var names, own []string
@@ -108,8 +108,8 @@ func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 	return step
 }
 
-// endStepText says who has to end, naming only jobs of its own tenant, and what
-// comes free.
+// endStepText says which jobs have to end, and what that frees. It names only jobs of
+// the same tenant, and counts the others.
 func endStepText(own []string, others, gpus int, where string) string {
 	var who []string
 	if len(own) > 0 {
@@ -132,8 +132,8 @@ func endStepText(own []string, others, gpus int, where string) string {
 	return fmt.Sprintf("%s: %s on %s", strings.Join(who, ", and "), freed, where)
 }
 
-// freeNodesStep is the step that makes room for the members that lack by ending few
-// jobs on nodes that are only too busy. It is false when there is none.
+// freeNodesStep returns the step that ends few jobs on feasible nodes, so that the
+// members that do not fit yet do. It is false if there is no such step.
 func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	lack := max(c.shape.MinMembers-c.fitted, 1)
 	if c.shape.Members == 1 {
@@ -169,8 +169,8 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	return endStep(leave, nodes), true
 }
 
-// freeOneNodeStep is clearing for a job of one member: the node where the fewest jobs
-// have to end, its own tenant's before others.
+// freeOneNodeStep is freeNodesStep for a job of one member: it frees the node where
+// the fewest jobs have to end, and among these the fewest of other tenants.
 func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	var best []preempt.NodeVictim
 	var at *cluster.Node
@@ -191,6 +191,8 @@ func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	return endStep(best, []*cluster.Node{at}), true
 }
 
+// endsFewer reports whether a ends fewer jobs than b; of as many, fewer of other
+// tenants, then a smaller GPU share.
 func endsFewer(a, b []preempt.NodeVictim) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
@@ -209,8 +211,8 @@ func endsFewer(a, b []preempt.NodeVictim) bool {
 	return cmp.Or(at-bt, am-bm) < 0
 }
 
-// bestDomain is the range of nodes of the level where the most members fit, and how
-// many lack there.
+// bestDomain returns the node range of the domain of a level where the most members
+// fit, and the number of members that do not fit there.
 func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	most := -1
 	for at := 0; at < len(c.state.cluster.Nodes); {
@@ -218,7 +220,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 		room := 0
 		for i := at; i < end; i++ {
 			if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
-				// Devices nobody will give count before those somebody holds.
+				// Free capacity counts before devices that jobs hold.
 				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Type).Fit&n.Usable)
 			}
 		}
@@ -236,9 +238,9 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	return lo, hi, max(c.shape.MinMembers-fitted, 1)
 }
 
-// endOwnJobSteps is the end of one of its own tenant's jobs, where a limit or a quota
-// is what keeps the job waiting: the smallest that holds as much as it asks for,
-// or the largest there is.
+// endOwnJobSteps returns the end of one job of the same tenant, where one limit or
+// quota keeps the job waiting: the smallest job that holds as much as is requested,
+// or else the largest.
 func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
 		return nil
@@ -247,7 +249,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	size := func(u ares.Use) int { return u.GPUs*cluster.WholeMilli + u.GPUMilli }
 	asked := size(sh.Use(sh.MinMembers))
 	var best *job.Entry
-	for _, e := range sh.Tenant.Active { // in no order: the least in a total order
+	for _, e := range sh.Tenant.Active { // order-free: the minimum in a total order
 		if e.Run.Current() == nil {
 			continue
 		}

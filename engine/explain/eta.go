@@ -13,40 +13,40 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// maxSimulated is how many jobs ahead of one get a place in time, to say when it
-// has its own: what comes after as many is not foreseen, only that it is later.
-// On large fleets it is fewer, since who asks holds up the next decision.
+// maxSimulated is the number of jobs in queue order that an ETA simulates a start
+// for. A job behind more of them gets no latest start. The number falls with the
+// number of nodes, because the next cycle waits until the answer is there.
 func (ex *Explainer) maxSimulated() int {
 	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.Nodes), 1)))
 }
 
 const (
 	minSimulated   = 4
-	simulatedNodes = 100_000 // times jobs
+	simulatedNodes = 100_000 // nodes times simulated jobs
 )
 
-// queueWalk is what a walk down the order found of a job.
+// queueWalk is the outcome of one simulated walk down the queue order to a job.
 type queueWalk struct {
-	at      int64 // its start; endless if that is not foreseen
-	reached bool  // it was the job's turn within maxWalked
-	blind   int   // jobs ahead of it for which nothing is foreseen
-	ahead   int   // jobs ahead of it that have to start first
+	at      int64 // expected start of the job; job.NoEnd if there is no estimate
+	reached bool  // the walk came to the job within maxSimulated jobs
+	blind   int   // admitted jobs ahead of it without an estimated start
+	ahead   int   // jobs ahead of it that are not placed at once
 	place   ares.Merit
-	by      [job.EstimateSources]int
-	late    int
+	by      [job.EstimateSources]int // expected releases it waits for, by source of the estimate
+	late    int                      // of these, releases that are overdue
 }
 
-// etaOf is when the job is thought to start. Who is ahead of it in the order has
-// its place first, and those who run leave as foreseen: sooner than nine of ten
-// for the one end of the interval, and later for the other.
+// etaOf returns the interval in which the job is expected to start. Jobs ahead of it
+// in the queue order are placed first. Running jobs are released at the p10 of their
+// runtime for the earliest start, at the p90 for the latest.
 func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
 	if e.Queue != job.InPending {
-		out.Basis = "unknown: it is not in line yet"
+		out.Basis = "unknown: the job is not in the queue yet"
 		return out
 	}
 	if members, _ := ex.jobs.AdmissibleMembers(e.Shape, now); members == 0 {
-		out.Basis = "unknown: it waits for something else than room on nodes"
+		out.Basis = "unknown: it waits for something other than free capacity"
 		return out
 	}
 	if e.Run != nil && e.Run.Nominated != nil {
@@ -63,7 +63,7 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 		return out
 	}
 	if late.at <= now.UnixNano() && ex.jobs.AnySeatsHeld(now) {
-		out.Earliest, out.Basis = now, "no latest time: when a gang that lost a node, or a job that is moved, has had its turn"
+		out.Earliest, out.Basis = now, "no latest time: free nodes are held for a gang that lost a node, or for a job that is being migrated"
 		return out
 	}
 	if early.at != job.NoEnd {
@@ -77,13 +77,14 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
 		ex.windows.SetExpectedStay(e)
-		out.Basis = strings.TrimSuffix("when nodes are open again that are "+ex.windows.BlockText(opens)+"; "+out.Basis, "; ")
+		out.Basis = strings.TrimSuffix("waits for nodes that are "+ex.windows.BlockText(opens)+"; "+out.Basis, "; ")
 	}
 	return out
 }
 
-// needsReservedNodes says whether the job has a place in the fleet, but none on the nodes that
-// windows leave to it, even if nobody else were there: then it waits for the first to end.
+// needsReservedNodes reports whether the job fits on an empty cluster, but not on the
+// nodes that reservations leave to it, even if these were empty. It then waits for
+// the first reservation to end.
 func (ex *Explainer) needsReservedNodes(e *job.Entry) bool {
 	ex.windows.SetExpectedStay(e)
 	w, least := e.Shape.Request, e.Shape.MinMembers
@@ -91,13 +92,14 @@ func (ex *Explainer) needsReservedNodes(e *job.Entry) bool {
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
-// maxWindowsTried is at the ends of how many windows a place is looked for: who asks holds up
-// the next decision.
+// maxWindowsTried is the number of reservations at whose ends an earlier start is
+// searched. It is small, because the next cycle waits until the answer is there.
 const maxWindowsTried = 2
 
-// afterWindows looks for an earlier start at the ends of the windows that keep a job off
-// nodes, and is the window that it waits for then. Until it ends nobody can tell who
-// of those it is for will be there: what is foreseen is that it is as it is now.
+// afterWindows searches for an earlier start at the ends of the reservations that
+// keep a job off nodes, and returns the reservation that the job waits for then, nil
+// for none. It assumes that the jobs on the reserved nodes at the end of the
+// reservation are those of today: which others will start there is not known.
 func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.Time, late, early *queueWalk) (opens *window.Window) {
 	sooner := func(by job.Quantile, v *window.Window, than *queueWalk) bool {
 		w := ex.simulateQueue(e, now, v.Until, by)
@@ -120,8 +122,10 @@ func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 	return opens
 }
 
-// simulateQueue goes down the order until it comes to a job, and finds it a place in time
-// behind those ahead of it, with the windows that there are at a time.
+// simulateQueue walks down the queue order to a job, with a backfill reservation for
+// every job that does not fit, and so finds the start of the job. by is the runtime
+// quantile at which running jobs are released. The administrators' reservations are
+// those in force at the time windows.
 func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
 	t := ex.round.Begin()
@@ -154,13 +158,13 @@ func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 		return !out.reached && len(t.Backfill.Reservations) < most && t.Backfill.ReservationTries < 2*most
 	})
 	if out.reached || by == job.P10 {
-		return out // of the rest of the line it is not before the last that was walked
+		return out // not reached: the job starts no earlier than the last one simulated
 	}
 	out.at = job.NoEnd
 	return out
 }
 
-// etaBasis says in words what an ETA was drawn from.
+// etaBasis is the text that says what an ETA was derived from.
 func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) string {
 	var parts []string
 	switch {
@@ -171,7 +175,7 @@ func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 	case !early.reached:
 		return "at the earliest: " + ex.notReachedText(early)
 	case late.at == job.NoEnd && !late.reached:
-		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are before it", late.ahead))
+		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are ahead of it", late.ahead))
 	case late.at == job.NoEnd:
 		parts = append(parts, "no latest time: "+ex.noEstimateText(e, now))
 	}
@@ -183,43 +187,43 @@ func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 		parts = append(parts, fmt.Sprintf("on %s %s", place.Level, place.Domain))
 	}
 	if late.ahead > 0 {
-		parts = append(parts, "behind "+preempt.CountJobs(late.ahead)+" in line")
+		parts = append(parts, "behind "+preempt.CountJobs(late.ahead)+" in the queue")
 	}
 	if ends := late.by[job.FromForecast] + late.by[job.FromLimit] + late.by[job.FromGuess]; ends > 0 {
-		parts = append(parts, "when "+seatsFree(ends)+" there: "+estimateText(late.by, ends))
+		parts = append(parts, "when "+ranksEndText(ends)+": "+estimateText(late.by, ends))
 	}
 	if late.late > 0 {
-		parts = append(parts, fmt.Sprintf("%d of these should be free by now: longer runs than foreseen", late.late))
+		parts = append(parts, fmt.Sprintf("%d of these ran past the estimate", late.late))
 	}
 	if late.blind > 0 {
-		parts = append(parts, "not counting "+preempt.CountJobs(late.blind)+" ahead of which nobody knows when they start")
+		parts = append(parts, "not counting "+preempt.CountJobs(late.blind)+" ahead without an estimated start")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// notReachedText says why it was not the job's turn.
+// notReachedText says why the simulated walk ended before it came to the job.
 func (ex *Explainer) notReachedText(w queueWalk) string {
 	switch {
 	case ex.cfg.Queue.Blocked != config.BlockedHold:
-		return fmt.Sprintf("more than %d jobs are before it", w.ahead)
+		return fmt.Sprintf("more than %d jobs are ahead of it", w.ahead)
 	case w.at == job.NoEnd:
-		return "a job ahead of it in its queue holds it up, and nobody knows until when"
+		return "a job ahead of it blocks its queue, and has no estimated start"
 	}
-	return "a job ahead of it in its queue holds it up until then"
+	return "a job ahead of it blocks its queue until then"
 }
 
-func seatsFree(n int) string {
+func ranksEndText(n int) string {
 	if n == 1 {
-		return "1 seat comes free"
+		return "1 rank there ends"
 	}
-	return fmt.Sprintf("%d seats come free", n)
+	return fmt.Sprintf("%d ranks there end", n)
 }
 
-// estimateText says what ends were foreseen by.
+// estimateText says where the estimated ends of running jobs come from.
 func estimateText(by [job.EstimateSources]int, ends int) string {
 	var parts []string
 	for i, words := range [job.EstimateSources]string{
-		job.FromForecast: "by forecasts", job.FromLimit: "by their limits", job.FromGuess: "by a guess (no runs like it are known)",
+		job.FromForecast: "by runtime predictions", job.FromLimit: "by time limits", job.FromGuess: "by a default estimate (no similar runs are known)",
 	} {
 		switch by[i] {
 		case 0:
@@ -232,30 +236,31 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 	return strings.Join(parts, ", ")
 }
 
-// noEstimateText says why nothing is foreseen for a job.
+// noEstimateText says why a job has no estimated start.
 func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
 	ex.windows.SetExpectedStay(e)
 	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w)
 	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
-		return "no node is as it asks"
+		return "no node matches its request"
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
 		if n.Schedulable() && len(ex.round.Backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
-			return fmt.Sprintf("nothing says when the jobs on node %s end", n.ID)
+			return fmt.Sprintf("jobs on node %s have no estimated end", n.ID)
 		}
 	}
-	return "even when those have left who are foreseen to, it finds no place"
+	return "it does not fit even after all expected releases"
 }
 
-// aheadText says how those ahead of a job that would fit can keep it waiting.
+// aheadText says how jobs ahead in the queue order can keep a job waiting that would
+// fit by itself.
 func (ex *Explainer) aheadText() string {
 	switch {
 	case ex.cfg.Queue.Blocked == config.BlockedHold:
-		return "a job ahead of it in its queue finds no place, and holds it up; or jobs ahead of it take the room there is, or fill the next plan"
+		return "a job ahead of it does not fit and blocks its queue; or jobs ahead of it use the free capacity, or fill the next plan"
 	case ex.round.Backfill.BackfillConfig().First > 0:
-		return "it would delay a job ahead of it, or jobs ahead of it take the room there is, or fill the next plan"
+		return "it would delay a job ahead of it, or jobs ahead of it use the free capacity, or fill the next plan"
 	}
-	return "jobs ahead of it take the room there is, or fill the next plan"
+	return "jobs ahead of it use the free capacity, or fill the next plan"
 }

@@ -8,11 +8,11 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Explain says everything about a waiting job: what keeps it waiting, with
-// counts; the smallest changes that would put it into the next plan; where it
-// stands in line, and who holds what it could use. A job that is not waiting, or
-// that the next plan has, has no blockers and needs no remedy. It needs the
-// state alone: what it supposes, it makes real for a moment, and puts back.
+// Explain describes a waiting job: its blockers with counts, its position in the
+// queue, its ETA, the jobs that hold devices it could use, and its remedies, which
+// are the smallest changes that put it into the next plan. A job that does not wait,
+// or that the next plan places, has no blockers and no remedies. Explain needs
+// exclusive access to the state: it applies the changes it simulates, and undoes them.
 func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
 	e := ex.jobs.EntryByID[id]
@@ -33,7 +33,7 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		case ex.jobs.ArrayIsStopping(e):
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerArray, Detail: "its array is being stopped"})
 		case len(out.Blockers) == 0 && ex.jobs.AnySeatsHeld(now):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: "its nodes are held for a gang that lost a node, for at most two minutes"})
 		case len(out.Blockers) == 0:
 			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: ex.aheadText()})
 		}
@@ -51,7 +51,7 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	return out
 }
 
-// Refusal says what keeps a job waiting, and no more.
+// Refusal returns only the blockers of a waiting job.
 func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
@@ -62,9 +62,8 @@ func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	return out
 }
 
-// Place answers for one job, known to the state or not, whether it may run now
-// and where: its seats, or everything that keeps it waiting. It does what
-// Decide does with each waiting job, and changes nothing.
+// Place places one job, whether the state knows it or not, as if no other job were
+// waiting: it returns the seats, or all blockers. Nothing changes in the state.
 func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	ex.core.Refresh()
 	ex.windows.SetWindowTime(now)

@@ -1,3 +1,13 @@
+// Package explain answers questions about waiting jobs: why a job waits, when it will
+// start, which change would start it now, and what would happen to a job if it were
+// submitted.
+//
+// Reading order: Explainer and its method Explain (explain.go); the blockers and the
+// diagnosis of the nodes; queuePosition; etaOf (eta.go); the search for remedies
+// (remedies.go), which simulates its steps (simulate.go); WhatIf (whatif.go).
+//
+// The package decides nothing: it runs the cycle of package cycle and undoes it. It
+// must not name jobs of other tenants.
 package explain
 
 import (
@@ -10,8 +20,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Explainer answers questions about waiting jobs. It needs the state alone: what it
-// supposes, it makes real for a moment, and puts back.
+// Explainer answers questions about waiting jobs. Every question needs exclusive
+// access to the state: the explainer applies the changes it simulates, and undoes
+// them before it returns.
 type Explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
@@ -22,6 +33,7 @@ type Explainer struct {
 	round   *cycle.Round
 }
 
+// NewExplainer returns an explainer of a state that simulates cycles with t.
 func NewExplainer(co *state.State, t *cycle.Round) *Explainer {
 	return &Explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }

@@ -12,9 +12,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// queuePosition says where the job is in line, and how many are before it. Jobs of
-// other tenants are only counted. It answers with the first of its own tenant's
-// that are before it, nil for none.
+// queuePosition sets the position of a pending job in its queue, and the number of
+// jobs ahead of it. Jobs of other tenants are counted, never named. It returns the
+// first job of the same tenant that is ahead, nil for none.
 func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.Queue != job.InPending {
 		return nil
@@ -34,14 +34,14 @@ func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explan
 	return first.Owner.Job
 }
 
-// Limits on what is said of who holds what a job needs.
+// Limits on the list of jobs that hold devices.
 const (
-	holderNodes = 64 // looked at
-	maxHolders  = 10 // told, biggest first
+	holderNodes = 64 // nodes that are examined
+	maxHolders  = 10 // jobs in the answer, those with the most GPUs first
 )
 
-// topHolders is who holds devices the job could use, on the first nodes that are
-// only too busy for it.
+// topHolders returns the jobs that hold devices which the job could use, on the
+// first feasible nodes. Jobs of other tenants are one entry without a name.
 func (c *diagnosis) topHolders(e *job.Entry) []ares.Holder {
 	if !c.request.NeedsDevices() {
 		return nil
@@ -71,18 +71,19 @@ func (c *diagnosis) topHolders(e *job.Entry) []ares.Holder {
 	return own[:min(len(own), maxHolders)]
 }
 
-// addHolders adds who holds these devices of a node.
+// addHolders adds the jobs that hold these devices of a node: jobs of the tenant to
+// own, all others to others.
 func addHolders(table *job.Table, n *cluster.Node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
-	for _, sit := range n.Occupants {
+	for _, occupant := range n.Occupants {
 		var set uint64
-		for _, sh := range sit.Seat.Shares {
+		for _, sh := range occupant.Seat.Shares {
 			set |= n.ShareBit(&sh)
 		}
 		if set &= held; set == 0 {
 			continue
 		}
-		e := table.Owner(sit)
+		e := table.Owner(occupant)
 		if e.Job == nil || e.Job.Tenant != tenant {
 			theirs |= set
 			continue

@@ -10,33 +10,33 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Bounds on the search for remedies. A trial supposes something and looks
-// whether the job fits; a run is a trial that goes on to the cycle.
+// Bounds on the search for remedies. A trial applies steps and tests whether the job
+// fits by itself; a run is a trial that also simulates the cycle.
 const (
 	maxTrials   = 48
-	shortTrials = 2 // where one remedy is known already
+	shortTrials = 2 // trials after which one remedy is enough
 	maxRuns     = 12
 	maxRemedies = 3
 )
 
-// remedySearch is the search for what would put one job into the next plan.
+// remedySearch searches for the changes that put one job into the next plan.
 type remedySearch struct {
 	state     *Explainer
 	entry     *job.Entry
 	now       time.Time
 	diagnosis *diagnosis
-	head      *ares.Job // of its tenant's jobs before it the first, nil for none
+	head      *ares.Job // the first job of the same tenant ahead of it, nil for none
 	trials    int
 	runs      int
 	found     []ares.Remedy
-	tried     []string // what was tried, so that nothing is twice
+	tried     []string // keys of the trials, so that none is repeated
 }
 
-// findRemedies are the smallest changes that would put the job into the next plan:
-// single ones, or pairs when no single one is known. Each was supposed, and the
-// job was in the plan. head is the first of its tenant's jobs before it.
-func (ex *Explainer) findRemedies(e *job.Entry, census *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
-	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: census, head: head}
+// findRemedies returns the smallest changes that put the job into the next plan:
+// single steps, or pairs where no single step is known. Each was simulated, and the
+// simulated plan placed the job. head is the first job of the same tenant ahead of it.
+func (ex *Explainer) findRemedies(e *job.Entry, d *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
+	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: d, head: head}
 	musts, ok := c.requiredSteps()
 	if !ok {
 		return nil
@@ -47,7 +47,7 @@ func (ex *Explainer) findRemedies(e *job.Entry, census *diagnosis, head *ares.Jo
 		}
 	}
 	if len(musts) > 0 && len(c.found) == 0 {
-		c.tryEach(slices.Concat(c.shrinkSteps(), c.endOwnJobSteps(musts))) // they may get below a limit too
+		c.tryEach(slices.Concat(c.shrinkSteps(), c.endOwnJobSteps(musts))) // these may also get the job below a limit
 	}
 	if len(musts) == 2 && len(c.found) == 0 {
 		c.tryRemedy(musts...)
@@ -74,18 +74,18 @@ func (c *remedySearch) tryEach(steps []ares.Step) {
 	}
 }
 
-// simulate supposes the steps, and says whether the job then fits, and whether it
-// is in the next plan.
+// simulate applies the steps and reports whether the job then fits by itself, and
+// whether the next plan places it.
 func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	e := c.entry
 	at := c.now
 	c.trials++
 	if e.Queue == job.InDelayed && !at.Before(e.DelayUntil) {
-		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan does that by itself
+		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan makes the job ready
 	}
 	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
-		// Its delay ends with one plan, and it is placed by the one after: only
-		// if the first places nobody is it clear what is left for it.
+		// One plan ends the delay, and the plan after it places the job: only if
+		// the first places no job is the free capacity for the second known.
 		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
@@ -103,12 +103,14 @@ func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	return fits, planned
 }
 
-// tryRemedy notes a remedy if it is one.
+// tryRemedy simulates the steps, and keeps them as a remedy if they help.
 func (c *remedySearch) tryRemedy(steps ...ares.Step) bool {
 	_, ok := c.tryOnce(steps...)
 	return ok
 }
 
+// tryOnce is tryRemedy that also reports whether the job fits by itself. It skips
+// steps that were tried before.
 func (c *remedySearch) tryOnce(steps ...ares.Step) (fits, ok bool) {
 	key := fmt.Sprint(steps)
 	if c.trials >= maxTrials || slices.Contains(c.tried, key) {
@@ -122,9 +124,9 @@ func (c *remedySearch) tryOnce(steps ...ares.Step) (fits, ok bool) {
 	return fits, ok
 }
 
-// tryCandidates tries every option beside what must be in any case, and answers with
-// those it came to. One that makes room which others take first is tried with a
-// higher priority too.
+// tryCandidates tries every candidate together with the required steps, and returns
+// the candidates it came to. A candidate that frees capacity which jobs ahead would
+// use is tried again with a higher priority.
 func (c *remedySearch) tryCandidates(musts []ares.Step) (options []ares.Step) {
 	var second []ares.Step
 	for o := range c.remedyCandidates() {
@@ -147,13 +149,13 @@ func (c *remedySearch) tryCandidates(musts []ares.Step) (options []ares.Step) {
 	return options
 }
 
-// isDone says whether it is time to stop: there are several remedies, or there
-// is one and it took long.
+// isDone reports whether the search can stop: it has maxRemedies, or one remedy after
+// shortTrials.
 func (c *remedySearch) isDone() bool {
 	return len(c.found) == maxRemedies || len(c.found) > 0 && c.trials >= shortTrials
 }
 
-// tryWithPriority tries a step with the least class of priority that helps it.
+// tryWithPriority tries the steps with the lowest priority that makes them help.
 func (c *remedySearch) tryWithPriority(steps ...ares.Step) bool {
 	levels := c.prioritySteps()
 	if len(levels) == 0 {
@@ -171,19 +173,19 @@ func (c *remedySearch) tryWithPriority(steps ...ares.Step) bool {
 	return false
 }
 
-// tryPairs tries each option together with what then is left to do about the rest.
+// tryPairs tries each option together with every candidate that is left after it.
 func (c *remedySearch) tryPairs(options []ares.Step) {
 	for _, o := range options {
 		if c.isDone() || c.trials >= maxTrials {
 			return
 		}
-		census := c.diagnosis
+		before := c.diagnosis
 		var then []ares.Step
 		c.state.simulateSteps(c.entry, []ares.Step{o}, c.now, func() {
 			c.diagnosis = c.state.diagnose(c.entry.Shape, 0)
 			then = slices.Collect(c.remedyCandidates())
 		})
-		c.diagnosis = census
+		c.diagnosis = before
 		for _, b := range then {
 			if c.isDone() {
 				return
@@ -195,8 +197,8 @@ func (c *remedySearch) tryPairs(options []ares.Step) {
 	}
 }
 
-// tryMoreNodes tries to add nodes. It is last because the whole fleet is laid out anew
-// for it.
+// tryMoreNodes tries to add nodes. It comes last, because new nodes rebuild the node
+// order and all caches of the cluster.
 func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 	step, ok := c.diagnosis.addNodesStep()
 	if !ok {
@@ -207,13 +209,13 @@ func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 	}
 }
 
-// requiredSteps are the steps without which nothing else helps. It is false when the
-// closed list has none for something that keeps the job waiting.
+// requiredSteps returns the steps without which no other step helps. It is false when
+// no kind of step can remove one of the blockers.
 func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	e, sh := c.entry, c.entry.Shape
 	var out []ares.Step
 	if !e.IsSettled() || c.state.jobs.ArrayIsStopping(e) {
-		return nil, false // only its node's agent can change that
+		return nil, false // only the agent of its node can change that
 	}
 	if e.Queue == job.InDelayed && c.now.Before(e.DelayUntil) {
 		ms := int((e.DelayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
@@ -237,8 +239,8 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	return append(out, c.quotaSteps()...), true
 }
 
-// dependencySteps are the jobs that must succeed first. Where one never will, the
-// job must do without them.
+// dependencySteps returns one step for each dependency that has to succeed first. If
+// one of them can no longer succeed, the only step is to remove the dependencies.
 func (c *remedySearch) dependencySteps() []ares.Step {
 	var out []ares.Step
 	for _, id := range c.entry.Shape.After {
@@ -246,7 +248,7 @@ func (c *remedySearch) dependencySteps() []ares.Step {
 			continue
 		}
 		if e := c.state.jobs.EntryByID[id]; e == nil || e.Job == nil || e.Phase().Final() {
-			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: "drop after: what it names is not seen to succeed"}}
+			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: fmt.Sprintf("remove the after dependency: job %s is not known to have succeeded", id)}}
 		}
 		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})
 	}

@@ -10,7 +10,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// limitStep raises a limit of a tenant, or of one of its queues.
+// limitStep returns the step that raises a limit of a tenant or of one of its queues.
 func limitStep(tenant, queue, limit string, by int) ares.Step {
 	target, whose := tenant, "tenant "+tenant
 	if queue != "" {
@@ -20,7 +20,7 @@ func limitStep(tenant, queue, limit string, by int) ares.Step {
 	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
 }
 
-// quotaStep raises what a tenant or queue is promised of a model.
+// quotaStep returns the step that raises the quota of a tenant or queue for a model.
 func quotaStep(target, model string, by int) ares.Step {
 	return ares.Step{
 		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
@@ -28,7 +28,7 @@ func quotaStep(target, model string, by int) ares.Step {
 	}
 }
 
-// withAmount is the step with another amount.
+// withAmount returns the step with another amount and text.
 func withAmount(step ares.Step, by int) ares.Step {
 	if step.Kind == ares.StepQuota {
 		return quotaStep(step.Target, step.Field, by)
@@ -37,12 +37,12 @@ func withAmount(step ares.Step, by int) ares.Step {
 	return limitStep(tenant, queue, step.Field, by)
 }
 
-// maxRaise is how many times as much as the job needs by itself a limit is
-// raised by, for those ahead of it that need it too.
+// maxRaise bounds the raise of a limit: this many times the amount that the job needs
+// by itself, since jobs ahead of it use the same limit.
 const maxRaise = 16
 
-// raiseFurther raises a limit or quota further than the job alone would need: those
-// ahead of it take the first part. The least amount is looked for by halves.
+// raiseFurther raises a limit or quota by more than the job alone needs, because jobs
+// ahead of it use the first part. A binary search finds the smallest amount.
 func (c *remedySearch) raiseFurther(step ares.Step) {
 	if step.Kind != ares.StepLimit && step.Kind != ares.StepQuota {
 		return
@@ -62,8 +62,8 @@ func (c *remedySearch) raiseFurther(step ares.Step) {
 	c.tryRemedy(withAmount(step, most))
 }
 
-// quotaSteps are the quotas to raise where all of them leave too little: those of
-// the model where the least has to be raised.
+// quotaSteps returns the quotas to raise where the quotas of every model are too
+// small: those of the model with the fewest steps, then the smallest sum.
 func (c *remedySearch) quotaSteps() []ares.Step {
 	sh := c.entry.Shape
 	if _, open := c.state.jobs.ExcludedModels(sh, sh.MinMembers); open {
@@ -80,8 +80,8 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 	return best
 }
 
-// quotaStepsFor is what has to be raised so that enough of a model is left, and by
-// how much in all.
+// quotaStepsFor returns the quotas to raise so that the job gets GPUs of a model, and
+// the sum of the amounts.
 func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	sh := c.entry.Shape
 	milli := int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
@@ -97,8 +97,8 @@ func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	return steps, sum
 }
 
-// openModelSteps is the raise of one quota that opens a model which quotas leave too
-// little of, for each such model.
+// openModelSteps returns, for each model that quotas exclude, the raise of one quota
+// that admits it. A model that needs several raises has none.
 func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
 	for m := range c.state.cluster.MatchingModels(c.entry.Shape.Request) {

@@ -12,12 +12,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// simulateSteps makes the steps real for as long as look looks, and then puts
-// everything back. The state's owner has it alone, so nobody sees it. What is
-// noted of shapes that find no place stays true: a step only ever gives room.
+// simulateSteps applies the steps to the state, calls look, and undoes the steps.
+// The caller has exclusive access to the state, so nobody else sees the change. The
+// cache of unschedulable shapes stays valid: a step only ever adds free capacity.
 func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Time, look func()) {
 	shape := e.Shape
-	shape.Refs++ // what was worked out for it is needed again afterwards
+	shape.Refs++ // keeps the caches of the shape, which are needed again afterwards
 	var delays []savedDelay
 	undo := make([][]ares.Event, 0, len(steps))
 	for i := range steps {
@@ -27,7 +27,7 @@ func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Tim
 		ex.core.ApplyEvents(events)
 	}
 	if w := e.Shape.Request; w != shape.Request {
-		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // else others have it too, and keep it
+		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // else other jobs share the request
 	}
 	ex.core.Refresh()
 	look()
@@ -37,20 +37,20 @@ func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Tim
 	ex.core.Refresh()
 	ex.jobs.Shapes.Release(shape)
 	for _, d := range delays {
-		if !d.entry.DelayUntil.Equal(d.due) { // it was counted from an earlier batch
+		if !d.entry.DelayUntil.Equal(d.due) { // the undo counted the delay from another time
 			ex.jobs.Dequeue(d.entry)
 			ex.jobs.EnqueueDelayed(d.entry, d.due)
 		}
 	}
 }
 
-// savedDelay is when a delayed job was due.
+// savedDelay is a delayed job and the end of its delay.
 type savedDelay struct {
 	entry *job.Entry
 	due   time.Time
 }
 
-// saveDelays adds the delayed jobs that events are about.
+// saveDelays appends the delayed jobs that the events change.
 func (ex *Explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *job.Entry
@@ -66,7 +66,7 @@ func (ex *Explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDel
 	return to
 }
 
-// eventsOf is what happens in the store when somebody takes a step for the job.
+// eventsOf returns the events that a step for the job would cause in the store.
 func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ares.Event {
 	switch step.Kind {
 	case ares.StepWait:
@@ -90,7 +90,7 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := CloneNode(ex.cluster.NodesByID[step.Target].Record, i)
+			n := cloneNode(ex.cluster.NodesByID[step.Target].Record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -98,7 +98,8 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	return nil
 }
 
-// readyEvents is the end of all delays that are over by a time, as a plan ends them.
+// readyEvents returns the runs of all jobs whose delay is over at a time, made pending
+// as a plan makes them.
 func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
 	ex.jobs.ReadyDelayed(&plan, at)
@@ -111,8 +112,8 @@ func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	return out
 }
 
-// CloneNode is a node like one there is: new, healthy, and with nothing on it.
-func CloneNode(like *ares.Node, i int) *ares.Node {
+// cloneNode returns the i-th copy of a node record: with a new ID, healthy and cool.
+func cloneNode(like *ares.Node, i int) *ares.Node {
 	n := *like
 	n.ID = fmt.Sprintf("%s-more-%d", like.ID, i)
 	n.Unfit, n.Revision = "", 0
@@ -127,8 +128,8 @@ func CloneNode(like *ares.Node, i int) *ares.Node {
 	return &n
 }
 
-// endEvents is the end of a job: what its last attempt holds comes free. What an
-// earlier one may still hold on a lost node does not.
+// endEvents returns the end of a job and of its array elements: the seats of the
+// last attempt are released. Seats of earlier attempts on lost nodes stay held.
 func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
 	e := ex.jobs.EntryByID[id]
 	if e == nil {
@@ -146,7 +147,7 @@ func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 	}
 	run.Phase, run.Stop, run.Nominated, run.FinishedAt = as, nil, nil, now
 	out := []ares.Event{{Run: &ares.RunEvent{Job: id, Run: run}}}
-	for i := range run.Next { // of an array: its elements end with it
+	for i := range run.Next { // the elements of an array end with it
 		if element := ex.jobs.EntryByID[ares.ElementID(id, i)]; element != nil && !element.Phase().Final() {
 			out = append(out, ex.endEvents(element.ID, as, now)...)
 		}
@@ -154,7 +155,7 @@ func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 	return out
 }
 
-// raiseEvents is a tenant's or queue's record with a limit or quota raised.
+// raiseEvents returns the record of a tenant or queue with a limit or quota raised.
 func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
 	tenant, name, isQueue := strings.Cut(step.Target, "/")
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
@@ -182,7 +183,8 @@ func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
 	return []ares.Event{{Tenant: &t}}
 }
 
-// inverseEvents is what puts back the records that events replace or remove.
+// inverseEvents returns the events that undo the given ones: they restore the records
+// that the events replace or remove, and remove those that they add.
 func (ex *Explainer) inverseEvents(events []ares.Event) []ares.Event {
 	out := make([]ares.Event, 0, len(events))
 	for i := range events {
@@ -210,10 +212,10 @@ func (ex *Explainer) inverseEvents(events []ares.Event) []ares.Event {
 	return out
 }
 
-// inNextPlan says whether the next plan has a place for the job, or for an element
-// of it: the cycle itself, until it comes to the job.
+// inNextPlan reports whether the next plan places the job, or an element of it. It
+// runs the cycle until the turn of the job.
 func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
-	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
+	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // the cycle may need a second pass
 		plan := ares.Plan{Now: now}
 		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
 		return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID || p.ArrayOf == e.ID })
@@ -232,11 +234,11 @@ func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	return found
 }
 
-// fitsAlone says whether the job may run and there is room for it, were it alone.
-// It is false only where planned is.
+// fitsAlone reports whether the job is admitted and fits, if no other job waited.
+// Where it is false, inNextPlan is false too.
 func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	if len(e.Shape.Affinity) > 0 {
-		return true // another job of the same plan may be what it wants to be near
+		return true // the same plan may place the job that it has affinity to
 	}
 	members, ban := ex.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || ex.round.Backfill.KnownUnschedulable(e.Shape, ban) {
@@ -254,7 +256,7 @@ func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	return ok
 }
 
-// nextPlanIsQuiet says whether the next plan places nobody, and keeps and stops nothing.
+// nextPlanIsQuiet reports whether the next plan has no placing, stop or nomination.
 func (ex *Explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
 	ex.round.RunRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {

@@ -12,11 +12,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// WhatIf says what would become of a job if it were submitted now: where the
-// next plan would place it, or else all that Explain would say of it then, with
-// who would give way to it. The job is taken in for as long as one looks, and
-// forgotten again. p is how long it is thought to run, nil where nobody knows. Of
-// a job that is live already it is what Place says.
+// WhatIf simulates the submission of a job: it returns the placing that the next
+// plan would make, or the explanation that Explain would give, with the preemption
+// that the next plan would begin for it. p is the predicted runtime of the job, nil
+// if there is none. For a job that the state knows WhatIf answers as Place does.
 func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
 	if ex.jobs.EntryByID[job.ID] != nil || ex.jobs.Tenants[job.Tenant] == nil {
 		placing, refusal := ex.Place(job, now)
@@ -45,7 +44,7 @@ func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 	return placing, why
 }
 
-// whatIf is what becomes of a waiting job by the next plan.
+// whatIf returns the placing of a waiting job by the next plan, or its explanation.
 func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
 	plan := ex.planUntil(e, now)
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID || p.ArrayOf == e.ID }); at >= 0 {
@@ -63,10 +62,10 @@ func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 	return ares.Placing{Job: e.ID}, &why
 }
 
-// planUntil is the next plan, as far as it has come when the job had its turn.
+// planUntil returns the next plan up to the turn of the job.
 func (ex *Explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
-	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // it may be dealt again
+	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // the cycle may need a second pass
 		ex.round.RunCycle(&plan, ex.cfg.Preemption.Moving)
 		return plan
 	}
@@ -82,10 +81,11 @@ func (ex *Explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	return plan
 }
 
-// nominationETA is when a job starts for which seats are kept.
+// nominationETA returns the ETA of a nominated job: at the latest when its nomination
+// ends.
 func nominationETA(n *ares.Nomination, now time.Time) ares.ETA {
 	return ares.ETA{
 		Earliest: now, Latest: job.LaterOf(now, n.Until), Reserved: true,
-		Basis: "seats are kept for it while those who have them give way",
+		Basis: "its nodes are held for it while the jobs on them stop",
 	}
 }

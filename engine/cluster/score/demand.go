@@ -54,13 +54,13 @@ func demandKindOf(r *cluster.Request) demandKind {
 	if r.Milli > 0 {
 		k.GPUs, milli = 0, r.Milli
 	}
-	k.cpus, k.memory = NearestPowerOfTwo(r.CPUs*cluster.WholeMilli/milli), NearestPowerOfTwo(r.Memory*cluster.WholeMilli/milli)
+	k.cpus, k.memory = nearestPowerOfTwo(r.CPUs*cluster.WholeMilli/milli), nearestPowerOfTwo(r.Memory*cluster.WholeMilli/milli)
 	k.device = r.DeviceKey
 	return k
 }
 
-// NearestPowerOfTwo returns the nearest power of two; 0 for 0.
-func NearestPowerOfTwo(n int) int64 {
+// nearestPowerOfTwo returns the nearest power of two; 0 for 0.
+func nearestPowerOfTwo(n int) int64 {
 	if n <= 0 {
 		return 0
 	}
@@ -68,8 +68,8 @@ func NearestPowerOfTwo(n int) int64 {
 	return (int64(n) + int64(1)<<shift/2) >> shift << shift
 }
 
-// RoughCount rounds a count down to two significant binary digits.
-func RoughCount(n int) int {
+// roughCount rounds a count down to two significant binary digits.
+func roughCount(n int) int {
 	if shift := bits.Len(uint(n)) - 2; shift > 0 {
 		return n >> shift << shift
 	}
@@ -145,9 +145,9 @@ func (d *demandTracker) addMembers(a *DemandAsk, sign int) {
 
 // addTo adds to a count and reports whether the rounded count changed.
 func (d *demandTracker) addTo(count *int, by int) bool {
-	before := RoughCount(*count)
+	before := roughCount(*count)
 	*count += by
-	return RoughCount(*count) != before
+	return roughCount(*count) != before
 }
 
 // RecountDemand counts the requests of all jobs anew.

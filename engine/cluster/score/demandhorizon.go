@@ -2,10 +2,10 @@ package score
 
 import "iter"
 
-// DemandHorizon returns the last revision of jobs that are counted in a state of so
+// demandHorizon returns the last revision of jobs that are counted in a state of so
 // many jobs. Of the revisions in a span behind the current one it is the first that is
 // a multiple of the highest power of four, so it stays the same for many revisions.
-func DemandHorizon(revision int64, jobs int) int64 {
+func demandHorizon(revision int64, jobs int) int64 {
 	span := int64(64)
 	for span < int64(jobs) {
 		span *= 4
@@ -53,7 +53,7 @@ func (d *demandTracker) uncountRecent(a *DemandAsk) {
 func (sc *Scorer) AdvanceHorizon(revision int64, jobs int, all iter.Seq[*DemandAsk]) {
 	d := &sc.Demand
 	before := d.CountedUntil
-	d.CountedUntil = DemandHorizon(revision, jobs-d.Recent)
+	d.CountedUntil = demandHorizon(revision, jobs-d.Recent)
 	switch {
 	case d.CountedUntil < before:
 		sc.RecountDemand(all)

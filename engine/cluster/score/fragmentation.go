@@ -15,12 +15,12 @@ func StrandedMilli(cost int64) int {
 	if cost > WarmCost/2 {
 		cost -= WarmCost
 	}
-	return int((cost >> TieBits) / MixTotal)
+	return int((cost >> tieBits) / mixTotal)
 }
 
-// TieBits is the number of low bits of a cost that break ties between nodes with the
+// tieBits is the number of low bits of a cost that break ties between nodes with the
 // same fragmentation.
-const TieBits = 10
+const tieBits = 10
 
 // NoFit is the cost of a node that a member does not fit on.
 const NoFit = 1<<63 - 1
@@ -41,7 +41,7 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 		after.minus(r, n, m)
 	}
 	took := int64(r.GPUs*cluster.WholeMilli + r.Milli)
-	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*MixTotal) << TieBits
+	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
 	// Ties go to the tightest node: fewest free devices left, then fewest CPUs.
 	cost += int64(after.total) * 8
 	if p.CPUs > 0 {
@@ -64,5 +64,5 @@ func HistoryPenalty(n *cluster.Node) int64 {
 	if n.Score == nil {
 		return 0
 	}
-	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * MixTotal << TieBits
+	return int64(topology.DefaultHistory-n.HistoryScore()) * maxHistoryPenalty / topology.DefaultHistory * mixTotal << tieBits
 }

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MixTotal is the sum of the weights of a mix, up to rounding.
-	MixTotal = 4096
+	// mixTotal is the sum of the weights of a mix, up to rounding.
+	mixTotal = 4096
 	// observedWeight is the weight of one requested member next to the default mix,
 	// whose weights sum to 1000 and count twice: as much as 31 members.
 	observedWeight = 64
@@ -18,7 +18,7 @@ const (
 	// total, because the cost of a node takes time for each kind.
 	maxMixKinds = 16
 	// minMixWeight is the smallest weight of a kind in a mix.
-	minMixWeight = MixTotal / 1024
+	minMixWeight = mixTotal / 1024
 	// rareShift is how much rarer than any request, as a power of two, ComputeFills
 	// assumes that no further request comes.
 	rareShift = 8
@@ -106,12 +106,12 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// ComputeFills computes Fills. Requests come at the given rates, each that fits is
+// computeFills computes Fills. Requests come at the given rates, each that fits is
 // placed on the device, and rarely no further request comes.
 //
 // So 190 thousandths next to a job of 810 count for little where no job requests less
 // than 200, and 530 can count for 470 and not for all.
-func (m *WorkloadMix) ComputeFills(rates *[cluster.WholeMilli + 1]int64) {
+func (m *WorkloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
 	var total int64
@@ -194,7 +194,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	if d != nil {
 		out.Kinds = append(out.Kinds, d.frequentKinds()...)
 		for size, count := range d.Shares {
-			rates[size] += int64(RoughCount(count)) * observedWeight
+			rates[size] += int64(roughCount(count)) * observedWeight
 		}
 	}
 	total := 0
@@ -202,10 +202,10 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 		total += out.Kinds[i].weight
 	}
 	for i := range out.Kinds {
-		out.Kinds[i].weight = out.Kinds[i].weight * MixTotal / max(total, 1)
+		out.Kinds[i].weight = out.Kinds[i].weight * mixTotal / max(total, 1)
 	}
 	out.Kinds = slices.DeleteFunc(out.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
-	out.ComputeFills(&rates)
+	out.computeFills(&rates)
 	return out
 }
 
@@ -213,7 +213,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 func (d *demandTracker) frequentKinds() []mixKind {
 	all := make([]mixKind, 0, len(d.Kinds))
 	for _, k := range d.Kinds { // order-free: sorted right below
-		all = append(all, mixKind{k.key, k.example, RoughCount(k.Count) * observedWeight})
+		all = append(all, mixKind{k.key, k.example, roughCount(k.Count) * observedWeight})
 	}
 	slices.SortFunc(all, byDevicesAsked)
 	all = all[:min(len(all), maxMixKinds)]

@@ -13,23 +13,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// crowd is a small fleet with more to do than it can hold: who waits, who gives
-// way and for whom something is reserved changes all the time. Jobs run as long
-// as is predicted, unless nothing was.
-type crowd struct {
+// overloadedCluster is a small overloaded cluster. Jobs run as long as predicted, if they have a
+// prediction.
+type overloadedCluster struct {
 	w      *enginetest.Cluster
 	runs   map[ares.JobID]time.Duration
-	ends   map[ares.JobID]time.Time // of the attempt under way
+	ends   map[ares.JobID]time.Time // of the current attempt
 	order  []ares.JobID
 	nodes  int
 	queues []string
 	stops  int
 }
 
-func newCrowd(t *rapid.T, q config.QueueConfig) *crowd {
+func newOverloadedCluster(t *rapid.T, q config.QueueConfig) *overloadedCluster {
 	cfg := config.Default()
 	cfg.Queue = q
-	c := &crowd{w: enginetest.NewClusterWithConfig(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
+	c := &overloadedCluster{w: enginetest.NewClusterWithConfig(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
 	for i := range c.nodes {
 		n := ares.Node{ID: string(rune('a' + i)), CPUs: 8, MemoryMB: 1000}
@@ -41,8 +40,8 @@ func newCrowd(t *rapid.T, q config.QueueConfig) *crowd {
 	return c
 }
 
-// become gives the crowd another configuration: nobody has come yet.
-func (c *crowd) become(cfg config.Config) {
+// reconfigure replaces the configuration, before any job is submitted.
+func (c *overloadedCluster) reconfigure(cfg config.Config) {
 	old := c.w
 	c.w = enginetest.NewClusterWithConfig(cfg)
 	for v := range old.State.Nodes() {
@@ -50,8 +49,8 @@ func (c *crowd) become(cfg config.Config) {
 	}
 }
 
-// submit lets a job come that fits into the empty fleet; its runtime is predicted if known.
-func (c *crowd) submit(t *rapid.T, known bool) {
+// submit submits a job that fits on the empty cluster, with a prediction if known.
+func (c *overloadedCluster) submit(t *rapid.T, known bool) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))
 	c.order = append(c.order, id)
 	spec := ares.Spec{Members: min(pick(t, "members", 1, 1, 1, 2), c.nodes), CPUs: pick(t, "cpus", 0, 1, 4), MemoryMB: pick(t, "memory", 0, 400), Queue: pick(t, "queue", c.queues...)}
@@ -68,9 +67,9 @@ func (c *crowd) submit(t *rapid.T, known bool) {
 	}
 }
 
-// settle decides until nothing changes, and carries out what was decided: whoever
-// was placed runs, and whoever was stopped is gone at once.
-func (c *crowd) settle(t *rapid.T) {
+// settle runs cycles until nothing changes, and carries out the plans: placed jobs
+// start and stopped jobs end at once.
+func (c *overloadedCluster) settle(t *rapid.T) {
 	for range 200 {
 		plan, err := c.w.Decide()
 		if err != nil {
@@ -90,11 +89,11 @@ func (c *crowd) settle(t *rapid.T) {
 			c.end(t, s.Job, ares.OutcomeStopped)
 		}
 	}
-	t.Fatal("two hundred decisions have not settled it: somebody takes turns")
+	t.Fatal("the plans do not settle within 200 cycles: jobs preempt each other in turn")
 }
 
-// change applies a move to every rank of the attempt under way.
-func (c *crowd) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run, int) error) {
+// change applies a transition to every rank of the last attempt.
+func (c *overloadedCluster) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run, int) error) {
 	err := c.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		for rank := range r.Last().Seats {
 			if err := move(j, r, rank); err != nil {
@@ -108,7 +107,7 @@ func (c *crowd) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run
 	}
 }
 
-func (c *crowd) start(t *rapid.T, id ares.JobID) {
+func (c *overloadedCluster) start(t *rapid.T, id ares.JobID) {
 	c.change(t, id, func(j *ares.Job, r *ares.Run, rank int) error {
 		return r.Claim(j, r.Last().Fence, rank, r.Last().Seats[rank].Node, c.w.Now)
 	})
@@ -121,7 +120,7 @@ func (c *crowd) start(t *rapid.T, id ares.JobID) {
 	c.ends[id] = c.w.Now.Add(left)
 }
 
-func (c *crowd) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
+func (c *overloadedCluster) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
 	delete(c.ends, id)
 	c.change(t, id, func(j *ares.Job, r *ares.Run, rank int) error {
 		fence := r.Last().Fence
@@ -132,9 +131,9 @@ func (c *crowd) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
 	})
 }
 
-// next lets time pass until the next job ends, and ends it with all that end at
-// that time. It is false when nobody runs.
-func (c *crowd) next(t *rapid.T) bool {
+// next advances the time to the next end of a job, and ends all jobs that end then.
+// It is false if no job runs.
+func (c *overloadedCluster) next(t *rapid.T) bool {
 	var first ares.JobID
 	for _, id := range c.order {
 		if at, runs := c.ends[id]; runs && (first == "" || at.Before(c.ends[first])) {
@@ -155,23 +154,22 @@ func (c *crowd) next(t *rapid.T) bool {
 	return true
 }
 
-// finish lets everybody end.
-func (c *crowd) finish(t *rapid.T) {
+// finish runs until all jobs have succeeded.
+func (c *overloadedCluster) finish(t *rapid.T) {
 	c.settle(t)
 	for c.next(t) {
 		c.settle(t)
 	}
 	for _, id := range c.order {
 		if run, _ := c.w.State.Run(id); run.Phase != ares.Succeeded {
-			t.Fatalf("%s is %s though everybody has ended", id, run.Phase)
+			t.Fatalf("%s is %s at the end", id, run.Phase)
 		}
 	}
 }
 
-// TestQueueing: under every order, whatever becomes of those behind a job that
-// waits, the laws hold at each decision, nobody takes turns, and everybody
-// ends.
-func TestQueueing(t *testing.T) {
+// TestQueueOrders: under every queue order and every policy for blocked jobs the laws
+// hold for each plan, no jobs preempt each other in turn, and all jobs end.
+func TestQueueOrders(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		q := config.QueueConfig{
@@ -185,7 +183,7 @@ func TestQueueing(t *testing.T) {
 				q.PeersAfter = pick(t, "peers after", 0, time.Minute, 10*time.Minute)
 			}
 		}
-		c := newCrowd(t, q)
+		c := newOverloadedCluster(t, q)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				c.submit(t, !once(t, 6, "unknown"))
@@ -204,14 +202,14 @@ func TestQueueing(t *testing.T) {
 	})
 }
 
-// promise is when the job would start if all who run ended as predicted and
-// nobody else were placed before it.
-func (c *crowd) promise(t *rapid.T, id ares.JobID) time.Time {
-	alone := &crowd{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
+// earliestStart returns the start of the job if all running jobs end as predicted and no
+// other job is placed before it.
+func (c *overloadedCluster) earliestStart(t *rapid.T, id ares.JobID) time.Time {
+	alone := &overloadedCluster{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
 	for _, other := range c.order {
 		if run, ok := alone.w.State.Run(other); ok && other != id && run.Phase == ares.Pending {
 			if err := alone.w.UpdateRun(other, func(_ *ares.Job, r *ares.Run) error {
-				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "nobody", At: alone.w.Now})
+				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "test", At: alone.w.Now})
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -228,29 +226,28 @@ func (c *crowd) promise(t *rapid.T, id ares.JobID) time.Time {
 	}
 }
 
-// TestBackfillDelaysNobody: with reservations the first of a queue that found no
-// place starts no later than it would have, had nobody behind it been placed.
-// That others were placed behind it is seen, too.
-func TestBackfillDelaysNobody(t *testing.T) {
+// TestBackfillDelaysNoJob: with EASY backfill the first blocked job of a queue starts
+// no later than it would without the jobs behind it. Some jobs must be backfilled.
+func TestBackfillDelaysNoJob(t *testing.T) {
 	t.Parallel()
 	behind := 0
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrowd(t, config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve})
+		c := newOverloadedCluster(t, config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve})
 		c.queues = []string{""}
-		promised := map[ares.JobID]time.Time{}
+		earliest := map[ares.JobID]time.Time{}
 		look := func() {
 			for _, id := range c.order {
 				run, _ := c.w.State.Run(id)
-				at, was := promised[id]
+				at, was := earliest[id]
 				switch {
 				case run.Phase == ares.Pending && !was:
-					promised[id] = c.promise(t, id)
+					earliest[id] = c.earliestStart(t, id)
 				case run.Phase == ares.Pending:
 				case was && run.Attempts[0].PlacedAt.After(at):
-					t.Fatalf("%s started at %s, and could have at %s", id, run.Attempts[0].PlacedAt, at)
+					t.Fatalf("%s started at %s, and would have started at %s without backfill", id, run.Attempts[0].PlacedAt, at)
 				}
 				if run.Phase == ares.Pending {
-					break // those behind it have no promise
+					break // the jobs behind it have no reservation
 				}
 			}
 			for i, id := range c.order {
@@ -279,6 +276,6 @@ func TestBackfillDelaysNobody(t *testing.T) {
 		}
 	})
 	if behind == 0 {
-		t.Error("nobody was placed behind a job that waits")
+		t.Error("no job was backfilled")
 	}
 }

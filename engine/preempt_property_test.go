@@ -12,25 +12,24 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// melee is a small fleet that is asked for more than it has, by tenants that may
-// have others give way to them.
-type melee struct {
+// contendedCluster is a small overloaded cluster with tenants that may preempt.
+type contendedCluster struct {
 	w     *enginetest.Cluster
 	jobs  []ares.JobID
 	nodes []string
-	by    map[ares.YieldWhy]int // victims so far, those that were waited for under ""
+	by    map[ares.YieldWhy]int // victims so far by reason; nominations without victims under ""
 }
 
-func newMelee(t *rapid.T, moving bool) *melee {
+func newContendedCluster(t *rapid.T, moving bool) *contendedCluster {
 	cfg := config.Default()
 	y := &cfg.Preemption
 	y.Ceiling, y.MaxPreemptions = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
 	y.PerTenant = pick(t, "rate", 100, 0, 2)
 	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)
-	m := &melee{w: enginetest.NewClusterWithConfig(cfg), by: map[ares.YieldWhy]int{}}
+	m := &contendedCluster{w: enginetest.NewClusterWithConfig(cfg), by: map[ares.YieldWhy]int{}}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-		n := machineOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
+		n := nodeOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
 		n.Labels = map[string]string{"leaf": fmt.Sprint("l", i/2)}
 		n.CPUs, n.MemoryMB = 16, 1000
 		m.nodes = append(m.nodes, n.ID)
@@ -51,7 +50,7 @@ func newMelee(t *rapid.T, moving bool) *melee {
 	return m
 }
 
-func (m *melee) submit(t *rapid.T) {
+func (m *contendedCluster) submit(t *rapid.T) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(m.jobs)))
 	s := ares.Spec{Tenant: pick(t, "tenant", "a", "b"), Members: pick(t, "members", 1, 1, 2, 4), GPUs: pick(t, "gpus", 1, 2, 4), CPUs: pick(t, "cpus", 0, 1, 4)}
 	if s.Tenant == "a" {
@@ -76,8 +75,8 @@ func (m *melee) submit(t *rapid.T) {
 	m.jobs = append(m.jobs, id)
 }
 
-// settle decides and commits until nothing changes, as a server does.
-func (m *melee) settle(t *rapid.T) {
+// settle runs cycles and commits the plans until nothing changes.
+func (m *contendedCluster) settle(t *rapid.T) {
 	plans, err := m.w.DecideUntilStable()
 	if err != nil {
 		t.Fatal(err)
@@ -97,9 +96,8 @@ func (m *melee) settle(t *rapid.T) {
 	}
 }
 
-// report has something become of one job that runs: it starts, saves its
-// progress, ends, or goes where it was asked to.
-func (m *melee) report(t *rapid.T) {
+// report makes one running job start, write a checkpoint, end, or stop as requested.
+func (m *contendedCluster) report(t *rapid.T) {
 	var active []ares.JobID
 	for _, id := range m.jobs {
 		if run, ok := m.w.State.Run(id); ok && (run.Phase.Active() || !run.Free()) {
@@ -112,7 +110,7 @@ func (m *melee) report(t *rapid.T) {
 	m.move(t, rapid.SampledFrom(active).Draw(t, "whose"), rapid.IntRange(0, 5).Draw(t, "what"))
 }
 
-func (m *melee) move(t *rapid.T, id ares.JobID, what int) {
+func (m *contendedCluster) move(t *rapid.T, id ares.JobID, what int) {
 	err := m.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		a := r.Last()
 		outcome := ares.OutcomeSucceeded
@@ -153,8 +151,8 @@ func (m *melee) move(t *rapid.T, id ares.JobID, what int) {
 	}
 }
 
-// disturb has something happen to the fleet, or to a job that waits.
-func (m *melee) disturb(t *rapid.T) {
+// disturb changes a node, or cancels a job.
+func (m *contendedCluster) disturb(t *rapid.T) {
 	node := rapid.SampledFrom(m.nodes).Draw(t, "node")
 	switch rapid.IntRange(0, 4).Draw(t, "trouble") {
 	case 0:
@@ -174,21 +172,21 @@ func (m *melee) disturb(t *rapid.T) {
 	case 3:
 		if len(m.jobs) > 0 {
 			id := rapid.SampledFrom(m.jobs).Draw(t, "cancelled")
-			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // one that is over cannot be
+			_ = m.w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // fails for a finished job
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
 			})
 		}
 	}
 }
 
-// TestYielding: whoever gives way to whom, the laws hold at every decision: no
-// circle, the ceiling, a right for each, nobody else on the seats that are kept.
-// What gave way goes on, and in the end everybody has ended.
-func TestYielding(t *testing.T) {
+// TestPreemption: with preemption by class and by quota the laws hold for every plan:
+// no preemption cycle, no more than the ceiling, a basis for each victim, and no other
+// job on the seats of a nomination.
+func TestPreemption(t *testing.T) {
 	t.Parallel()
 	by := map[ares.YieldWhy]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMelee(t, false)
+		m := newContendedCluster(t, false)
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				m.submit(t)
@@ -209,8 +207,8 @@ func TestYielding(t *testing.T) {
 			by[why] += n
 		}
 	})
-	t.Logf("gave way: %v", by)
+	t.Logf("victims by reason: %v", by)
 	if by[ares.YieldClass] == 0 || by[ares.YieldQuota] == 0 || by[""] == 0 || by["withdrawn"] == 0 {
-		t.Errorf("somebody should have given way by each right, been waited for, and been waited for in vain: %v", by)
+		t.Errorf("want victims by each basis, nominations without victims, and withdrawn nominations: %v", by)
 	}
 }

@@ -14,32 +14,32 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// flood is a fleet of leaves of four nodes with eight GPUs each, under more small
-// jobs than it can do, whatever it is told of how long they run.
-type flood struct {
+// floodedCluster is a cluster of leaves with four 8-GPU nodes each, overloaded with small
+// jobs. say returns the prediction for a runtime.
+type floodedCluster struct {
 	t       *testing.T
 	w       *enginetest.Cluster
 	r       *rand.Rand
-	say     func(runs time.Duration) *ares.RuntimePredicted // nil: nothing
+	say     func(runs time.Duration) *ares.RuntimePredicted // nil for no prediction
 	runs    map[ares.JobID]time.Duration
 	ends    map[ares.JobID]time.Time
 	started map[ares.JobID]time.Time
 	made    int
 }
 
-func newFlood(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *flood {
+func newFloodedCluster(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *floodedCluster {
 	cfg := config.Default()
 	cfg.Backfill.DrainAfter = 30 * time.Minute
-	f := &flood{t: t, w: enginetest.NewClusterWithConfig(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
+	f := &floodedCluster{t: t, w: enginetest.NewClusterWithConfig(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {
-		n := machineOf(fmt.Sprintf("n%02d", i), 8)
+		n := nodeOf(fmt.Sprintf("n%02d", i), 8)
 		n.Labels = map[string]string{"leaf": fmt.Sprintf("l%d", i/4)}
 		f.w.AddNode(*n)
 	}
 	return f
 }
 
-func (f *flood) submit(id ares.JobID, spec ares.Spec, runs time.Duration) {
+func (f *floodedCluster) submit(id ares.JobID, spec ares.Spec, runs time.Duration) {
 	f.runs[id] = runs
 	f.w.Submit(id, spec)
 	if p := f.say(runs); p != nil {
@@ -48,9 +48,9 @@ func (f *flood) submit(id ares.JobID, spec ares.Spec, runs time.Duration) {
 	}
 }
 
-// minute lets a minute pass: jobs end, as many come as would keep the fleet busy
-// and some more, and the loop decides.
-func (f *flood) minute(come int) {
+// minute advances the time by one minute: jobs end, new small jobs are submitted, and
+// cycles run until nothing changes.
+func (f *floodedCluster) minute(come int) {
 	f.t.Helper()
 	f.w.Now = f.w.Now.Add(time.Minute)
 	var over []ares.JobID
@@ -91,7 +91,9 @@ func (f *flood) minute(come int) {
 	}
 }
 
-func (f *flood) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error, as ares.Outcome) {
+// change applies a transition to every rank of the last attempt, after it finished
+// with an outcome, if any.
+func (f *floodedCluster) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error, as ares.Outcome) {
 	f.t.Helper()
 	err := f.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		for rank := range r.Last().Seats {
@@ -111,34 +113,34 @@ func (f *flood) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error
 	}
 }
 
-// What may be said of how long jobs run.
-var sayings = map[string]func(time.Duration) *ares.RuntimePredicted{
-	"nothing":   func(time.Duration) *ares.RuntimePredicted { return nil },
-	"the truth": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d, P90: d} },
-	"about as long": func(time.Duration) *ares.RuntimePredicted {
+// predictors are ways to predict a runtime.
+var predictors = map[string]func(time.Duration) *ares.RuntimePredicted{
+	"no prediction": func(time.Duration) *ares.RuntimePredicted { return nil },
+	"exact":         func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d, P90: d} },
+	"the same for all": func(time.Duration) *ares.RuntimePredicted {
 		return &ares.RuntimePredicted{P50: time.Hour, P90: 110 * time.Minute}
 	},
-	"a tenth of it": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d / 10, P90: d / 8} },
+	"a tenth": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d / 10, P90: d / 8} },
 }
 
-// TestGangLandsInAFlood: a gang of 64 GPUs starts under a constant stream of
-// small jobs that would fill every gap before it, whatever is known of how long
-// these run (KAI #1969). Without reservations it never does.
-func TestGangLandsInAFlood(t *testing.T) {
+// TestLargeJobStartsUnderSmallJobs: a gang of 64 GPUs starts under a constant stream of
+// small jobs that would fill every gap before it, whatever the predictions of their
+// runtimes (KAI #1969). Without backfill reservations it never starts.
+func TestLargeJobStartsUnderSmallJobs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spec  ares.Spec
-		bound time.Duration // from its submission; jobs run for two hours at most
+		bound time.Duration // from its submission; small jobs run for at most two hours
 	}{
 		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 8 * time.Hour},
 		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 8 * time.Hour},
 		{"16 x 4", ares.Spec{Members: 16, GPUs: 4}, 8 * time.Hour},
 		{"a whole node", ares.Spec{GPUs: 8}, 8 * time.Hour},
 	} {
-		for said, say := range sayings {
-			t.Run(c.name+", told "+said, func(t *testing.T) {
+		for prediction, say := range predictors {
+			t.Run(c.name+", predictions: "+prediction, func(t *testing.T) {
 				t.Parallel()
-				f := newFlood(t, 16, say)
+				f := newFloodedCluster(t, 16, say)
 				f.minute(70)
 				for range 60 {
 					f.minute(1 + f.r.IntN(5)/4)
@@ -152,7 +154,7 @@ func TestGangLandsInAFlood(t *testing.T) {
 						return
 					}
 				}
-				t.Errorf("it waits for more than %s", c.bound)
+				t.Errorf("the job waits for more than %s", c.bound)
 			})
 		}
 	}

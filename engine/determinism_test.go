@@ -15,31 +15,31 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestAcrossProcesses: the same events give the same plans, byte for byte, in
-// another process, where maps have another order.
+// TestAcrossProcesses: the same events give the same plans, byte for byte, in another
+// process, where maps have another iteration order.
 func TestAcrossProcesses(t *testing.T) {
 	if os.Getenv("ARES_TEST_CHILD") != "" {
-		tellPlans(t)
+		printPlans(t)
 		return
 	}
-	var told [2][]byte
-	for i := range told {
+	var printed [2][]byte
+	for i := range printed {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAcrossProcesses$", "-test.v", "-rapid.seed=11", "-rapid.checks=60", "-rapid.steps=40")
 		cmd.Env = append(os.Environ(), "ARES_TEST_CHILD=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		told[i] = regexp.MustCompile(`plans \d+ \w+`).Find(out)
+		printed[i] = regexp.MustCompile(`plans \d+ \w+`).Find(out)
 	}
-	if told[0] == nil || !bytes.Equal(told[0], told[1]) {
-		t.Fatalf("two processes told %q and %q", told[0], told[1])
+	if printed[0] == nil || !bytes.Equal(printed[0], printed[1]) {
+		t.Fatalf("two processes printed %q and %q", printed[0], printed[1])
 	}
-	t.Logf("%s", told[0])
+	t.Logf("%s", printed[0])
 }
 
-// tellPlans prints how many plans random histories had, and their digest.
-func tellPlans(t *testing.T) {
+// printPlans prints the number of plans of random histories, and their digest.
+func printPlans(t *testing.T) {
 	h, n := sha256.New(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
@@ -55,10 +55,10 @@ func tellPlans(t *testing.T) {
 	fmt.Printf("plans %d %x\n", n, h.Sum(nil))
 }
 
-// TestArrivalDoesNotMatter: nodes that are as good for a job are told apart by
-// what and where they are, not by which came first.
-func TestArrivalDoesNotMatter(t *testing.T) {
-	small, large := machineOf("b", 2), machineOf("d", 4)
+// TestNodeOrderDoesNotMatter: the choice between equally good nodes does not depend on
+// which of them joined first.
+func TestNodeOrderDoesNotMatter(t *testing.T) {
+	small, large := nodeOf("b", 2), nodeOf("d", 4)
 	var chosen []string
 	for _, nodes := range [][]*ares.Node{{small, large}, {large, small}} {
 		w := enginetest.NewCluster()
@@ -73,6 +73,6 @@ func TestArrivalDoesNotMatter(t *testing.T) {
 		chosen = append(chosen, plan.Place[0].Seats[0].Node)
 	}
 	if chosen[0] != chosen[1] {
-		t.Errorf("the job goes to %s or %s", chosen[0], chosen[1])
+		t.Errorf("the job is placed on %s or %s", chosen[0], chosen[1])
 	}
 }

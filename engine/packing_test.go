@@ -9,13 +9,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestEightsFindRoom: 2,000 jobs of 1, 1, 1, 1, 2, 2, 4, 8 GPUs, one after the
-// other, on 1,000 nodes with 8 GPUs are 62 % of them. Who does not pack leaves
-// no node whole for the eights.
-func TestEightsFindRoom(t *testing.T) {
+// TestPacking: 2,000 jobs of 1, 1, 1, 1, 2, 2, 4, 8 GPUs, submitted one after the
+// other, use 62 % of 1,000 nodes with 8 GPUs. A placement that does not pack leaves
+// no empty node for the jobs of 8.
+func TestPacking(t *testing.T) {
 	w := enginetest.NewCluster()
 	for i := range 1000 {
-		w.AddNode(*machineOf(fmt.Sprintf("n%03d", i), 8))
+		w.AddNode(*nodeOf(fmt.Sprintf("n%03d", i), 8))
 	}
 	for i := range 2000 {
 		gpus := []int{1, 1, 1, 1, 2, 2, 4, 8}[i%8]
@@ -35,6 +35,6 @@ func TestEightsFindRoom(t *testing.T) {
 		busy[seat.Node] += len(seat.Shares)
 	}
 	if len(busy) != 625 {
-		t.Errorf("5,000 GPUs are given on %d nodes, 625 would do", len(busy))
+		t.Errorf("5,000 GPUs are allocated on %d nodes, want 625", len(busy))
 	}
 }

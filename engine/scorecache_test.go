@@ -11,18 +11,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestBoardsAreBounded: who asks for a thing of his own costs no memory of his
-// own, and a state that keeps few boards decides as one that keeps all.
-func TestBoardsAreBounded(t *testing.T) {
+// TestScoreCachesAreBounded: the number of score caches does not grow with the number
+// of distinct requests, and a state with few caches decides as one with all.
+func TestScoreCachesAreBounded(t *testing.T) {
 	t.Parallel()
-	few, all := crowd(t, 1), crowd(t, 0)
+	few, all := distinctRequests(t, 1), distinctRequests(t, 0)
 	now := time.Unix(1_700_000_000, 0)
 	a, b := Decide(few, now), Decide(all, now)
 	if len(a.Place) < 100 || a.Digest() != b.Digest() {
-		t.Errorf("with few boards %d are placed (%s), with all %d (%s)", len(a.Place), a.Digest(), len(b.Place), b.Digest())
+		t.Errorf("with few score caches %d jobs are placed (%s), with all %d (%s)", len(a.Place), a.Digest(), len(b.Place), b.Digest())
 	}
 	if len(few.core.Scorer.ScoreCaches.Requests) != score.MinScoreCaches || len(all.core.Scorer.ScoreCaches.Requests) < 100 {
-		t.Errorf("%d boards are kept where %d have room, and %d of all", len(few.core.Scorer.ScoreCaches.Requests), score.MinScoreCaches, len(all.core.Scorer.ScoreCaches.Requests))
+		t.Errorf("%d score caches where the limit is %d, and %d without a limit", len(few.core.Scorer.ScoreCaches.Requests), score.MinScoreCaches, len(all.core.Scorer.ScoreCaches.Requests))
 	}
 	for _, s := range []*State{few, all} {
 		if err := s.Check(); err != nil {
@@ -31,27 +31,27 @@ func TestBoardsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCrestsPassOver: a fleet without room needs no board to say so, and one
-// device that comes free is found.
-func TestCrestsPassOver(t *testing.T) {
+// TestFitsNowhere: the block maxima tell a request that fits on no node from one that
+// fits on some.
+func TestFitsNowhere(t *testing.T) {
 	t.Parallel()
-	s := crowd(t, 0)
+	s := distinctRequests(t, 0)
 	s.core.Refresh()
 	w := &cluster.Request{GPUs: 9}
 	if !s.core.Cluster.FitsNowhere(w) {
-		t.Error("nine devices on a machine of eight")
+		t.Error("nine devices fit on a node of eight")
 	}
 	if w.GPUs = 8; s.core.Cluster.FitsNowhere(w) {
-		t.Error("eight devices of an empty machine are not there")
+		t.Error("eight devices do not fit on an empty node of eight")
 	}
 	if w = (&cluster.Request{Milli: 1000, CPUs: 65}); !s.core.Cluster.FitsNowhere(w) {
-		t.Error("65 CPUs on a machine of 64")
+		t.Error("65 CPUs fit on a node of 64")
 	}
 }
 
-// crowd is 100 machines and 200 jobs each of which asks for a thing of its own,
-// with room for the given number of costs.
-func crowd(t *testing.T, cells int) *State {
+// distinctRequests returns a state of 100 nodes and 200 waiting jobs with distinct
+// requests. cells bounds the scores in its caches, 0 for the default.
+func distinctRequests(t *testing.T, cells int) *State {
 	t.Helper()
 	s := New()
 	s.core.Scorer.ScoreCaches.MaxCells = cells

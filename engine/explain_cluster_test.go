@@ -8,27 +8,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/explain"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// town is a random world, with the records the state does not hand out.
-type town struct {
+// randomCluster is a random cluster, with the queue records.
+type randomCluster struct {
 	*enginetest.Cluster
 	r      *rand.Rand
 	queues map[string]ares.Queue
 	jobs   int
 }
 
-func (t *town) one(of ...string) string { return of[t.r.IntN(len(of))] }
+func (t *randomCluster) one(of ...string) string { return of[t.r.IntN(len(of))] }
 
-func (t *town) chance(percent int) bool { return t.r.IntN(100) < percent }
+func (t *randomCluster) chance(percent int) bool { return t.r.IntN(100) < percent }
 
-// newTown is a world in which something has happened already and many wait.
-func newTown(tb testing.TB, seed uint64) *town {
-	t := &town{Cluster: enginetest.NewCluster(), r: rand.New(rand.NewPCG(seed, 4)), queues: map[string]ares.Queue{}}
+// newRandomCluster returns a cluster where some jobs have run and many wait.
+func newRandomCluster(tb testing.TB, seed uint64) *randomCluster {
+	t := &randomCluster{Cluster: enginetest.NewCluster(), r: rand.New(rand.NewPCG(seed, 4)), queues: map[string]ares.Queue{}}
 	for _, id := range []string{"default", "ml", "vision"} {
 		t.tenant(id)
 	}
@@ -55,7 +53,7 @@ func newTown(tb testing.TB, seed uint64) *town {
 	return t
 }
 
-func (t *town) decide(tb testing.TB) {
+func (t *randomCluster) decide(tb testing.TB) {
 	tb.Helper()
 	plan, err := t.Decide()
 	if err == nil {
@@ -66,7 +64,7 @@ func (t *town) decide(tb testing.TB) {
 	}
 }
 
-func (t *town) tenant(id string) {
+func (t *randomCluster) tenant(id string) {
 	l := ares.NoLimits()
 	if t.chance(30) {
 		l.GPUs = 2 + t.r.IntN(12)
@@ -98,7 +96,7 @@ func (t *town) tenant(id string) {
 	}
 }
 
-func (t *town) node(i int) {
+func (t *randomCluster) node(i int) {
 	n := ares.Node{
 		ID: fmt.Sprintf("n%d", i), CPUs: 8 << t.r.IntN(3), MemoryMB: 1000 << t.r.IntN(3),
 		Labels: map[string]string{"region": t.one("eu", "us"), "leaf": t.one("r0", "r1"), "pool": t.one("a", "b")},
@@ -129,7 +127,7 @@ func (t *town) node(i int) {
 	}
 }
 
-func (t *town) submit() {
+func (t *randomCluster) submit() {
 	s := ares.Spec{
 		Tenant: t.one("default", "ml", "vision"), CPUs: t.r.IntN(5), MemoryMB: t.r.IntN(300),
 		Priority: new([]int{0, 100, 500, 500, 700, 1000, 2000}[t.r.IntN(7)]), Labels: map[string]string{"app": t.one("x", "y")},
@@ -162,7 +160,7 @@ func (t *town) submit() {
 	t.Submit(id, s)
 }
 
-func (t *town) wishes(s *ares.Spec) {
+func (t *randomCluster) wishes(s *ares.Spec) {
 	p := &s.Placement
 	if _, ok := t.queues[ares.QueueID(s.Tenant, "q")]; ok && t.chance(50) {
 		s.Queue = "q"
@@ -214,8 +212,8 @@ func (t *town) wishes(s *ares.Spec) {
 	}
 }
 
-// live lets some jobs start, end and fail.
-func (t *town) live() {
+// live starts, ends and fails some jobs.
+func (t *randomCluster) live() {
 	var active []ares.JobID
 	for job, run := range t.State.Jobs() {
 		if run != nil && run.Current() != nil {
@@ -236,16 +234,17 @@ func (t *town) live() {
 	}
 }
 
-// each does something to every seat of a job's attempt, as far as it is allowed.
-func (t *town) each(id ares.JobID, do func(*ares.Job, *ares.Run, *ares.Attempt, *ares.Held) error) {
+// each applies a transition to every seat of the last attempt of a job, where the
+// seat allows it.
+func (t *randomCluster) each(id ares.JobID, do func(*ares.Job, *ares.Run, *ares.Attempt, *ares.Held) error) {
 	run, _ := t.State.Run(id)
 	a := run.Last()
 	for i := range a.Seats {
-		_ = t.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some are past it
+		_ = t.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some seats are past it
 	}
 }
 
-func (t *town) finish(id ares.JobID, outcome ares.Outcome) {
+func (t *randomCluster) finish(id ares.JobID, outcome ares.Outcome) {
 	res := ares.RankResult{Outcome: outcome, StartedAt: t.Now, EndedAt: t.Now}
 	if outcome == ares.OutcomeFailed {
 		res.ExitCode = 1
@@ -256,8 +255,8 @@ func (t *town) finish(id ares.JobID, outcome ares.Outcome) {
 	t.each(id, func(_ *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.Held) error { return r.Release(a.Fence, h.Rank) })
 }
 
-// succeed lets a job, or all of an array, come to a good end.
-func (t *town) succeed(id ares.JobID) {
+// succeed ends a job, or all elements of an array, with success.
+func (t *randomCluster) succeed(id ares.JobID) {
 	run, _ := t.State.Run(id)
 	for i := range run.Next {
 		if e, _ := t.State.Run(ares.ElementID(id, i)); !e.Phase.Final() {
@@ -272,8 +271,8 @@ func (t *town) succeed(id ares.JobID) {
 	t.PutEvents(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 }
 
-// take takes one step as people would.
-func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
+// take carries out one step of a remedy as a user would.
+func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	tb.Helper()
 	switch step.Kind {
 	case ares.StepWait:
@@ -302,18 +301,30 @@ func (t *town) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		for v := range t.State.Nodes() {
 			if v.Node.ID == step.Target {
 				for i := range step.Amount {
-					t.AddNode(*explain.CloneNode(v.Node, i))
+					t.AddNode(*newNodeLike(v.Node, i))
 				}
 				return
 			}
 		}
 		tb.Fatalf("there is no node %s", step.Target)
 	default:
-		tb.Fatalf("%q is not in the closed list", step.Kind)
+		tb.Fatalf("unknown kind of step %q", step.Kind)
 	}
 }
 
-func (t *town) raise(tb testing.TB, step ares.Step) {
+// newNodeLike returns the i-th new node with the hardware of an existing one.
+func newNodeLike(n *ares.Node, i int) *ares.Node {
+	out := *n
+	out.ID, out.Unfit, out.Revision = fmt.Sprintf("%s-more-%d", n.ID, i), "", 0
+	out.Devices = slices.Clone(n.Devices)
+	for k := range out.Devices {
+		d := &out.Devices[k]
+		d.ID, d.Healthy, d.Reason, d.Celsius = out.ID+"/"+d.ID, true, "", 0
+	}
+	return &out
+}
+
+func (t *randomCluster) raise(tb testing.TB, step ares.Step) {
 	tb.Helper()
 	id, queue, isQueue := strings.Cut(step.Target, "/")
 	rec, _, ok := t.State.Tenant(id)

@@ -1,18 +1,17 @@
-package engine
+package cluster
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
 	"pgregory.net/rapid"
 )
 
-// TestSet holds a set against a map.
+// TestSet compares a set with a map.
 func TestSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20_000).Draw(t, "n")
-		var a, b cluster.Set
+		var a, b Set
 		a.Resize(n)
 		b.Resize(n)
 		inA, inB := map[int]bool{}, map[int]bool{}

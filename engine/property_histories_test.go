@@ -15,15 +15,14 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestLives lets worlds live that are drawn at random: many tenants with quotas,
-// queues, classes, gangs, shares, slices and arrays, and everything that can go
-// wrong. Whatever happens, no law is broken, of a plan or of the run as a whole;
-// a leader that begins anew decides alike; and when no more comes, everybody who
-// can run does. A history is a script: one that breaks a law is cut down to the
-// lines that matter, to be put into testdata.
+// TestHistories simulates random histories: tenants with quotas, queues, classes,
+// gangs, shares, slices and arrays, and failures of all kinds. The laws hold for every
+// plan and for the history as a whole, a restarted leader decides the same, and after
+// the last event every job runs that can. A history is a script: one that breaks a law
+// is reduced to the lines that matter, to be put into testdata.
 //
-// ARES_STEPS says how many decisions and events to try; `make test` tries few.
-func TestLives(t *testing.T) {
+// ARES_STEPS is the number of cycles and events to simulate, ARES_SEED the first seed.
+func TestHistories(t *testing.T) {
 	steps := 20_000
 	if text := os.Getenv("ARES_STEPS"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -40,66 +39,66 @@ func TestLives(t *testing.T) {
 		}
 		first = n
 	}
-	var sum toll
+	var sum historyCounts
 	for seed := first; sum.steps < steps; seed++ {
-		lines := drawLife(seed)
-		one, err := liveThrough(lines)
+		lines := drawHistory(seed)
+		one, err := runHistory(lines)
 		if err != nil {
 			few := shrink(lines)
-			_, err := liveThrough(few)
-			t.Fatalf("seed %d, cut down from %d lines to %d: %v\n%s\n----", seed, len(lines), len(few), err, strings.Join(few, "\n"))
+			_, err := runHistory(few)
+			t.Fatalf("seed %d, reduced from %d lines to %d: %v\n%s\n----", seed, len(lines), len(few), err, strings.Join(few, "\n"))
 		}
 		sum.add(&one)
 	}
 	t.Log(sum.String())
 }
 
-// toll is what happened in some lives.
-type toll struct {
-	lives, steps, jobs, ended, kept, withdrawn, restarts, most, promises, moved int
+// historyCounts counts what happened in some histories.
+type historyCounts struct {
+	histories, steps, jobs, ended, nominations, withdrawn, restarts, most, met, moved int
 
 	why map[ares.YieldWhy]int
 }
 
-func (s *toll) add(o *toll) {
+func (s *historyCounts) add(o *historyCounts) {
 	if s.why == nil {
 		s.why = map[ares.YieldWhy]int{}
 	}
-	s.lives, s.steps, s.jobs, s.ended = s.lives+1, s.steps+o.steps, s.jobs+o.jobs, s.ended+o.ended
-	s.kept, s.withdrawn, s.restarts, s.most = s.kept+o.kept, s.withdrawn+o.withdrawn, s.restarts+o.restarts, max(s.most, o.most)
-	s.promises, s.moved = s.promises+o.promises, s.moved+o.moved
+	s.histories, s.steps, s.jobs, s.ended = s.histories+1, s.steps+o.steps, s.jobs+o.jobs, s.ended+o.ended
+	s.nominations, s.withdrawn, s.restarts, s.most = s.nominations+o.nominations, s.withdrawn+o.withdrawn, s.restarts+o.restarts, max(s.most, o.most)
+	s.met, s.moved = s.met+o.met, s.moved+o.moved
 	for why, n := range o.why {
 		s.why[why] += n
 	}
 }
 
-func (s *toll) String() string {
-	return fmt.Sprintf("%d lives, %d steps, %d jobs, %d of them ended; stopped by right %v, at most %d times each; %d nominations, %d withdrawn; %d firm promises kept, %d moved by an event; %d restarts; no cycle",
-		s.lives, s.steps, s.jobs, s.ended, s.why, s.most, s.kept, s.withdrawn, s.promises, s.moved, s.restarts)
+func (s *historyCounts) String() string {
+	return fmt.Sprintf("%d histories, %d steps, %d jobs, %d of them ended; victims by basis %v, at most %d preemptions of one job; %d nominations, %d withdrawn; %d firm planned starts met, %d moved by an event; %d restarts",
+		s.histories, s.steps, s.jobs, s.ended, s.why, s.most, s.nominations, s.withdrawn, s.met, s.moved, s.restarts)
 }
 
-// liveThrough does the lines of a script, and then lets the world run dry.
-func liveThrough(lines []string) (toll, error) {
+// runHistory runs the lines of a script, and then simulates until all jobs end.
+func runHistory(lines []string) (historyCounts, error) {
 	w := enginetest.NewCluster()
-	out := toll{why: map[ares.YieldWhy]int{}}
+	out := historyCounts{why: map[ares.YieldWhy]int{}}
 	for i, line := range lines {
 		if err := w.RunLine(line); err != nil {
 			return out, fmt.Errorf("%s: %w", line, err)
 		}
 		if i == 0 {
-			w.UseFastChecks() // a configuration, if there is one, comes first
+			w.UseFastChecks() // after the configuration, which is the first line
 		}
 		if line == "change-leader" {
 			out.restarts++
 		}
 	}
-	err := runDry(w)
+	err := runToEnd(w)
 	seen := w.Preemptions()
 	for i := range seen.Preemptions {
 		out.why[seen.Preemptions[i].Why]++
 	}
-	out.steps, out.most, out.kept, out.withdrawn = len(lines)+w.DecisionCount(), seen.MaxPerJob(), seen.Nominations, seen.Withdrawals
-	out.promises, out.moved = w.PlannedStarts().Met, w.PlannedStarts().Moved
+	out.steps, out.most, out.nominations, out.withdrawn = len(lines)+w.DecisionCount(), seen.MaxPerJob(), seen.Nominations, seen.Withdrawals
+	out.met, out.moved = w.PlannedStarts().Met, w.PlannedStarts().Moved
 	for _, run := range w.State.Jobs() {
 		out.jobs++
 		if run != nil && run.Phase.Final() {
@@ -109,21 +108,21 @@ func liveThrough(lines []string) (toll, error) {
 	return out, err
 }
 
-// dry is for how long a world lives on when nothing more comes: longer than all
-// its jobs take one after the other, each stopped as often as may be.
-const dry = 400 * 24 * time.Hour
+// drainTime is the time that is simulated after the last event: longer than all jobs take
+// one after the other, each preempted as often as allowed.
+const drainTime = 400 * 24 * time.Hour
 
-// runDry lets a world live until nothing more happens. Then nothing runs, and who
-// waits still could not run if he were alone.
-func runDry(w *enginetest.Cluster) error {
-	for _, id := range lifeNodes {
+// runToEnd simulates until nothing more happens. Then no job runs, and every waiting
+// job would not be placed if it were alone either.
+func runToEnd(w *enginetest.Cluster) error {
+	for _, id := range historyNodes {
 		for _, line := range []string{"session return " + id, "uncordon " + id, "clean-node " + id} {
 			if err := w.RunLine(line); err != nil {
 				return err
 			}
 		}
 	}
-	if err := w.Simulate(dry, func(string) {}); err != nil {
+	if err := w.Simulate(drainTime, func(string) {}); err != nil {
 		return err
 	}
 	if err := enginetest.CheckState(w.State); err != nil {
@@ -134,7 +133,7 @@ func runDry(w *enginetest.Cluster) error {
 	}
 	for job, run := range w.State.Jobs() {
 		if run != nil && run.Current() != nil && !job.IsArray() {
-			return fmt.Errorf("%s is %s when all should have ended", job.ID, run.Phase)
+			return fmt.Errorf("%s is %s at the end", job.ID, run.Phase)
 		}
 	}
 	for job, run := range w.State.Jobs() {
@@ -143,13 +142,13 @@ func runDry(w *enginetest.Cluster) error {
 		}
 		if alone(w, job.ID) {
 			why := engine.Explain(w.State, job.ID, w.Now).Refusal
-			return fmt.Errorf("%s waits for ever though it fits where nobody runs (%s)", job.ID, &why)
+			return fmt.Errorf("%s still waits at the end, though it fits (%s)", job.ID, &why)
 		}
 	}
 	return nil
 }
 
-// alone says whether a job that waits would be placed if nobody else waited.
+// alone reports whether a waiting job would be placed if no other job waited.
 func alone(w *enginetest.Cluster, id ares.JobID) bool {
 	others := map[ares.JobID]bool{}
 	for job, run := range w.State.Jobs() {
@@ -166,13 +165,13 @@ func alone(w *enginetest.Cluster, id ares.JobID) bool {
 	return placed || slices.Contains(plan.Ready, id)
 }
 
-// shrink leaves out what is not needed to break a law: halves, then quarters, and
+// shrink removes the lines that are not needed to break a law: halves, then quarters,
 // at last single lines.
 func shrink(lines []string) []string {
 	for size := len(lines) / 2; size > 0; size /= 2 {
 		for at := 0; at+size <= len(lines); {
 			less := slices.Delete(slices.Clone(lines), at, at+size)
-			if _, err := liveThrough(less); err != nil {
+			if _, err := runHistory(less); err != nil {
 				lines = less
 			} else {
 				at += size
@@ -182,28 +181,28 @@ func shrink(lines []string) []string {
 	return lines
 }
 
-var lifeNodes = []string{"a", "b", "c", "d", "e"}
+var historyNodes = []string{"a", "b", "c", "d", "e"}
 
-// drawLife draws a history.
-func drawLife(seed uint64) []string {
+// drawHistory draws the lines of a history.
+func drawHistory(seed uint64) []string {
 	d := &dice{rand.New(rand.NewPCG(seed, 7)), 0, nil}
 	d.config()
-	for _, id := range lifeNodes[:2+d.IntN(4)] {
+	for _, id := range historyNodes[:2+d.IntN(4)] {
 		d.node(id)
 	}
-	for _, id := range lifeTenants {
+	for _, id := range historyTenants {
 		d.tenant(id)
 	}
 	for range 40 + d.IntN(160) {
 		d.step()
-		if seed%3 == 0 { // in some worlds single ranks end before their gang
+		if seed%3 == 0 { // in some histories single ranks end before their gang
 			d.rank()
 		}
 	}
 	return d.lines
 }
 
-// rank ends a rank of a job now and then.
+// rank ends one rank of a job in one of four draws.
 func (d *dice) rank() {
 	if d.jobs == 0 || d.IntN(4) > 0 {
 		return
@@ -213,7 +212,7 @@ func (d *dice) rank() {
 	d.say("release j%d rank=%d", j, rank)
 }
 
-var lifeTenants = []string{"ann", "bob", "eve"}
+var historyTenants = []string{"ann", "bob", "eve"}
 
 // dice draws the lines of a history.
 type dice struct {
@@ -226,10 +225,10 @@ func (d *dice) say(format string, args ...any) {
 	d.lines = append(d.lines, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// of is one of some words; the first is the usual one.
+// of draws one of some words.
 func (d *dice) of(words ...string) string { return words[d.IntN(len(words))] }
 
-// maybe is a word once in so many times.
+// maybe returns the text in one of so many draws, else "".
 func (d *dice) maybe(in int, format string, args ...any) string {
 	if d.IntN(in) > 0 {
 		return ""
@@ -270,7 +269,7 @@ func (d *dice) job() {
 	case 3:
 		size = fmt.Sprintf("members=%d gpus=%s%s", 2+d.IntN(3), d.of("1", "2", "4"), d.maybe(3, "min-members=1"))
 	}
-	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runtime=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(lifeTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
+	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runtime=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(historyTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
 		d.of("500", "0", "100", "300", "500", "1000", "1500", "2000", "2500"), d.of("10m", "1m", "1h", "5h", "30h"),
 		d.maybe(2, "checkpoint"), d.maybe(8, "latency-sensitive"), d.maybe(3, "max-runtime-minutes=%s", d.of("5", "60", "600")), d.maybe(10, "model=%s", d.of("h100", "a100")),
 		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallelism=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "required-level=leaf"), d.maybe(20, "mode=at_most_once"))
@@ -280,9 +279,9 @@ func (d *dice) job() {
 	d.jobs++
 }
 
-// step draws one thing that happens, mostly new jobs and time that passes.
+// step draws one event, mostly a new job or a span of time.
 func (d *dice) step() {
-	j, n := fmt.Sprintf("j%d", d.IntN(max(d.jobs, 1))), lifeNodes[d.IntN(len(lifeNodes))]
+	j, n := fmt.Sprintf("j%d", d.IntN(max(d.jobs, 1))), historyNodes[d.IntN(len(historyNodes))]
 	switch k := d.IntN(100); {
 	case k < 45:
 		d.job()
@@ -304,7 +303,7 @@ func (d *dice) step() {
 	case k < 87:
 		d.say("%s %s", d.of("cordon", "uncordon"), n)
 	case k < 90:
-		d.tenant(d.of(lifeTenants...))
+		d.tenant(d.of(historyTenants...))
 	case k < 92:
 		d.say("unhealthy %s%s", n, d.maybe(2, "%d", d.IntN(4)))
 	case k < 93:
@@ -312,10 +311,10 @@ func (d *dice) step() {
 	case k < 94:
 		d.say("estimate %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
 	case k < 95:
-		d.say("queue %s/%s parent=%s quota=(all:%d:any)", d.of(lifeTenants...), d.of("q1", "q2"), d.of("", "q2", "q1"), d.IntN(4))
+		d.say("queue %s/%s parent=%s quota=(all:%d:any)", d.of(historyTenants...), d.of("q1", "q2"), d.of("", "q2", "q1"), d.IntN(4))
 	case k < 97:
 		d.say("reservation w%d in=%s for=%s nodes=(%s)%s%s%s", d.IntN(3), d.of("1h", "0s", "20m", "10h"), d.of("1h", "10m", "20h"), n,
-			d.maybe(2, "tenant=%s", d.of(lifeTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))
+			d.maybe(2, "tenant=%s", d.of(historyTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))
 	case k < 98:
 		d.say("delete %s", d.of("reservation w0", "reservation w1", "queue ann/q1", "queue bob/q2"))
 	default:
