@@ -22,24 +22,24 @@ type Cluster struct {
 	firstByName           []*Node // the first of them by ID
 	Layout                int     // counts the times nodes got other positions
 	Topology              *ares.Topology
-	atlas                 *topology.Locator
+	locator               *topology.Locator
 	Domains               *topology.Tree
 	NodeTypes             nodeTypes
 	CapacityChanges       changeLog     // nodes that have other things left than before
 	LastCapacityChange    []int         // by position: the last of its shifts
 	FreeCPUMem            []freeCPUMem  // by position
-	Summaries             []NodeSummary // by position
+	Summaries             []nodeSummary // by position
 	BlockMaxes            []blockMax    // of each 64 nodes
 	TraitChanges          changeLog     // nodes that became another kind of node
 	RoomChanges           changeLog     // nodes that may have more room than before
 	UnschedulableRequests []*Request    // of shapes that found no place
 	Capacity              queue.Resources
-	ModelsPresent                []int       // that some node has, by name, as the order numbers them
+	ModelsPresent         []int       // that some node has, by name, as the order numbers them
 	preferredScratch      Set         // scratch of welcome
 	largest               largestNode // of any node
 	changeCount           int         // counts the changes of nodes
 	requestCount          int         // counts those that were ever made
-	models            modelTable
+	models                modelTable
 	Stale                 staleness
 }
 
@@ -64,7 +64,7 @@ func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 		cfg: cfg, NodesByID: map[string]*Node{}, NodeTypes: nodeTypes{byKey: map[string]*NodeType{}},
 		Topology: &ares.Topology{}, models: modelTable{index: modelIndex}, Stale: staleness{layout: true},
 	}
-	c.atlas = topology.NewLocator(c.Topology)
+	c.locator = topology.NewLocator(c.Topology)
 	return c
 }
 
@@ -94,7 +94,7 @@ func (c *Cluster) MarkDirty(n *Node) {
 
 // SetTopology takes over a topology: every node may be somewhere else now.
 func (c *Cluster) SetTopology(t *ares.Topology) {
-	c.Topology, c.atlas = t, topology.NewLocator(t)
+	c.Topology, c.locator = t, topology.NewLocator(t)
 	c.Stale.layout = true
 	for _, n := range c.NodesByID { // order-free: each by itself
 		c.locateNode(n)
@@ -107,7 +107,7 @@ func (c *Cluster) locateNode(n *Node) {
 	if n.Record != nil {
 		labels = n.Record.Labels
 	}
-	if place := c.atlas.Locate(n.ID, labels); place != n.Place {
+	if place := c.locator.Locate(n.ID, labels); place != n.Place {
 		n.Place, n.traitsChanged, c.Stale.layout = place, true, true
 		c.MarkDirty(n)
 	}
@@ -270,7 +270,7 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	c.BlockMaxes[n.Pos/64].Stale = true
 	if !n.Schedulable() {
 		c.Domains.SetFree(n.Pos, -1, 0)
-		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = NodeSummary{}, freeCPUMem{-1, -1}
+		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = nodeSummary{}, freeCPUMem{-1, -1}
 		return
 	}
 	c.Domains.SetFree(n.Pos, bits.OnesCount64(n.Free), len(n.Devices))

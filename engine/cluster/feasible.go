@@ -23,7 +23,7 @@ func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 		return false, false
 	}
 	for i := range Filters {
-		if f := &Filters[i]; f.Static && f.Rejects != nil && f.Rejects(n, w) {
+		if f := &Filters[i]; f.static && f.rejects != nil && f.rejects(n, w) {
 			return false, false
 		}
 	}

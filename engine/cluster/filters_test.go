@@ -19,7 +19,7 @@ func TestFilterTable(t *testing.T) {
 		if f.Reason != Reason(i) || f.Kind == "" {
 			t.Errorf("row %d is of reason %d, kind %q", i, f.Reason, f.Kind)
 		}
-		if f.Static && f.Rejects == nil && f.PassesDevice == nil {
+		if f.static && f.rejects == nil && f.passesDevice == nil {
 			t.Errorf("reason %d is static and tests nothing", i)
 		}
 		if f.Text == nil && f.Reason != ReasonReserved || f.Text != nil && f.Text(&Details{Request: w}) == "" {

@@ -48,10 +48,10 @@ type Node struct {
 
 // Device is one accelerator with what is taken of it.
 type Device struct {
-	ID    string
-	index int
-	link  int // row and column in the record's Links
-	Taken int // thousandths
+	ID        string
+	index     int
+	linkIndex int // row and column in the record's Links
+	Taken     int // thousandths
 }
 
 // Occupant is a seat that is not free, and whose it is.
@@ -82,7 +82,7 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 		n.Type = c.nodeTypeOf(r, order)
 		for pos, i := range order {
 			d := &r.Devices[i]
-			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, link: i})
+			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, linkIndex: i})
 			// A slice without a profile, or a profile without a slice, is nothing
 			// anybody could ask for.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
@@ -131,7 +131,7 @@ func (n *Node) device(id string) *Device {
 			return &n.Unlisted[i]
 		}
 	}
-	n.Unlisted = append(n.Unlisted, Device{ID: id, link: -1})
+	n.Unlisted = append(n.Unlisted, Device{ID: id, linkIndex: -1})
 	return &n.Unlisted[len(n.Unlisted)-1]
 }
 

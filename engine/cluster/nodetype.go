@@ -62,7 +62,7 @@ type DeviceSpec struct {
 
 // isKind says whether the device is of the kind that the request asks for: the
 // accelerator, or a slice of one with the profile.
-func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.Kind && d.mig == w.MIG }
+func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.accelerator && d.mig == w.MIG }
 
 // nodeTypes holds every profile that was seen.
 type nodeTypes struct {
@@ -177,7 +177,7 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 		passes := true
 		for k := range Filters {
 			f := &Filters[k]
-			passes = passes && (f.PassesDevice == nil || f.PassesDevice(d, w))
+			passes = passes && (f.passesDevice == nil || f.passesDevice(d, w))
 		}
 		if passes {
 			mask |= 1 << i

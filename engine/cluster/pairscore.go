@@ -15,7 +15,7 @@ const (
 	sameRack    = 50
 	sameZone    = 20
 	sameRegion  = 5
-	otherPlace  = -50 // another region
+	otherRegion = -50 // another region
 	byNVLink    = 50
 	byPCIe      = -30
 	consecutive = 10
@@ -71,10 +71,10 @@ func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 }
 
 func (n *Node) linkScore(a, b *Device) int {
-	if a.link < 0 || b.link < 0 || a.link >= len(n.Record.Links) || b.link >= len(n.Record.Links[a.link]) {
+	if a.linkIndex < 0 || b.linkIndex < 0 || a.linkIndex >= len(n.Record.Links) || b.linkIndex >= len(n.Record.Links[a.linkIndex]) {
 		return 0 // the node does not say
 	}
-	switch l := n.Record.Links[a.link][b.link]; {
+	switch l := n.Record.Links[a.linkIndex][b.linkIndex]; {
 	case strings.HasPrefix(l, "NV"):
 		return byNVLink
 	case l == "PIX" || l == "PXB" || l == "PHB" || l == "NODE" || l == "SYS":
@@ -123,7 +123,7 @@ func nearness(a, b *rackGroup) int {
 		if a.region == "" || b.region == "" {
 			return 0
 		}
-		return otherPlace
+		return otherRegion
 	case a.zone == b.zone && a.rack == b.rack && a.rack != "":
 		return sameRack
 	case a.zone == b.zone && a.zone != "":

@@ -55,7 +55,7 @@ func (m Reasons) First() Reason {
 func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 	var m Reasons
 	for i := range Filters {
-		if f := &Filters[i]; f.Rejects != nil && f.Rejects(n, w) {
+		if f := &Filters[i]; f.rejects != nil && f.rejects(n, w) {
 			m |= f.Reason.Bit()
 		}
 	}
@@ -97,7 +97,7 @@ func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 		}
 		v.kind |= 1 << i
 		for k := range Filters {
-			if f := &Filters[k]; f.PassesDevice != nil && f.PassesDevice(d, w) {
+			if f := &Filters[k]; f.passesDevice != nil && f.passesDevice(d, w) {
 				v.passes[f.Reason] |= 1 << i
 			}
 		}
@@ -122,7 +122,7 @@ func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	left := v.kind
 	for i := range Filters {
 		f := &Filters[i]
-		if f.PassesDevice == nil || f.Reason == ReasonAccelerator {
+		if f.passesDevice == nil || f.Reason == ReasonAccelerator {
 			continue
 		}
 		if mask := left & v.passes[f.Reason]; f.Reason == ReasonQuota && m != 0 {

@@ -19,17 +19,17 @@ type Request struct {
 
 	GPUs         int // whole devices
 	Milli        int // or a part of one device
-	DeviceMemory int // MB each device must have
+	deviceMemory int // MB each device must have
 	CPUs         int
 	Memory       int // MB
-	Kind         string
+	accelerator  string
 	models       []string // lower case; any of them, all when empty
 	MIG          string
 	DeviceKey    string // all that is asked of a device, as text
 	NUMA         numaPolicy
 	OneNUMA      bool // all members of the job in one NUMA node
 	rules        nodeRules
-	Regions      []string
+	regions      []string
 
 	Ban         uint64 // models that must not be given, by their number
 	Constraints *Constraints
@@ -73,9 +73,9 @@ const (
 func RequestOf(j *ares.Job) *Request {
 	w := &Request{
 		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
-		DeviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
-		Kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
-		Regions: slices.Sorted(slices.Values(j.Placement.Regions)),
+		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
+		accelerator:  cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
+		regions: slices.Sorted(slices.Values(j.Placement.Regions)),
 	}
 	if w.MIG != "" && w.GPUs == 0 {
 		w.GPUs = 1 // a slice
@@ -103,9 +103,9 @@ func RequestOf(j *ares.Job) *Request {
 	w.rules.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.rules.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
 	w.rules.requirements = j.Placement.NodeRequirements
-	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.MIG, w.DeviceMemory, w.models)
-	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
-		w.rules.preferred, w.Regions, w.rules.tolerations)}
+	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
+	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
+		w.rules.preferred, w.regions, w.rules.tolerations)}
 	if len(w.rules.requirements) > 0 {
 		text := w.rules.requirements.String()
 		w.DeviceKey += " " + text
@@ -185,10 +185,10 @@ func (w *Request) DeviceWord() string {
 	switch {
 	case w.MIG != "":
 		return w.MIG + " slice"
-	case w.Kind == "custom":
+	case w.accelerator == "custom":
 		return "custom device"
 	}
-	return strings.ToUpper(w.Kind)
+	return strings.ToUpper(w.accelerator)
 }
 
 // RequestTable holds the wants of live jobs, one of each, and their tastes.
@@ -260,8 +260,8 @@ func ModelBit(m int) uint64 { return 1 << min(m, 63) }
 // GPUMilli is how many thousandths of devices a member takes.
 func (w *Request) GPUMilli() int { return max(w.GPUs*WholeMilli, w.Milli) }
 
-// SelectorText says what is asked of a node's labels, value by value.
-func (w *Request) SelectorText() string {
+// selectorText says what is asked of a node's labels, value by value.
+func (w *Request) selectorText() string {
 	var parts []string
 	for _, l := range w.rules.selector {
 		parts = append(parts, l.key+"="+l.value)
@@ -269,8 +269,8 @@ func (w *Request) SelectorText() string {
 	return strings.Join(parts, ", ")
 }
 
-// TooFewText says of a node that it has fewer devices than one member needs.
-func (w *Request) TooFewText() string {
+// tooFewText says of a node that it has fewer devices than one member needs.
+func (w *Request) tooFewText() string {
 	if w.GPUs <= 1 {
 		return "no " + w.DeviceWord()
 	}
