@@ -8,16 +8,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Filter is one row of the table of filters: one thing that can rule a node out for a
-// member of a job. The feasible sets of nodes, the diagnosis of a waiting job, the
-// words of its explanation and the fields that a remedy may drop are all made from
-// these rows.
+// Filter is one row of the table of filters: one reason why a node cannot take a member.
+// The feasible sets, the diagnosis of a waiting job, the text of its explanation and
+// the fields that a remedy may drop all come from these rows.
 //
-// To add a filter: add a reason (reasons.go) in the place where it is to be told, add
-// the row here, and write a scenario that shows it.
+// To add a filter, add a reason in reasons.go at its rank, add the row here, and write
+// a scenario that shows it.
 type Filter struct {
 	Reason Reason
-	// Kind is the kind of blocker that the reason is told as.
+	// Kind is the kind of blocker that reports the reason.
 	Kind string
 	// Rejects says whether the node is ruled out. It is nil for a filter of
 	// devices, and for a reason that something else than node and request decides.
@@ -32,27 +31,27 @@ type Filter struct {
 	busy bool
 	// Lasting says that another node like this one would be ruled out too.
 	lasting bool
-	// Text says what is wrong with the nodes.
+	// Text returns what the explanation says about the excluded nodes.
 	Text func(d *Details) string
-	// Drop is the fields of the job without which the filter would pass. Each is
-	// offered as a remedy only after it was tried.
+	// Drop lists the fields of the job without which the filter might pass. A field
+	// becomes a remedy only after a trial.
 	Drop []Droppable
 }
 
-// Details is what the text of a filter may mention.
+// Details is the input of the text of a filter.
 type Details struct {
 	Request  *Request
-	Model    string // gpu_model as the job spells it
-	MostFree int    // the most free devices of a node that has too few
+	Model    string // gpu_model in the spelling of the job
+	MostFree int    // free devices of the node that has the most, among nodes with too few
 }
 
 // Droppable is a field of a job that a remedy may drop.
 type Droppable struct {
 	Field string
-	If    func(j *ares.Job) bool // nil for always
+	If    func(j *ares.Job) bool // whether the job has it; nil for always
 }
 
-// Filters is the table, by reason.
+// Filters is the table of filters. Invariant: Filters[r].Reason == r.
 var Filters = [...]Filter{
 	{
 		Reason: ReasonNoSession, Kind: ares.BlockerNodes,
@@ -142,7 +141,7 @@ var Filters = [...]Filter{
 		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs < w.CPUs || n.Record.MemoryMB < w.Memory },
 		Text:    func(d *Details) string { return "too small even when empty (" + d.Request.Text() + " for one member)" },
 	},
-	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation is told by itself
+	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation has a blocker of its own
 	{
 		Reason: ReasonBusyDevices, Kind: ares.BlockerCapacity, busy: true,
 		Text: func(d *Details) string {
@@ -185,10 +184,11 @@ var Filters = [...]Filter{
 	{Reason: ReasonHeld, Kind: ares.BlockerCapacity, Text: text("what is free is kept for another job")},
 }
 
-// text is the text of a filter that is always the same.
+// text returns the Text of a filter whose text is constant.
 func text(s string) func(*Details) string { return func(*Details) string { return s } }
 
-// The sets of reasons by the properties of their filters.
+// The reasons of all filters with one property. StaticReasons leaves out filters that
+// test only devices.
 var (
 	StaticReasons  = reasonsWith(func(f *Filter) bool { return f.static && f.rejects != nil })
 	BusyReasons    = reasonsWith(func(f *Filter) bool { return f.busy })

@@ -6,8 +6,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFilterTable: every reason has its row at its own index, with a kind, a text
-// unless somebody else tells it, and a test of nodes or of devices where it is static.
+// TestFilterTable checks that every reason has its row at its own index, with a kind, a
+// text (except for reservations, which have blockers of their own), and a test of nodes
+// or of devices if it is static.
 func TestFilterTable(t *testing.T) {
 	t.Parallel()
 	if len(Filters) != int(ReasonNone) {
