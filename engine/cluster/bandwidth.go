@@ -58,9 +58,9 @@ func (c *Cluster) networkBetween(a, b *Node) int {
 const firstFitNodes = 256
 
 // FirstFitBandwidth returns the bottleneck of the placement that first fit would choose
-// on the allowed nodes, in the order of their IDs. It is 0 when a placement has fewer
-// than two devices, or when the first nodes have no capacity for all members. Placement
-// scores are compared with it.
+// on the allowed nodes, in the order of their IDs. It is 0 when the members
+// have fewer than two whole devices, or when the first nodes have no capacity for all of
+// them. It shows what a placement gains over first fit.
 func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 	if w.GPUs == 0 || w.GPUs*members < 2 {
 		return 0

@@ -18,18 +18,19 @@ type Filter struct {
 	Reason Reason
 	// Kind is the kind of blocker that reports the reason.
 	Kind string
-	// Rejects says whether the node is ruled out. It is nil for a filter of
-	// devices, and for a reason that something else than node and request decides.
+	// rejects reports whether the filter excludes the node. It is nil for a filter of
+	// devices, and for a reason that does not depend on node and request alone.
 	rejects func(n *Node, w *Request) bool
-	// PassesDevice says whether a device will do. It is nil for a filter of nodes.
+	// passesDevice reports whether a device passes. It is nil for a filter that tests
+	// only nodes.
 	passesDevice func(d *DeviceSpec, w *Request) bool
-	// Static says that what the node is like decides, not what is taken of it:
-	// such filters make the feasible set of a request, which is kept until a
-	// node changes. All filters of devices are static.
+	// static means that the result depends on the traits of the node, not on its
+	// allocations. Static filters make the feasible set of a request, which is kept
+	// until the traits of a node change. All filters of devices are static.
 	static bool
-	// Busy says that the reason goes away when other jobs end.
+	// busy means that the reason can disappear when other jobs end.
 	busy bool
-	// Lasting says that another node like this one would be ruled out too.
+	// lasting means that another node of the same kind would be excluded too.
 	lasting bool
 	// Text returns what the explanation says about the excluded nodes.
 	Text func(d *Details) string
