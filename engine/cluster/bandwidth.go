@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Bottleneck is what the slowest link between two devices of the seats carries
-// by the model, MB/s: inside each node by its links, between nodes by the
-// switches. It is 0 with fewer than two devices.
+// Bottleneck returns the bandwidth of the slowest link between the devices of the
+// seats, in MB/s: inside a node by its links, between nodes by the network. It is 0
+// for fewer than two devices. The seats of one node must be next to each other.
 func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	least, devices := 0, 0
 	note := func(v int) {
@@ -41,11 +41,11 @@ func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	return least
 }
 
-// unknownMBps is what is taken for a network that nobody has described:
-// 10 Gb/s.
+// unknownMBps is the assumed bandwidth of a network that the topology does not
+// describe: 10 Gb/s.
 const unknownMBps = 1250
 
-// networkBetween is what the network between two nodes carries, MB/s.
+// networkBetween returns the bandwidth of the network between two nodes, in MB/s.
 func (c *Cluster) networkBetween(a, b *Node) int {
 	if gbps := c.Domains.Bandwidth(a.Pos, b.Pos); gbps > 0 {
 		return gbps * 125
@@ -53,12 +53,14 @@ func (c *Cluster) networkBetween(a, b *Node) int {
 	return unknownMBps
 }
 
-// firstFitNodes is how many nodes are looked at to find what a first fit would have
-// taken: enough for the comparison, and no more on a busy fleet.
+// firstFitNodes is the number of nodes that FirstFitBandwidth examines. It bounds the
+// cost on a busy cluster.
 const firstFitNodes = 256
 
-// FirstFitBandwidth is the bandwidth of what a first fit over the nodes' names would have
-// taken, 0 when that was not found among the first nodes.
+// FirstFitBandwidth returns the bottleneck of the placement that first fit would choose
+// on the allowed nodes, in the order of their IDs. It is 0 when the members
+// have fewer than two whole devices, or when the first nodes have no capacity for all of
+// them. It shows what a placement gains over first fit.
 func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 	if w.GPUs == 0 || w.GPUs*members < 2 {
 		return 0
@@ -95,7 +97,8 @@ func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 	return least
 }
 
-// RationaleOf is what speaks for seats that were chosen by an earlier decision.
+// RationaleOf returns the rationale of seats that an earlier decision chose: their
+// bandwidth, and the smallest domain that holds all of them.
 func (c *Cluster) RationaleOf(seats []ares.Seat) ares.Merit {
 	m := ares.Merit{Bandwidth: c.Bottleneck(seats)}
 	lo, hi := len(c.Nodes), 0

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Set is a set of node positions. A summary over its words finds the next
-// member of a sparse set among many thousands of nodes in a few steps.
+// Set is a set of node positions. A second level of bits marks the words that are not
+// empty, so that the next member of a sparse set is found in a few steps.
 type Set struct {
 	Words   []uint64
-	summary []uint64 // bit w: words[w] is not empty
-	Count   int
+	summary []uint64 // bit w is set if and only if Words[w] is not 0
+	Count   int      // number of members
 }
 
-// Resize empties the set and makes it fit n positions.
+// Resize empties the set and gives it capacity for the positions 0 to n-1.
 func (s *Set) Resize(n int) {
 	words := (n + 63) / 64
 	s.Words = zeroed(s.Words, words)
@@ -21,7 +21,7 @@ func (s *Set) Resize(n int) {
 	s.Count = 0
 }
 
-// zeroed returns a slice of n zeros, the given one where it is large enough.
+// zeroed returns a slice of n zeros. It reuses w when w is large enough.
 func zeroed(w []uint64, n int) []uint64 {
 	if cap(w) < n {
 		return make([]uint64, n)
@@ -56,7 +56,7 @@ func (s *Set) Remove(i int) {
 	s.Count--
 }
 
-// Put adds or removes.
+// Put adds position i, or removes it when in is false.
 func (s *Set) Put(i int, in bool) {
 	if in {
 		s.Add(i)
@@ -65,7 +65,7 @@ func (s *Set) Put(i int, in bool) {
 	}
 }
 
-// Next finds the first member from i on, -1 when there is none.
+// Next returns the first member that is not below i, -1 when there is none.
 func (s *Set) Next(i int) int {
 	w := i / 64
 	if w >= len(s.Words) {
@@ -88,9 +88,9 @@ func (s *Set) Next(i int) int {
 	return -1
 }
 
-// Common visits the positions from lo up to hi that are in both sets, in order,
-// until visit says true; then it says so. It is the innermost loop of a
-// decision, so it goes through the words instead of asking for the next.
+// Common visits the positions from lo up to, but not including, hi that are in both
+// sets, in order, until visit returns true. It reports whether visit did. It walks
+// the words instead of calling Next, because it is the innermost loop of a decision.
 func (s *Set) Common(o *Set, lo, hi int, visit func(i int) bool) bool {
 	for k := lo / 4096; k < len(s.summary) && 4096*k < hi; k++ {
 		for both := s.summary[k] & o.summary[k]; both != 0; both &= both - 1 {
@@ -105,17 +105,17 @@ func (s *Set) Common(o *Set, lo, hi int, visit func(i int) bool) bool {
 	return false
 }
 
-// Copy makes the set the same as another.
+// Copy replaces the members of the set by those of o.
 func (s *Set) Copy(o *Set) {
 	s.Words, s.summary, s.Count = append(s.Words[:0], o.Words...), append(s.summary[:0], o.summary...), o.Count
 }
 
-// Meets says whether two sets of the same size have a member in common.
+// Meets reports whether two sets of the same size have a member in common.
 func (s *Set) Meets(o *Set) bool {
 	return s.Common(o, 0, 64*len(s.Words), func(int) bool { return true })
 }
 
-// Subtract removes the members of another set.
+// Subtract removes the members of o.
 func (s *Set) Subtract(o *Set) {
 	s.Common(o, 0, 64*len(s.Words), func(i int) bool {
 		s.Remove(i)

@@ -2,18 +2,18 @@ package cluster
 
 import "math/bits"
 
-// blockMax is the most that any one of 64 neighbouring nodes has left of each
-// thing. A want that is above it finds no room on any of them, so a fleet that
-// is full is passed over without a look at its nodes.
+// blockMax is the free capacity of a block of 64 nodes with neighbouring positions: for
+// each resource the maximum over the nodes. A request that exceeds it fits on none of
+// them, so a full cluster is skipped without reading its nodes.
 type blockMax struct {
-	Stale  bool
-	whole  int32 // free devices
-	part   int32 // thousandths of a device of which a part is held
-	cpus   int32
-	memory int32
+	Stale  bool  // a node of the block has changed: BlockMaxAt computes it again
+	whole  int32 // free whole devices
+	part   int32 // free thousandths of a partly taken device
+	cpus   int32 // -1 when no node is schedulable
+	memory int32 // MB; -1 when no node is schedulable
 }
 
-// BlockMaxAt is the crest of the k-th 64 nodes.
+// BlockMaxAt returns the free capacity of block k, the nodes from position 64*k on.
 func (c *Cluster) BlockMaxAt(k int) *blockMax {
 	m := &c.BlockMaxes[k]
 	if !m.Stale {
@@ -34,13 +34,13 @@ func (c *Cluster) BlockMaxAt(k int) *blockMax {
 	return m
 }
 
-// ExceededBy says whether the want asks for more than any of the nodes has.
+// ExceededBy reports whether one member needs more than any node of the block has free.
 func (c *blockMax) ExceededBy(w *Request) bool {
 	return int(c.cpus) < w.CPUs || int(c.memory) < w.Memory || int(c.whole) < w.GPUs || w.Milli > 0 && c.whole == 0 && int(c.part) < w.Milli
 }
 
-// MissingDevices is how many devices at least have to come free on any of the nodes for one
-// member of the want.
+// MissingDevices returns a lower bound of the devices that must become free on a node of
+// the block before one member fits there. It is 1 when only another resource is short.
 func (c *blockMax) MissingDevices(w *Request) int8 {
 	if much := min(w.GPUs-int(c.whole), MaxDevices); much > 0 {
 		return int8(much)
@@ -51,8 +51,8 @@ func (c *blockMax) MissingDevices(w *Request) int8 {
 	return 0
 }
 
-// FitsNowhere says that no node has room for the want. Where it is false there may
-// be none either.
+// FitsNowhere reports whether the free capacity of the blocks proves that no node fits
+// the request. When it is false, there may still be no such node.
 func (c *Cluster) FitsNowhere(w *Request) bool {
 	for k := range c.BlockMaxes {
 		if !c.BlockMaxAt(k).ExceededBy(w) {

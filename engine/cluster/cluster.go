@@ -13,67 +13,69 @@ import (
 )
 
 // Cluster is the ledger of nodes and devices: what each has, what is taken of it,
-// and the indexes that find a node for a request.
+// and the indexes that find a node for a request. RefreshIndex must run between changes
+// to the nodes and a search.
 type Cluster struct {
 	cfg *config.Config
 
 	NodesByID             map[string]*Node
-	Nodes                 []*Node // by place, then ID, as of the last layout
-	firstByName           []*Node // the first of them by ID
-	Layout                int     // counts the times nodes got other positions
+	Nodes                 []*Node // by location, then ID, as of the last layout
+	firstByName           []*Node // the first firstFitNodes of them by ID
+	Layout                int     // number of times that the nodes got new positions
 	Topology              *ares.Topology
-	atlas                 *topology.Locator
+	locator               *topology.Locator
 	Domains               *topology.Tree
 	NodeTypes             nodeTypes
-	CapacityChanges       changeLog     // nodes that have other things left than before
-	LastCapacityChange    []int         // by position: the last of its shifts
+	CapacityChanges       changeLog     // nodes with other free capacity than before
+	LastCapacityChange    []int         // by position: index of its last entry in CapacityChanges
 	FreeCPUMem            []freeCPUMem  // by position
-	Summaries             []NodeSummary // by position
-	BlockMaxes            []blockMax    // of each 64 nodes
-	TraitChanges          changeLog     // nodes that became another kind of node
-	RoomChanges           changeLog     // nodes that may have more room than before
-	UnschedulableRequests []*Request    // of shapes that found no place
+	Summaries             []nodeSummary // by position
+	BlockMaxes            []blockMax    // one for each 64 nodes
+	TraitChanges          changeLog     // nodes with other traits than before: type, labels, taints, location
+	RoomChanges           changeLog     // nodes that may have more free capacity than before
+	UnschedulableRequests []*Request    // requests whose Gains are kept
 	Capacity              queue.Resources
-	ModelsPresent                []int       // that some node has, by name, as the order numbers them
-	preferredScratch      Set         // scratch of welcome
+	ModelsPresent         []int       // model indexes of the devices in the cluster, by name of the model
+	preferredScratch      Set         // result of PreferredNodes
 	largest               largestNode // of any node
-	changeCount           int         // counts the changes of nodes
-	requestCount          int         // counts those that were ever made
-	models            modelTable
+	changeCount           int         // number of changes of free capacity
+	requestCount          int         // number of request IDs ever given
+	models                modelTable
 	Stale                 staleness
 }
 
 // modelTable numbers device models.
 type modelTable struct {
-	// modelIndex is the number of a model in the queues: quotas and devices must
-	// number models alike.
+	// index returns the index of a model in the queue tree: quotas and devices must
+	// use the same index.
 	index func(model string) int
-	names []string // by that number; "" for models that no node had
+	names []string // by index; "" for models that no node had
 }
 
-// staleness is what has changed since RefreshIndex.
+// staleness is what has changed since the last RefreshIndex.
 type staleness struct {
-	Nodes    []*Node // with other records or seats
-	layout   bool    // nodes came, went or have another location
-	Capacity bool    // the cluster's capacity may be another
+	Nodes    []*Node // nodes with other records or seats
+	layout   bool    // nodes were added or removed, or have another location
+	Capacity bool    // the total capacity may have changed
 }
 
-// New returns a cluster without nodes. modelIndex numbers device models.
+// New returns a cluster without nodes. modelIndex returns the index of a device model.
 func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, NodesByID: map[string]*Node{}, NodeTypes: nodeTypes{byKey: map[string]*NodeType{}},
 		Topology: &ares.Topology{}, models: modelTable{index: modelIndex}, Stale: staleness{layout: true},
 	}
-	c.atlas = topology.NewLocator(c.Topology)
+	c.locator = topology.NewLocator(c.Topology)
 	return c
 }
 
-// ExceedsLeafLimit says whether one member alone asks for more devices than one job may
-// take of a leaf.
+// ExceedsLeafLimit reports whether one member alone needs more devices than the topology
+// allows one job to have on a leaf.
 func (c *Cluster) ExceedsLeafLimit(w *Request) bool {
 	return c.Topology.MaxGPUsPerLeaf > 0 && w.GPUs > c.Topology.MaxGPUsPerLeaf
 }
 
+// Node returns the node with an ID, and adds it when it is new.
 func (c *Cluster) Node(id string) *Node {
 	n := c.NodesByID[id]
 	if n == nil {
@@ -85,6 +87,7 @@ func (c *Cluster) Node(id string) *Node {
 	return n
 }
 
+// MarkDirty makes the next RefreshIndex refresh the node.
 func (c *Cluster) MarkDirty(n *Node) {
 	if !n.dirty {
 		n.dirty = true
@@ -92,30 +95,30 @@ func (c *Cluster) MarkDirty(n *Node) {
 	}
 }
 
-// SetTopology takes over a topology: every node may be somewhere else now.
+// SetTopology replaces the topology and locates every node again.
 func (c *Cluster) SetTopology(t *ares.Topology) {
-	c.Topology, c.atlas = t, topology.NewLocator(t)
+	c.Topology, c.locator = t, topology.NewLocator(t)
 	c.Stale.layout = true
 	for _, n := range c.NodesByID { // order-free: each by itself
 		c.locateNode(n)
 	}
 }
 
-// locateNode finds where a node stands.
+// locateNode sets the location of a node, from the topology and its labels.
 func (c *Cluster) locateNode(n *Node) {
 	var labels map[string]string
 	if n.Record != nil {
 		labels = n.Record.Labels
 	}
-	if place := c.atlas.Locate(n.ID, labels); place != n.Place {
+	if place := c.locator.Locate(n.ID, labels); place != n.Place {
 		n.Place, n.traitsChanged, c.Stale.layout = place, true, true
 		c.MarkDirty(n)
 	}
 }
 
-// RefreshIndex brings the index over the nodes up to date. It is done when somebody
-// asks, not with each batch, because a fleet that comes up one node at a time
-// would be laid out anew for each.
+// RefreshIndex brings the indexes over the nodes up to date. It runs before a search and
+// not after every batch of events, because a cluster that registers one node at a time
+// would get a new layout for each.
 func (c *Cluster) RefreshIndex() {
 	for _, n := range c.Stale.Nodes {
 		n.recountFree()
@@ -148,8 +151,8 @@ func (c *Cluster) RefreshIndex() {
 	c.Stale.Nodes = c.Stale.Nodes[:0]
 }
 
-// rebuildLayout gives every node its position, by place and ID, so that each domain
-// is a range.
+// rebuildLayout gives every node its position, by location and ID, so that each domain
+// is a range of positions. It rebuilds everything that is indexed by position.
 func (c *Cluster) rebuildLayout() {
 	c.Stale.layout = false
 	c.Layout++
@@ -178,13 +181,13 @@ func (c *Cluster) rebuildLayout() {
 	}
 }
 
-// CompareByPlace is the order of the nodes.
+// CompareByPlace orders nodes by location, then by ID.
 func CompareByPlace(a, b *Node) int {
 	return cmp.Or(topology.CompareLocations(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
 
-// measureCapacity counts what the fleet has: what shares are shares of, and the models
-// that quotas have to be asked about.
+// measureCapacity computes the total capacity of the nodes with a session, which is the
+// base of fair shares, the largest node, and the models present.
 func (c *Cluster) measureCapacity() {
 	var sum queue.Resources
 	c.ModelsPresent, c.largest = c.ModelsPresent[:0], largestNode{}
@@ -212,7 +215,8 @@ func (c *Cluster) measureCapacity() {
 	c.Capacity = sum
 }
 
-// PreferredNodes is the allowed nodes that nothing speaks against.
+// PreferredNodes returns the allowed nodes that are preferred. The result is valid until
+// the next call.
 func (c *Cluster) PreferredNodes(f *feasibleSet, allowed *Set) *Set {
 	if allowed == &f.Nodes {
 		return &f.Preferred
@@ -225,13 +229,16 @@ func (c *Cluster) PreferredNodes(f *feasibleSet, allowed *Set) *Set {
 	return &c.preferredScratch
 }
 
+// VisitSpan calls tell with the range of positions of the domain that encloses the node
+// at a level. It does nothing for an unknown node.
 func (c *Cluster) VisitSpan(node string, level ares.Level, tell func(lo, hi int)) {
 	if n := c.NodesByID[node]; n != nil {
 		tell(c.Domains.EnclosingDomain(n.Pos, level))
 	}
 }
 
-// EmptyCapacity is how many members of a want the nodes of a set would take if they were empty.
+// EmptyCapacity returns the number of members that would fit on the nodes of a set if
+// these were empty.
 func (c *Cluster) EmptyCapacity(of *Set, w *Request) (members int) {
 	for at := of.Next(0); at >= 0; at = of.Next(at + 1) {
 		members += c.Nodes[at].EmptyRoom(w)
@@ -239,16 +246,17 @@ func (c *Cluster) EmptyCapacity(of *Set, w *Request) (members int) {
 	return members
 }
 
-// largestNode is the largest machine's CPUs, and another's thousandths of devices.
+// largestNode is the maximum of each resource over the nodes; devices in thousandths.
 type largestNode struct{ cpus, gpus int }
 
-// LargestSize is the CPUs, and the thousandths of devices, of the fleet's largest
-// machines, so that neither is 0.
+// LargestSize returns the most CPUs and the most thousandths of devices that any node
+// has, and at least 1 of each, so that a caller can divide by them.
 func (c *Cluster) LargestSize() (cpus, gpus int) {
 	return max(c.largest.cpus, 1), max(c.largest.gpus, 1)
 }
 
-// AnyNode finds a node with room, without a board.
+// AnyNode returns the first allowed node from position lo up to, but not including, hi
+// on which one member fits, nil if none. It needs no scores.
 func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
 		if sp := &c.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
@@ -261,7 +269,8 @@ func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	return nil
 }
 
-// CapacityChanged notes that a node has other things left than before.
+// CapacityChanged updates the indexes after a change to the free capacity of a node.
+// Whoever changes the account of a node must call it before the next search.
 func (c *Cluster) CapacityChanged(n *Node) {
 	c.changeCount++
 	n.Changes = c.changeCount
@@ -270,7 +279,7 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	c.BlockMaxes[n.Pos/64].Stale = true
 	if !n.Schedulable() {
 		c.Domains.SetFree(n.Pos, -1, 0)
-		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = NodeSummary{}, freeCPUMem{-1, -1}
+		c.Summaries[n.Pos], c.FreeCPUMem[n.Pos] = nodeSummary{}, freeCPUMem{-1, -1}
 		return
 	}
 	c.Domains.SetFree(n.Pos, bits.OnesCount64(n.Free), len(n.Devices))
@@ -278,8 +287,8 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Type.CPUs-n.CPUs, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
 }
 
-// freeCPUMem is a node's CPUs and memory that are left, side by side with those of
-// the others: most nodes that come into question and have no room lack these.
-// It is never below 0, so that who asks for none finds room on a machine that
-// has less than it had when others came, but for a node that is not open.
+// freeCPUMem is the free CPUs and memory (MB) of a node. They lie next to those of the
+// other nodes, because most feasible nodes that are full lack one of them.
+// Invariant: both are -1 if the node is not schedulable, and at least 0 otherwise, even
+// if the node shrank below its allocations, so that a request for none still fits.
 type freeCPUMem struct{ CPUs, Memory int32 }

@@ -6,24 +6,24 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// feasibleSet is the set of nodes that are to a taste, however busy. It is
-// worked out once, and again only for nodes whose nature has changed since.
+// feasibleSet is the set of nodes that pass the static filters of a request, however
+// busy they are. It is computed once, and again only for nodes whose traits changed.
 type feasibleSet struct {
-	Layout        int // State.layout as of which positions are right
-	seen          int // changes of natures that were taken in
+	Layout        int // Cluster.Layout of the positions
+	seen          int // count of Cluster.TraitChanges up to which the set is current
 	Nodes         Set
-	Preferred     Set  // of these, the ones nothing speaks against
-	HasPreference bool // liked is smaller than nodes
+	Preferred     Set  // nodes without an untolerated taint that meet every preference
+	HasPreference bool // Preferred is smaller than Nodes
 }
 
-// Feasible says whether the node passes every static filter, and whether it is
-// preferred: it has no taint and misses no preference that speaks against it.
+// Feasible reports whether the node passes every static filter, and whether it is also
+// preferred: the request tolerates all its taints, and it meets every preference.
 func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Type) == 0 {
 		return false, false
 	}
 	for i := range Filters {
-		if f := &Filters[i]; f.Static && f.Rejects != nil && f.Rejects(n, w) {
+		if f := &Filters[i]; f.static && f.rejects != nil && f.rejects(n, w) {
 			return false, false
 		}
 	}
@@ -37,7 +37,7 @@ func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 	return true, preferred
 }
 
-// RefreshFeasible brings the filter of the want's taste up to date.
+// RefreshFeasible brings the feasible set of the request up to date and returns it.
 func (c *Cluster) RefreshFeasible(w *Request) *feasibleSet {
 	f := &w.Constraints.Feasible
 	switch {
@@ -58,13 +58,14 @@ func (c *Cluster) RefreshFeasible(w *Request) *feasibleSet {
 	return f
 }
 
+// update tests the node at a position again.
 func (f *feasibleSet) update(at int, n *Node, w *Request) {
-	suits, liked := n.Feasible(w)
-	f.Nodes.Put(at, suits)
-	f.Preferred.Put(at, liked)
+	feasible, preferred := n.Feasible(w)
+	f.Nodes.Put(at, feasible)
+	f.Preferred.Put(at, preferred)
 }
 
-// matchesSelector says whether the node has the labels of the node selector.
+// matchesSelector reports whether the node has all labels of the node selector.
 func (n *Node) matchesSelector(w *Request) bool {
 	for _, l := range w.rules.selector {
 		if v, ok := n.Record.Labels[l.key]; !ok || v != l.value {
@@ -74,7 +75,7 @@ func (n *Node) matchesSelector(w *Request) bool {
 	return true
 }
 
-// matchesAffinity says whether the conditions on the node's labels hold.
+// matchesAffinity reports whether the node's labels meet every affinity condition.
 func (n *Node) matchesAffinity(w *Request) bool {
 	for i := range w.rules.affinity {
 		if !w.rules.affinity[i].Holds(n.Record.Labels) {
@@ -84,9 +85,9 @@ func (n *Node) matchesAffinity(w *Request) bool {
 	return true
 }
 
-// meetsRequirements says whether the node meets what is required of its labels and of
-// the number of its devices. A job without devices also needs one device there that
-// meets all that is required of devices, if anything is.
+// meetsRequirements reports whether the labels and the number of devices of the node
+// meet the requirements. When the request needs no devices, but the requirements
+// mention properties of devices, one device of the node must meet them too.
 func (n *Node) meetsRequirements(w *Request) bool {
 	if !w.rules.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
 		return false
@@ -96,8 +97,8 @@ func (n *Node) meetsRequirements(w *Request) bool {
 	})
 }
 
-// toleratedBy says whether the request tolerates every taint of the node that keeps
-// jobs off.
+// toleratedBy reports whether the request tolerates every taint of the node, except
+// those with effect PreferNoSchedule.
 func (n *Node) toleratedBy(w *Request) bool {
 	for _, t := range n.Record.Taints {
 		if t.Effect != ares.PreferNoSchedule && !w.Tolerates(t) {

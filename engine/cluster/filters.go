@@ -8,129 +8,129 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Filter is one row of the table of filters: one thing that can rule a node out for a
-// member of a job. The feasible sets of nodes, the diagnosis of a waiting job, the
-// words of its explanation and the fields that a remedy may drop are all made from
-// these rows.
+// Filter is one row of the table of filters: one reason why a node cannot take a member.
+// The feasible sets, the diagnosis of a waiting job, the text of its explanation and
+// the fields that a remedy may drop all come from these rows.
 //
-// To add a filter: add a reason (reasons.go) in the place where it is to be told, add
-// the row here, and write a scenario that shows it.
+// To add a filter, add a reason in reasons.go at its rank, add the row here, and write
+// a scenario that shows it.
 type Filter struct {
 	Reason Reason
-	// Kind is the kind of blocker that the reason is told as.
+	// Kind is the kind of blocker that reports the reason.
 	Kind string
-	// Rejects says whether the node is ruled out. It is nil for a filter of
-	// devices, and for a reason that something else than node and request decides.
-	Rejects func(n *Node, w *Request) bool
-	// PassesDevice says whether a device will do. It is nil for a filter of nodes.
-	PassesDevice func(d *DeviceSpec, w *Request) bool
-	// Static says that what the node is like decides, not what is taken of it:
-	// such filters make the feasible set of a request, which is kept until a
-	// node changes. All filters of devices are static.
-	Static bool
-	// Busy says that the reason goes away when other jobs end.
-	Busy bool
-	// Lasting says that another node like this one would be ruled out too.
-	Lasting bool
-	// Text says what is wrong with the nodes.
+	// rejects reports whether the filter excludes the node. It is nil for a filter of
+	// devices, and for a reason that does not depend on node and request alone.
+	rejects func(n *Node, w *Request) bool
+	// passesDevice reports whether a device passes. It is nil for a filter that tests
+	// only nodes.
+	passesDevice func(d *DeviceSpec, w *Request) bool
+	// static means that the result depends on the traits of the node, not on its
+	// allocations. Static filters make the feasible set of a request, which is kept
+	// until the traits of a node change. All filters of devices are static.
+	static bool
+	// busy means that the reason can disappear when other jobs end.
+	busy bool
+	// lasting means that another node of the same kind would be excluded too.
+	lasting bool
+	// Text returns what the explanation says about the excluded nodes.
 	Text func(d *Details) string
-	// Drop is the fields of the job without which the filter would pass. Each is
-	// offered as a remedy only after it was tried.
+	// Drop lists the fields of the job without which the filter might pass. A field
+	// becomes a remedy only after a trial.
 	Drop []Droppable
 }
 
-// Details is what the text of a filter may mention.
+// Details is the input of the text of a filter.
 type Details struct {
 	Request  *Request
-	Model    string // gpu_model as the job spells it
-	MostFree int    // the most free devices of a node that has too few
+	Model    string // gpu_model in the spelling of the job
+	MostFree int    // free devices of the node that has the most, among nodes with too few
 }
 
 // Droppable is a field of a job that a remedy may drop.
 type Droppable struct {
 	Field string
-	If    func(j *ares.Job) bool // nil for always
+	If    func(j *ares.Job) bool // whether the job has it; nil for always
 }
 
-// Filters is the table, by reason.
+// Filters is the table of filters. Invariant: Filters[r].Reason == r.
 var Filters = [...]Filter{
 	{
 		Reason: ReasonNoSession, Kind: ares.BlockerNodes,
-		Rejects: func(n *Node, _ *Request) bool { return n.Session == nil },
+		rejects: func(n *Node, _ *Request) bool { return n.Session == nil },
 		Text:    text("no session: the node's agent is not connected"),
 	},
 	{
 		Reason: ReasonCordoned, Kind: ares.BlockerNodes,
-		Rejects: func(n *Node, _ *Request) bool { return n.Cordon != nil },
+		rejects: func(n *Node, _ *Request) bool { return n.Cordon != nil },
 		Text:    text("cordoned"),
 	},
 	{
 		Reason: ReasonUnfit, Kind: ares.BlockerNodes,
-		Rejects: func(n *Node, _ *Request) bool { return n.Record.Unfit != "" },
+		rejects: func(n *Node, _ *Request) bool { return n.Record.Unfit != "" },
 		Text:    text("it could not start jobs lately"),
 	},
 	{
-		Reason: ReasonSelector, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		Rejects: func(n *Node, w *Request) bool { return !n.matchesSelector(w) },
-		Text:    func(d *Details) string { return "labels do not match node_selector " + d.Request.SelectorText() },
+		Reason: ReasonSelector, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return !n.matchesSelector(w) },
+		Text:    func(d *Details) string { return "labels do not match node_selector " + d.Request.selectorText() },
 		Drop:    []Droppable{{Field: "placement.node_selector", If: func(j *ares.Job) bool { return !j.Required() }}},
 	},
 	{
-		Reason: ReasonNodeAffinity, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		Rejects: func(n *Node, w *Request) bool { return !n.matchesAffinity(w) },
+		Reason: ReasonNodeAffinity, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return !n.matchesAffinity(w) },
 		Text:    text("labels do not match node_affinity"),
 		Drop:    []Droppable{{Field: "placement.node_affinity"}},
 	},
 	{
-		Reason: ReasonRequirements, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		Rejects:      func(n *Node, w *Request) bool { return !n.meetsRequirements(w) },
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return w.rules.requirements.MatchesDevice(d.model, d.memory) },
+		Reason: ReasonRequirements, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects:      func(n *Node, w *Request) bool { return !n.meetsRequirements(w) },
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.rules.requirements.MatchesDevice(d.model, d.memory) },
 		Text: func(d *Details) string {
 			return "the node does not meet node_requirements " + d.Request.rules.requirements.String()
 		},
 		Drop: []Droppable{{Field: "placement.node_requirements"}},
 	},
 	{
-		Reason: ReasonRegion, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		Rejects: func(n *Node, w *Request) bool {
-			return len(w.Regions) > 0 && !slices.Contains(w.Regions, n.Place.Region)
+		Reason: ReasonRegion, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool {
+			return len(w.regions) > 0 && !slices.Contains(w.regions, n.Place.Region)
 		},
-		Text: func(d *Details) string { return "region is not one of " + strings.Join(d.Request.Regions, ", ") },
+		Text: func(d *Details) string { return "region is not one of " + strings.Join(d.Request.regions, ", ") },
 		Drop: []Droppable{{Field: "placement.regions"}},
 	},
 	{
-		Reason: ReasonTaint, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		Rejects: func(n *Node, w *Request) bool { return !n.toleratedBy(w) },
+		Reason: ReasonTaint, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return !n.toleratedBy(w) },
 		Text:    text("a taint that the job does not tolerate"), // its remedy is to tolerate it
 	},
 	{
-		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
+		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
 		Text: func(d *Details) string {
 			if d.Request.MIG != "" {
 				return "no " + d.Request.DeviceWord()
 			}
-			return "no device of type " + d.Request.Kind
+			return "no device of type " + d.Request.accelerator
 		},
 		Drop: []Droppable{{Field: "mig_profile", If: func(j *ares.Job) bool { return j.MIGProfile != "" }}},
 	},
 	{
-		Reason: ReasonModel, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return w.acceptsModel(d.model) },
-		Text:         func(d *Details) string { return d.Request.TooFewText() + " of model " + d.Model },
+		Reason: ReasonModel, Kind: ares.BlockerNodes, static: true, lasting: true,
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.acceptsModel(d.model) },
+		Text:         func(d *Details) string { return d.Request.tooFewText() + " of model " + d.Model },
 		Drop:         []Droppable{{Field: "gpu_model"}},
 	},
 	{
-		Reason: ReasonDeviceMemory, Kind: ares.BlockerNodes, Static: true, Lasting: true,
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return d.memory >= w.DeviceMemory },
+		Reason: ReasonDeviceMemory, Kind: ares.BlockerNodes, static: true, lasting: true,
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.memory >= w.deviceMemory },
 		Text: func(d *Details) string {
-			return fmt.Sprintf("%s with %d MB of memory", d.Request.TooFewText(), d.Request.DeviceMemory)
+			return fmt.Sprintf("%s with %d MB of memory", d.Request.tooFewText(), d.Request.deviceMemory)
 		},
 		Drop: []Droppable{{Field: "gpu_memory_mb"}},
 	},
 	{
-		Reason: ReasonQuota, Kind: ares.BlockerQuota, Static: true, Lasting: true,
-		PassesDevice: func(d *DeviceSpec, w *Request) bool { return w.Ban&ModelBit(d.ModelIndex) == 0 },
+		Reason: ReasonQuota, Kind: ares.BlockerQuota, static: true, lasting: true,
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.Ban&ModelBit(d.ModelIndex) == 0 },
 		Text:         text("only models of which the quota leaves too little"), // its remedy is a larger quota
 	},
 	{
@@ -138,13 +138,13 @@ var Filters = [...]Filter{
 		Text: text("too many devices are unhealthy, too hot or cut into slices"),
 	},
 	{
-		Reason: ReasonTooSmall, Kind: ares.BlockerNodes, Lasting: true,
-		Rejects: func(n *Node, w *Request) bool { return n.Type.CPUs < w.CPUs || n.Record.MemoryMB < w.Memory },
+		Reason: ReasonTooSmall, Kind: ares.BlockerNodes, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs < w.CPUs || n.Record.MemoryMB < w.Memory },
 		Text:    func(d *Details) string { return "too small even when empty (" + d.Request.Text() + " for one member)" },
 	},
-	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation is told by itself
+	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation has a blocker of its own
 	{
-		Reason: ReasonBusyDevices, Kind: ares.BlockerCapacity, Busy: true,
+		Reason: ReasonBusyDevices, Kind: ares.BlockerCapacity, busy: true,
 		Text: func(d *Details) string {
 			if d.Request.Milli > 0 {
 				return fmt.Sprintf("no device has %d/1000 free", d.Request.Milli)
@@ -153,29 +153,29 @@ var Filters = [...]Filter{
 		},
 	},
 	{
-		Reason: ReasonBusyCPUs, Kind: ares.BlockerCapacity, Busy: true,
-		Rejects: func(n *Node, w *Request) bool { return n.Type.CPUs >= w.CPUs && n.Type.CPUs-n.CPUs < w.CPUs },
+		Reason: ReasonBusyCPUs, Kind: ares.BlockerCapacity, busy: true,
+		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs >= w.CPUs && n.Type.CPUs-n.CPUs < w.CPUs },
 		Text:    func(d *Details) string { return fmt.Sprintf("too few free CPU cores: %d needed", d.Request.CPUs) },
 	},
 	{
-		Reason: ReasonBusyMemory, Kind: ares.BlockerCapacity, Busy: true,
-		Rejects: func(n *Node, w *Request) bool {
+		Reason: ReasonBusyMemory, Kind: ares.BlockerCapacity, busy: true,
+		rejects: func(n *Node, w *Request) bool {
 			return n.Record.MemoryMB >= w.Memory && n.Record.MemoryMB-n.Memory < w.Memory
 		},
 		Text: func(d *Details) string { return fmt.Sprintf("too little free memory: %d MB needed", d.Request.Memory) },
 	},
 	{
-		Reason: ReasonNUMA, Kind: ares.BlockerCapacity, Busy: true,
+		Reason: ReasonNUMA, Kind: ares.BlockerCapacity, busy: true,
 		Text: func(d *Details) string { return "no NUMA node has it all free (" + d.Request.Text() + ")" },
 		Drop: []Droppable{{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }}},
 	},
 	{
-		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, Busy: true,
-		Rejects: func(n *Node, _ *Request) bool { return n.Seats >= MaxSeats },
+		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,
+		rejects: func(n *Node, _ *Request) bool { return n.Seats >= MaxSeats },
 		Text:    func(*Details) string { return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats) },
 	},
 	{
-		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, Lasting: true,
+		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, lasting: true,
 		Text: text("affinity or anti_affinity to other jobs"),
 		Drop: []Droppable{
 			{Field: "placement.anti_affinity", If: func(j *ares.Job) bool { return len(j.Placement.AntiAffinity) > 0 }},
@@ -185,14 +185,15 @@ var Filters = [...]Filter{
 	{Reason: ReasonHeld, Kind: ares.BlockerCapacity, Text: text("what is free is kept for another job")},
 }
 
-// text is the text of a filter that is always the same.
+// text returns the Text of a filter whose text is constant.
 func text(s string) func(*Details) string { return func(*Details) string { return s } }
 
-// The sets of reasons by the properties of their filters.
+// The reasons of all filters with one property. StaticReasons leaves out filters that
+// test only devices.
 var (
-	StaticReasons  = reasonsWith(func(f *Filter) bool { return f.Static && f.Rejects != nil })
-	BusyReasons    = reasonsWith(func(f *Filter) bool { return f.Busy })
-	LastingReasons = reasonsWith(func(f *Filter) bool { return f.Lasting })
+	StaticReasons  = reasonsWith(func(f *Filter) bool { return f.static && f.rejects != nil })
+	BusyReasons    = reasonsWith(func(f *Filter) bool { return f.busy })
+	LastingReasons = reasonsWith(func(f *Filter) bool { return f.lasting })
 )
 
 func reasonsWith(has func(*Filter) bool) (m Reasons) {

@@ -6,8 +6,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFilterTable: every reason has its row at its own index, with a kind, a text
-// unless somebody else tells it, and a test of nodes or of devices where it is static.
+// TestFilterTable checks that every reason has its row at its own index, with a kind, a
+// text (except for reservations, which have blockers of their own), and a test of nodes
+// or of devices if it is static.
 func TestFilterTable(t *testing.T) {
 	t.Parallel()
 	if len(Filters) != int(ReasonNone) {
@@ -19,7 +20,7 @@ func TestFilterTable(t *testing.T) {
 		if f.Reason != Reason(i) || f.Kind == "" {
 			t.Errorf("row %d is of reason %d, kind %q", i, f.Reason, f.Kind)
 		}
-		if f.Static && f.Rejects == nil && f.PassesDevice == nil {
+		if f.static && f.rejects == nil && f.passesDevice == nil {
 			t.Errorf("reason %d is static and tests nothing", i)
 		}
 		if f.Text == nil && f.Reason != ReasonReserved || f.Text != nil && f.Text(&Details{Request: w}) == "" {

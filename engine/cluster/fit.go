@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// RoomWithout is how many members the node could take if some seats were free. It
-// is the one place where that is worked out: for victims, for expected releases and
-// for jobs that a user could end.
+// RoomWithout returns the number of members that would fit on the node if some occupied
+// seats were free. The node is the same afterwards. Victims, expected releases and
+// suggestions to end jobs all use this computation.
 func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 	grew, free := n.GainedRoom, n.Free
 	for seat := range seats {
@@ -28,7 +28,8 @@ func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 	return room
 }
 
-// SeatIsFree says whether the seat is free on the node.
+// SeatIsFree reports whether the seat can be taken as it is: the node is schedulable and
+// has its devices, CPUs and memory free. A nil node has no free seats.
 func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 	if n == nil || !n.Schedulable() || n.Seats >= MaxSeats || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
@@ -42,7 +43,8 @@ func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
-// RoomFor is how many members of the want the node could take now.
+// RoomFor returns the number of members that fit on the node now. It does not apply the
+// static filters of nodes.
 func (n *Node) RoomFor(w *Request) int {
 	fit := n.CPUMemSlots(w.CPUs, w.Memory)
 	switch {
@@ -58,8 +60,8 @@ func (n *Node) RoomFor(w *Request) int {
 	return fit
 }
 
-// Fits says whether there is room for one member of the want on a node that has
-// the CPUs and the memory.
+// Fits reports whether one member fits on the node, if the caller knows that its CPUs
+// and memory are free.
 func (n *Node) Fits(w *Request) bool {
 	switch {
 	case n.Seats >= MaxSeats:
@@ -77,7 +79,8 @@ func (n *Node) Fits(w *Request) bool {
 	return true
 }
 
-// CPUMemSlots is how many members the node has seats, CPUs and memory for.
+// CPUMemSlots returns the number of members that fit by the seat limit, the free CPUs
+// and the free memory of the node.
 func (n *Node) CPUMemSlots(cpus, memory int) int {
 	fit := MaxSeats - n.Seats
 	if cpus > 0 {
@@ -89,7 +92,7 @@ func (n *Node) CPUMemSlots(cpus, memory int) int {
 	return max(fit, 0)
 }
 
-// shareSlots is how many shares of this size the devices have left.
+// shareSlots returns the number of shares of this size that fit on the devices of a mask.
 func (n *Node) shareSlots(mask uint64, milli int) int {
 	parts := 0
 	for m := mask & n.Usable; m != 0; m &= m - 1 {
@@ -98,8 +101,8 @@ func (n *Node) shareSlots(mask uint64, milli int) int {
 	return parts
 }
 
-// roomByNUMA is how many members fit when each stays within one NUMA node, or
-// all of them in the same.
+// roomByNUMA returns the number of members that fit when each must lie within one NUMA
+// node, or with OneNUMA all of them within the same one.
 func (n *Node) roomByNUMA(w *Request) int {
 	total, most := 0, 0
 	for k := range n.Type.numa {
@@ -113,8 +116,8 @@ func (n *Node) roomByNUMA(w *Request) int {
 	return total
 }
 
-// NUMAFor is the NUMA node for members that stay together: the one with the
-// least room that is enough.
+// NUMAFor returns the index of the NUMA node for members that must share one: the best
+// fit, which is the one with the least free capacity that is enough. It is -1 if none.
 func (n *Node) NUMAFor(w *Request, members int) int {
 	best, least := -1, 0
 	for k := range n.Type.numa {
@@ -125,7 +128,7 @@ func (n *Node) NUMAFor(w *Request, members int) int {
 	return best
 }
 
-// roomInNUMA is how many members NUMA node k of the machine could take.
+// roomInNUMA returns the number of members that fit in the NUMA node with index k.
 func (n *Node) roomInNUMA(w *Request, k int) int {
 	fit := MaxSeats
 	at := &n.Type.numa[k]
@@ -146,14 +149,16 @@ func (n *Node) roomInNUMA(w *Request, k int) int {
 	return max(fit, 0)
 }
 
-// EmptyRoom is how many members the node would take if it were empty and healthy.
+// EmptyRoom returns the number of members that would fit if the node were empty and all
+// its devices usable.
 func (n *Node) EmptyRoom(w *Request) int {
 	bare := Node{Record: n.Record, Type: n.Type, Devices: make([]Device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1}
 	bare.Free = bare.Usable
 	return bare.RoomFor(w)
 }
 
-// FitsBeside says whether the seat fits beside what is taken on the node.
+// FitsBeside reports whether the seat fits beside the allocations of the node. Unlike
+// SeatIsFree it ignores whether the node is schedulable and its devices are usable.
 func (n *Node) FitsBeside(seat *ares.Seat) bool {
 	if n.Seats >= MaxSeats || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
@@ -166,7 +171,7 @@ func (n *Node) FitsBeside(seat *ares.Seat) bool {
 	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
-// numaHasRoom says whether the seat's NUMA node has its CPUs and memory left.
+// numaHasRoom reports whether the NUMA node of the seat has its CPUs and memory free.
 func (n *Node) numaHasRoom(seat *ares.Seat) bool {
 	taken := n.numaTaken(seat.NUMA)
 	for _, at := range n.Type.numa {

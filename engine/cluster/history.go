@@ -5,13 +5,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// SetNodeScore takes over how a node has done so far, nil when nothing is known.
+// SetNodeScore sets the history record of a node, nil when nothing is known.
 func (c *Cluster) SetNodeScore(n *Node, score *ares.NodeScore) {
 	n.Score = score
 	c.MarkDirty(n)
 }
 
-// HistoryScore is how the node has done so far, for the merit of its domain.
+// HistoryScore returns the history score of the node, by which its domain is scored.
 func (n *Node) HistoryScore() int {
 	if n.Score == nil {
 		return topology.DefaultHistory

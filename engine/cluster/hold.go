@@ -7,15 +7,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Hold is what is kept free for one job: for its nomination, its backfill
-// reservation, its restart or its migration. It is a part of a transaction: undoing
-// the transaction to before the hold ends it too.
+// Hold is capacity that a transaction withholds from other requests, for the sake of one
+// job: for its nomination, its backfill reservation, its restart or its migration.
+// Undoing the transaction to a savepoint before the hold ends the hold too.
 type Hold struct {
 	deltas []Delta
 }
 
-// HoldSeats holds what is free of seats. free is the number of seats of which that is
-// all.
+// HoldSeats holds the free part of each seat. free is the number of seats that are
+// entirely free. Seats on nodes that are not schedulable are skipped.
 func (x *Txn) HoldSeats(seats []ares.Seat) (hold Hold, free int) {
 	from := x.Mark()
 	for i := range seats {
@@ -43,10 +43,11 @@ func (x *Txn) HoldSeats(seats []ares.Seat) (hold Hold, free int) {
 	return x.HoldSince(from), free
 }
 
-// HoldSince is a hold of everything that was taken since a savepoint.
+// HoldSince returns a hold of everything that was taken since a savepoint.
 func (x *Txn) HoldSince(m Savepoint) Hold { return Hold{slices.Clone(x.Deltas[m:])} }
 
-// HoldParts holds what is left of some parts of nodes.
+// HoldParts holds the free part of each delta. The rest of a seat must follow the
+// devices of the seat.
 func (x *Txn) HoldParts(parts []Delta) Hold {
 	from := x.Mark()
 	for _, k := range parts {
@@ -64,7 +65,8 @@ func (x *Txn) HoldParts(parts []Delta) Hold {
 	return x.HoldSince(from)
 }
 
-// Release gives up a hold, until the transaction is undone.
+// Release ends a hold within the transaction: undoing to a savepoint before the release
+// restores the hold.
 func (x *Txn) Release(h Hold) {
 	for _, k := range h.deltas {
 		k.reverse()
@@ -74,7 +76,7 @@ func (x *Txn) Release(h Hold) {
 	}
 }
 
-// apply takes what the hold has on a node, or with sign -1 gives it back.
+// apply takes the part of the hold that is on the node; with sign -1 it returns it.
 func (h Hold) apply(n *Node, sign int) {
 	for i := range h.deltas {
 		if h.deltas[i].Node == n {
@@ -83,8 +85,8 @@ func (h Hold) apply(n *Node, sign int) {
 	}
 }
 
-// RoomWithoutHolds is how many members of the request the node could take if it did
-// not have some holds.
+// RoomWithoutHolds returns the number of members that would fit on the node without some
+// of its holds. The node is the same afterwards.
 func (n *Node) RoomWithoutHolds(w *Request, holds iter.Seq[Hold]) int {
 	for h := range holds {
 		h.apply(n, -1)
@@ -96,7 +98,7 @@ func (n *Node) RoomWithoutHolds(w *Request, holds iter.Seq[Hold]) int {
 	return room
 }
 
-// reverse makes what is taken given.
+// reverse turns the delta into its opposite: what it takes, it then returns.
 func (k *Delta) reverse() {
 	k.Milli, k.CPUs, k.Memory = -k.Milli, -k.CPUs, -k.Memory
 	switch k.Device {

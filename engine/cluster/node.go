@@ -9,58 +9,58 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// MaxSeats is how many seats one node may hold at once, however little they ask
-// for: each is a process there and a part of every message to its agent.
+// MaxSeats is the maximum number of seats on one node, however small they are: each is
+// a process on the node and a part of every message to its agent.
 const MaxSeats = 512
 
 // WholeMilli is a whole device in thousandths.
 const WholeMilli = 1000
 
-// Node is a machine with the account of what is taken there. It exists as soon
-// as a record, session, cordon, score or seat speaks of it.
+// Node is a node with the account of its allocations. It exists while a record, a
+// session, a cordon, a score or a seat refers to it.
 type Node struct {
 	ID        string
-	Pos       int // in State.nodes
+	Pos       int // in Cluster.Nodes
 	Record    *ares.Node
 	Session   *ares.Session
 	Cordon    *ares.Cordon
-	Score     *ares.NodeScore // nil: nothing is known of how it did
+	Score     *ares.NodeScore // history; nil if nothing is known
 	Place     topology.Location
-	Type      *NodeType  // of the record
-	Devices   []Device   // in the order of the profile
-	Unlisted  []Device   // not listed by the record, but held by seats
+	Type      *NodeType  // of the record; nil without one
+	Devices   []Device   // in the order of Type.Devices
+	Unlisted  []Device   // devices that the record does not list, but seats have
 	CPUs      int        // taken
 	Memory    int        // taken, MB
 	NUMAUses  []NUMAUse  // taken by seats that are bound to a NUMA node
-	Seats     int        // not free here
-	Occupants []Occupant // who has them, in no order
-	Kinds     SeatKinds  // of the seats
-	Changes   int        // State.moves at its last change
+	Seats     int        // number of seats taken
+	Occupants []Occupant // the seats and their jobs, in no order
+	Kinds     SeatKinds  // the seats by kind
+	Changes   int        // Cluster.changeCount at its last change
 
-	Usable uint64 // healthy, neither cut into slices nor too hot
-	Warm   uint64 // near the limit of heat
-	Free   uint64 // usable, and nobody holds a part of it
+	Usable uint64 // devices that are healthy, neither sliced nor too hot
+	Warm   uint64 // devices near or above the thermal limit
+	Free   uint64 // usable devices of which nothing is taken
 
-	dirty         bool // noted in State.touched
-	GainedRoom    bool // by the batch under way it may have more room than before
-	traitsChanged bool // by the batch under way its nature changed
+	dirty         bool // in Cluster.Stale.Nodes
+	GainedRoom    bool // since the last RefreshIndex it may have got more free capacity
+	traitsChanged bool // since the last RefreshIndex its type, labels, taints or location changed
 }
 
-// Device is one accelerator with what is taken of it.
+// Device is one device of a node, with the account of what is taken of it.
 type Device struct {
-	ID    string
-	index int
-	link  int // row and column in the record's Links
-	Taken int // thousandths
+	ID        string
+	index     int
+	linkIndex int // row and column in the record's Links
+	Taken     int // thousandths
 }
 
-// Occupant is a seat that is not free, and whose it is.
+// Occupant is a taken seat with the job that has it.
 type Occupant struct {
-	Owner int // the number of its job in the job table: the ledger knows no jobs
+	Owner int // slot of the job in the job table; the ledger knows no jobs
 	Seat  *ares.Seat
 }
 
-// NUMAUse is what is taken of one NUMA node by seats that are bound to it.
+// NUMAUse is the allocation of the seats that are bound to one NUMA node.
 type NUMAUse struct{ NUMA, CPUs, Memory int }
 
 func sameLabels(a, b map[string]string) bool {
@@ -72,6 +72,8 @@ func sameLabels(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
+// ApplyNodeRecord replaces the record of a node; r is nil when the record was deleted.
+// Allocations stay, also those on devices that the new record does not list.
 func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	before := slices.Concat(n.Devices, n.Unlisted)
 	old, was := n.Record, n.Type
@@ -82,9 +84,9 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 		n.Type = c.nodeTypeOf(r, order)
 		for pos, i := range order {
 			d := &r.Devices[i]
-			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, link: i})
-			// A slice without a profile, or a profile without a slice, is nothing
-			// anybody could ask for.
+			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, linkIndex: i})
+			// No request can ask for a slice without a profile, or for a whole
+			// device with one.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := c.cfg.ThermalLimit
 			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
@@ -105,7 +107,8 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	c.locateNode(n)
 }
 
-// deviceOrder is the record's devices by index, each once, as many as are given.
+// deviceOrder returns the devices of the record in order of their index, without
+// duplicates, at most MaxDevices.
 func deviceOrder(r *ares.Node) []int {
 	var order []int
 	for i := range r.Devices {
@@ -119,7 +122,7 @@ func deviceOrder(r *ares.Node) []int {
 	return order[:min(len(order), MaxDevices)]
 }
 
-// device finds a device, or opens an account for one the record does not list.
+// device returns the device with an ID, and adds it to Unlisted when it is unknown.
 func (n *Node) device(id string) *Device {
 	for i := range n.Devices {
 		if n.Devices[i].ID == id {
@@ -131,11 +134,12 @@ func (n *Node) device(id string) *Device {
 			return &n.Unlisted[i]
 		}
 	}
-	n.Unlisted = append(n.Unlisted, Device{ID: id, link: -1})
+	n.Unlisted = append(n.Unlisted, Device{ID: id, linkIndex: -1})
 	return &n.Unlisted[len(n.Unlisted)-1]
 }
 
-// Charge adds a seat to the account, or takes it out with sign -1.
+// Charge adds a seat to the account; with sign -1 it removes the seat. It does not
+// update Free and the indexes.
 func (n *Node) Charge(seat *ares.Seat, sign int) {
 	n.Seats += sign
 	n.Kinds.Add(KindOfSeat(seat), sign)
@@ -152,7 +156,7 @@ func (n *Node) Charge(seat *ares.Seat, sign int) {
 	}
 }
 
-// CountOccupant notes whose a seat is, or with sign -1 that it is nobody's.
+// CountOccupant adds a seat with its job to the occupants; with sign -1 it removes it.
 func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 	if sign > 0 {
 		n.Occupants = append(n.Occupants, Occupant{owner, seat})
@@ -164,8 +168,8 @@ func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 	n.Occupants = n.Occupants[:last]
 }
 
-// chargeNUMA adds to what is taken of a NUMA node. One of which nothing is taken has
-// no entry, so that a decision that is taken back leaves none.
+// chargeNUMA adds to the allocation of a NUMA node. An entry that becomes zero is
+// deleted, so that undoing a transaction restores the list.
 func (n *Node) chargeNUMA(numa, cpus, memory int) {
 	for i := range n.NUMAUses {
 		if p := &n.NUMAUses[i]; p.NUMA == numa {
@@ -182,7 +186,7 @@ func (n *Node) chargeNUMA(numa, cpus, memory int) {
 	}
 }
 
-// numaTaken is what is taken of a NUMA node by seats that are bound to it.
+// numaTaken returns the allocation of the seats that are bound to a NUMA node.
 func (n *Node) numaTaken(numa int) NUMAUse {
 	for _, p := range n.NUMAUses {
 		if p.NUMA == numa {
@@ -192,7 +196,7 @@ func (n *Node) numaTaken(numa int) NUMAUse {
 	return NUMAUse{}
 }
 
-// recountFree counts anew after a batch, and drops accounts that are closed.
+// recountFree computes Free again, and drops unlisted devices that no seat has any more.
 func (n *Node) recountFree() {
 	n.Unlisted = slices.DeleteFunc(n.Unlisted, func(d Device) bool { return d.Taken == 0 })
 	n.Free = 0
@@ -204,18 +208,19 @@ func (n *Node) recountFree() {
 	n.Free &= n.Usable
 }
 
-// IsUnknown says whether nothing speaks of the node any more.
+// IsUnknown reports whether nothing refers to the node any more.
 func (n *Node) IsUnknown() bool {
 	return n.Record == nil && n.Session == nil && n.Cordon == nil && n.Score == nil && n.Seats == 0
 }
 
-// Schedulable says whether anything may be placed here.
+// Schedulable reports whether jobs may be placed on the node: it has a record and a
+// session, and is neither cordoned nor unfit.
 func (n *Node) Schedulable() bool {
 	return n.Record != nil && n.Session != nil && n.Cordon == nil && n.Record.Unfit == ""
 }
 
-// ShareBit is the device of a share in the sets of the node. Most nodes number their
-// devices from 0 without a gap.
+// ShareBit returns the device of a share as a bit mask, 0 when the record does not list
+// it. On most nodes the index of a device is its position, so this is tried first.
 func (n *Node) ShareBit(sh *ares.Share) uint64 {
 	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {
 		return 1 << i
@@ -223,7 +228,7 @@ func (n *Node) ShareBit(sh *ares.Share) uint64 {
 	return n.deviceBit(sh.Device)
 }
 
-// DeviceSpecOf is what a device of the node is, nil when the record does not list it.
+// DeviceSpecOf returns the spec of a device, nil when the record does not list it.
 func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	if n == nil || n.Type == nil {
 		return nil
@@ -236,7 +241,7 @@ func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	return nil
 }
 
-// deviceBit is the device's place in the sets of the node.
+// deviceBit returns a device as a bit mask, 0 when the record does not list it.
 func (n *Node) deviceBit(id string) uint64 {
 	for i := range n.Devices {
 		if n.Devices[i].ID == id {
@@ -246,7 +251,7 @@ func (n *Node) deviceBit(id string) uint64 {
 	return 0
 }
 
-// FreeMilli is how many thousandths of the node's devices nobody has.
+// FreeMilli returns the free thousandths of all usable devices of the node.
 func (n *Node) FreeMilli() int {
 	sum := 0
 	for m := n.Usable; m != 0; m &= m - 1 {
@@ -255,10 +260,10 @@ func (n *Node) FreeMilli() int {
 	return sum
 }
 
-// FreeMilliOf is how much of a device nobody has.
+// FreeMilliOf returns the free thousandths of a device.
 func (n *Node) FreeMilliOf(device int) int { return max(WholeMilli-n.Devices[device].Taken, 0) }
 
-// DeviceIndex is the device of a share in the order of the profile, -1 when the node's
+// DeviceIndex returns the position of the device of a share in Devices, -1 when the
 // record does not list it.
 func (n *Node) DeviceIndex(sh *ares.Share) int {
 	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {

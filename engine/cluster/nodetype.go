@@ -14,7 +14,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// capacity is what a machine of the profile adds to what is shared.
+// capacity returns what a node of the type adds to the cluster's capacity. Devices count
+// by the weight of their model.
 func (p *NodeType) capacity() queue.Resources {
 	u := queue.Resources{CPU: int64(p.CPUs), Memory: int64(p.Memory)}
 	for i := range p.Devices {
@@ -23,54 +24,53 @@ func (p *NodeType) capacity() queue.Resources {
 	return u
 }
 
-// MaxDevices is how many devices of one node are ever given. Those beyond, by
-// index, are left alone.
+// MaxDevices is the number of devices of one node that can be allocated. Devices with
+// higher indexes are ignored.
 const MaxDevices = 64
 
-// MaxGroups is how many kinds of devices of one machine are told apart when
-// nodes are compared. A machine with more has the rest in the last group; what
-// fits is always decided device by device.
+// MaxGroups is the number of groups of equal devices that a node type distinguishes.
+// Further kinds of devices join the last group. Groups serve the comparison of nodes;
+// filters test each device.
 const MaxGroups = 4
 
-// NodeType is what machines of one build have in common: their devices, how
-// these are linked, and their size. Nodes of one profile with the same devices
-// free are as good as each other.
+// NodeType is what nodes of the same build have in common: their devices, the links
+// between them, and their size. Nodes share it, and results that depend on it alone are
+// computed once per type.
 type NodeType struct {
-	ID      int
-	key     string // what it was told apart by
+	ID      int    // index in nodeTypes.All
+	key     string // everything that distinguishes types, as text
 	Devices []DeviceSpec
-	Groups  [MaxGroups]uint64 // devices that are alike
+	Groups  [MaxGroups]uint64 // masks of devices that are alike
 	numa    []ares.NUMANode
-	Near    []uint64 // devices of each of numa
+	Near    []uint64 // for each of numa the mask of its devices
 	Links   *links.Matrix
 	CPUs    int
 	Memory  int // MB, rounded
-
 }
 
-// DeviceSpec is one device of a profile.
+// DeviceSpec is the traits of one device of a node type.
 type DeviceSpec struct {
 	kind       string
 	model      string // lower case
-	mig        string // of a slice
+	mig        string // profile of a MIG slice, empty for a whole device
 	memory     int    // MB
 	numa       int
 	group      int
-	ModelIndex int   // its model, as the order numbers it for quotas
-	Weight     int64 // of its model in shares, in thousandths
+	ModelIndex int   // index of its model in the queue tree, for quotas
+	Weight     int64 // weight of its model in fair shares, in thousandths
 }
 
-// isKind says whether the device is of the kind that the request asks for: the
-// accelerator, or a slice of one with the profile.
-func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.Kind && d.mig == w.MIG }
+// isKind reports whether the device has the requested accelerator type and MIG profile.
+func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.accelerator && d.mig == w.MIG }
 
-// nodeTypes holds every profile that was seen.
+// nodeTypes holds every node type that ever occurred.
 type nodeTypes struct {
 	byKey map[string]*NodeType
 	All   []*NodeType
 }
 
-// nodeTypeOf finds the profile of a record, whose devices are in the order given.
+// nodeTypeOf returns the type of a record with its devices in the given order, and adds
+// it when it is new.
 func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 	p := &c.NodeTypes
 	var key strings.Builder
@@ -100,7 +100,7 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 	return made
 }
 
-// numberModel is the number of a model in the queues.
+// numberModel returns the index of a model and remembers the name.
 func (c *Cluster) numberModel(model string) int {
 	i := c.models.index(model)
 	for len(c.models.names) <= i {
@@ -110,7 +110,7 @@ func (c *Cluster) numberModel(model string) int {
 	return i
 }
 
-// MatchingModels are the numbers of the models the want likes, of those in the fleet.
+// MatchingModels returns the indexes of the models present that the request accepts.
 func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, m := range c.ModelsPresent {
@@ -121,8 +121,8 @@ func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	}
 }
 
-// roundMemory rounds a memory size, because machines of one build differ in it by
-// a little.
+// roundMemory rounds a memory size down to 6 significant bits, because nodes of one
+// build differ in it a little.
 func roundMemory(mb int) int {
 	if shift := bits.Len(uint(mb)) - 6; shift > 0 {
 		return mb >> shift << shift
@@ -166,7 +166,8 @@ func newNodeType(r *ares.Node, order []int) *NodeType {
 	return p
 }
 
-// matchingDevices is the devices that are what the want asks for, whoever holds them.
+// matchingDevices returns the mask of the devices that pass all filters of devices,
+// whether they are free or not.
 func (p *NodeType) matchingDevices(w *Request) uint64 {
 	if !w.NeedsDevices() {
 		return 0
@@ -177,7 +178,7 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 		passes := true
 		for k := range Filters {
 			f := &Filters[k]
-			passes = passes && (f.PassesDevice == nil || f.PassesDevice(d, w))
+			passes = passes && (f.passesDevice == nil || f.passesDevice(d, w))
 		}
 		if passes {
 			mask |= 1 << i
@@ -186,7 +187,8 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 	return mask
 }
 
-// HasModel says whether a device of the profile is of one of the models.
+// HasModel reports whether the name of a device's model contains one of the words, which
+// are separated by |. It is true for the empty text.
 func (p *NodeType) HasModel(models string) bool {
 	if models == "" {
 		return true

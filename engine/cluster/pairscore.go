@@ -8,27 +8,28 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// What each pair of a job's devices adds to the score people see beside a
-// placement. It decides nothing.
+// The points that each pair of a job's devices adds to the pair score. Users see the
+// score of a placement; no decision depends on it.
 const (
 	sameNode    = 100
 	sameRack    = 50
 	sameZone    = 20
 	sameRegion  = 5
-	otherPlace  = -50 // another region
+	otherRegion = -50
 	byNVLink    = 50
 	byPCIe      = -30
 	consecutive = 10
 )
 
-// rackGroup is where some of a job's devices are: the nodes of one rack.
+// rackGroup is the devices of a job in one rack.
 type rackGroup struct {
 	region, zone, rack string
 	devices            int
-	pairs              int // of devices on one node
+	pairs              int // pairs of devices on the same node
 }
 
-// PairScore is the pair score of a placement.
+// PairScore returns the sum of the points of all pairs of devices of the seats. The seats
+// of one node must be next to each other.
 func (c *Cluster) PairScore(seats []ares.Seat) int {
 	total := 0
 	var few [8]rackGroup // on the stack
@@ -49,8 +50,8 @@ func (c *Cluster) PairScore(seats []ares.Seat) int {
 	return total + crossNodeScore(mergeRacks(sites))
 }
 
-// pairScoreOn is the pair score of the devices of seats on this node, and their
-// number.
+// pairScoreOn returns the pair score of the devices of seats on this node, and the
+// number of these devices.
 func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	var few [16]*Device // on the stack
 	held := few[:0]
@@ -70,11 +71,12 @@ func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
 	return total, len(held)
 }
 
+// linkScore returns the points for the link between two devices.
 func (n *Node) linkScore(a, b *Device) int {
-	if a.link < 0 || b.link < 0 || a.link >= len(n.Record.Links) || b.link >= len(n.Record.Links[a.link]) {
-		return 0 // the node does not say
+	if a.linkIndex < 0 || b.linkIndex < 0 || a.linkIndex >= len(n.Record.Links) || b.linkIndex >= len(n.Record.Links[a.linkIndex]) {
+		return 0 // the record has no such link
 	}
-	switch l := n.Record.Links[a.link][b.link]; {
+	switch l := n.Record.Links[a.linkIndex][b.linkIndex]; {
 	case strings.HasPrefix(l, "NV"):
 		return byNVLink
 	case l == "PIX" || l == "PXB" || l == "PHB" || l == "NODE" || l == "SYS":
@@ -83,8 +85,8 @@ func (n *Node) linkScore(a, b *Device) int {
 	return 0
 }
 
-// mergeRacks joins the nodes of each rack. Nodes that name no rack are joined by
-// what they do name.
+// mergeRacks merges the groups of the same rack. Groups without a rack are merged if
+// their region and zone are equal.
 func mergeRacks(sites []rackGroup) []rackGroup {
 	order := func(a, b rackGroup) int {
 		return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.zone, b.zone), cmp.Compare(a.rack, b.rack))
@@ -102,7 +104,7 @@ func mergeRacks(sites []rackGroup) []rackGroup {
 	return out
 }
 
-// crossNodeScore is the pair score of devices on different nodes.
+// crossNodeScore returns the pair score of devices on different nodes.
 func crossNodeScore(sites []rackGroup) int {
 	total := 0
 	for i := range sites {
@@ -115,15 +117,15 @@ func crossNodeScore(sites []rackGroup) int {
 	return total
 }
 
-// nearness compares two places by the labels both have; where they do not say,
-// it is 0.
+// nearness returns the points for a pair of devices on different nodes of two racks. It
+// is 0 where the location is not known.
 func nearness(a, b *rackGroup) int {
 	switch {
 	case a.region != b.region:
 		if a.region == "" || b.region == "" {
 			return 0
 		}
-		return otherPlace
+		return otherRegion
 	case a.zone == b.zone && a.rack == b.rack && a.rack != "":
 		return sameRack
 	case a.zone == b.zone && a.zone != "":

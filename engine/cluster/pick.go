@@ -6,8 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
-// PickDevices chooses the devices of one member, and the NUMA node it is bound to, -1
-// for none. The node has room for it.
+// PickDevices chooses the devices of one member, and the index of the NUMA node that it
+// is bound to, -1 for none. The member must fit on the node.
 func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
 	if w.NUMA == NUMANone || len(n.Type.numa) == 0 {
 		set, _ = n.ChooseDevices(w, w.DeviceMask(n.Type), 0)
@@ -33,8 +33,8 @@ func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
 	return set, -1
 }
 
-// pickWithinNUMA chooses the NUMA node whose devices are linked best, then the one
-// with the least room left.
+// pickWithinNUMA chooses devices within one NUMA node: the node with the best links,
+// then the one with the least free capacity. numa is -1 if the member fits in none.
 func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
 	numa = -1
 	var best links.Choice
@@ -52,6 +52,7 @@ func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
 	return set, numa
 }
 
+// betterLinks compares two choices by bottleneck, total bandwidth and remaining value.
 func betterLinks(a, b links.Choice) bool {
 	if a.BottleneckMBps != b.BottleneckMBps {
 		return a.BottleneckMBps > b.BottleneckMBps
@@ -62,8 +63,9 @@ func betterLinks(a, b links.Choice) bool {
 	return a.RemainingValue > b.RemainingValue
 }
 
-// ChooseDevices picks devices out of a mask: for a share the one with the least left
-// that is enough, and whole devices by their links. Warm ones come last.
+// ChooseDevices chooses devices of a mask: for a share the tightest device, for whole
+// devices those with the best links, with a preference for devices in home. It takes
+// warm devices only if the others are not enough. The member must fit on the mask.
 func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choice) {
 	if !w.NeedsDevices() {
 		return 0, links.Choice{}
@@ -81,8 +83,8 @@ func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choic
 	panic("engine: node " + n.ID + " has no room for what it was given")
 }
 
-// TightestShare is the partly taken device of the mask with the least left that is
-// enough, empty when there is none.
+// TightestShare returns the partly taken device of the mask with the least free capacity
+// that is enough, as a mask, 0 when there is none.
 func (n *Node) TightestShare(mask uint64, milli int) (set uint64) {
 	least := WholeMilli
 	for m := mask & n.Usable &^ n.Free; m != 0; m &= m - 1 {

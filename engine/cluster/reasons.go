@@ -2,8 +2,8 @@ package cluster
 
 import "math/bits"
 
-// Reason is why a node cannot take a member. A node that has several is told under
-// the first, in this order. Every reason has a row in the table of filters.
+// Reason is why a node cannot take a member. When a node has several, the diagnosis
+// counts it under the first in this order. Every reason has a row in Filters.
 type Reason int
 
 const (
@@ -29,20 +29,20 @@ const (
 	ReasonSeatLimit
 	ReasonJobAffinity
 	ReasonHeld
-	ReasonNone // the node can take it
-	ReasonCount
+	ReasonNone  // the node can take the member
+	ReasonCount // number of reasons, with ReasonNone
 )
 
 // Reasons is a set of reasons.
 type Reasons uint32
 
-// Bit is the set with this reason alone.
+// Bit returns the set with this reason alone.
 func (r Reason) Bit() Reasons { return 1 << r }
 
-// Has says whether the reason is in the set.
+// Has reports whether the reason is in the set.
 func (m Reasons) Has(r Reason) bool { return m&r.Bit() != 0 }
 
-// First is the reason that is told, ReasonNone for an empty set.
+// First returns the first reason of the set, ReasonNone for an empty set.
 func (m Reasons) First() Reason {
 	if m == 0 {
 		return ReasonNone
@@ -50,12 +50,12 @@ func (m Reasons) First() Reason {
 	return Reason(bits.TrailingZeros32(uint32(m)))
 }
 
-// ReasonsAgainst is every reason why the node cannot take one member. v is the
-// node type's devices by what the request asks of them.
+// ReasonsAgainst returns every reason why the node cannot take one member. v is the
+// result of MatchDevices for the type of the node.
 func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 	var m Reasons
 	for i := range Filters {
-		if f := &Filters[i]; f.Rejects != nil && f.Rejects(n, w) {
+		if f := &Filters[i]; f.rejects != nil && f.rejects(n, w) {
 			m |= f.Reason.Bit()
 		}
 	}
@@ -64,27 +64,26 @@ func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 		devices = n.deviceReasons(w, v)
 		m |= devices
 	}
-	// The last: whether a NUMA node has everything is asked only where nothing else
-	// about devices, CPUs or memory is in the way.
+	// NUMA is the reason only where no other reason from ReasonAccelerator on holds.
 	if m>>ReasonAccelerator == 0 && devices == 0 && n.RoomFor(w) == 0 {
 		m |= ReasonNUMA.Bit()
 	}
 	return m
 }
 
-// DeviceMatch is the devices of a node type by what a request asks of them.
+// DeviceMatch is the devices of a node type, as masks, by the filters of devices that
+// they pass for one request.
 type DeviceMatch struct {
-	Known bool
-	// kind is the devices that pass the first filter of devices: the accelerator
-	// asked for.
+	Known bool // false in the zero value, which is not computed yet
+	// kind is the devices of the requested accelerator type and MIG profile.
 	kind uint64
 	// passes is the devices of that kind that pass each of the other filters.
 	passes [ReasonCount]uint64
-	// Fit is the devices that pass all filters, the quota's too.
+	// Fit is the devices that pass all filters, with that of the quota.
 	Fit uint64
 }
 
-// MatchDevices holds the devices of the node type against a request.
+// MatchDevices tests the devices of the node type with every filter of devices.
 func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 	v := DeviceMatch{Known: true}
 	if !w.NeedsDevices() {
@@ -97,7 +96,7 @@ func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 		}
 		v.kind |= 1 << i
 		for k := range Filters {
-			if f := &Filters[k]; f.PassesDevice != nil && f.PassesDevice(d, w) {
+			if f := &Filters[k]; f.passesDevice != nil && f.passesDevice(d, w) {
 				v.passes[f.Reason] |= 1 << i
 			}
 		}
@@ -106,9 +105,9 @@ func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 	return v
 }
 
-// deviceReasons follows the devices through the filters. Where one leaves too few,
-// the next is applied to the devices before it, so that every filter that is in the
-// way is told.
+// deviceReasons applies the filters of devices one after the other. A filter that leaves
+// too few devices becomes a reason, and the next filter gets the devices from before it,
+// so that the result names every filter that excludes the node.
 func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	need := max(w.GPUs, 1)
 	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }
@@ -122,7 +121,7 @@ func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	left := v.kind
 	for i := range Filters {
 		f := &Filters[i]
-		if f.PassesDevice == nil || f.Reason == ReasonAccelerator {
+		if f.passesDevice == nil || f.Reason == ReasonAccelerator {
 			continue
 		}
 		if mask := left & v.passes[f.Reason]; f.Reason == ReasonQuota && m != 0 {

@@ -9,55 +9,54 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Request is what one member of a job asks of a node, whoever asks. Jobs with the
-// same wishes share it, and with it the sets and ranks that were worked out
-// for it.
+// Request is what one member of a job needs from a node. Jobs with equal requests share
+// one, and with it the sets and scores that were computed for it.
 type Request struct {
-	Key  string
-	ID   int // tells it from every other, from 1
-	Refs int
+	Key  string // equal for equal requests
+	ID   int    // unique, from 1
+	Refs int    // users; RequestTable drops the request with the last
 
-	GPUs         int // whole devices
-	Milli        int // or a part of one device
-	DeviceMemory int // MB each device must have
+	GPUs         int // number of whole devices
+	Milli        int // or thousandths of one device
+	deviceMemory int // least memory of each device, MB
 	CPUs         int
 	Memory       int // MB
-	Kind         string
-	models       []string // lower case; any of them, all when empty
+	accelerator  string
+	models       []string // accepted models, lower case; all when empty
 	MIG          string
-	DeviceKey    string // all that is asked of a device, as text
+	DeviceKey    string // all that is required of a device, as text
 	NUMA         numaPolicy
-	OneNUMA      bool // all members of the job in one NUMA node
+	OneNUMA      bool // all members of the job must share one NUMA node
 	rules        nodeRules
-	Regions      []string
+	regions      []string
 
-	Ban         uint64 // models that must not be given, by their number
+	Ban         uint64 // excluded models, as ModelBits
 	Constraints *Constraints
-	ScoreSlot   int                 // one more than where its scores are kept, 0 for nowhere
-	narrowed    map[uint64]*Request // the same with models left out
-	FailedEpoch int                 // the sight in which no node had room for it
+	ScoreSlot   int                 // one more than the index of its score cache, 0 for none
+	narrowed    map[uint64]*Request // by Ban: the same request with models excluded
+	FailedEpoch int                 // the placer's epoch in which it last fit on no feasible node
 	Gains       RoomGains
-	Listed      bool // in State.lost
+	Listed      bool // in Cluster.UnschedulableRequests
 
-	AnyNodeDoes bool // of one supposition: whether there is a place counts, not which
+	AnyNodeDoes bool // a simulation needs some node on which it fits, not the best
 }
 
-// nodeRules is what a request asks of nodes, besides their devices and size.
+// nodeRules is what a request requires of nodes, besides devices and size.
 type nodeRules struct {
-	selector     []label // by key; the node has all of these labels
+	selector     []label // by key; the node must have all of these labels
 	affinity     []ares.Condition
 	requirements ares.NodeRequirements
-	preferred    []ares.Condition // a node that meets these is better
+	preferred    []ares.Condition // a node that meets these is preferred
 	tolerations  []ares.Toleration
 }
 
-// Constraints is what a want asks nodes to be like, however much it asks of them.
-// Wants of one taste share the sets that were worked out for it.
+// Constraints is the part of a request that depends on the traits of nodes and devices,
+// not on amounts. Requests with equal constraints share one, with its feasible set.
 type Constraints struct {
 	Key      string
-	refs     int
+	refs     int // requests in the RequestTable that have it
 	Feasible feasibleSet
-	masks    []uint64 // by profile: the devices that fit
+	masks    []uint64 // by ID of the node type: the devices that pass, or unknownMask
 }
 
 type label struct{ key, value string }
@@ -70,15 +69,16 @@ const (
 	NUMARequired
 )
 
+// RequestOf returns the request of one member of a job. It has no ID yet.
 func RequestOf(j *ares.Job) *Request {
 	w := &Request{
 		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
-		DeviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
-		Kind:         cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
-		Regions: slices.Sorted(slices.Values(j.Placement.Regions)),
+		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
+		accelerator:  cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
+		regions: slices.Sorted(slices.Values(j.Placement.Regions)),
 	}
 	if w.MIG != "" && w.GPUs == 0 {
-		w.GPUs = 1 // a slice
+		w.GPUs = 1 // one slice
 	}
 	if j.Placement.LatencySensitive && w.Milli > 0 {
 		w.GPUs, w.Milli = 1, 0 // no shared devices
@@ -103,9 +103,9 @@ func RequestOf(j *ares.Job) *Request {
 	w.rules.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.rules.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
 	w.rules.requirements = j.Placement.NodeRequirements
-	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.MIG, w.DeviceMemory, w.models)
-	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
-		w.rules.preferred, w.Regions, w.rules.tolerations)}
+	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
+	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
+		w.rules.preferred, w.regions, w.rules.tolerations)}
 	if len(w.rules.requirements) > 0 {
 		text := w.rules.requirements.String()
 		w.DeviceKey += " " + text
@@ -115,8 +115,8 @@ func RequestOf(j *ares.Job) *Request {
 	return w
 }
 
-// ParseAll reads a list of words; what cannot be read was refused when the job
-// was submitted.
+// ParseAll parses a list and skips elements with an error: admission rejects a job that
+// has any.
 func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 	var out []T
 	for _, s := range list {
@@ -127,20 +127,22 @@ func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 	return out
 }
 
-// NeedsDevices says whether it asks for any.
+// NeedsDevices reports whether a member needs a device or a share of one.
 func (w *Request) NeedsDevices() bool { return w.GPUs > 0 || w.Milli > 0 }
 
-// acceptsModel says whether a device of this model will do.
+// acceptsModel reports whether the name of the model, in lower case, contains the name
+// of an accepted one.
 func (w *Request) acceptsModel(model string) bool {
 	return len(w.models) == 0 || slices.ContainsFunc(w.models, func(m string) bool { return strings.Contains(model, m) })
 }
 
-// Tolerates says whether the job may go where the taint is.
+// Tolerates reports whether a toleration of the request matches the taint.
 func (w *Request) Tolerates(t ares.Taint) bool {
 	return slices.ContainsFunc(w.rules.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
 }
 
-// DeviceMask is the devices of a profile that fit.
+// DeviceMask returns the mask of the devices of a node type that pass all filters of
+// devices.
 func (w *Request) DeviceMask(p *NodeType) uint64 {
 	t := w.Constraints
 	for len(t.masks) <= p.ID {
@@ -152,11 +154,11 @@ func (w *Request) DeviceMask(p *NodeType) uint64 {
 	return t.masks[p.ID]
 }
 
-// unknownMask is not yet worked out. A machine of 64 devices that all fit looks
-// the same and is worked out each time.
+// unknownMask stands for a mask that is not computed yet. The mask of a node with 64
+// devices that all pass has the same value, and is computed each time.
 const unknownMask = ^uint64(0)
 
-// Text says in words what one member asks for.
+// Text returns what one member needs, for users.
 func (w *Request) Text() string {
 	var parts []string
 	add := func(n int, one, many string) {
@@ -180,23 +182,24 @@ func (w *Request) Text() string {
 	return strings.Join(parts, ", ")
 }
 
-// DeviceWord is the word for one device of the kind asked for.
+// DeviceWord returns the word for one device of the requested kind.
 func (w *Request) DeviceWord() string {
 	switch {
 	case w.MIG != "":
 		return w.MIG + " slice"
-	case w.Kind == "custom":
+	case w.accelerator == "custom":
 		return "custom device"
 	}
-	return strings.ToUpper(w.Kind)
+	return strings.ToUpper(w.accelerator)
 }
 
-// RequestTable holds the wants of live jobs, one of each, and their tastes.
+// RequestTable holds the requests and constraints in use, each once.
 type RequestTable struct {
 	ByKey       map[string]*Request
 	Constraints map[string]*Constraints
 }
 
+// Intern returns the request of the table that equals w, or adds w, and counts a user.
 func (ws *RequestTable) Intern(w *Request) *Request {
 	if known := ws.ByKey[w.Key]; known != nil {
 		w = known
@@ -210,13 +213,15 @@ func (ws *RequestTable) Intern(w *Request) *Request {
 	return w
 }
 
-// ShareConstraints gives a want the taste of those that live, if they have the like.
+// ShareConstraints replaces the constraints of a request by the equal ones of the table,
+// if there are any.
 func (ws *RequestTable) ShareConstraints(w *Request) {
 	if known := ws.Constraints[w.Constraints.Key]; known != nil {
 		w.Constraints = known
 	}
 }
 
+// Release discounts a user of a request, and drops the request with the last one.
 func (ws *RequestTable) Release(w *Request) {
 	if w.Refs--; w.Refs > 0 {
 		return
@@ -227,7 +232,7 @@ func (ws *RequestTable) Release(w *Request) {
 	}
 }
 
-// WithoutModels is the want with some models left out, because quotas leave too
+// WithoutModels returns the request with some models excluded, because quotas leave too
 // little of them.
 func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	if ban == 0 {
@@ -246,22 +251,21 @@ func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	return w.narrowed[ban]
 }
 
-// NewRequestID is a number that no other want has.
+// NewRequestID returns an ID that no other request has.
 func (c *Cluster) NewRequestID() int {
 	c.requestCount++
 	return c.requestCount
 }
 
-// ModelBit stands for a model in a set of them. The 64th and all after it share
-// one: then what is banned for one of them is banned for all, and no quota is
-// exceeded.
+// ModelBit returns the bit of a model in a set of models. The 64th model and all after it
+// share one bit: excluding one of them excludes all, so that no quota is exceeded.
 func ModelBit(m int) uint64 { return 1 << min(m, 63) }
 
-// GPUMilli is how many thousandths of devices a member takes.
+// GPUMilli returns the thousandths of devices that a member needs.
 func (w *Request) GPUMilli() int { return max(w.GPUs*WholeMilli, w.Milli) }
 
-// SelectorText says what is asked of a node's labels, value by value.
-func (w *Request) SelectorText() string {
+// selectorText returns the labels of the node selector, for users.
+func (w *Request) selectorText() string {
 	var parts []string
 	for _, l := range w.rules.selector {
 		parts = append(parts, l.key+"="+l.value)
@@ -269,8 +273,9 @@ func (w *Request) SelectorText() string {
 	return strings.Join(parts, ", ")
 }
 
-// TooFewText says of a node that it has fewer devices than one member needs.
-func (w *Request) TooFewText() string {
+// tooFewText returns the start of a text about nodes with fewer devices than one member
+// needs.
+func (w *Request) tooFewText() string {
 	if w.GPUs <= 1 {
 		return "no " + w.DeviceWord()
 	}

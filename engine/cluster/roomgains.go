@@ -1,25 +1,26 @@
 package cluster
 
-// RoomGains are the nodes that grew since some shape with a want was refused, and
-// may have room for a member of it. Shapes of many tenants share them.
+// RoomGains lists the nodes that may have got more free capacity since a request fit
+// nowhere. While none of them fits a member, jobs with the request need no new attempt.
 type RoomGains struct {
 	Known    bool
-	Layout   int
-	From, To int // of State.grown
+	Layout   int // Cluster.Layout of the positions
+	From, To int // range of counts of Cluster.RoomChanges that Nodes covers
 	Nodes    []roomGain
 }
 
-// roomGain is a node that grew, and when.
+// roomGain is a node that may have got more free capacity.
 type roomGain struct {
-	At   int32
-	When int // of State.grown
+	At   int32 // position of the node
+	When int   // count of Cluster.RoomChanges at that change
 }
 
-// maxGains is how many are kept. Where more nodes have room, trying costs less.
+// maxGains is the maximum length of a list of gains. When more nodes fit the request, a
+// new attempt costs less than the list.
 const maxGains = 256
 
-// RefreshGains adds the nodes that grew since to the gains of a want. It is false when
-// nothing is known of these.
+// RefreshGains adds the latest changes to the gains of a request. It returns false when
+// the gains are not known.
 func (c *Cluster) RefreshGains(w *Request) bool {
 	g := &w.Gains
 	if !g.Known || g.Layout != c.Layout || c.RoomChanges.HasGap(g.To) {
@@ -33,8 +34,8 @@ func (c *Cluster) RefreshGains(w *Request) bool {
 	return true
 }
 
-// PruneGains drops from the gains of all wants what has no room for them. Nothing may
-// be taken: it could come back.
+// PruneGains removes the nodes that do not fit a member from the gains of all requests.
+// No transaction may have taken anything: undoing it could make such a node fit.
 func (c *Cluster) PruneGains() {
 	kept := c.UnschedulableRequests[:0]
 	for _, w := range c.UnschedulableRequests {

@@ -2,11 +2,13 @@ package cluster
 
 import ares "github.com/ares-scheduler/ares"
 
-// SeatKinds counts the seats on a node by how many devices each has.
+// SeatKinds is the number of seats on a node of each kind. The kind of a seat tells how
+// many devices it has.
 type SeatKinds [64]uint16
 
-// SeatKindOf is 0 for no device, 1 for a share of one, and one more than the number
-// of whole devices; all beyond are one kind.
+// SeatKindOf returns the kind of a seat: 0 without devices, 1 for a share of one device,
+// and else one more than the number of whole devices. The last kind is for all larger
+// numbers too.
 func SeatKindOf(gpus, milli int) int {
 	switch {
 	case milli > 0 && milli < WholeMilli:
@@ -19,7 +21,7 @@ func SeatKindOf(gpus, milli int) int {
 	return 0
 }
 
-// KindOfSeat is the kind of a seat.
+// KindOfSeat returns the kind of a seat.
 func KindOfSeat(seat *ares.Seat) int {
 	if len(seat.Shares) == 1 {
 		return SeatKindOf(0, seat.Shares[0].Milli)
@@ -27,9 +29,10 @@ func KindOfSeat(seat *ares.Seat) int {
 	return SeatKindOf(len(seat.Shares), 0)
 }
 
+// Add counts a seat of a kind; with sign -1 it discounts it.
 func (k *SeatKinds) Add(kind, sign int) { k[kind] += uint16(sign) }
 
-// Present is the kinds of which there are any, as a set.
+// Present returns the kinds with a device that some seat has, as a bit mask.
 func (k *SeatKinds) Present() (out uint64) {
 	for kind := 1; kind < len(k); kind++ {
 		if k[kind] > 0 {

@@ -2,17 +2,18 @@ package cluster
 
 import "math/bits"
 
-// NodeSummary is what the census needs of an open node, side by side with the others:
+// nodeSummary is what the census needs of an open node, side by side with the others:
 // a walk over all of them must not touch each node itself.
-type NodeSummary struct {
+type nodeSummary struct {
 	Usable, Free uint64
-	Profile      int32
-	Part         uint16 // the most that is left of a partly taken device
-	Open         bool
+	Profile      int32  // ID of the node type
+	Part         uint16 // the most free thousandths of any partly taken device
+	Open         bool   // Node.Schedulable; the other fields are zero without
 }
 
-func summarize(n *Node) NodeSummary {
-	g := NodeSummary{Usable: n.Usable, Free: n.Free, Profile: int32(n.Type.ID), Open: true}
+// summarize returns the summary of a schedulable node.
+func summarize(n *Node) nodeSummary {
+	g := nodeSummary{Usable: n.Usable, Free: n.Free, Profile: int32(n.Type.ID), Open: true}
 	for m := n.Usable &^ n.Free; m != 0; m &= m - 1 {
 		g.Part = max(g.Part, uint16(max(WholeMilli-n.Devices[bits.TrailingZeros64(m)].Taken, 0)))
 	}

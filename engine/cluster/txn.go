@@ -6,38 +6,38 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Txn is undoable work on the ledger: what it takes from nodes it notes, and
-// gives back in reverse, to a savepoint or altogether.
+// Txn is a transaction on the ledger. It logs every delta, so that all changes since a
+// savepoint can be undone.
 type Txn struct {
 	Cluster *Cluster
 	Deltas  []Delta
 }
 
-// Delta is a part of one device, or the rest of a seat when device is restOfSeat.
-// What is less than nothing is given.
+// Delta is one change to the account of a node: a part of one device, or the rest of a
+// seat, which is its CPUs, memory and seat count. Negative amounts return capacity.
 type Delta struct {
 	Node   *Node
-	Device int
+	Device int // position in Node.Devices, or RestOfSeat or RestOfLeaving
 	Milli  int
 	CPUs   int
-	Memory int
-	NUMA   int
-	Kind   int
+	Memory int // MB
+	NUMA   int // ID of the NUMA node of a seat, -1 for none
+	Kind   int // kind of a seat
 }
 
-// The takings that are not devices.
+// The values of Delta.Device that are not devices.
 const (
-	RestOfSeat    = -1
-	RestOfLeaving = -2 // of a seat that is given up
+	RestOfSeat    = -1 // of a seat that is taken
+	RestOfLeaving = -2 // of a seat that is released
 )
 
-// Savepoint is a point to go back to.
+// Savepoint is a length of the log to which Undo can return.
 type Savepoint int
 
-// Mark is the savepoint of now.
+// Mark returns a savepoint at the current state.
 func (x *Txn) Mark() Savepoint { return Savepoint(len(x.Deltas)) }
 
-// Undo gives back everything taken since the mark.
+// Undo reverses every delta since the savepoint, in reverse order.
 func (x *Txn) Undo(m Savepoint) {
 	for i := len(x.Deltas) - 1; i >= int(m); i-- {
 		x.Deltas[i].Apply(-1)
@@ -51,9 +51,11 @@ func (x *Txn) Undo(m Savepoint) {
 	x.Deltas = x.Deltas[:m]
 }
 
+// Apply adds the delta to the account of its node; with sign -1 it reverses it. It does
+// not update the indexes.
 func (k *Delta) Apply(sign int) {
 	n := k.Node
-	if k.Device < 0 { // the one taking of a seat that is not a device
+	if k.Device < 0 { // the rest of a seat
 		n.CPUs += sign * k.CPUs
 		n.Memory += sign * k.Memory
 		if k.NUMA >= 0 {
@@ -74,12 +76,16 @@ func (k *Delta) Apply(sign int) {
 	}
 }
 
+// Take applies a delta and logs it. The caller calls Cluster.CapacityChanged after the
+// last delta of a node.
 func (x *Txn) Take(k Delta) {
 	k.Apply(+1)
 	x.Deltas = append(x.Deltas, k)
 }
 
-// AssignDevices takes these devices, and CPUs and memory of the NUMA node, -1 for any.
+// AssignDevices takes a seat for one member: the devices of the set, and its CPUs and
+// memory, bound to the NUMA node with index numa unless that is -1. The caller calls
+// Cluster.CapacityChanged afterwards.
 func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int) ares.Seat {
 	seat := ares.Seat{Node: n.ID, Rank: rank, CPUs: w.CPUs, Memory: w.Memory, NUMA: -1}
 	if numa >= 0 {
@@ -101,9 +107,10 @@ func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int)
 	return seat
 }
 
-// TakeIfFree takes seats if all of them are free, and else nothing.
+// TakeIfFree takes the seats if all of them are free, and otherwise none. It reports
+// which.
 func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
-	m := Savepoint(len(x.Deltas))
+	m := x.Mark()
 	for i := range seats {
 		if !x.Cluster.NodesByID[seats[i].Node].SeatIsFree(&seats[i]) {
 			x.Undo(m)
@@ -114,7 +121,8 @@ func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
 	return true
 }
 
-// ReleaseSeat gives up one seat on a node. The node is to be moved afterwards.
+// ReleaseSeat releases one taken seat of a node. The caller calls
+// Cluster.CapacityChanged afterwards.
 func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 	for k := range seat.Shares {
 		if at := n.DeviceIndex(&seat.Shares[k]); at >= 0 {
@@ -124,7 +132,7 @@ func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 	x.Take(Delta{Node: n, Device: RestOfLeaving, CPUs: -seat.CPUs, Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 }
 
-// TakeSeats takes seats that were found to be free.
+// TakeSeats takes seats. They must be free.
 func (x *Txn) TakeSeats(seats []ares.Seat) {
 	for i := range seats {
 		seat := &seats[i]

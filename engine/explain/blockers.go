@@ -9,15 +9,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// blockersOf lists what keeps a job of this shape waiting; e is nil for a job
-// the state does not know. model is the want's as the job spells it. It is
-// empty when the job could be placed by itself. The census is the one that was
-// taken, nil when there was room.
+// blockersOf returns the blockers of a job of a shape, and the diagnosis of the nodes,
+// nil when the job can be placed. e is nil for a job that the state does not know.
+// model is gpu_model in the spelling of the job. The list is empty when no other job
+// had to be placed first for the job to start.
 func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
 	out := ex.admissionWaits(e, sh, now)
 	members, ban := ex.jobs.AdmissibleMembers(sh, now)
 	if members == 0 {
-		members, ban = sh.MinMembers, 0 // what would be, were it admitted
+		members, ban = sh.MinMembers, 0 // diagnose as if it were admitted
 	}
 	t := ex.round.Begin()
 	defer t.Close()
@@ -34,7 +34,8 @@ func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now t
 	return append(out, t.Preempt.PreemptionBlockers(e, now)...), c
 }
 
-// admissionWaits lists what keeps the job waiting however much room there is.
+// admissionWaits returns the blockers that do not depend on free capacity: delays, the
+// parallelism of its array, limits and quotas.
 func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e != nil && e.Run != nil {
@@ -48,7 +49,7 @@ func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) 
 	return append(out, ex.jobs.AdmissionBlockers(sh, now)...)
 }
 
-// gangBlocker says why a gang whose members find room finds no place together.
+// gangBlocker returns why a gang cannot be placed although some of its members fit.
 func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
 	if c.fitted < sh.MinMembers {
@@ -70,14 +71,15 @@ func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: detail}
 }
 
-// densestDomain is the domain of a level that has room for the most members.
+// densestDomain returns the domain of a level in which the most members fit, and their
+// number.
 func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
-	reach, _ := ex.round.Place.FeasibleNodes(c.shape, c.request)
+	feasible, _ := ex.round.Place.FeasibleNodes(c.shape, c.request)
 	for lo := 0; lo < len(ex.cluster.Nodes); {
 		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)
 		room := 0
 		for _, n := range ex.cluster.Nodes[lo:hi] {
-			if n.Schedulable() && reach.Has(n.Pos) {
+			if n.Schedulable() && feasible.Has(n.Pos) {
 				room += n.RoomFor(c.request)
 			}
 		}

@@ -12,39 +12,42 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// diagnosis is the nodes by what rules them out.
+// diagnosis counts the nodes of the cluster by the reasons that exclude them for one
+// request.
 type diagnosis struct {
 	state        *Explainer
 	shape        *job.Shape
 	request      *cluster.Request
 	feasible     *cluster.Set
-	total        int
-	counts       [cluster.ReasonCount]int
-	mostFree     int // most free devices of a node that has too few
-	fitted       int // members that found room, all of them together
+	total        int                      // nodes with a record
+	counts       [cluster.ReasonCount]int // nodes by their first reason
+	mostFree     int                      // free devices of the node that has the most, among nodes with too few
+	fitted       int                      // members that fit, summed over all nodes
 	groups       []reasonGroup
-	last         int                   // of groups: the one that was noted last
-	matches      []cluster.DeviceMatch // by profile
-	windows      []*window.Window      // that keep the shape's jobs off
-	windowCounts []int                 // nodes that each of these rules out first
+	last         int                   // index of the group of the last tally
+	matches      []cluster.DeviceMatch // by ID of the node type
+	windows      []*window.Window      // reservations that block jobs of the shape
+	windowCounts []int                 // nodes with each of these as the first reason
 }
 
-// reasonGroup is the nodes with the same hurdles.
+// reasonGroup is the nodes with the same set of reasons.
 type reasonGroup struct {
 	reasons cluster.Reasons
 	count   int
-	nodes   []*cluster.Node // the first of them that lack the fewest devices
-	missing []int           // of each of these
+	nodes   []*cluster.Node // the maxGroupNodes of them that lack the fewest devices
+	missing []int           // devices that each of nodes lacks, in ascending order
 }
 
-// maxGroupNodes is how many nodes of a group are remembered.
+// maxGroupNodes is the number of nodes that a group keeps.
 const maxGroupNodes = 8
 
-// diagnose takes the census for a shape, with models left out for lack of quota.
+// diagnose tests every node for a shape, without the models in ban, of which quotas leave
+// too little. It reads the summaries of nodes, and inspects a node only where its
+// summary does not show the reasons.
 func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
 	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request)
-	if c.feasible == &ex.round.Place.FeasibleScratch { // scratch, which the next one to ask overwrites
+	if c.feasible == &ex.round.Place.FeasibleScratch { // the next call overwrites it
 		c.feasible = new(ex.round.Place.FeasibleScratch.Clone())
 	}
 	if len(ex.windows.Windows) > 0 {
@@ -88,6 +91,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 	return c
 }
 
+// matchFor returns the device match of a node type, computed once.
 func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	v := &c.matches[p.ID]
 	if !v.Known {
@@ -96,7 +100,7 @@ func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	return v
 }
 
-// inspect looks at a node closely.
+// inspect tests a node with every filter and counts it.
 func (c *diagnosis) inspect(n *cluster.Node) {
 	if n.Record == nil {
 		return
@@ -113,12 +117,12 @@ func (c *diagnosis) inspect(n *cluster.Node) {
 	c.tally(n.Pos, m, c.freeDevices(n))
 }
 
-// freeDevices is how many devices of a node are free that suit.
+// freeDevices returns the number of free devices of a node that pass the filters.
 func (c *diagnosis) freeDevices(n *cluster.Node) int {
 	return bits.OnesCount64(c.matchFor(n.Type).Fit & n.Free)
 }
 
-// reasonsFor is all that rules a node out.
+// reasonsFor returns all reasons that exclude a node.
 func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
 	v := c.matchFor(n.Type)
 	m := n.ReasonsAgainst(c.request, v)
@@ -128,21 +132,21 @@ func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
 	return m
 }
 
-// separateHeld tells what is kept for others from what is taken. A node is counted by
-// what would rule it out were nothing kept, and where nothing would as kept: who
-// looks at it sees what is free.
-func (c *diagnosis) separateHeld(kept []cluster.Delta) {
+// separateHeld separates held capacity from allocations. It counts an excluded node with
+// holds under the reason that it has without them, or under ReasonHeld when it has none
+// then: a user sees that the node has free capacity.
+func (c *diagnosis) separateHeld(held []cluster.Delta) {
 	var seen []*cluster.Node
-	for i := range kept {
-		n := kept[i].Node
+	for i := range held {
+		n := held[i].Node
 		if slices.Contains(seen, n) {
 			continue
 		}
 		seen = append(seen, n)
 		apply := func(sign int) {
-			for k := i; k < len(kept); k++ {
-				if kept[k].Node == n {
-					kept[k].Apply(sign)
+			for k := i; k < len(held); k++ {
+				if held[k].Node == n {
+					held[k].Apply(sign)
 				}
 			}
 		}
@@ -164,7 +168,8 @@ func (c *diagnosis) separateHeld(kept []cluster.Delta) {
 	}
 }
 
-// exclusionReason is why a node is left out that suits.
+// exclusionReason returns why a node that passes the static filters is not feasible: a
+// reservation, or else affinity to other jobs.
 func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 	if c.windowOf(n.Pos) >= 0 {
 		return cluster.ReasonReserved.Bit()
@@ -172,12 +177,13 @@ func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 	return cluster.ReasonJobAffinity.Bit()
 }
 
-// windowOf is the first window that rules a node out, -1 for none.
+// windowOf returns the index of the first blocking reservation that has the node, -1 for
+// none.
 func (c *diagnosis) windowOf(at int) int {
 	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.NodeSet.Has(at) })
 }
 
-// tally counts a node with its hurdles and the devices it has free.
+// tally counts a node with its reasons and the number of its free devices.
 func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	first := m.First()
 	c.counts[first]++
@@ -190,7 +196,7 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	if m == 0 {
 		return
 	}
-	if c.last >= len(c.groups) || c.groups[c.last].reasons != m { // neighbours are often alike
+	if c.last >= len(c.groups) || c.groups[c.last].reasons != m { // neighbouring nodes often have the same reasons
 		c.last = slices.IndexFunc(c.groups, func(g reasonGroup) bool { return g.reasons == m })
 		if c.last < 0 {
 			c.last = len(c.groups)
@@ -213,10 +219,9 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	}
 }
 
-// nodeBlockers says what a census found: the nodes by what rules them out, each
-// under the first thing that does, and how many members found room. It is for a
-// job that found no place, so it always has something to say. model is the
-// want's as the job spells it.
+// nodeBlockers returns the result of a diagnosis as blockers: the number of nodes by their
+// first reason, and for a gang how many members fit. It is called for a job that could
+// not be placed. model is gpu_model in the spelling of the job.
 func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
 		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: "there are no nodes yet"}}

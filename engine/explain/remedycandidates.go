@@ -13,11 +13,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// remedyCandidates are the single steps worth a trial, the cheapest first: what the
-// job's owner can change, then what operators can, then what others would have
-// to give. Each does away with everything that some node has against the job,
-// or with one thing of it, so that two together may do. They are worked out as
-// they are asked for.
+// remedyCandidates returns the single steps worth a trial, the cheapest first: changes
+// by the owner of the job, then changes by operators, then the end of other jobs. Each
+// step removes all reasons of some node, or one of them, so that two steps together may
+// be enough. Steps are computed lazily, and each text occurs once.
 func (c *remedySearch) remedyCandidates() iter.Seq[ares.Step] {
 	return func(yield func(ares.Step) bool) {
 		var seen []string
@@ -35,7 +34,7 @@ func (c *remedySearch) remedyCandidates() iter.Seq[ares.Step] {
 	}
 }
 
-// candidateBatches are the options by what they are about.
+// candidateBatches returns the candidates in batches by subject.
 func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 	return func(yield func([]ares.Step) bool) {
 		if c.diagnosis.fitted > 0 && !yield(c.prioritySteps()) || !yield(c.gangSteps()) {
@@ -57,7 +56,7 @@ func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 	}
 }
 
-// uncordonSteps opens nodes that are cordoned, a few of each group.
+// uncordonSteps returns the steps that uncordon a node, up to three for each group.
 func uncordonSteps(groups []reasonGroup) []ares.Step {
 	var out []ares.Step
 	for i := range groups {
@@ -75,7 +74,7 @@ func dropField(field string) ares.Step {
 	return ares.Step{Kind: ares.StepRelax, Field: field, Text: "drop " + field}
 }
 
-// gangSteps is what may be dropped of the wishes about all members.
+// gangSteps returns the steps that drop a constraint on the placement of all members.
 func (c *remedySearch) gangSteps() []ares.Step {
 	var out []ares.Step
 	wish, p := &c.entry.Shape.Wish, &c.entry.Job.Placement
@@ -91,7 +90,7 @@ func (c *remedySearch) gangSteps() []ares.Step {
 	return out
 }
 
-// relaxSteps is what the job may do without to get past the hurdles of a group.
+// relaxSteps returns the changes of the job that may remove the reasons of a group.
 func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	job, w := c.entry.Job, c.diagnosis.request
 	out := c.askLessSteps(g)
@@ -112,15 +111,15 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	return out
 }
 
-// askLessSteps is as much as the nodes of a group have free of what they have too little
-// of.
+// askLessSteps returns the steps that reduce an amount to what the nodes of a group have
+// free, for each resource that is short there.
 func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 	var out []ares.Step
 	w := c.diagnosis.request
 	small := g.reasons.Has(cluster.ReasonTooSmall)
 	for _, less := range []struct {
 		field, unit string
-		of          bool // what may stand in the way
+		of          bool // the resource can be the reason
 		asked, free int
 	}{
 		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.MIG == "", w.GPUs, w.GPUs - g.missing[0]},
@@ -134,7 +133,7 @@ func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 	return out
 }
 
-// countText is a number of things.
+// countText returns a number with its noun.
 func countText(n int, thing string) string {
 	if n != 1 && !strings.HasPrefix(thing, "MB") {
 		thing += "s"
@@ -142,6 +141,7 @@ func countText(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
+// maxFree returns the maximum of a free amount over the nodes of a group, and at least 0.
 func maxFree(g *reasonGroup, of func(*cluster.Node) int) int {
 	best := 0
 	for _, n := range g.nodes {
@@ -150,7 +150,7 @@ func maxFree(g *reasonGroup, of func(*cluster.Node) int) int {
 	return best
 }
 
-// tolerateStep lets the job onto a node with taints.
+// tolerateStep returns the step that tolerates all taints of a node.
 func tolerateStep(n *cluster.Node, w *cluster.Request) ares.Step {
 	var words []string
 	for _, t := range n.Record.Taints {
@@ -162,7 +162,8 @@ func tolerateStep(n *cluster.Node, w *cluster.Request) ares.Step {
 	return ares.Step{Kind: ares.StepRelax, Field: "placement.tolerations", Value: value, Text: "tolerate " + value + " (placement.tolerations)"}
 }
 
-// shrinkSteps is the gang with as many members as find room or may run, and with one.
+// shrinkSteps returns the steps that start the gang with fewer members: as many as fit
+// and the limits allow, and one.
 func (c *remedySearch) shrinkSteps() []ares.Step {
 	sh := c.entry.Shape
 	var out []ares.Step
@@ -187,8 +188,9 @@ func (c *remedySearch) shrinkSteps() []ares.Step {
 	return out
 }
 
-// prioritySteps are the raises worth a trial, least first: for each class the
-// priority that puts the job first in its queue, or into that class.
+// prioritySteps returns the higher priorities worth a trial, in ascending order: the one
+// that puts the job before the first job of its tenant, the floor of each class, and the
+// maximum that the tenant allows.
 func (c *remedySearch) prioritySteps() []ares.Step {
 	e := c.entry
 	if e.Queue == job.InNone {
@@ -218,8 +220,9 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 	return out
 }
 
-// addNodesStep is so many more nodes of a kind there is that the members which lack
-// would fit. It is false when no node would do even if it were empty.
+// addNodesStep returns the step that adds enough nodes like an existing one for the
+// missing members. It returns false when no existing node would fit a member even if it
+// were empty, or when more than maxAdded nodes were needed.
 func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	w := c.request
 	var like *cluster.Node
@@ -257,5 +260,5 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	return ares.Step{Kind: ares.StepNode, Target: like.ID, Amount: count, Text: text}, count <= maxAdded
 }
 
-// maxAdded is how many nodes a step may add.
+// maxAdded is the maximum number of nodes that a step adds.
 const maxAdded = 64
