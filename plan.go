@@ -162,11 +162,26 @@ type Refusal struct {
 
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // quota, budget, nodes, capacity, affinity, delay, dependency, array, order, reservation
+	Kind   string // one of BlockerQuota and the others
 	Count  int    // nodes it rules out, 0 when it is not about nodes
 	Of     int
 	Detail string
 }
+
+// The kinds of blockers.
+const (
+	BlockerQuota       = "quota"
+	BlockerBudget      = "budget"
+	BlockerNodes       = "nodes"       // what the nodes are like
+	BlockerCapacity    = "capacity"    // what is free of them
+	BlockerAffinity    = "affinity"    // to other jobs
+	BlockerDelay       = "delay"       // before the next attempt
+	BlockerDependency  = "dependency"  // on other jobs
+	BlockerArray       = "array"       // its parallelism, or its end
+	BlockerOrder       = "order"       // jobs ahead of it
+	BlockerReservation = "reservation" // of an administrator
+	BlockerPreemption  = "preemption"  // why no job is preempted for it
+)
 
 func (r Refusal) String() string {
 	parts := make([]string, len(r.Blockers))

@@ -9,6 +9,7 @@ var rules = []struct {
 }{
 	{"components", checkComponents},
 	{"layers", checkLayers},
+	{"ranks", checkRanks},
 	{"sole importers", checkSoleImporters},
 	{"supervisor", checkSupervisor},
 	{"pure imports", checkPureImports},

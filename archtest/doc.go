@@ -1,7 +1,7 @@
 // Package archtest checks the structure of the source tree: which packages may
-// import which, what the pure packages must not use, how large a function, a
-// file and a package may be, and whether docs/architecture.md names every
-// package.
+// import which (the layers of the components and the ranks inside engine), what
+// the pure packages must not use, how large a function, a file and a package may
+// be, and whether docs/architecture.md names every package.
 //
 // A rule reads parsed source and returns its problems, one sentence each. The
 // tables that the rules read are in tables.go: to change the structure, change
@@ -15,5 +15,5 @@
 //
 // To print what holds a cycle of files together:
 //
-//	go run ./archtest/filegraph -edges engine
+//	go run ./archtest/filegraph -edges engine/queue
 package archtest

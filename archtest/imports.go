@@ -31,8 +31,9 @@ func checkComponents(t *Tree) []string {
 	return r.problems
 }
 
-// checkLayers requires that a component imports only lower layers, and that a
-// package does not import the package above its own directory.
+// checkLayers requires that a component imports only lower layers, and, in a
+// component without ranks, that a package does not import the package above its
+// own directory.
 func checkLayers(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -65,7 +66,7 @@ func checkImport(r *reporter, p *Package, to string, im Import) {
 		return // checkSupervisor has its list
 	}
 	if from == target.Component() {
-		if isBelow(p.Path, to) && !p.ForTests() && parentImporters[p.Path] == "" {
+		if isBelow(p.Path, to) && !p.ForTests() && ranks[from] == nil { // checkRanks has its list
 			r.add(im.Pos, "%s must not import %s: the parent directory imports its children, not the reverse", p, &target)
 		}
 		return
@@ -84,6 +85,41 @@ func checkImport(r *reporter, p *Package, to string, im Import) {
 			r.add(im.Pos, "%s must not import %s: %s", p, &target, rule.why)
 		}
 	}
+}
+
+// checkRanks requires a place in the list for every package of a component with
+// ranks, and that a package imports only packages below it in the list.
+func checkRanks(t *Tree) []string {
+	r := reporter{tree: t}
+	for _, p := range t.Packages {
+		list := ranks[p.Component()]
+		if list == nil || unranked[p.Path] != "" {
+			continue
+		}
+		own := slices.Index(list, p.Path)
+		if own < 0 {
+			r.add(p.Files[0].AST.Package, "%s has no rank: give it one in archtest/tables.go", p)
+			continue
+		}
+		p.source(func(f *File) {
+			for _, im := range f.Imports {
+				to, ok := inModule(im.Path)
+				if !ok || componentOf(to) != p.Component() {
+					continue
+				}
+				switch at := slices.Index(list, to); {
+				case (&Package{Path: to}).ForTests(): // checkLayers reports it
+				case unranked[to] != "":
+					r.add(im.Pos, "%s must not import %s: %s", p, to, unranked[to])
+				case optional[to] != "":
+					r.add(im.Pos, "%s must not import %s: %s", p, to, optional[to])
+				case at >= 0 && at <= own:
+					r.add(im.Pos, "%s must not import %s: it ranks above, and a package imports only lower ranks", p, to)
+				}
+			}
+		})
+	}
+	return r.problems
 }
 
 // checkSoleImporters requires that each external dependency in the table is

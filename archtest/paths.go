@@ -144,11 +144,15 @@ func missingEntries(t *Tree) (problems []string) {
 	var names []string
 	names = slices.AppendSeq(names, maps.Keys(layers))
 	names = slices.AppendSeq(names, maps.Keys(unlayered))
-	names = slices.AppendSeq(names, maps.Keys(parentImporters))
+	names = slices.AppendSeq(names, maps.Keys(unranked))
+	names = slices.AppendSeq(names, maps.Keys(optional))
 	names = slices.AppendSeq(names, maps.Keys(pure))
 	names = slices.AppendSeq(names, maps.Keys(mapsOrdered))
 	names = slices.AppendSeq(names, maps.Keys(supervisor))
 	names = slices.AppendSeq(names, maps.Keys(shapeLimited))
+	for _, list := range ranks {
+		names = append(names, list...)
+	}
 	for _, rule := range forbidden {
 		names = append(append(names, rule.from...), rule.to...)
 	}

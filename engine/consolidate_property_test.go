@@ -15,7 +15,7 @@ import (
 // TestMoves: where jobs are moved to make room for others, all the laws hold, and
 // what a dry run shows is what the next plan does. How often somebody who is moved
 // does not run again as soon as he has stopped is counted, not forbidden:
-// testdata/move has cases in which everybody must.
+// testdata/consolidation has cases in which everybody must.
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	moves, unsettled := 0, 0

@@ -34,9 +34,9 @@ func TestAnETASaysHowManyAreBefore(t *testing.T) {
 		do("decide")
 		do("reservation disks in=0s for=1h nodes=(%s)", c.shut)
 		for i := range 140 {
-			do("job before%d gpus=4 memory=%d priority=900", i, i+1) // nothing is foreseen for any
+			do("job before%d gpus=4 memory-mb=%d priority=900", i, i+1) // nothing is foreseen for any
 		}
-		do("job last gpus=4 minutes=60")
+		do("job last gpus=4 max-runtime-minutes=60")
 		eta := engine.Explain(w.State, "last", w.Now).ETA
 		if eta.Known() != c.known || eta.Basis != c.want {
 			t.Errorf("%s shut: %+v, want %q", c.shut, eta, c.want)

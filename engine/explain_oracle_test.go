@@ -129,6 +129,7 @@ var reasons = []struct{ key, words string }{
 	{"unfit", "it could not start"},
 	{"selector", "labels do not match node_selector"},
 	{"conditions", "labels do not match node_affinity"},
+	{"requirements", "the node does not meet"},
 	{"region", "region is not"},
 	{"taint", "a taint"},
 	{"kind", "no device of type"},
@@ -178,6 +179,9 @@ func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 		if c, _ := ares.ParseCondition(text); !c.Holds(n.Labels) {
 			return "conditions"
 		}
+	}
+	if !p.NodeRequirements.MatchesNode(n.Labels, len(n.Devices)) {
+		return "requirements"
 	}
 	if len(p.Regions) > 0 && !slices.Contains(p.Regions, n.Labels["region"]) {
 		return "region"

@@ -180,6 +180,9 @@ func (t *town) wishes(s *ares.Spec) {
 		p.NodeAffinity = []string{t.one("pool in (b)", "!pool", "region!=us")}
 	}
 	if t.chance(6) {
+		p.NodeRequirements, _ = ares.ParseNodeRequirements(t.one("pool in (a,b)", "!pool", "region!=eu", "gpu.count>=4"))
+	}
+	if t.chance(6) {
 		p.Regions = []string{t.one("eu", "us", "mars")}
 	}
 	if t.chance(10) {

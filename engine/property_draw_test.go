@@ -200,6 +200,9 @@ func drawPlacement(t *rapid.T) ares.Placement {
 	if once(t, 5, "condition") {
 		p.NodeAffinity = []string{pick(t, "affinity", "gen in (3, 4)", "gen notin (3)", "gen", "!gen")}
 	}
+	if once(t, 5, "requirement") {
+		p.NodeRequirements, _ = ares.ParseNodeRequirements(pick(t, "requires", "gen>=3", "!gen", "gen!=4", "gpu.memory>=60G", "gpu.count<=4", "gpu.model=h100"))
+	}
 	if once(t, 5, "wish") {
 		p.PreferredNodeAffinity = []string{"gen=4"}
 	}

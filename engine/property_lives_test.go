@@ -89,7 +89,7 @@ func liveThrough(lines []string) (toll, error) {
 		if i == 0 {
 			w.UseFastChecks() // a configuration, if there is one, comes first
 		}
-		if line == "restart" {
+		if line == "change-leader" {
 			out.restarts++
 		}
 	}
@@ -117,7 +117,7 @@ const dry = 400 * 24 * time.Hour
 // waits still could not run if he were alone.
 func runDry(w *enginetest.Cluster) error {
 	for _, id := range lifeNodes {
-		for _, line := range []string{"session return " + id, "uncordon " + id, "clean " + id} {
+		for _, line := range []string{"session return " + id, "uncordon " + id, "clean-node " + id} {
 			if err := w.RunLine(line); err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func runDry(w *enginetest.Cluster) error {
 	if err := enginetest.CheckState(w.State); err != nil {
 		return err
 	}
-	if err := w.RunLine("restart"); err != nil {
+	if err := w.RunLine("change-leader"); err != nil {
 		return fmt.Errorf("at the end: %w", err)
 	}
 	for job, run := range w.State.Jobs() {
@@ -238,13 +238,13 @@ func (d *dice) maybe(in int, format string, args ...any) string {
 }
 
 func (d *dice) config() {
-	d.say("config%s%s%s%s%s%s%s", d.maybe(4, "step=%s", d.of("1s", "1m")), d.maybe(4, "half-life=%s", d.of("1h", "100h")),
-		d.maybe(3, "ceiling=%s", d.of("1000", "2000", "8000", "0")), d.maybe(3, "yields=%s", d.of("1", "2", "10", "0")), d.maybe(3, "cooldown=%s", d.of("0s", "1m", "1h")),
-		d.maybe(4, "rate=%s", d.of("1", "3", "0")), d.maybe(4, "restart=%s", d.of("0s", "10m")))
+	d.say("config%s%s%s%s%s%s%s", d.maybe(4, "ageing-step=%s", d.of("1s", "1m")), d.maybe(4, "half-life=%s", d.of("1h", "100h")),
+		d.maybe(3, "preemption-ceiling=%s", d.of("1000", "2000", "8000", "0")), d.maybe(3, "max-preemptions=%s", d.of("1", "2", "10", "0")), d.maybe(3, "preemption-cooldown=%s", d.of("0s", "1m", "1h")),
+		d.maybe(4, "max-preemptions-per-hour=%s", d.of("1", "3", "0")), d.maybe(4, "restart-cost=%s", d.of("0s", "10m")))
 }
 
 func (d *dice) node(id string) {
-	d.say("node %s gpus=%s cpus=%s mem=64000 model=%s leaf=%s%s", id, d.of("4", "8", "2", "1"), d.of("32", "8"), d.of("H100", "A100"), d.of("l0", "l1"), d.maybe(6, "slices=2"))
+	d.say("node %s gpus=%s cpus=%s memory-mb=64000 model=%s leaf=%s%s", id, d.of("4", "8", "2", "1"), d.of("32", "8"), d.of("H100", "A100"), d.of("l0", "l1"), d.maybe(6, "mig-slices=2"))
 }
 
 func (d *dice) tenant(id string) {
@@ -255,27 +255,27 @@ func (d *dice) tenant(id string) {
 			quota = fmt.Sprintf(" quota=(H100:%d:any,A100:%d:%s)", d.IntN(5), d.IntN(5), d.of("any", "0"))
 		}
 	}
-	d.say("tenant %s weight=%s%s%s%s%s", id, d.of("1", "2"), d.maybe(2, "preempt"), quota, d.maybe(6, "gpus=%d", 2+d.IntN(8)), d.maybe(12, "hours=%d", 20+d.IntN(100)))
+	d.say("tenant %s weight=%s%s%s%s%s", id, d.of("1", "2"), d.maybe(2, "preempt"), quota, d.maybe(6, "gpus=%d", 2+d.IntN(8)), d.maybe(12, "gpu-hours=%d", 20+d.IntN(100)))
 }
 
 func (d *dice) job() {
 	size := "gpus=" + d.of("1", "1", "2", "4", "8")
 	switch d.IntN(8) {
 	case 0:
-		size = "milli=" + d.of("250", "500", "700")
+		size = "gpu-milli=" + d.of("250", "500", "700")
 	case 1:
-		size = "mig=1g.10gb"
+		size = "mig-profile=1g.10gb"
 	case 2:
 		size = ""
 	case 3:
-		size = fmt.Sprintf("members=%d gpus=%s%s", 2+d.IntN(3), d.of("1", "2", "4"), d.maybe(3, "least=1"))
+		size = fmt.Sprintf("members=%d gpus=%s%s", 2+d.IntN(3), d.of("1", "2", "4"), d.maybe(3, "min-members=1"))
 	}
-	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runs=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(lifeTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
+	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runtime=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(lifeTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
 		d.of("500", "0", "100", "300", "500", "1000", "1500", "2000", "2500"), d.of("10m", "1m", "1h", "5h", "30h"),
-		d.maybe(2, "checkpoint"), d.maybe(8, "latency-sensitive"), d.maybe(3, "minutes=%s", d.of("5", "60", "600")), d.maybe(10, "model=%s", d.of("h100", "a100")),
-		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallel=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "level=leaf"), d.maybe(20, "mode=at_most_once"))
+		d.maybe(2, "checkpoint"), d.maybe(8, "latency-sensitive"), d.maybe(3, "max-runtime-minutes=%s", d.of("5", "60", "600")), d.maybe(10, "model=%s", d.of("h100", "a100")),
+		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallelism=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "required-level=leaf"), d.maybe(20, "mode=at_most_once"))
 	if d.IntN(2) == 0 {
-		d.say("predict j%d p50=%s", d.jobs, d.of("10m", "1m", "1h", "5h", "30h"))
+		d.say("estimate j%d p50=%s", d.jobs, d.of("10m", "1m", "1h", "5h", "30h"))
 	}
 	d.jobs++
 }
@@ -287,7 +287,7 @@ func (d *dice) step() {
 	case k < 45:
 		d.job()
 	case k < 70:
-		d.say("live %s quiet grace=%s", d.of("10m", "5s", "1s", "1m", "10m", "1h", "3h"), d.of("10s", "1s", "30s", "10s", "1s", "5m"))
+		d.say("simulate %s quiet grace=%s", d.of("10m", "5s", "1s", "1m", "10m", "1h", "3h"), d.of("10s", "1s", "30s", "10s", "1s", "5m"))
 	case k < 74:
 		d.say("cancel %s", j)
 	case k < 76:
@@ -297,28 +297,28 @@ func (d *dice) step() {
 	case k < 80:
 		d.say("session end %s", n)
 	case k < 82:
-		d.say("void %s", n)
+		d.say("void-node %s", n)
 	case k < 85:
 		d.say("session return %s", n)
-		d.say("clean %s", n)
+		d.say("clean-node %s", n)
 	case k < 87:
 		d.say("%s %s", d.of("cordon", "uncordon"), n)
 	case k < 90:
 		d.tenant(d.of(lifeTenants...))
 	case k < 92:
-		d.say("sick %s%s", n, d.maybe(2, "%d", d.IntN(4)))
+		d.say("unhealthy %s%s", n, d.maybe(2, "%d", d.IntN(4)))
 	case k < 93:
 		d.say("checkpoint %s", j)
 	case k < 94:
-		d.say("predict %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
+		d.say("estimate %s p50=%s", j, d.of("10m", "1m", "1h", "5h", "30h"))
 	case k < 95:
 		d.say("queue %s/%s parent=%s quota=(all:%d:any)", d.of(lifeTenants...), d.of("q1", "q2"), d.of("", "q2", "q1"), d.IntN(4))
 	case k < 97:
 		d.say("reservation w%d in=%s for=%s nodes=(%s)%s%s%s", d.IntN(3), d.of("1h", "0s", "20m", "10h"), d.of("1h", "10m", "20h"), n,
 			d.maybe(2, "tenant=%s", d.of(lifeTenants...)), d.maybe(2, "drain"), d.maybe(3, "force"))
 	case k < 98:
-		d.say("forget %s", d.of("reservation w0", "reservation w1", "queue ann/q1", "queue bob/q2"))
+		d.say("delete %s", d.of("reservation w0", "reservation w1", "queue ann/q1", "queue bob/q2"))
 	default:
-		d.say("restart")
+		d.say("change-leader")
 	}
 }

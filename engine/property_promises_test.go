@@ -30,10 +30,10 @@ func TestFirmPromisesAreKept(t *testing.T) {
 		for minute := range 600 {
 			if minute < 240 && dice.IntN(3) == 0 {
 				runs := 2 + dice.IntN(60)
-				do("job j%03d members=%d gpus=%d runs=%dm minutes=%d", jobs, 1+dice.IntN(3)/2*dice.IntN(4), 1<<dice.IntN(3), runs, runs)
+				do("job j%03d members=%d gpus=%d runtime=%dm max-runtime-minutes=%d", jobs, 1+dice.IntN(3)/2*dice.IntN(4), 1<<dice.IntN(3), runs, runs)
 				jobs++
 			}
-			do("live 1m quiet")
+			do("simulate 1m quiet")
 			for _, p := range w.State.PlannedStarts() {
 				if _, ok := first[p.Job]; !ok && p.Firm {
 					first[p.Job] = p.Latest

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // policies that scripts choose with placement=
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 

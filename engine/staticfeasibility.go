@@ -133,7 +133,7 @@ func ceilDiv(whole, k int) int { return (whole + k - 1) / k }
 // cannot honour waits for one that can.
 func isAboutNodes(r *ares.Refusal) bool {
 	for _, b := range r.Blockers {
-		if b.Kind != job.KindNodes && b.Kind != job.KindCapacity {
+		if b.Kind != ares.BlockerNodes && b.Kind != ares.BlockerCapacity {
 			return false
 		}
 	}

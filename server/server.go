@@ -28,6 +28,7 @@ import (
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/store"
@@ -96,6 +97,9 @@ type Server struct {
 func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
+	}
+	if policy := cfg.engine().Placement; !score.Registered(policy) {
+		return nil, fmt.Errorf("scheduler.placement %q is not linked into this program: use the program ares, or leave it empty", policy)
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)

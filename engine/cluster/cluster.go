@@ -34,24 +34,35 @@ type Cluster struct {
 	RoomChanges           changeLog     // nodes that may have more room than before
 	UnschedulableRequests []*Request    // of shapes that found no place
 	Capacity              queue.Resources
-	Models                []int       // that some node has, by name, as the order numbers them
+	ModelsPresent                []int       // that some node has, by name, as the order numbers them
 	preferredScratch      Set         // scratch of welcome
 	largest               largestNode // of any node
 	changeCount           int         // counts the changes of nodes
-	DirtyNodes            []*Node     // changed since the index was last brought up to date
-	layoutStale           bool        // nodes came, went or moved since then
-	CapacityStale         bool        // what the fleet has changed since then
-	// modelIndex is the number of a device model in the queues: quotas and
-	// devices must number models alike.
-	modelIndex   func(model string) int
-	modelNames   []string // by that number; "" for models that no node had
-	requestCount int      // counts those that were ever made
+	requestCount          int         // counts those that were ever made
+	models            modelTable
+	Stale                 staleness
 }
 
+// modelTable numbers device models.
+type modelTable struct {
+	// modelIndex is the number of a model in the queues: quotas and devices must
+	// number models alike.
+	index func(model string) int
+	names []string // by that number; "" for models that no node had
+}
+
+// staleness is what has changed since RefreshIndex.
+type staleness struct {
+	Nodes    []*Node // with other records or seats
+	layout   bool    // nodes came, went or have another location
+	Capacity bool    // the cluster's capacity may be another
+}
+
+// New returns a cluster without nodes. modelIndex numbers device models.
 func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, NodesByID: map[string]*Node{}, NodeTypes: nodeTypes{byKey: map[string]*NodeType{}},
-		Topology: &ares.Topology{}, layoutStale: true, modelIndex: modelIndex,
+		Topology: &ares.Topology{}, models: modelTable{index: modelIndex}, Stale: staleness{layout: true},
 	}
 	c.atlas = topology.NewLocator(c.Topology)
 	return c
@@ -68,7 +79,7 @@ func (c *Cluster) Node(id string) *Node {
 	if n == nil {
 		n = &Node{ID: id}
 		c.NodesByID[id] = n
-		c.layoutStale = true
+		c.Stale.layout = true
 		c.locateNode(n) // the topology may list it before it has a record
 	}
 	return n
@@ -77,14 +88,14 @@ func (c *Cluster) Node(id string) *Node {
 func (c *Cluster) MarkDirty(n *Node) {
 	if !n.dirty {
 		n.dirty = true
-		c.DirtyNodes = append(c.DirtyNodes, n)
+		c.Stale.Nodes = append(c.Stale.Nodes, n)
 	}
 }
 
 // SetTopology takes over a topology: every node may be somewhere else now.
 func (c *Cluster) SetTopology(t *ares.Topology) {
 	c.Topology, c.atlas = t, topology.NewLocator(t)
-	c.layoutStale = true
+	c.Stale.layout = true
 	for _, n := range c.NodesByID { // order-free: each by itself
 		c.locateNode(n)
 	}
@@ -97,7 +108,7 @@ func (c *Cluster) locateNode(n *Node) {
 		labels = n.Record.Labels
 	}
 	if place := c.atlas.Locate(n.ID, labels); place != n.Place {
-		n.Place, n.traitsChanged, c.layoutStale = place, true, true
+		n.Place, n.traitsChanged, c.Stale.layout = place, true, true
 		c.MarkDirty(n)
 	}
 }
@@ -106,17 +117,17 @@ func (c *Cluster) locateNode(n *Node) {
 // asks, not with each batch, because a fleet that comes up one node at a time
 // would be laid out anew for each.
 func (c *Cluster) RefreshIndex() {
-	for _, n := range c.DirtyNodes {
+	for _, n := range c.Stale.Nodes {
 		n.recountFree()
 		if n.IsUnknown() {
 			delete(c.NodesByID, n.ID)
-			c.layoutStale = true
+			c.Stale.layout = true
 		}
 	}
-	if c.layoutStale {
+	if c.Stale.layout {
 		c.rebuildLayout()
 	}
-	for _, n := range c.DirtyNodes {
+	for _, n := range c.Stale.Nodes {
 		if n.traitsChanged && c.NodesByID[n.ID] == n {
 			c.TraitChanges.Add(n.Pos)
 		}
@@ -129,18 +140,18 @@ func (c *Cluster) RefreshIndex() {
 		}
 		n.dirty, n.traitsChanged, n.GainedRoom = false, false, false
 	}
-	if c.CapacityStale {
-		c.CapacityStale = false
+	if c.Stale.Capacity {
+		c.Stale.Capacity = false
 		c.measureCapacity()
 	}
-	clear(c.DirtyNodes)
-	c.DirtyNodes = c.DirtyNodes[:0]
+	clear(c.Stale.Nodes)
+	c.Stale.Nodes = c.Stale.Nodes[:0]
 }
 
 // rebuildLayout gives every node its position, by place and ID, so that each domain
 // is a range.
 func (c *Cluster) rebuildLayout() {
-	c.layoutStale = false
+	c.Stale.layout = false
 	c.Layout++
 	c.Nodes = c.Nodes[:0]
 	for _, n := range c.NodesByID { // order-free: sorted right below
@@ -176,8 +187,8 @@ func CompareByPlace(a, b *Node) int {
 // that quotas have to be asked about.
 func (c *Cluster) measureCapacity() {
 	var sum queue.Resources
-	c.Models, c.largest = c.Models[:0], largestNode{}
-	seen := make([]bool, len(c.modelNames))
+	c.ModelsPresent, c.largest = c.ModelsPresent[:0], largestNode{}
+	seen := make([]bool, len(c.models.names))
 	for _, n := range c.Nodes {
 		if n.Record == nil {
 			continue
@@ -185,7 +196,7 @@ func (c *Cluster) measureCapacity() {
 		for i := range n.Type.Devices {
 			if m := n.Type.Devices[i].ModelIndex; !seen[m] {
 				seen[m] = true
-				c.Models = append(c.Models, m)
+				c.ModelsPresent = append(c.ModelsPresent, m)
 			}
 		}
 		if n.Session == nil {
@@ -197,7 +208,7 @@ func (c *Cluster) measureCapacity() {
 		has.Memory = int64(n.Record.MemoryMB) // not rounded
 		sum = sum.Add(has, 1)
 	}
-	slices.SortFunc(c.Models, func(a, b int) int { return cmp.Compare(c.modelNames[a], c.modelNames[b]) })
+	slices.SortFunc(c.ModelsPresent, func(a, b int) int { return cmp.Compare(c.models.names[a], c.models.names[b]) })
 	c.Capacity = sum
 }
 

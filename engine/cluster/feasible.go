@@ -16,26 +16,25 @@ type feasibleSet struct {
 	HasPreference bool // liked is smaller than nodes
 }
 
-// Feasible says whether the node is what the want asks for, and whether nothing
-// speaks against it either.
-func (n *Node) Feasible(w *Request) (suits, liked bool) {
-	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Type) == 0 || !n.matchesLabels(w) || !n.inRegion(w) {
+// Feasible says whether the node passes every static filter, and whether it is
+// preferred: it has no taint and misses no preference that speaks against it.
+func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
+	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Type) == 0 {
 		return false, false
 	}
-	liked = true
-	for _, t := range n.Record.Taints {
-		if w.Tolerates(t) {
-			continue
-		}
-		if t.Effect != ares.PreferNoSchedule {
+	for i := range Filters {
+		if f := &Filters[i]; f.Static && f.Rejects != nil && f.Rejects(n, w) {
 			return false, false
 		}
-		liked = false
 	}
-	for i := range w.preferred {
-		liked = liked && w.preferred[i].Holds(n.Record.Labels)
+	preferred = true
+	for _, t := range n.Record.Taints {
+		preferred = preferred && w.Tolerates(t)
 	}
-	return true, liked
+	for i := range w.rules.preferred {
+		preferred = preferred && w.rules.preferred[i].Holds(n.Record.Labels)
+	}
+	return true, preferred
 }
 
 // RefreshFeasible brings the filter of the want's taste up to date.
@@ -65,12 +64,9 @@ func (f *feasibleSet) update(at int, n *Node, w *Request) {
 	f.Preferred.Put(at, liked)
 }
 
-// matchesLabels says whether the node's labels are as the want asks.
-func (n *Node) matchesLabels(w *Request) bool { return n.matchesSelector(w) && n.matchesAffinity(w) }
-
 // matchesSelector says whether the node has the labels of the node selector.
 func (n *Node) matchesSelector(w *Request) bool {
-	for _, l := range w.selector {
+	for _, l := range w.rules.selector {
 		if v, ok := n.Record.Labels[l.key]; !ok || v != l.value {
 			return false
 		}
@@ -80,15 +76,33 @@ func (n *Node) matchesSelector(w *Request) bool {
 
 // matchesAffinity says whether the conditions on the node's labels hold.
 func (n *Node) matchesAffinity(w *Request) bool {
-	for i := range w.affinity {
-		if !w.affinity[i].Holds(n.Record.Labels) {
+	for i := range w.rules.affinity {
+		if !w.rules.affinity[i].Holds(n.Record.Labels) {
 			return false
 		}
 	}
 	return true
 }
 
-// inRegion says whether the node is in one of the regions asked for.
-func (n *Node) inRegion(w *Request) bool {
-	return len(w.Regions) == 0 || slices.Contains(w.Regions, n.Place.Region)
+// meetsRequirements says whether the node meets what is required of its labels and of
+// the number of its devices. A job without devices also needs one device there that
+// meets all that is required of devices, if anything is.
+func (n *Node) meetsRequirements(w *Request) bool {
+	if !w.rules.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
+		return false
+	}
+	return w.NeedsDevices() || !w.rules.requirements.OnDevices() || slices.ContainsFunc(n.Type.Devices, func(d DeviceSpec) bool {
+		return w.rules.requirements.MatchesDevice(d.model, d.memory)
+	})
+}
+
+// toleratedBy says whether the request tolerates every taint of the node that keeps
+// jobs off.
+func (n *Node) toleratedBy(w *Request) bool {
+	for _, t := range n.Record.Taints {
+		if t.Effect != ares.PreferNoSchedule && !w.Tolerates(t) {
+			return false
+		}
+	}
+	return true
 }

@@ -101,7 +101,7 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 		}
 	}
 	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
-	n.GainedRoom, c.CapacityStale = true, true
+	n.GainedRoom, c.Stale.Capacity = true, true
 	c.locateNode(n)
 }
 
@@ -224,7 +224,7 @@ func (n *Node) ShareBit(sh *ares.Share) uint64 {
 }
 
 // DeviceSpecOf is what a device of the node is, nil when the record does not list it.
-func (n *Node) DeviceSpecOf(id string) *deviceSpec {
+func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	if n == nil || n.Type == nil {
 		return nil
 	}

@@ -38,7 +38,7 @@ const MaxGroups = 4
 type NodeType struct {
 	ID      int
 	key     string // what it was told apart by
-	Devices []deviceSpec
+	Devices []DeviceSpec
 	Groups  [MaxGroups]uint64 // devices that are alike
 	numa    []ares.NUMANode
 	Near    []uint64 // devices of each of numa
@@ -48,8 +48,8 @@ type NodeType struct {
 
 }
 
-// deviceSpec is one device of a profile.
-type deviceSpec struct {
+// DeviceSpec is one device of a profile.
+type DeviceSpec struct {
 	kind       string
 	model      string // lower case
 	mig        string // of a slice
@@ -59,6 +59,10 @@ type deviceSpec struct {
 	ModelIndex int   // its model, as the order numbers it for quotas
 	Weight     int64 // of its model in shares, in thousandths
 }
+
+// isKind says whether the device is of the kind that the request asks for: the
+// accelerator, or a slice of one with the profile.
+func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.Kind && d.mig == w.MIG }
 
 // nodeTypes holds every profile that was seen.
 type nodeTypes struct {
@@ -98,19 +102,19 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 
 // numberModel is the number of a model in the queues.
 func (c *Cluster) numberModel(model string) int {
-	i := c.modelIndex(model)
-	for len(c.modelNames) <= i {
-		c.modelNames = append(c.modelNames, "")
+	i := c.models.index(model)
+	for len(c.models.names) <= i {
+		c.models.names = append(c.models.names, "")
 	}
-	c.modelNames[i] = model
+	c.models.names[i] = model
 	return i
 }
 
 // MatchingModels are the numbers of the models the want likes, of those in the fleet.
 func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, m := range c.Models {
-			if w.acceptsModel(c.modelNames[m]) && !yield(m) {
+		for _, m := range c.ModelsPresent {
+			if w.acceptsModel(c.models.names[m]) && !yield(m) {
 				return
 			}
 		}
@@ -129,10 +133,10 @@ func roundMemory(mb int) int {
 func newNodeType(r *ares.Node, order []int) *NodeType {
 	p := &NodeType{CPUs: r.CPUs, Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
 	matrix, numa := make([][]string, len(order)), make([]int, len(order))
-	var alike []deviceSpec
+	var alike []DeviceSpec
 	for pos, i := range order {
 		d := &r.Devices[i]
-		b := deviceSpec{kind: d.Type, model: strings.ToLower(d.Model), mig: d.Profile, memory: d.MemoryMB}
+		b := DeviceSpec{kind: d.Type, model: strings.ToLower(d.Model), mig: d.Profile, memory: d.MemoryMB}
 		if b.kind == "" {
 			b.kind = ares.DefaultAccelerator
 		}
@@ -170,7 +174,12 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 	var mask uint64
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		if d.kind == w.Kind && d.mig == w.MIG && d.memory >= w.DeviceMemory && w.acceptsModel(d.model) && w.Ban&ModelBit(d.ModelIndex) == 0 {
+		passes := true
+		for k := range Filters {
+			f := &Filters[k]
+			passes = passes && (f.PassesDevice == nil || f.PassesDevice(d, w))
+		}
+		if passes {
 			mask |= 1 << i
 		}
 	}
@@ -183,7 +192,7 @@ func (p *NodeType) HasModel(models string) bool {
 		return true
 	}
 	for m := range strings.SplitSeq(strings.ToLower(models), "|") {
-		if m != "" && slices.ContainsFunc(p.Devices, func(d deviceSpec) bool { return strings.Contains(d.model, m) }) {
+		if m != "" && slices.ContainsFunc(p.Devices, func(d DeviceSpec) bool { return strings.Contains(d.model, m) }) {
 			return true
 		}
 	}

@@ -1,12 +1,9 @@
 package cluster
 
-import (
-	"math/bits"
+import "math/bits"
 
-	ares "github.com/ares-scheduler/ares"
-)
-
-// Reason is the first thing that rules a node out, in the order they are told.
+// Reason is why a node cannot take a member. A node that has several is told under
+// the first, in this order. Every reason has a row in the table of filters.
 type Reason int
 
 const (
@@ -15,6 +12,7 @@ const (
 	ReasonUnfit
 	ReasonSelector
 	ReasonNodeAffinity
+	ReasonRequirements
 	ReasonRegion
 	ReasonTaint
 	ReasonAccelerator
@@ -31,18 +29,20 @@ const (
 	ReasonSeatLimit
 	ReasonJobAffinity
 	ReasonHeld
-	ReasonNone
+	ReasonNone // the node can take it
 	ReasonCount
 )
 
-// Reasons is hurdles of one node, a bit each. The lowest is the one that is told.
+// Reasons is a set of reasons.
 type Reasons uint32
 
-func (h Reason) Bit() Reasons { return 1 << h }
+// Bit is the set with this reason alone.
+func (r Reason) Bit() Reasons { return 1 << r }
 
-func (m Reasons) Has(h Reason) bool { return m&h.Bit() != 0 }
+// Has says whether the reason is in the set.
+func (m Reasons) Has(r Reason) bool { return m&r.Bit() != 0 }
 
-// First is the hurdle that is told.
+// First is the reason that is told, ReasonNone for an empty set.
 func (m Reasons) First() Reason {
 	if m == 0 {
 		return ReasonNone
@@ -50,82 +50,65 @@ func (m Reasons) First() Reason {
 	return Reason(bits.TrailingZeros32(uint32(m)))
 }
 
-// BusyReasons are those that go away when others leave.
-const BusyReasons = 1<<ReasonBusyDevices | 1<<ReasonBusyCPUs | 1<<ReasonBusyMemory | 1<<ReasonNUMA | 1<<ReasonSeatLimit
-
-// ReasonsAgainst is everything that rules the node out for one member. v is what the
-// want sees in its profile.
+// ReasonsAgainst is every reason why the node cannot take one member. v is the
+// node type's devices by what the request asks of them.
 func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 	var m Reasons
-	put := func(h Reason, is bool) {
-		if is {
-			m |= h.Bit()
+	for i := range Filters {
+		if f := &Filters[i]; f.Rejects != nil && f.Rejects(n, w) {
+			m |= f.Reason.Bit()
 		}
 	}
-	put(ReasonNoSession, n.Session == nil)
-	put(ReasonCordoned, n.Cordon != nil)
-	put(ReasonUnfit, n.Record.Unfit != "")
-	put(ReasonSelector, !n.matchesSelector(w))
-	put(ReasonNodeAffinity, !n.matchesAffinity(w))
-	put(ReasonRegion, !n.inRegion(w))
-	put(ReasonTaint, !n.toleratedBy(w))
+	var devices Reasons
 	if w.NeedsDevices() {
-		m |= n.deviceReasons(w, v)
+		devices = n.deviceReasons(w, v)
+		m |= devices
 	}
-	lacksCPUs, lacksMemory := n.Type.CPUs < w.CPUs, n.Record.MemoryMB < w.Memory
-	put(ReasonTooSmall, lacksCPUs || lacksMemory)
-	put(ReasonBusyCPUs, !lacksCPUs && n.Type.CPUs-n.CPUs < w.CPUs)
-	put(ReasonBusyMemory, !lacksMemory && n.Record.MemoryMB-n.Memory < w.Memory)
-	put(ReasonSeatLimit, n.Seats >= MaxSeats)
-	put(ReasonNUMA, m>>ReasonAccelerator == 0 && n.RoomFor(w) == 0)
+	// The last: whether a NUMA node has everything is asked only where nothing else
+	// about devices, CPUs or memory is in the way.
+	if m>>ReasonAccelerator == 0 && devices == 0 && n.RoomFor(w) == 0 {
+		m |= ReasonNUMA.Bit()
+	}
 	return m
 }
 
-// toleratedBy says whether the node has no taint that keeps the want off.
-func (n *Node) toleratedBy(w *Request) bool {
-	for _, t := range n.Record.Taints {
-		if t.Effect != ares.PreferNoSchedule && !w.Tolerates(t) {
-			return false
-		}
-	}
-	return true
-}
-
-// DeviceMatch is what a want sees in the machines of a profile: devices by what is
-// asked of them.
+// DeviceMatch is the devices of a node type by what a request asks of them.
 type DeviceMatch struct {
 	Known bool
-	kind  uint64 // of the kind asked for
-	model uint64 // of these, of a model asked for
-	large uint64 // of the kind, with enough memory
-	asked uint64 // all three
-	Fit   uint64 // of these, of a model that quotas leave enough of
+	// kind is the devices that pass the first filter of devices: the accelerator
+	// asked for.
+	kind uint64
+	// passes is the devices of that kind that pass each of the other filters.
+	passes [ReasonCount]uint64
+	// Fit is the devices that pass all filters, the quota's too.
+	Fit uint64
 }
 
-func (p *NodeType) MatchDevices(w, asked *Request) DeviceMatch {
+// MatchDevices holds the devices of the node type against a request.
+func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 	v := DeviceMatch{Known: true}
 	if !w.NeedsDevices() {
 		return v
 	}
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		if d.kind != w.Kind || d.mig != w.MIG {
+		if !d.isKind(w) {
 			continue
 		}
 		v.kind |= 1 << i
-		if w.acceptsModel(d.model) {
-			v.model |= 1 << i
-		}
-		if d.memory >= w.DeviceMemory {
-			v.large |= 1 << i
+		for k := range Filters {
+			if f := &Filters[k]; f.PassesDevice != nil && f.PassesDevice(d, w) {
+				v.passes[f.Reason] |= 1 << i
+			}
 		}
 	}
-	v.asked, v.Fit = asked.DeviceMask(p), w.DeviceMask(p)
+	v.Fit = w.DeviceMask(p)
 	return v
 }
 
-// deviceReasons follows the devices through what is asked of them. Where a wish
-// leaves too few, the next ones are held against the devices without it.
+// deviceReasons follows the devices through the filters. Where one leaves too few,
+// the next is applied to the devices before it, so that every filter that is in the
+// way is told.
 func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	need := max(w.GPUs, 1)
 	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }
@@ -137,21 +120,17 @@ func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	}
 	var m Reasons
 	left := v.kind
-	if enough(v.model) {
-		left = v.model
-	} else {
-		m |= ReasonModel.Bit()
-	}
-	if enough(left & v.large) {
-		left &= v.large
-	} else {
-		m |= ReasonDeviceMemory.Bit()
-	}
-	if m == 0 {
-		if !enough(v.Fit) {
-			m |= ReasonQuota.Bit() // or else asked would not be enough either
+	for i := range Filters {
+		f := &Filters[i]
+		if f.PassesDevice == nil || f.Reason == ReasonAccelerator {
+			continue
+		}
+		if mask := left & v.passes[f.Reason]; f.Reason == ReasonQuota && m != 0 {
+			continue // too few devices even without the quota
+		} else if enough(mask) {
+			left = mask
 		} else {
-			left = v.Fit
+			m |= f.Reason.Bit()
 		}
 	}
 	switch {

@@ -28,10 +28,7 @@ type Request struct {
 	DeviceKey    string // all that is asked of a device, as text
 	NUMA         numaPolicy
 	OneNUMA      bool // all members of the job in one NUMA node
-	selector     []label
-	affinity     []ares.Condition
-	preferred    []ares.Condition
-	tolerations  []ares.Toleration
+	rules        nodeRules
 	Regions      []string
 
 	Ban         uint64 // models that must not be given, by their number
@@ -43,6 +40,15 @@ type Request struct {
 	Listed      bool // in State.lost
 
 	AnyNodeDoes bool // of one supposition: whether there is a place counts, not which
+}
+
+// nodeRules is what a request asks of nodes, besides their devices and size.
+type nodeRules struct {
+	selector     []label // by key; the node has all of these labels
+	affinity     []ares.Condition
+	requirements ares.NodeRequirements
+	preferred    []ares.Condition // a node that meets these is better
+	tolerations  []ares.Toleration
 }
 
 // Constraints is what a want asks nodes to be like, however much it asks of them.
@@ -90,15 +96,21 @@ func RequestOf(j *ares.Job) *Request {
 		w.NUMA = numaPreferred
 	}
 	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
-		w.selector = append(w.selector, label{k, v})
+		w.rules.selector = append(w.rules.selector, label{k, v})
 	}
-	slices.SortFunc(w.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
-	w.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
-	w.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
-	w.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
+	slices.SortFunc(w.rules.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
+	w.rules.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
+	w.rules.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
+	w.rules.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
+	w.rules.requirements = j.Placement.NodeRequirements
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.Kind, w.MIG, w.DeviceMemory, w.models)
-	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.selector, w.affinity,
-		w.preferred, w.Regions, w.tolerations)}
+	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.Kind, w.models, w.MIG, w.DeviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
+		w.rules.preferred, w.Regions, w.rules.tolerations)}
+	if len(w.rules.requirements) > 0 {
+		text := w.rules.requirements.String()
+		w.DeviceKey += " " + text
+		w.Constraints.Key += " " + text
+	}
 	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.GPUs, w.Milli, w.CPUs, w.Memory, w.NUMA, w.Constraints.Key)
 	return w
 }
@@ -125,7 +137,7 @@ func (w *Request) acceptsModel(model string) bool {
 
 // Tolerates says whether the job may go where the taint is.
 func (w *Request) Tolerates(t ares.Taint) bool {
-	return slices.ContainsFunc(w.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
+	return slices.ContainsFunc(w.rules.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
 }
 
 // DeviceMask is the devices of a profile that fit.
@@ -251,7 +263,7 @@ func (w *Request) GPUMilli() int { return max(w.GPUs*WholeMilli, w.Milli) }
 // SelectorText says what is asked of a node's labels, value by value.
 func (w *Request) SelectorText() string {
 	var parts []string
-	for _, l := range w.selector {
+	for _, l := range w.rules.selector {
 		parts = append(parts, l.key+"="+l.value)
 	}
 	return strings.Join(parts, ", ")

@@ -9,37 +9,37 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Config is what operators decide about decisions. It is fixed for the life of
-// a state, and part of what a replay needs.
+// Config is what operators decide about scheduling decisions. It is fixed for the life
+// of a state, and a replay needs the same one.
 type Config struct {
-	// ThermalLimit is the temperature in °C above which a device is given no new
-	// work; 0 for none.
+	// ThermalLimit is the temperature in °C above which a device gets no new work; 0 for
+	// none.
 	ThermalLimit int
-	// ThermalMargin is how far below the limit a device is already pushed back
-	// behind cooler ones, in °C.
+	// ThermalMargin is how far below the limit, in °C, cooler devices are preferred to a
+	// device.
 	ThermalMargin int
-	// AgeingStep is how long a job waits for each point of priority it gains.
+	// AgeingStep is how long a job waits for each point of priority that it gains.
 	AgeingStep time.Duration
-	// HalfLife is how long past use takes to count half.
+	// HalfLife is the time after which past use counts half.
 	HalfLife time.Duration
-	// ModelWeights say what a GPU of a model counts against others in fair
-	// shares, in thousandths. A model that is not named counts 1000.
+	// ModelWeights is what a GPU of a model counts in fair shares, in thousandths. A model
+	// that is not listed counts 1000.
 	ModelWeights map[string]int
-	// Mix is the jobs to keep room for: placements that strand less of what
-	// these could use are better. Without one it is learned from the jobs there
-	// are.
+	// Mix is the expected workload: a placement is better when it strands less capacity
+	// that these jobs could use. When it is empty, the mix is learned from the jobs in the
+	// state.
 	Mix []Mix
-	// Queueing is what orders the jobs of a queue.
-	Queue QueueConfig
-	// Yielding is when running jobs are stopped for a waiting one.
-	Preemption PreemptionConfig
-	// Reserving is which jobs that find no place have one kept for them.
-	Backfill BackfillConfig
-	// Placement is the rule by which a node is chosen, Ares's own if empty.
+	// Queue is the order of the jobs in a queue.
+	Queue QueueConfig `json:"Queueing"`
+	// Preemption says when running jobs are stopped for a waiting one.
+	Preemption PreemptionConfig `json:"Yielding"`
+	// Backfill says which blocked jobs get a backfill reservation.
+	Backfill BackfillConfig `json:"Reserving"`
+	// Placement is the policy that chooses a node; empty for the default.
 	Placement PlacementPolicy
-	// Seed is what PlaceRandom draws lots from.
+	// Seed is the seed of PolicyRandom.
 	Seed int64
-	// Typical is the jobs that PlaceFGD keeps room for; without any, Mix.
+	// Typical is the target workload of PolicyFGD; Mix when it is empty.
 	Typical []TypicalJob
 }
 
@@ -56,7 +56,7 @@ const (
 	MaxHalfLife     = 366 * 24 * time.Hour
 )
 
-// Default is the configuration that is used where nothing else is said.
+// Default returns the configuration that applies when nothing is configured.
 func Default() Config {
 	return Config{
 		ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour,
@@ -106,8 +106,9 @@ func (c Config) Check() error {
 	return p.Err()
 }
 
-// Digest identifies a configuration in the record of decisions: the same text
-// for the same values, in every process.
+// Digest identifies a configuration in recorded decisions. Equal values have the same
+// digest in every process. Invariant: a new option does not change the digest while it
+// has its zero value.
 func (c Config) Digest() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d %d %d %v", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix)
@@ -117,10 +118,10 @@ func (c Config) Digest() string {
 	b.WriteString(c.Queue.digest())
 	b.WriteString(c.Preemption.digest())
 	b.WriteString(c.Backfill.digest())
-	if c.Placement != PolicyDefault || c.Seed != 0 || len(c.Typical) > 0 { // else as it ever was
+	if c.Placement != PolicyDefault || c.Seed != 0 || len(c.Typical) > 0 { // the defaults must not change the digest
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}
-	// FNV-1a: it tells configurations apart that people wrote, no more is needed.
+	// FNV-1a: enough to distinguish configurations that people wrote.
 	h := uint64(14695981039346656037)
 	for _, c := range []byte(b.String()) {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -128,7 +129,7 @@ func (c Config) Digest() string {
 	return fmt.Sprintf("%016x", h)
 }
 
-// weightedModels are those with a weight, in order.
+// weightedModels returns the models that have a weight, sorted.
 func (c Config) weightedModels() []string {
 	models := make([]string, 0, len(c.ModelWeights))
 	for model := range c.ModelWeights { // order-free: sorted right below
@@ -138,8 +139,9 @@ func (c Config) weightedModels() []string {
 	return models
 }
 
-// WeightOf is what a device of the model counts in shares, in thousandths: by
-// the longest name that is part of it, then the first.
+// WeightOf returns what a device of a model counts in shares, in thousandths: the
+// weight of the longest listed name that is a part of the model's name, the first of
+// several.
 func (c Config) WeightOf(model string) int64 {
 	weight, longest := wholeDevice, 0
 	for _, name := range c.weightedModels() {
@@ -150,68 +152,13 @@ func (c Config) WeightOf(model string) int64 {
 	return int64(weight)
 }
 
-// Limits on one plan, so that a commit stays small and a decision short.
+// Limits on one plan, so that commits stay small and decisions short.
 const (
-	// MaxPlacings is the most jobs one plan places, and the most delays it
-	// ends. A plan that was cut there has Wake = now: decide again.
+	// MaxPlacings is the number of jobs that one plan may place. It also limits the
+	// jobs that a plan stops, and those that it readies after a delay. A plan that
+	// reaches it has Wake = now, so that the next cycle runs at once.
 	MaxPlacings = 500
-	// MaxRefusals is the most shapes one plan names as refused. Beyond it
-	// shapes are refused without being named; Explain answers for each.
+	// MaxRefusals is the number of shapes that one plan names as refused. Explain
+	// answers for the others.
 	MaxRefusals = 500
 )
-
-// Mix is a kind of job that is expected, and how often among a thousand.
-type Mix struct {
-	GPUs   int // whole devices, or
-	Milli  int // a part of one
-	CPUs   int // of each device's even share of the machine's CPUs, in percent; of its memory too
-	Weight int
-}
-
-// DefaultMix is what is expected before anybody has asked for anything: mostly
-// small jobs, and room kept for whole machines. It is a guess that was not
-// fitted to any trace, and it counts as much as the first few asks: what jobs
-// really ask for soon outweighs it.
-func DefaultMix() []Mix {
-	return []Mix{
-		{Milli: 250, CPUs: 50, Weight: 100},
-		{Milli: 500, CPUs: 50, Weight: 150},
-		{GPUs: 1, CPUs: 80, Weight: 350},
-		{GPUs: 2, CPUs: 80, Weight: 120},
-		{GPUs: 4, CPUs: 80, Weight: 120},
-		{GPUs: 8, CPUs: 80, Weight: 160},
-	}
-}
-
-// PlacementPolicy is a rule for which node a member goes to. All but the default are
-// there to compare with: each gives every node that has room a score, as the
-// simulator of "Beware of Fragmentation" (Weng and others, USENIX ATC 2023)
-// does, and takes the first of those with the highest. Their time grows with the
-// fleet. Gangs of several members are placed by the topology whatever the rule.
-type PlacementPolicy string
-
-// The rules.
-const (
-	PolicyDefault    PlacementPolicy = ""           // the least stranded capacity
-	PolicyRandom     PlacementPolicy = "random"     // any node, any device
-	PolicyBestFit    PlacementPolicy = "bestfit"    // the least CPUs and GPUs left over
-	PolicyDotProduct PlacementPolicy = "dotprod"    // the least product of what is free and what is asked for
-	PolicyPacking    PlacementPolicy = "packing"    // shared devices, then used nodes, then idle ones
-	PolicyClustering PlacementPolicy = "clustering" // where jobs that ask for as many devices are
-	PolicyFGD        PlacementPolicy = "fgd"        // the steepest descent of fragmentation
-)
-
-// PlacementPolicies are the rules by name, in an order for people.
-func PlacementPolicies() []PlacementPolicy {
-	return []PlacementPolicy{PolicyRandom, PolicyDotProduct, PolicyClustering, PolicyPacking, PolicyBestFit, PolicyFGD}
-}
-
-// TypicalJob is a kind of job that is expected, in the numbers a job asks for, and
-// how many of the expected jobs are such: the target workload of PlaceFGD.
-type TypicalJob struct {
-	GPUs  int // whole devices, or
-	Milli int // a part of one
-	CPUs  int
-	Model string // models that will do, separated by |; "" for any
-	Count int
-}

@@ -1,36 +1,37 @@
 package cycle
 
 import (
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// elementsToMake is how many more elements of the array the decision under way may
-// make: those that may be under way, and that one step of the array holds.
-func (t *Round) elementsToMake(e *job.Entry) int {
-	if e.MadeInCycle != t.Place.Cycle {
-		e.ElementsMade, e.MadeInCycle = 0, t.Place.Cycle
+// startableElements returns how many more elements of an array this cycle may start:
+// bounded by the elements left, the parallelism and the elements of one plan.
+func (r *Round) startableElements(e *job.Entry) int {
+	if e.MadeInCycle != r.Place.Cycle {
+		e.ElementsMade, e.MadeInCycle = 0, r.Place.Cycle
 	}
-	a := t.jobs.ArrayOf(e.ID)
+	a := r.jobs.ArrayOf(e.ID)
 	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
 }
 
-// hitElementLimit says whether the array could make more elements than one step holds.
-func (t *Round) hitElementLimit(e *job.Entry) bool {
-	a := t.jobs.ArrayOf(e.ID)
+// hitElementLimit reports whether the limit of elements per plan alone keeps the
+// array from starting more elements in this cycle.
+func (r *Round) hitElementLimit(e *job.Entry) bool {
+	a := r.jobs.ArrayOf(e.ID)
 	return e.ElementsMade == e.Job.ElementsAtOnce() &&
 		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
 }
 
-// makeElement notes that a placing makes the array's next element.
-func (t *Round) makeElement(e *job.Entry, p *ares.Placing) {
+// assignElement makes a placing that of the array's next element.
+func (r *Round) assignElement(e *job.Entry, p *ares.Placing) {
 	p.ArrayOf, p.Index = e.ID, e.NextElement()+e.ElementsMade
 	p.Job = ares.ElementID(e.ID, p.Index)
 	e.ElementsMade++
 }
 
-// AdvanceArray notes in the plan how far an array has come.
+// AdvanceArray records in the plan that the elements of an array up to that of the
+// placing are started.
 func AdvanceArray(plan *ares.Plan, p *ares.Placing) {
 	for i := range plan.Arrays {
 		if plan.Arrays[i].Job == p.ArrayOf {

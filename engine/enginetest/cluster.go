@@ -1,14 +1,3 @@
-// Package enginetest drives an engine the way the server does, without a
-// server.
-//
-// A Cluster is an in-memory store around an engine.State; every change is a batch
-// of events. RunScript executes a script, a scenario in text, and compares its
-// output. Simulate simulates agents, users and time. The laws are checked after
-// every step, and the whole history can be replayed into a second engine, which
-// must make the same decisions.
-//
-// Cluster applies plans with its own code. It is an oracle for the code of the
-// server, not a copy to be kept equal.
 package enginetest
 
 import (

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // scripts name its policies
+
 	"cmp"
 	"errors"
 	"fmt"
@@ -17,16 +19,16 @@ import (
 
 // RunScript executes one script. A script has blocks of commands, one per line, then
 // ---- and the expected output. With -rewrite the output is replaced; keep a
-// change only if you can explain it. README.md lists the commands. At the end
-// of the script the cluster must reach a stable state, and a replay must make
-// the same plans.
+// change only if you can explain it. The package comment lists the commands. At
+// the end of the script the cluster must reach a stable state, and a replay must
+// make the same plans.
 func RunScript(t *testing.T, path string) {
 	w := NewCluster()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		var out strings.Builder
 		run := func(name string, args []datadriven.CmdArg) {
 			said, err := execute(w, name, args)
-			if missed, broken := (failedExpectation{}), (laws.Violation{}); errors.As(err, &missed) || errors.As(err, &broken) {
+			if failsScript(err) {
 				d.Fatalf(t, "%s: %v", name, err)
 			}
 			if err != nil {
@@ -62,22 +64,36 @@ var commands map[string]func(*Cluster, *arguments) (string, error)
 
 func init() { // a literal would be an initialization cycle: commands call execute
 	commands = map[string]func(*Cluster, *arguments) (string, error){
-		"node": doNode, "session": doSession, "clean": doClean, "forget": doForget, "cordon": doCordon, "uncordon": doUncordon, "reservation": doReservation,
-		"tenant": doTenant, "queue": doQueue, "usage": doUsage, "archive": doArchive, "fairness": doFairness, "config": doConfig,
-		"topology": doTopology, "domain": doDomain, "switch": doSwitch, "heat": doHeat, "sick": doSick, "score": doScore,
-		"job": doJob, "predict": doPredict, "whatif": doWhatIf, "merit": doMerit,
-		"claim": doClaim, "finish": doFinish, "release": doRelease, "decline": doDecline, "void": doVoid, "checkpoint": doCheckpoint,
-		"cancel": doStop, "preempt": doStop, "drain": doStop,
-		"advance": doAdvance, "decide": doDecide, "settle": doSettle, "explain": doExplain, "show": doShow, "use": doUse,
-		"live": doLive, "stream": doStream, "expect": doExpect, "stops": doStops, "promises": doPromises, "consolidate": doConsolidate, "restart": doRestart,
+		"config": doConfig,
+		"node":   doNode, "session": doSession, "clean-node": doCleanNode, "cordon": doCordon, "uncordon": doUncordon,
+		"temperature": doTemperature, "unhealthy": doUnhealthy, "node-score": doNodeScore,
+		"topology": doTopology, "domain": doDomain, "switch": doSwitch,
+		"tenant": doTenant, "queue": doQueue, "archived-usage": doArchivedUsage, "reservation": doReservation, "delete": doDelete,
+		"job": doJob, "estimate": doEstimate, "cancel": doStop, "preempt": doStop, "drain": doStop,
+		"claim": doClaim, "checkpoint": doCheckpoint, "finish": doFinish, "release": doRelease, "decline": doDecline,
+		"void-node": doVoidNode, "archive": doArchive, "change-leader": doChangeLeader,
+		"advance": doAdvance, "decide": doDecide, "decide-until-stable": doDecideUntilStable, "consolidate": doConsolidate,
+		"simulate": doSimulate, "arrivals": doArrivals,
+		"explain": doExplain, "what-if": doWhatIf, "show": doShow, "placement-score": doPlacementScore, "tenant-usage": doTenantUsage,
+		"fairness": doFairness, "preemptions": doPreemptions, "planned-starts": doPlannedStarts, "expect": doExpect,
 	}
 }
+
+// failsScript reports whether an error fails the script, rewritten or not: an
+// expectation that is not met, a broken law or an unknown word.
+func failsScript(err error) bool {
+	missed, broken, unknown := (failedExpectation{}), (laws.Violation{}), (unknownWord{})
+	return errors.As(err, &missed) || errors.As(err, &broken) || errors.As(err, &unknown)
+}
+
+// unknownWord is a command or a key that the language does not have.
+type unknownWord struct{ error }
 
 // execute runs one command.
 func execute(w *Cluster, name string, args []datadriven.CmdArg) (string, error) {
 	do := commands[name]
 	if do == nil {
-		return "", fmt.Errorf("there is no such command")
+		return "", unknownWord{fmt.Errorf("there is no command %s", name)}
 	}
 	in := &arguments{command: name}
 	for _, a := range args {
@@ -174,7 +190,7 @@ func (w *arguments) pairs(key string) map[string]string {
 // checkUnused returns an error for an invalid value or an unknown key.
 func (w *arguments) checkUnused() error {
 	if w.err == nil && len(w.named) > 0 {
-		return fmt.Errorf("%s takes no %s", w.command, w.named[0].Key)
+		return unknownWord{fmt.Errorf("%s takes no %s", w.command, w.named[0].Key)}
 	}
 	return w.err
 }
@@ -197,10 +213,10 @@ func doSession(w *Cluster, in *arguments) (string, error) {
 	return "", nil
 }
 
-// doForget deletes a record.
-func doForget(w *Cluster, in *arguments) (string, error) {
+// doDelete deletes a record.
+func doDelete(w *Cluster, in *arguments) (string, error) {
 	if len(in.positional) != 2 {
-		return "", fmt.Errorf("write forget KIND NAME")
+		return "", fmt.Errorf("write delete KIND NAME")
 	}
 	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.Kind(in.positional[0]), ID: in.positional[1]}})
 	return "", nil

@@ -95,9 +95,9 @@ func doCheckpoint(w *Cluster, in *arguments) (string, error) {
 	return "", w.UpdateRun(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
 }
 
-// doVoid voids every unsettled seat of a node, as the Reaper does when the node
+// doVoidNode voids every unsettled seat of a node, as the Reaper does when the node
 // stays away.
-func doVoid(w *Cluster, in *arguments) (string, error) {
+func doVoidNode(w *Cluster, in *arguments) (string, error) {
 	return "", w.VoidNode(in.first())
 }
 
@@ -124,8 +124,8 @@ func (w *Cluster) VoidNode(node string) error {
 	return nil
 }
 
-// doClean frees the node's seats of ended attempts.
-func doClean(w *Cluster, in *arguments) (string, error) {
+// doCleanNode frees the node's seats of ended attempts.
+func doCleanNode(w *Cluster, in *arguments) (string, error) {
 	return "", w.CleanNode(in.first())
 }
 

@@ -13,18 +13,18 @@ import (
 func jobSpec(in *arguments) ares.Spec {
 	s := ares.Spec{
 		Name: in.first(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
-		GPUs: in.number("gpus", 0), GPUMilli: in.number("milli", 0), GPUMemoryMB: in.number("gpumem", 0),
-		CPUs: in.number("cpus", 0), MemoryMB: in.number("mem", 0),
-		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig", ""),
-		NUMAPolicy: in.text("numa", ""), Mode: ares.Mode(in.text("mode", "")),
+		GPUs: in.number("gpus", 0), GPUMilli: in.number("gpu-milli", 0), GPUMemoryMB: in.number("gpu-memory-mb", 0),
+		CPUs: in.number("cpus", 0), MemoryMB: in.number("memory-mb", 0),
+		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),
+		NUMAPolicy: in.text("numa-policy", ""), Mode: ares.Mode(in.text("mode", "")),
 		Placement: ares.Placement{
-			RequiredLevel: in.text("level", ""), NodeSelector: in.pairs("selector"), Regions: in.list("regions"),
+			RequiredLevel: in.text("required-level", ""), NodeSelector: in.pairs("selector"), NodeRequirements: in.requirements("node-requirements"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
-			PreferredLevel: in.text("prefer", ""), PreferredDomain: in.text("domain", ""), Tolerations: in.list("tolerates"),
-			NodeAffinity: in.list("where"), PreferredNodeAffinity: in.list("like"), Affinity: in.list("near"), AntiAffinity: in.list("apart"),
+			PreferredLevel: in.text("preferred-level", ""), PreferredDomain: in.text("preferred-domain", ""), Tolerations: in.list("tolerations"),
+			NodeAffinity: in.list("node-affinity"), PreferredNodeAffinity: in.list("preferred-node-affinity"), Affinity: in.list("affinity"), AntiAffinity: in.list("anti-affinity"),
 		},
-		After: in.list("after"), MinMembers: in.number("least", 0),
-		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallel", 0)},
+		After: in.list("after"), MinMembers: in.number("min-members", 0),
+		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallelism", 0)},
 	}
 	s.Placement.LatencySensitive = in.hasFlag("latency-sensitive")
 	if p := in.number("priority", -1); p >= 0 {
@@ -33,14 +33,14 @@ func jobSpec(in *arguments) ares.Spec {
 	if in.hasFlag("no-gang") {
 		s.Gang = new(false)
 	}
-	if r := in.number("retries", -1); r >= 0 {
+	if r := in.number("max-retries", -1); r >= 0 {
 		s.Retry.MaxRetries = &r
 	}
-	if g := in.number("grace", -1); g >= 0 {
+	if g := in.number("grace-seconds", -1); g >= 0 {
 		s.GraceSeconds = &g
 	}
-	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("minutes", 0), in.hasFlag("checkpoint")
-	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff", 10)), in.number("patience", 0)
+	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("max-runtime-minutes", 0), in.hasFlag("checkpoint")
+	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff-seconds", 10)), in.number("max-queue-minutes", 0)
 	return s
 }
 
@@ -59,7 +59,7 @@ func setDeadline(w *Cluster, in *arguments, s *ares.Spec) error {
 // NAME001, …
 func doJob(w *Cluster, in *arguments) (string, error) {
 	count := in.number("count", 0)
-	spec, runs := jobSpec(in), in.text("runs", "")
+	spec, runtime := jobSpec(in), in.text("runtime", "")
 	if err := setDeadline(w, in, &spec); err != nil {
 		return "", err
 	}
@@ -72,10 +72,10 @@ func doJob(w *Cluster, in *arguments) (string, error) {
 	}
 	for _, id := range ids {
 		w.Submit(id, spec)
-		if runs == "" {
+		if runtime == "" {
 			continue
 		}
-		d, err := time.ParseDuration(runs)
+		d, err := time.ParseDuration(runtime)
 		if err != nil {
 			return "", err
 		}
@@ -84,8 +84,8 @@ func doJob(w *Cluster, in *arguments) (string, error) {
 	return "", nil
 }
 
-// doPredict sets the runtime estimate of a job.
-func doPredict(w *Cluster, in *arguments) (string, error) {
+// doEstimate sets the runtime estimate of a job.
+func doEstimate(w *Cluster, in *arguments) (string, error) {
 	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
@@ -124,8 +124,8 @@ func doDecide(w *Cluster, _ *arguments) (string, error) {
 	return formatPlan(w, plan), w.Commit(plan)
 }
 
-// doSettle decides until nothing changes and prints the plans.
-func doSettle(w *Cluster, _ *arguments) (string, error) {
+// doDecideUntilStable decides until nothing changes and prints the plans.
+func doDecideUntilStable(w *Cluster, _ *arguments) (string, error) {
 	plans, err := w.DecideUntilStable()
 	var out strings.Builder
 	for _, p := range plans {
@@ -143,12 +143,25 @@ func doExplain(w *Cluster, in *arguments) (string, error) {
 	return in.first() + " waits:\n" + formatBlockers(e.Refusal) + formatRemedies(&e) + w.formatQueuePosition(&e), nil
 }
 
-// doUse prints what a tenant uses.
-func doUse(w *Cluster, in *arguments) (string, error) {
+// doTenantUsage prints what a tenant uses.
+func doTenantUsage(w *Cluster, in *arguments) (string, error) {
 	_, u, ok := w.State.Tenant(in.first())
 	if !ok {
 		return "", fmt.Errorf("there is no tenant %s", in.first())
 	}
 	return fmt.Sprintf("%s uses %d GPUs, %d/1000, %d MB of GPU memory, %d cores, %d MB, %d jobs\n",
 		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
+}
+
+// requirements reads node requirements as --constraint does.
+func (w *arguments) requirements(key string) ares.NodeRequirements {
+	list := w.list(key)
+	if len(list) == 0 {
+		return nil
+	}
+	rs, err := ares.ParseNodeRequirements(strings.Join(list, ","))
+	if err != nil {
+		w.err = err
+	}
+	return rs
 }

@@ -12,7 +12,7 @@ import (
 // doNode adds a node, or with count=N that many, named NAME00, NAME01, …
 func doNode(w *Cluster, in *arguments) (string, error) {
 	n := ares.Node{
-		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("mem", 512_000),
+		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("memory-mb", 512_000),
 		Labels: in.pairs("labels"), Unfit: in.text("unfit", ""),
 	}
 	if n.Labels == nil {
@@ -49,9 +49,9 @@ func doNode(w *Cluster, in *arguments) (string, error) {
 
 // addDevices adds a node's devices, spread evenly over its NUMA nodes.
 func addDevices(n *ares.Node, in *arguments) {
-	sick := in.list("unhealthy")
-	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("memory", 81_559)
-	gpus, parts, hot := in.number("gpus", 0), in.number("numa", 0), in.number("celsius", 0)
+	unhealthy := in.list("unhealthy")
+	kind, model, memory := in.text("type", "gpu"), in.text("model", "NVIDIA H100 80GB HBM3"), in.number("gpu-memory-mb", 81_559)
+	gpus, parts, hot := in.number("gpus", 0), in.number("numa-nodes", 0), in.number("temperature", 0)
 	models := in.list("models") // several models share the devices equally
 	for i := range gpus {
 		if len(models) > 0 {
@@ -59,7 +59,7 @@ func addDevices(n *ares.Node, in *arguments) {
 		}
 		d := ares.Device{
 			ID: fmt.Sprintf("%s-%d", n.ID, i), Index: i, Type: kind, Model: model, MemoryMB: memory,
-			Healthy: !slices.Contains(sick, strconv.Itoa(i)), Celsius: hot,
+			Healthy: !slices.Contains(unhealthy, strconv.Itoa(i)), Celsius: hot,
 		}
 		if parts > 0 {
 			d.NUMA = i * parts / gpus
@@ -69,7 +69,7 @@ func addDevices(n *ares.Node, in *arguments) {
 	for i := range parts {
 		n.NUMA = append(n.NUMA, ares.NUMANode{ID: i, CPUs: n.CPUs / parts, MemoryMB: n.MemoryMB / parts})
 	}
-	for i := range in.number("slices", 0) { // of the last devices
+	for i := range in.number("mig-slices", 0) { // of the last devices
 		parent := n.Devices[len(n.Devices)-1-i]
 		n.Devices = append(n.Devices, ares.Device{
 			ID: fmt.Sprintf("%s-mig%d", n.ID, i), Index: parent.Index, Type: kind, Model: model, MemoryMB: memory / 7,
@@ -124,8 +124,9 @@ func linkMatrix(want []string, n int) [][]string {
 	return m
 }
 
-// doHeat sets the temperatures of a node's devices: heat N 0:80 1:60.
-func doHeat(w *Cluster, in *arguments) (string, error) {
+// doTemperature sets the temperatures of a node's devices:
+// temperature N 0:80 1:60.
+func doTemperature(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for _, word := range in.positional[1:] {
 			var i, celsius int
@@ -138,8 +139,8 @@ func doHeat(w *Cluster, in *arguments) (string, error) {
 	})
 }
 
-// doSick marks devices of a node as unhealthy, and all others as healthy.
-func doSick(w *Cluster, in *arguments) (string, error) {
+// doUnhealthy marks devices of a node as unhealthy, and all others as healthy.
+func doUnhealthy(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for i := range n.Devices {
 			n.Devices[i].Healthy = !slices.Contains(in.positional[1:], strconv.Itoa(i))
@@ -148,8 +149,8 @@ func doSick(w *Cluster, in *arguments) (string, error) {
 	})
 }
 
-// doScore sets the history score of a node: score N 300.
-func doScore(w *Cluster, in *arguments) (string, error) {
+// doNodeScore sets the history score of a node: node-score N 300.
+func doNodeScore(w *Cluster, in *arguments) (string, error) {
 	score := &ares.NodeScore{Node: in.first(), Samples: 1000, At: w.Now, Why: "script"}
 	if len(in.positional) != 2 {
 		return "", fmt.Errorf("a node and its score are wanted")

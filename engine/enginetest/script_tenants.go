@@ -18,23 +18,23 @@ import (
 // command of a script.
 func doConfig(w *Cluster, in *arguments) (string, error) {
 	cfg := config.Default()
-	cfg.ThermalLimit, cfg.ThermalMargin = in.number("limit", cfg.ThermalLimit), in.number("margin", cfg.ThermalMargin)
+	cfg.ThermalLimit, cfg.ThermalMargin = in.number("thermal-limit", cfg.ThermalLimit), in.number("thermal-margin", cfg.ThermalMargin)
 	y := &cfg.Preemption
-	y.Ceiling, y.MaxPreemptions, y.PerTenant = in.number("ceiling", y.Ceiling), in.number("yields", y.MaxPreemptions), in.number("rate", y.PerTenant)
-	y.Moving, y.MoveGain = slices.Contains(in.positional, "consolidation"), in.number("gain", y.MoveGain)
+	y.Ceiling, y.MaxPreemptions, y.PerTenant = in.number("preemption-ceiling", y.Ceiling), in.number("max-preemptions", y.MaxPreemptions), in.number("max-preemptions-per-hour", y.PerTenant)
+	y.Moving, y.MoveGain = slices.Contains(in.positional, "consolidation"), in.number("consolidation-gain", y.MoveGain)
 	y.Enabled = !slices.Contains(in.positional, "no-preemption")
 	for _, d := range []struct {
 		key string
 		of  *time.Duration
 	}{
-		{"step", &cfg.AgeingStep},
+		{"ageing-step", &cfg.AgeingStep},
 		{"half-life", &cfg.HalfLife},
-		{"cooldown", &y.Cooldown},
-		{"restart", &y.Restart},
-		{"after", &cfg.Backfill.After},
-		{"hold", &cfg.Backfill.DrainAfter},
-		{"slack", &cfg.Backfill.SlackLeast},
-		{"peers-after", &cfg.Queue.PeersAfter},
+		{"preemption-cooldown", &y.Cooldown},
+		{"restart-cost", &y.Restart},
+		{"backfill-after", &cfg.Backfill.After},
+		{"backfill-drain-after", &cfg.Backfill.DrainAfter},
+		{"backfill-slack", &cfg.Backfill.SlackLeast},
+		{"preempt-peers-after", &cfg.Queue.PeersAfter},
 	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
@@ -44,8 +44,8 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 			*d.of = v
 		}
 	}
-	cfg.Backfill.First = in.number("reserve", cfg.Backfill.First)
-	cfg.Backfill.SlackPercent = in.number("slack-percent", cfg.Backfill.SlackPercent)
+	cfg.Backfill.First = in.number("backfill-reservations", cfg.Backfill.First)
+	cfg.Backfill.SlackPercent = in.number("backfill-slack-percent", cfg.Backfill.SlackPercent)
 	var err error
 	if cfg.Queue.Order, err = config.ParseOrder(in.text("order", "")); err != nil {
 		return "", err
@@ -53,8 +53,8 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 	if cfg.Queue.Blocked, err = config.ParseBlocked(in.text("blocked", "")); err != nil {
 		return "", err
 	}
-	cfg.Queue.Attained, cfg.Queue.Preempt = in.number("attained", 0), slices.Contains(in.positional, "yield")
-	for model, weight := range in.pairs("weights") {
+	cfg.Queue.Attained, cfg.Queue.Preempt = in.number("attained-gpu-seconds", 0), slices.Contains(in.positional, "preempt-by-order")
+	for model, weight := range in.pairs("model-weights") {
 		n, err := strconv.Atoi(weight)
 		if err != nil {
 			return "", err
@@ -65,7 +65,7 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 		cfg.ModelWeights[model] = n
 	}
 	cfg.Placement, cfg.Seed = config.PlacementPolicy(in.text("placement", "")), int64(in.number("seed", 0))
-	for _, text := range in.list("typical") {
+	for _, text := range in.list("typical-jobs") {
 		var t config.TypicalJob
 		if _, err := fmt.Sscanf(text, "%d:%d:%d:%d", &t.GPUs, &t.Milli, &t.CPUs, &t.Count); err != nil {
 			return "", fmt.Errorf("%q is not GPUS:MILLI:CPUS:COUNT", text)
@@ -79,8 +79,8 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 // parseLimits reads the limits of a tenant or queue.
 func parseLimits(in *arguments) ares.Limits {
 	l := ares.NoLimits()
-	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpumem", l.GPUMemoryMB)
-	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("mem", l.MemoryMB)
+	l.GPUs, l.GPUMemoryMB = in.number("gpus", l.GPUs), in.number("gpu-memory-mb", l.GPUMemoryMB)
+	l.CPUs, l.MemoryMB = in.number("cpus", l.CPUs), in.number("memory-mb", l.MemoryMB)
 	l.ConcurrentJobs = in.number("jobs", l.ConcurrentJobs)
 	return l
 }
@@ -121,7 +121,7 @@ func parseWeight(in *arguments) (float64, error) {
 
 // doTenant writes a tenant.
 func doTenant(w *Cluster, in *arguments) (string, error) {
-	t := &ares.Tenant{ID: in.first(), Limits: parseLimits(in), GPUHours: in.number("hours", 0), MayPreempt: in.hasFlag("preempt"), Revision: w.revision + 1}
+	t := &ares.Tenant{ID: in.first(), Limits: parseLimits(in), GPUHours: in.number("gpu-hours", 0), MayPreempt: in.hasFlag("preempt"), Revision: w.revision + 1}
 	var err, wrong error
 	t.Quotas, err = parseQuotas(in)
 	t.Weight, wrong = parseWeight(in)
@@ -146,11 +146,11 @@ func doQueue(w *Cluster, in *arguments) (string, error) {
 	return "", cmp.Or(err, wrong, q.Check())
 }
 
-// doUsage sets the use of a queue's archived jobs until now, in GPU-hours.
-func doUsage(w *Cluster, in *arguments) (string, error) {
+// doArchivedUsage sets the use of a queue's archived jobs until now, in GPU-hours.
+func doArchivedUsage(w *Cluster, in *arguments) (string, error) {
 	u := &ares.Usage{At: w.Now, Month: w.Now.UTC().Format("2006-01")}
 	u.Tenant, u.Queue = splitQueueName(in.first())
-	hours := int64(in.number("hours", 0))
+	hours := int64(in.number("gpu-hours", 0))
 	u.GPUMilliSecs, u.GPUSecs = hours*3_600_000, hours*3600
 	w.PutEvents(ares.Event{Usage: u})
 	return "", nil
@@ -195,8 +195,8 @@ func doFairness(w *Cluster, _ *arguments) (string, error) {
 	return b.String(), nil
 }
 
-// doMerit prints the score of a job's placement.
-func doMerit(w *Cluster, in *arguments) (string, error) {
+// doPlacementScore prints the score of a job's placement.
+func doPlacementScore(w *Cluster, in *arguments) (string, error) {
 	run, _ := w.State.Run(in.job())
 	last := run.Last()
 	if last == nil {

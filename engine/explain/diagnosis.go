@@ -91,7 +91,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
 func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	v := &c.matches[p.ID]
 	if !v.Known {
-		*v = p.MatchDevices(c.request, c.shape.Request)
+		*v = p.MatchDevices(c.request)
 	}
 	return v
 }
@@ -122,7 +122,7 @@ func (c *diagnosis) freeDevices(n *cluster.Node) int {
 func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
 	v := c.matchFor(n.Type)
 	m := n.ReasonsAgainst(c.request, v)
-	if m>>cluster.ReasonSelector&(1<<(cluster.ReasonAccelerator-cluster.ReasonSelector)-1) == 0 && !c.feasible.Has(n.Pos) && !m.Has(cluster.ReasonAccelerator) && (!c.request.NeedsDevices() || v.Fit != 0) {
+	if m&cluster.StaticReasons == 0 && !c.feasible.Has(n.Pos) && !m.Has(cluster.ReasonAccelerator) && (!c.request.NeedsDevices() || v.Fit != 0) {
 		m |= c.exclusionReason(n)
 	}
 	return m
@@ -219,43 +219,29 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 // want's as the job spells it.
 func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
-		return []ares.Blocker{{Kind: job.KindNodes, Detail: "there are no nodes yet"}}
+		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: "there are no nodes yet"}}
 	}
 	if ex.cluster.ExceedsLeafLimit(c.request) {
-		return []ares.Blocker{{Kind: job.KindNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
 			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.GPUs)}}
 	}
 	var out []ares.Blocker
+	details := cluster.Details{Request: c.request, Model: model, MostFree: c.mostFree}
 	for h, count := range c.counts {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: job.KindReserved, Count: n, Of: c.total, Detail: ex.windows.BlockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: ares.BlockerReservation, Count: n, Of: c.total, Detail: ex.windows.BlockText(c.windows[i])})
 				}
 			}
 			continue
 		}
 		if count > 0 && cluster.Reason(h) != cluster.ReasonNone {
-			out = append(out, ares.Blocker{Kind: blockerKind(cluster.Reason(h)), Count: count, Of: c.total, Detail: c.reasonText(cluster.Reason(h), model)})
+			out = append(out, ares.Blocker{Kind: cluster.Filters[h].Kind, Count: count, Of: c.total, Detail: cluster.Filters[h].Text(&details)})
 		}
 	}
 	if c.shape.Members > 1 && c.fitted > 0 {
 		out = append(out, ex.gangBlocker(c))
 	}
 	return out
-}
-
-// blockerKind is the kind of blocker: what is busy may come free.
-func blockerKind(h cluster.Reason) string {
-	switch {
-	case h == cluster.ReasonJobAffinity:
-		return job.KindNear
-	case h == cluster.ReasonReserved:
-		return job.KindReserved
-	case h == cluster.ReasonQuota:
-		return job.KindQuota
-	case h >= cluster.ReasonBusyDevices:
-		return job.KindCapacity
-	}
-	return job.KindNodes
 }

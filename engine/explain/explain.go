@@ -31,11 +31,11 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 			out.Blockers = nil
 			return out
 		case ex.jobs.ArrayIsStopping(e):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindArray, Detail: "its array is being stopped"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerArray, Detail: "its array is being stopped"})
 		case len(out.Blockers) == 0 && ex.jobs.AnySeatsHeld(now):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: "its place is kept for a gang that lost a node, for two minutes at most"})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: job.KindOrder, Detail: ex.aheadText()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: ex.aheadText()})
 		}
 	}
 	if len(out.Blockers) == 0 {

@@ -95,23 +95,15 @@ func (c *remedySearch) gangSteps() []ares.Step {
 func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	job, w := c.entry.Job, c.diagnosis.request
 	out := c.askLessSteps(g)
-	for _, h := range []struct {
-		hurdle cluster.Reason
-		field  string
-		set    bool
-	}{
-		{cluster.ReasonSelector, "placement.node_selector", !job.Required()},
-		{cluster.ReasonNodeAffinity, "placement.node_affinity", true},
-		{cluster.ReasonRegion, "placement.regions", true},
-		{cluster.ReasonModel, "gpu_model", true},
-		{cluster.ReasonDeviceMemory, "gpu_memory_mb", true},
-		{cluster.ReasonAccelerator, "mig_profile", w.MIG != ""},
-		{cluster.ReasonNUMA, "numa_policy", job.NUMAPolicy == "required"},
-		{cluster.ReasonJobAffinity, "placement.anti_affinity", len(c.entry.Shape.AntiAffinity) > 0},
-		{cluster.ReasonJobAffinity, "placement.affinity", len(c.entry.Shape.Affinity) > 0},
-	} {
-		if h.set && g.reasons.Has(h.hurdle) {
-			out = append(out, dropField(h.field))
+	for i := range cluster.Filters {
+		f := &cluster.Filters[i]
+		if !g.reasons.Has(f.Reason) {
+			continue
+		}
+		for _, d := range f.Drop {
+			if d.If == nil || d.If(job) {
+				out = append(out, dropField(d.Field))
+			}
 		}
 	}
 	if g.reasons.Has(cluster.ReasonTaint) {
@@ -234,8 +226,7 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	most := 0
 	for i := range c.groups {
 		g := &c.groups[i]
-		const lasting = 1<<cluster.ReasonSelector | 1<<cluster.ReasonNodeAffinity | 1<<cluster.ReasonRegion | 1<<cluster.ReasonTaint | 1<<cluster.ReasonAccelerator | 1<<cluster.ReasonModel | 1<<cluster.ReasonDeviceMemory | 1<<cluster.ReasonQuota | 1<<cluster.ReasonTooSmall | 1<<cluster.ReasonJobAffinity
-		if g.reasons&lasting != 0 {
+		if g.reasons&cluster.LastingReasons != 0 {
 			continue
 		}
 		for _, n := range g.nodes {

@@ -57,8 +57,8 @@ func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 		return ares.Placing{Job: e.ID}, &why
 	}
 	n := &plan.Nominate[at].Nomination
-	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == job.KindPreemption })
-	why.Blockers = append(why.Blockers, ares.Blocker{Kind: job.KindPreemption, Detail: preempt.PreemptionText(n)})
+	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == ares.BlockerPreemption })
+	why.Blockers = append(why.Blockers, ares.Blocker{Kind: ares.BlockerPreemption, Detail: preempt.PreemptionText(n)})
 	why.ETA = nominationETA(n, now)
 	return ares.Placing{Job: e.ID}, &why
 }

@@ -3,7 +3,6 @@ package job
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/ares-scheduler/ares/engine/cluster"
 
@@ -11,8 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// chargeJob adds an entry's seats that are not free to the accounts of their
-// nodes, its tenant and its queue, or takes them out again.
+// chargeJob adds an entry to the accounts of its nodes, its tenant and its queue, and to
+// the indexes of running jobs and stops; with sign -1 it removes it. Every seat that is
+// not free counts for its node.
 func (j *Table) chargeJob(e *Entry, sign int) {
 	if sign > 0 {
 		e.Held = j.holdingsOf(e)
@@ -35,7 +35,7 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 		return
 	}
 	t := e.Shape.Tenant
-	if e.Held.counts {
+	if e.Held.isConcurrent {
 		e.Shape.Leaf.Charge(e.Held.Grant, sign)
 		if sign > 0 {
 			t.Use = t.Use.Add(e.Held.Grant.ForLimits)
@@ -55,38 +55,38 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 	}
 }
 
-// holdingsOf works out what an entry holds and has held.
+// holdingsOf derives what an entry counts in the accounts from its job and its run.
 func (j *Table) holdingsOf(e *Entry) holdings {
 	var out holdings
 	if e.Run == nil || e.Job == nil {
 		return out
 	}
-	out.counts = e.countsAsRunning()
+	out.isConcurrent = e.countsAsRunning()
 	for i := range e.Run.Attempts {
 		a := &e.Run.Attempts[i]
 		var all queue.Allocation
 		for k := range a.Seats {
 			h := &a.Seats[k]
-			j.addSeatToGrant(&all, &h.Seat, e.Job.GPUMemoryMB)
-			// A voided seat holds its node's devices until they are clean, but it
-			// must not hold its own job's next attempt off by the tenant's limit.
+			j.addSeat(&all, &h.Seat, e.Job.GPUMemoryMB)
+			// A voided seat occupies its node's devices until they are clean, but it
+			// must not block the next attempt of its own job by the tenant's limit.
 			if !h.State.Settled() {
-				j.addSeatToGrant(&out.Grant, &h.Seat, e.Job.GPUMemoryMB)
+				j.addSeat(&out.Grant, &h.Seat, e.Job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
 			out.Past = append(out.Past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
-	if out.counts {
+	if out.isConcurrent {
 		out.Grant.ForLimits.Jobs = 1
 	}
 	return out
 }
 
-// addSeatToGrant adds what one seat of a job counts to a grant. gpuMemory is what the
-// job asks for.
-func (j *Table) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
+// addSeat adds one seat of a job to an allocation. gpuMemory is the GPU memory that the
+// job requests per member.
+func (j *Table) addSeat(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
 	g.ForLimits.CPUs += seat.CPUs
 	g.ForLimits.MemoryMB += seat.Memory
 	g.ForLimits.GPUMemoryMB += gpuMemory
@@ -101,15 +101,16 @@ func (j *Table) addSeatToGrant(g *queue.Allocation, seat *ares.Seat, gpuMemory i
 		}
 		if b := n.DeviceSpecOf(sh.Device); b != nil {
 			g.ForShare.GPU += int64(sh.Milli) * b.Weight / cluster.WholeMilli
-			addModelPart(g, b.ModelIndex, int64(sh.Milli))
+			addGPUs(g, b.ModelIndex, int64(sh.Milli))
 		} else {
 			g.ForShare.GPU += int64(sh.Milli)
-			addModelPart(g, j.Queues.ModelIndex(""), int64(sh.Milli))
+			addGPUs(g, j.Queues.ModelIndex(""), int64(sh.Milli))
 		}
 	}
 }
 
-func addModelPart(g *queue.Allocation, model int, milli int64) {
+// addGPUs adds GPUs of one model, in thousandths, to what counts for quotas.
+func addGPUs(g *queue.Allocation, model int, milli int64) {
 	at := slices.IndexFunc(g.ForQuotas, func(p queue.GPUAmount) bool { return p.Model == model })
 	if at < 0 {
 		g.ForQuotas = append(g.ForQuotas, queue.GPUAmount{Model: model, Milli: milli})
@@ -118,8 +119,8 @@ func addModelPart(g *queue.Allocation, model int, milli int64) {
 	g.ForQuotas[at].Milli += milli
 }
 
-// rechargeNode puts the seats on a node into the accounts anew, because its devices
-// are of other models now. It is rare: it looks at every job.
+// rechargeNode runs describe, which changes the device models of a node, and counts the
+// jobs with seats on the node anew. It is rare and reads every job.
 func (j *Table) rechargeNode(n *cluster.Node, describe func()) {
 	var there []*Entry
 	for _, e := range j.EntryByID { // order-free: sorted right below
@@ -137,7 +138,7 @@ func (j *Table) rechargeNode(n *cluster.Node, describe func()) {
 	}
 }
 
-// usedNode says whether a seat of the entry is on the node, or was.
+// usedNode reports whether any attempt of the entry has or had a seat on the node.
 func (e *Entry) usedNode(node string) bool {
 	for i := range e.Run.Attempts {
 		for k := range e.Run.Attempts[i].Seats {
@@ -149,18 +150,20 @@ func (e *Entry) usedNode(node string) bool {
 	return false
 }
 
-// GrantOf is what a job of the shape gets with these seats. Its parts are good
-// until the next call.
+// GrantOf returns the allocation of a job of the shape with these seats. Its ForQuotas
+// are valid until the next call.
 func (j *Table) GrantOf(sh *Shape, seats []ares.Seat) queue.Allocation {
-	g := queue.Allocation{ForQuotas: j.grantScratch[:0]}
+	g := queue.Allocation{ForQuotas: j.allocationScratch[:0]}
 	for i := range seats {
-		j.addSeatToGrant(&g, &seats[i], sh.perMember.GPUMemoryMB)
+		j.addSeat(&g, &seats[i], sh.perMember.GPUMemoryMB)
 	}
-	j.grantScratch = g.ForQuotas
+	j.allocationScratch = g.ForQuotas
 	g.ForLimits.Jobs = 1
 	return g
 }
 
+// ApplyNodeDeletion removes one record of a node: the node itself, its session, its
+// score or its cordon.
 func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	n := j.cluster.NodesByID[g.ID]
 	if n == nil {
@@ -170,7 +173,7 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	case ares.KindNode:
 		j.SetNodeRecord(n, nil)
 	case ares.KindSession:
-		n.Session, j.cluster.CapacityStale = nil, true
+		n.Session, j.cluster.Stale.Capacity = nil, true
 	case ares.KindScore:
 		j.cluster.SetNodeScore(n, nil)
 	default:
@@ -179,33 +182,25 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	j.cluster.MarkDirty(n)
 }
 
-// AdmitsSeats says whether a job may have these seats, by all that does not ask for
-// room: what it waits for, its budget, limits and quotas.
-func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
-	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
-		return false
-	}
-	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.GrantOf(sh, seats))) == 0
-}
-
-// GrantCopy is grantOf for who keeps it.
+// GrantCopy is GrantOf for callers that keep the result.
 func (j *Table) GrantCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := j.GrantOf(sh, seats)
 	g.ForQuotas = slices.Clone(g.ForQuotas)
 	return g
 }
 
-// HeldMilli is what a job holds of devices, in thousandths.
+// HeldMilli returns the GPUs that a job has allocated, in thousandths.
 func HeldMilli(e *Entry) int64 {
 	h := &e.Held.Grant.ForLimits
 	return int64(h.GPUs)*cluster.WholeMilli + int64(h.GPUMilli)
 }
 
-// SetNodeRecord takes over a node's record, nil when it went. What seats hold stays
-// in the account, on devices the record no longer lists too.
+// SetNodeRecord sets the record of a node; nil removes it. Seats stay charged, also
+// those on devices that the record no longer lists.
 func (j *Table) SetNodeRecord(n *cluster.Node, r *ares.Node) {
 	same := n.Record != nil && r != nil && sameModels(n.Record, r)
-	// What ended jobs used there is counted by the weights of its models too.
+	// Weights of models count for the past use of ended attempts too, so that a node
+	// without seats may matter.
 	if same || n.Seats == 0 && len(j.cfg.ModelWeights) == 0 {
 		j.cluster.ApplyNodeRecord(n, r)
 		return
@@ -213,12 +208,13 @@ func (j *Table) SetNodeRecord(n *cluster.Node, r *ares.Node) {
 	j.rechargeNode(n, func() { j.cluster.ApplyNodeRecord(n, r) })
 }
 
-// sameModels says whether the devices count alike in shares and quotas.
+// sameModels reports whether two records list the same devices with the same models, so
+// that seats on them count alike in shares and quotas.
 func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
 
-// GPUMilliOf is what seats take of devices, in thousandths.
+// GPUMilliOf returns the GPUs of some seats, in thousandths.
 func GPUMilliOf(seats []ares.Seat) (milli int64) {
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
@@ -226,4 +222,18 @@ func GPUMilliOf(seats []ares.Seat) (milli int64) {
 		}
 	}
 	return milli
+}
+
+// DominantPart returns the dominant share of a use, in millionths of the cluster, and
+// its resource.
+func (j *Table) DominantPart(u queue.Resources) (part int, of string) {
+	for _, r := range []struct {
+		name      queue.ResourceName
+		held, all int64
+	}{{queue.GPU, u.GPU, j.cluster.Capacity.GPU}, {queue.CPU, u.CPU, j.cluster.Capacity.CPU}, {queue.Memory, u.Memory, j.cluster.Capacity.Memory}} {
+		if p := int(r.held * queue.ShareScale / max(r.all, 1)); of == "" || p > part {
+			part, of = p, string(r.name)
+		}
+	}
+	return part, of
 }

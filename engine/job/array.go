@@ -10,15 +10,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// array is what the state knows of an array: its own entry, and its elements
-// by number. It exists as soon as either speaks of it.
+// array is a job array: its own entry, and how many elements are in which phase. It
+// exists as soon as the array or one of its elements is known.
 type array struct {
 	id       ares.JobID
-	parent   *Entry // nil until the array itself is known, and when it went
+	parent   *Entry // the array's own; nil while its record is not known
 	Elements ares.Elements
 }
 
-// ArrayOf finds an array, or opens one.
+// ArrayOf returns the array of an ID, and creates it when necessary.
 func (j *Table) ArrayOf(id ares.JobID) *array {
 	at, found := slices.BinarySearchFunc(j.arrays, id, byArrayID)
 	if !found {
@@ -27,9 +27,11 @@ func (j *Table) ArrayOf(id ares.JobID) *array {
 	return j.arrays[at]
 }
 
+// byArrayID compares an array with an ID, for searches in Table.arrays.
 func byArrayID(a *array, id ares.JobID) int { return cmp.Compare(a.id, id) }
 
-// countArray counts an entry as the array or the element it is, or takes it out.
+// countArray counts an entry as an array or as an element of one; with sign -1 it
+// removes it. An array without its own entry and without elements is dropped.
 func (j *Table) countArray(e *Entry, sign int) {
 	if e.Job == nil || !e.IsArray() && e.Job.ArrayOf == "" {
 		return
@@ -53,9 +55,7 @@ func (j *Table) countArray(e *Entry, sign int) {
 	}
 }
 
-func (e *Entry) IsArray() bool { return e.array }
-
-// NextElement is the index of the array's element to be made next.
+// NextElement returns the index of the next element to create.
 func (e *Entry) NextElement() int {
 	if e.Run == nil {
 		return 0
@@ -63,12 +63,12 @@ func (e *Entry) NextElement() int {
 	return e.Run.Next
 }
 
-// hasUnmadeElements says whether the array still has elements to make.
+// hasUnmadeElements reports whether the array still has elements to create.
 func (e *Entry) hasUnmadeElements() bool {
 	return e.IsArray() && !e.Phase().Final() && e.IsSettled() && e.NextElement() < e.Job.Array.Count
 }
 
-// ArrayIsStopping says whether the entry is an element of an array that is to end.
+// ArrayIsStopping reports whether the entry is an element of an array that is to stop.
 func (j *Table) ArrayIsStopping(e *Entry) bool {
 	if e.Job == nil || e.Job.ArrayOf == "" {
 		return false
@@ -77,8 +77,8 @@ func (j *Table) ArrayIsStopping(e *Entry) bool {
 	return found && j.arrays[at].stopIntent() != nil
 }
 
-// stopIntent is the intent to end the array with its elements, nil for none. One that
-// gave up those it has not made lets the others go on.
+// stopIntent returns the intent to stop the array with its elements, or nil. An array
+// that ended by its queue timeout creates no more elements, but those it created go on.
 func (a *array) stopIntent() *ares.Stop {
 	if a.parent == nil || a.parent.Run == nil {
 		return nil
@@ -89,9 +89,9 @@ func (a *array) stopIntent() *ares.Stop {
 	return nil
 }
 
-// EndFinishedArrays ends the arrays whose elements have all ended, and passes a stop of an
-// array on to its elements. Elements of an array that is to end are touched by
-// nothing else in this plan.
+// EndFinishedArrays ends the arrays whose elements have all ended, and passes the stop
+// of an array on to its elements. The rest of the plan leaves the elements of a stopping
+// array alone.
 func (j *Table) EndFinishedArrays(plan *ares.Plan) {
 	for _, a := range j.arrays {
 		if a.parent == nil || a.parent.Run == nil || a.parent.Phase().Final() {
@@ -107,7 +107,8 @@ func (j *Table) EndFinishedArrays(plan *ares.Plan) {
 	}
 }
 
-// stopElements asks every element that has not ended to stop.
+// stopElements stops every element that has not ended, unless it is being cancelled
+// already.
 func (j *Table) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 	for i := range a.parent.NextElement() {
 		e := j.EntryByID[ares.ElementID(a.id, i)]
@@ -122,8 +123,8 @@ func (j *Table) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 	}
 }
 
-// ParallelismText says how an array's own parallelism keeps its elements waiting, ""
-// when it does not.
+// ParallelismText describes how the parallelism of an array keeps its elements waiting.
+// It is empty when it does not.
 func (j *Table) ParallelismText(e *Entry) string {
 	if !e.hasUnmadeElements() {
 		return ""
@@ -135,8 +136,8 @@ func (j *Table) ParallelismText(e *Entry) string {
 	return ""
 }
 
-// CheckArrays wants the tallies to be what counting anew finds, and no array
-// to have more under way than it may.
+// CheckArrays returns an error when the counts of an array differ from counting anew, or
+// when more elements are under way than its parallelism allows.
 func (j *Table) CheckArrays() error {
 	counted := map[ares.JobID]ares.Elements{}
 	for _, e := range j.Entries() {

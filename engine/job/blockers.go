@@ -7,36 +7,19 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// KindPreemption is the kind of what says why nobody gives way to a job, or that
-// somebody does.
-const KindPreemption = "preemption"
-
-// Kinds of blockers.
-const (
-	KindQuota      = "quota"
-	kindBudget     = "budget"
-	KindNodes      = "nodes"
-	KindCapacity   = "capacity"
-	kindDelay      = "delay"
-	kindDependency = "dependency"
-	KindArray      = "array"
-	KindNear       = "affinity"
-	KindOrder      = "order"
-	KindReserved   = "reservation"
-)
-
-// Waits says whether something of the job waits: it, or elements not yet made.
+// Waits reports whether the job waits, or elements of it are still to be created.
 func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.hasUnmadeElements()) }
 
-// BorrowBlockedText is what is said of a job that fits, and waits for those who lent
-// what it would have.
-const BorrowBlockedText = "it would borrow what others are promised, who wait and take it back"
+// BorrowBlockedText is the refusal of a job that fits, but would borrow quota for which
+// jobs of its lenders wait.
+const BorrowBlockedText = "it would borrow quota that waiting jobs of its lenders would reclaim"
 
-// DelayBlockers says what in the job's own past keeps it waiting.
+// DelayBlockers returns what in the job's own past keeps it waiting: a retry delay, or
+// seats that may still hold a live process.
 func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e.Queue == InDelayed && now.Before(e.DelayUntil) {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: fmt.Sprintf(
+		out = append(out, ares.Blocker{Kind: ares.BlockerDelay, Detail: fmt.Sprintf(
 			"%s until %s (in %s)", e.Run.Phase, e.DelayUntil.UTC().Format(time.RFC3339), e.DelayUntil.Sub(now).Round(time.Millisecond))})
 	}
 	live, first := 0, ""
@@ -54,12 +37,12 @@ func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 		first += fmt.Sprintf(", and %d more seats", live-1)
 	}
 	if live > 0 {
-		out = append(out, ares.Blocker{Kind: kindDelay, Detail: first})
+		out = append(out, ares.Blocker{Kind: ares.BlockerDelay, Detail: first})
 	}
 	return out
 }
 
-// NoRoomBlocker is the short refusal of a job that found no place.
+// NoRoomBlocker is the short refusal of a job for which no capacity was found.
 func NoRoomBlocker(sh *Shape) ares.Blocker {
 	each := sh.Request.Text()
 	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.MinMembers, each)
@@ -69,5 +52,5 @@ func NoRoomBlocker(sh *Shape) ares.Blocker {
 	case sh.onOneNode():
 		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.MinMembers, each)
 	}
-	return ares.Blocker{Kind: KindCapacity, Detail: detail}
+	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: detail}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// CheckOrder wants the shares, quotas and budgets that are kept up to date to be
-// those of a tree that is told everything anew.
+// CheckOrder returns an error when the shares, quotas or budgets that are kept up to
+// date differ from those of a tree that is built anew.
 func (j *Table) CheckOrder() error {
 	fresh := queue.New[*Entry](j.Queues.Config())
 	for _, name := range j.Queues.Models() {
@@ -30,12 +30,12 @@ func (j *Table) CheckOrder() error {
 			continue
 		}
 		h, leaf := j.holdingsOf(e), fresh.Leaf(e.Job.Tenant, e.Job.Queue)
-		if h.counts {
+		if h.isConcurrent {
 			leaf.Charge(h.Grant, 1)
 		}
 		all, at := j.Tenant(e.Job.Tenant).Active, int(e.activeAt)
-		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.counts {
-			return fmt.Errorf("job %s holds something: %t, and its tenant's list says %t", e.ID, h.counts, active)
+		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.isConcurrent {
+			return fmt.Errorf("job %s counts as running: %t, and its tenant's list of active jobs says %t", e.ID, h.isConcurrent, active)
 		}
 		for _, p := range h.Past {
 			if last = LaterOf(LaterOf(last, p.From), p.To); p.To.IsZero() {
@@ -48,11 +48,11 @@ func (j *Table) CheckOrder() error {
 	if err := j.checkMonths(); err != nil {
 		return err
 	}
-	return j.compareOrder(fresh, last.Add(time.Hour))
+	return j.compareAccounts(fresh, last.Add(time.Hour))
 }
 
-// checkMonths wants what ended attempts used by month to be what counting anew
-// finds.
+// checkMonths returns an error when the monthly use of a tenant differs from counting
+// its ended attempts anew.
 func (j *Table) checkMonths() error {
 	counted := map[string]*Tenant{}
 	for _, e := range j.Entries() {
@@ -88,21 +88,22 @@ func (j *Table) checkMonths() error {
 	return nil
 }
 
-// compareOrder holds the order's accounts against those of a fresh tree.
-func (j *Table) compareOrder(fresh *queueTree, at time.Time) error {
+// compareAccounts returns an error when shares or headrooms of the queues differ from
+// those of a fresh tree.
+func (j *Table) compareAccounts(fresh *queueTree, at time.Time) error {
 	known := map[[2]string]queue.Share{}
 	for _, f := range fresh.Shares(at) {
 		known[[2]string{f.Tenant, f.Queue}] = f
 	}
 	for _, have := range j.Queues.Shares(at) {
-		want := known[[2]string{have.Tenant, have.Queue}] // nothing, if nobody speaks of it any more
+		want := known[[2]string{have.Tenant, have.Queue}] // the zero value, when no record or job names the queue any more
 		if have.Allocated != want.Allocated || have.PastUse != want.PastUse || have.DominantShare != want.DominantShare {
 			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Allocated, want.PastUse, have.Allocated, have.PastUse)
 		}
 	}
 	for _, sh := range j.Shapes.ByKey { // order-free: any broken law will do
 		leaf := fresh.Leaf(sh.Leaf.Tenant(), sh.Leaf.Name())
-		for _, m := range j.cluster.Models {
+		for _, m := range j.cluster.ModelsPresent {
 			want, _ := leaf.Headroom(m)
 			if have, _ := sh.Leaf.Headroom(m); have != want {
 				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Name(), want, m, have)
@@ -112,10 +113,11 @@ func (j *Table) compareOrder(fresh *queueTree, at time.Time) error {
 	return nil
 }
 
-// Check wants an entry in its queue, and each attempt's gang whole.
+// Check returns an error when the entry is not in the queue it belongs to, or when an
+// attempt lacks ranks or has too many.
 func (e *Entry) Check() error {
 	if e.Queue != e.QueueFor() || e.changed {
-		return fmt.Errorf("job %s is in queue %d and belongs into %d", e.ID, e.Queue, e.QueueFor())
+		return fmt.Errorf("job %s is in queue %d and belongs to %d", e.ID, e.Queue, e.QueueFor())
 	}
 	if e.Run == nil || e.Job == nil {
 		return nil
@@ -123,7 +125,7 @@ func (e *Entry) Check() error {
 	for i := range e.Run.Attempts {
 		a := &e.Run.Attempts[i]
 		if a.Free() && e.Phase().Waiting() {
-			continue // whoever supposes that a waiting job asked for fewer members leaves its past as it was
+			continue // a what-if that changes the members of a waiting job leaves its past attempts as they were
 		}
 		if n, most := len(a.Seats), max(e.Job.Members, 1); n > most || n < min(max(e.Job.MinMembers, 1), most) {
 			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.ID, n, max(e.Job.MinMembers, 1), most)

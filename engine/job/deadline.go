@@ -6,91 +6,96 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// A deadline counts inside the class and the queue of a job, so nobody gets ahead
-// of other queues by one. There, every job has a time by which it should be done:
-// with ageing that is when it comes to the end of its class. A deadline sooner than
-// that counts instead: jobs with one go by it, and among the others as if they
-// had waited for so long already. The order of all of them is fixed, until
+// A deadline orders a job within its class and its queue only, so that no job
+// overtakes other queues by one. With ageing, every waiting job has a time at which it
+// reaches the end of its class. A job whose deadline is earlier than that stands where
+// a job would stand that reaches the end of its class at the deadline. This order is
+// fixed, until
 //
-//   - a job can hardly be in time any more. It is then taken to have asked for
-//     three times as long, and again: it makes room for those who still can, and
-//     short jobs are not late for long. This is where earliest deadline first
-//     fails: who is late comes first there, and makes the next ones late;
-//   - ageing takes a job into the next class.
+//   - a job can hardly meet its deadline any more. The time from its acceptance to its
+//     deadline then counts three times as long, and again when that is too short. The
+//     job falls behind those that can still be in time, and short jobs are not late
+//     for long. Earliest deadline first does the opposite: late jobs come first, and
+//     make the next ones late;
+//   - ageing moves a job to the next class.
 //
-// Nobody is ever behind the place that ageing alone would give him.
+// A deadline never puts a job behind the position that ageing alone gives it.
 const (
-	// extensionFactor is how many times longer a job may take once it is late.
+	// extensionFactor multiplies the time to the deadline once a job can hardly meet it.
 	extensionFactor = 3
-	// headwaySteps is how many steps of ageing before the end of its class a job is at
-	// least when it should start. Those who run for less go by the time at which
-	// they should be done, which favours short ones.
+	// headwaySteps bounds the due time to so many ageing steps after the latest
+	// start. Jobs that run for less are due at their deadline, which favours short
+	// ones.
 	headwaySteps = 100
-	// horizonSteps is within how many steps of ageing a deadline counts. By then the
-	// job has aged as far as it could be lifted.
+	// horizonSteps is within how many ageing steps after the acceptance a deadline
+	// counts. In that time ageing alone moves the job as far as a deadline could.
 	horizonSteps = 2000
 )
 
-// urgency is where a deadline puts a job: see queue.Item. It holds until then,
-// zero for always.
+// urgency is where a deadline puts a job in its queue, until it changes. See queue.Item
+// for due and classCeiling. The zero value is that of a job whose deadline does not
+// count.
 type urgency struct {
-	due         time.Time
-	priorityCap int
-	until       time.Time
+	due          time.Time
+	classCeiling int
+	until        time.Time // zero for always
 }
 
-// urgencyOf works it out as of now.
+// urgencyOf returns the urgency of a job at now.
 func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 	accepted := e.Job.AcceptedAt
 	now = LaterOf(now, accepted)
 	step := j.cfg.AgeingStep
-	window, need := e.Job.Deadline.Sub(accepted), e.expectedNeed()
-	for window > 0 && window <= horizonSteps*step {
-		last := accepted.Add(window - need)
-		if !now.Before(last) {
-			window *= extensionFactor
+	allowed, runtime := e.Job.Deadline.Sub(accepted), e.runtimeForDeadline()
+	for allowed > 0 && allowed <= horizonSteps*step {
+		latestStart := accepted.Add(allowed - runtime)
+		if !now.Before(latestStart) {
+			allowed *= extensionFactor
 			continue
 		}
-		out := urgency{due: EarlierOf(accepted.Add(window), last.Add(headwaySteps*step))}
-		out.priorityCap, out.until = j.Queues.Config().ClassCeiling(e.Job.PriorityValue(), accepted, now)
-		out.until = EarlierOf(out.until, last)
+		out := urgency{due: EarlierOf(accepted.Add(allowed), latestStart.Add(headwaySteps*step))}
+		out.classCeiling, out.until = j.Queues.Config().ClassCeiling(e.Job.PriorityValue(), accepted, now)
+		out.until = EarlierOf(out.until, latestStart)
 		return out
 	}
 	return urgency{}
 }
 
-// expectedNeed is how long the job is taken to run where that tells whether it can be
-// done in time. Nine of ten like it take no longer; but whoever set the deadline
-// knew something too, and is not given up in the first half of the time.
-func (e *Entry) expectedNeed() time.Duration {
-	_, late := e.RuntimeEstimate()
-	if late != Forever {
-		late = max(late-e.Done(time.Time{}), 0)
+// runtimeForDeadline returns the remaining runtime that decides whether the job can meet
+// its deadline: the p90 estimate, but at most half of the time from its acceptance to
+// its deadline. Whoever set the deadline knew something too, so the job is not given up
+// in the first half.
+func (e *Entry) runtimeForDeadline() time.Duration {
+	_, p90 := e.RuntimeEstimate()
+	if p90 != Forever {
+		p90 = max(p90-e.Done(time.Time{}), 0)
 	}
-	return min(late, e.Job.Deadline.Sub(e.Job.AcceptedAt)/2)
+	return min(p90, e.Job.Deadline.Sub(e.Job.AcceptedAt)/2)
 }
 
-// ordersByDeadline says whether a deadline decides where the job waits.
+// ordersByDeadline reports whether the job has a deadline that orders it.
 func (j *Table) ordersByDeadline(e *Entry) bool {
 	return !e.Job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
 }
 
-// applyUrgency gives the item of a job with a deadline its urgency, before it waits.
+// applyUrgency sets the urgency of a job with a deadline before it is pushed, and its
+// timer.
 func (j *Table) applyUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
+	e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
 	e.urgencyTimer.entry = e
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
-// urgencyChanged says whether a pending job waits by another urgency than its own.
+// urgencyChanged reports whether a pending job has an outdated urgency.
 func (j *Table) urgencyChanged(e *Entry) bool {
 	u := j.urgencyOf(e, j.clock)
-	return e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
+	return e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
-// AdvanceClock puts the jobs with deadlines where they stand at now. What it does is a
-// function of the jobs and of now, whatever it was asked before.
+// AdvanceClock moves the jobs with deadlines to where they stand at now. The result
+// depends on the jobs and on now alone, not on earlier calls: now may be earlier than
+// before.
 func (j *Table) AdvanceClock(now time.Time) {
 	back := now.Before(j.clock)
 	j.clock = now
@@ -105,19 +110,19 @@ func (j *Table) AdvanceClock(now time.Time) {
 	}
 }
 
-// requeueByUrgency lets a job wait by its present urgency.
+// requeueByUrgency updates the urgency of a pending job, its position and its timer.
 func (j *Table) requeueByUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
-	if e.Item.ClassCeiling != u.priorityCap || !e.Item.Due.Equal(u.due) {
+	if e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) {
 		j.Queues.Remove(&e.Item)
-		e.Item.Due, e.Item.ClassCeiling = u.due, u.priorityCap
+		e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
 		e.Shape.Leaf.Push(&e.Item)
 	}
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
-// NextOrderChange is when the order changes next without an event, zero when that means
-// nothing: who finds no place does not hold up anybody then.
+// NextOrderChange returns when a deadline changes the order next without an event. It is
+// zero for never, and when the order does not matter because blocked jobs are skipped.
 func (j *Table) NextOrderChange() time.Time {
 	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.urgencyTimers) == 0 {
 		return time.Time{}

@@ -9,34 +9,34 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Quantile says by which prediction ends are foreseen.
+// Quantile selects the runtime prediction that an expected end is computed from.
 type Quantile uint8
 
 const (
-	P50 Quantile = iota // as many end before as after
-	P90                 // nine of ten end before
-	P10                 // one of ten ends before
+	P50 Quantile = iota
+	P90
+	P10
 	Quantiles
 )
 
-// Times are in nanoseconds since 1970 here: there are many to compare.
+// Expected ends are in nanoseconds since 1970, because many are compared.
 const (
-	AlreadyOver = math.MinInt64 // it may be over now
-	NoEnd       = math.MaxInt64 // nobody knows when
+	AlreadyOver = math.MinInt64 // it may end at any moment
+	NoEnd       = math.MaxInt64 // unknown
 )
 
-// ExpectedEnd is when the attempt is foreseen to end, which a seat belongs to. It
-// changes by events, and when it has passed and the attempt is still there.
+// ExpectedEnd returns the expected end of an attempt. It changes by events, and when it
+// has passed while the attempt goes on.
 func (e *Entry) ExpectedEnd(a *ares.Attempt, now time.Time, by Quantile) int64 {
 	if a.Ended() || e.Run.Stop != nil {
 		return AlreadyOver
 	}
-	half, late := e.RuntimeEstimate()
+	p50, p90 := e.RuntimeEstimate()
 	done := e.Done(now)
-	if a.StartedAt.IsZero() { // on its way
+	if a.StartedAt.IsZero() { // placed, not started
 		done += max(now.Sub(a.PlacedAt), 0)
 	}
-	if half == Forever {
+	if p50 == Forever {
 		return NoEnd
 	}
 	var left time.Duration
@@ -46,72 +46,72 @@ func (e *Entry) ExpectedEnd(a *ares.Attempt, now time.Time, by Quantile) int64 {
 			return AlreadyOver
 		}
 	case P90:
-		left = remainingAfter(late, late, done)
+		left = remainingAfter(p90, p90, done)
 	case P50, Quantiles:
-		left = remainingAfter(half, late, done)
+		left = remainingAfter(p50, p90, done)
 	}
 	return now.Add(left).UnixNano()
 }
 
-// IsOverdue says whether the job has run for longer than was foreseen.
+// IsOverdue reports whether the job has run past its p90 estimate.
 func (e *Entry) IsOverdue(now time.Time) bool {
-	_, late := e.RuntimeEstimate()
-	return late <= e.Done(now)
+	_, p90 := e.RuntimeEstimate()
+	return p90 <= e.Done(now)
 }
 
-// p10Runtime is how long the job runs at least, as far as is known: a tenth end
-// before, if runtimes scatter as much below the middle as above. A limit says
-// nothing of the kind, and neither does a guess.
+// p10Runtime returns the runtime that one of ten similar jobs stays below, if runtimes
+// scatter as much below the median as above it. It is 0 without similar runs: a limit or
+// a guess says nothing about the shortest runtime.
 func (e *Entry) p10Runtime() time.Duration {
 	f := e.Forecast
 	if f == nil || f.Samples == 0 || f.P90 <= 0 {
 		return 0
 	}
-	half, late := int64(f.P50/time.Second), int64(max(f.P50, f.P90)/time.Second)
-	if late == 0 || half > math.MaxInt32 {
+	p50, p90 := int64(f.P50/time.Second), int64(max(f.P50, f.P90)/time.Second)
+	if p90 == 0 || p50 > math.MaxInt32 {
 		return 0
 	}
-	return time.Duration(half*half/late) * time.Second
+	return time.Duration(p50*p50/p90) * time.Second
 }
 
-// ExpectedRuntime is how long a job runs that has not started, by a lens.
+// ExpectedRuntime returns the estimated runtime of a job that has not started.
 func (e *Entry) ExpectedRuntime(by Quantile) time.Duration {
-	half, late := e.RuntimeEstimate()
+	p50, p90 := e.RuntimeEstimate()
 	switch by {
 	case P90:
-		return late
+		return p90
 	case P10:
-		if half != Forever {
+		if p50 != Forever {
 			return e.p10Runtime()
 		}
 	case P50, Quantiles:
 	}
-	return half
+	return p50
 }
 
-// EstimateSource is what the end of a seat was foreseen by.
+// EstimateSource says what an expected end is based on.
 type EstimateSource uint8
 
 const (
-	FromForecast EstimateSource = iota // runs like it that ended, or it is ending already
-	FromLimit                          // the limit its user gave it
-	FromGuess                          // nothing like it was ever seen: part of its limit, or of a day
+	FromForecast EstimateSource = iota // ended runs of similar jobs, or the attempt is ending already
+	FromLimit                          // the runtime limit of the job
+	FromGuess                          // no similar runs: a part of its limit, or of a day
 	EstimateSources
 )
 
-// RuntimeSource is what says how long the job runs at most.
+// RuntimeSource returns what the p90 estimate of the job's runtime is based on.
 func (e *Entry) RuntimeSource() EstimateSource {
 	limit := e.Job.MaxRuntime()
-	switch _, late := e.RuntimeEstimate(); {
+	switch _, p90 := e.RuntimeEstimate(); {
 	case e.Forecast != nil && e.Forecast.Samples > 0:
 		return FromForecast
-	case limit > 0 && late >= limit:
+	case limit > 0 && p90 >= limit:
 		return FromLimit
 	}
 	return FromGuess
 }
 
-// AttemptOf is the attempt that a seat is of.
+// AttemptOf returns the attempt that a seat of the run belongs to.
 func AttemptOf(r *ares.Run, seat *ares.Seat) *ares.Attempt {
 	for i := len(r.Attempts) - 1; i > 0; i-- {
 		for k := range r.Attempts[i].Seats {
@@ -123,14 +123,14 @@ func AttemptOf(r *ares.Run, seat *ares.Seat) *ares.Attempt {
 	return &r.Attempts[0]
 }
 
-// SetForecast takes over how long a job is thought to run, nil when that is taken
-// back. One of a job that nobody speaks of is dropped with the batch.
+// SetForecast sets the predicted runtime of a job; nil removes it. The forecast of a job
+// without records is dropped at the end of the batch.
 func (j *Table) SetForecast(job ares.JobID, p *ares.RuntimePredicted) {
 	e := j.Entry(job)
 	j.Estimated -= e.Estimates()
 	e.Forecast = p
 	j.Estimated += e.Estimates()
-	if e.Run != nil { // when it ends is foreseen for its nodes
+	if e.Run != nil { // its nodes keep its expected end
 		for i := range e.Run.Attempts {
 			for k := range e.Run.Attempts[i].Seats {
 				if h := &e.Run.Attempts[i].Seats[k]; !h.State.Free() {
@@ -145,7 +145,8 @@ func (j *Table) SetForecast(job ares.JobID, p *ares.RuntimePredicted) {
 	}
 }
 
-// Estimates is 1 for a job of which it is known how long it runs.
+// Estimates returns 1 when the runtime of the job is predicted or limited, and 0
+// otherwise.
 func (e *Entry) Estimates() int {
 	if e.Job != nil && (e.Forecast != nil || e.Job.MaxRuntimeMinutes > 0) {
 		return 1
@@ -153,13 +154,12 @@ func (e *Entry) Estimates() int {
 	return 0
 }
 
-// Forever stands for a time so far off that nobody waits for it.
+// Forever stands for an unknown runtime.
 const Forever = time.Duration(math.MaxInt64)
 
-// RuntimeEstimate is how long the job is thought to run in all: as many end before half
-// as after, and most before late. Without a forecast the limit its user gave it
-// stands for both, and without that either it may run for ever.
-func (e *Entry) RuntimeEstimate() (half, late time.Duration) {
+// RuntimeEstimate returns the median and the p90 of the job's total runtime. Without a
+// forecast both are its runtime limit, and without a limit both are Forever.
+func (e *Entry) RuntimeEstimate() (p50, p90 time.Duration) {
 	if f := e.Forecast; f != nil {
 		return f.P50, max(f.P50, f.P90)
 	}
@@ -169,7 +169,7 @@ func (e *Entry) RuntimeEstimate() (half, late time.Duration) {
 	return Forever, Forever
 }
 
-// Done is how much of its runtime the job has behind it, by now.
+// Done returns how much of its runtime the job has behind it at now.
 func (e *Entry) Done(now time.Time) time.Duration {
 	if e.Run == nil {
 		return 0
@@ -177,54 +177,57 @@ func (e *Entry) Done(now time.Time) time.Duration {
 	return e.Run.Done(e.Job, now)
 }
 
-// Remaining is how long the job is still thought to run: of a prediction that it has
-// outlived already, twice as long as before, and again.
-func (e *Entry) Remaining(now time.Time) (half, late time.Duration) {
-	half, late = e.RuntimeEstimate()
+// Remaining returns the median and the p90 of the job's remaining runtime. When a job
+// runs past its estimate, the estimate is doubled.
+func (e *Entry) Remaining(now time.Time) (p50, p90 time.Duration) {
+	p50, p90 = e.RuntimeEstimate()
 	done := e.Done(now)
-	return remainingAfter(half, late, done), remainingAfter(late, late, done)
+	return remainingAfter(p50, p90, done), remainingAfter(p90, p90, done)
 }
 
-func remainingAfter(want, next, done time.Duration) time.Duration {
-	if want <= done {
-		want = max(next, time.Second)
+// remainingAfter returns the rest of an estimate after done. A job that ran past it has
+// the next estimate, and when it ran past that too, it is doubled until it suffices.
+func remainingAfter(estimate, next, done time.Duration) time.Duration {
+	if estimate <= done {
+		estimate = max(next, time.Second)
 	}
-	for want <= done {
-		want *= 2
+	for estimate <= done {
+		estimate *= 2
 	}
-	if want == Forever {
+	if estimate == Forever {
 		return Forever
 	}
-	return want - done
+	return estimate - done
 }
 
-// gpuMilli is the devices the job asks for, in thousandths.
+// gpuMilli returns the GPUs that the job requests for all members, in thousandths.
 func (e *Entry) gpuMilli() int64 {
 	w := e.Shape.Request
 	return int64(e.Shape.Members) * int64(max(w.GPUs*cluster.WholeMilli, w.Milli))
 }
 
-// ExpectedStay is how long the job may hold its place, of ten like it nine; never when
-// nobody knows. Its limit ends every attempt. A guess from no runs is no
-// knowledge: people plan by windows.
+// ExpectedStay returns how long the job will occupy its nodes from now on: the p90 of
+// its remaining runtime, at most its limit, which ends every attempt. It is Forever when
+// neither is known. A guess without similar runs does not count, because users rely on
+// reservations.
 func (e *Entry) ExpectedStay(now time.Time) time.Duration {
 	limit := e.Job.MaxRuntime()
 	f := e.Forecast
 	switch {
 	case f != nil && f.Samples > 0:
-		late := max(f.P50, f.P90)
-		if late = remainingAfter(late, late, e.Done(now)); limit > 0 {
-			late = min(late, limit)
+		p90 := max(f.P50, f.P90)
+		if p90 = remainingAfter(p90, p90, e.Done(now)); limit > 0 {
+			p90 = min(p90, limit)
 		}
-		return late
+		return p90
 	case limit > 0:
 		return limit
 	}
 	return Forever
 }
 
-// Waited is for how long the job has waited, since it was accepted or since it
-// last ran.
+// Waited returns for how long the job has waited, since it was accepted or since its
+// last attempt ended.
 func (e *Entry) Waited(now time.Time) time.Duration {
 	since := e.Job.AcceptedAt
 	if e.Run != nil {
@@ -235,10 +238,10 @@ func (e *Entry) Waited(now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-// EndsBy is when the job will have ended in nine of ten cases, if it starts now.
+// EndsBy returns the p90 of the job's expected end, if it starts now.
 func (e *Entry) EndsBy(now time.Time) int64 {
-	if _, late := e.Remaining(now); late != Forever {
-		return now.Add(late).UnixNano()
+	if _, p90 := e.Remaining(now); p90 != Forever {
+		return now.Add(p90).UnixNano()
 	}
 	return NoEnd
 }

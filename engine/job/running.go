@@ -6,29 +6,30 @@ import (
 	"slices"
 )
 
-// Classes is how many classes of priority there are.
+// Classes is the number of priority classes.
 const Classes = 5
 
-// runningIndex is where jobs stand that may give way, or for which others do. It is
-// kept up to date with the runs, so that a decision need not look for them.
+// runningIndex lists the jobs that have an attempt under way or are nominated. It is
+// kept up to date with the runs, so that a decision need not search for victims and
+// nominations.
 type runningIndex struct {
-	Running   [Classes][]*Entry // an attempt is under way and nobody stops it; by submitted class, in no order
-	Stopping  []*Entry          // an attempt is under way and asked to end; in no order
-	Nominated []*Entry          // seats are kept for it; by when, then ID
+	Running   [Classes][]*Entry // an attempt is under way without a stop; by submitted class, in no order
+	Stopping  []*Entry          // an attempt is under way and is to stop; in no order
+	Nominated []*Entry          // seats are held for a nomination; sorted by byNomination
 }
 
-// The lists of the yard that an entry can be in; from inRunning on one for each
-// class.
+// The lists of the index that an entry can be in. From InRunning on there is one for
+// each class.
 const (
 	inNoList = iota
 	InStopping
 	InRunning
 )
 
-// Rank is the submitted class of a job, 0 for the lowest.
+// Rank returns the class that the job was submitted with, 0 for the lowest.
 func (e *Entry) Rank() int { return int(e.class) }
 
-// indexRunning puts an entry where it belongs in the yard, or takes it out.
+// indexRunning adds an entry to the running index; with sign -1 it removes it.
 func (j *Table) indexRunning(e *Entry, sign int) {
 	if sign < 0 {
 		j.unindexRunning(e)
@@ -55,6 +56,7 @@ func (j *Table) indexRunning(e *Entry, sign int) {
 	}
 }
 
+// unindexRunning removes an entry from the running index.
 func (j *Table) unindexRunning(e *Entry) {
 	if e.RunningList != inNoList {
 		list := j.Running.list(e.RunningList)
@@ -70,48 +72,50 @@ func (j *Table) unindexRunning(e *Entry) {
 	}
 }
 
-func (y *runningIndex) list(of uint8) *[]*Entry {
+// list returns the list with a number.
+func (r *runningIndex) list(of uint8) *[]*Entry {
 	if of == InStopping {
-		return &y.Stopping
+		return &r.Stopping
 	}
-	return &y.Running[of-InRunning]
+	return &r.Running[of-InRunning]
 }
 
-// byNomination is the order of the jobs that seats are kept for.
+// byNomination orders nominated jobs by the time of the nomination, then by ID.
 func byNomination(a, b *Entry) int {
 	return cmp.Or(a.Run.Nominated.At.Compare(b.Run.Nominated.At), cmp.Compare(a.ID, b.ID))
 }
 
-// Check wants the yard to have everybody where he belongs, once.
-func (y *runningIndex) Check(all []*Entry) error {
+// Check returns an error when an entry is not in the list it belongs to, or is in one
+// twice.
+func (r *runningIndex) Check(all []*Entry) error {
 	count, nominated := 0, 0
 	for _, e := range all {
 		if e.RunningList != inNoList {
-			if list := *y.list(e.RunningList); int(e.runningPos) >= len(list) || list[e.runningPos] != e {
-				return fmt.Errorf("job %s is not where it stands in the yard", e.ID)
+			if list := *r.list(e.RunningList); int(e.runningPos) >= len(list) || list[e.runningPos] != e {
+				return fmt.Errorf("job %s is not at its position in the running index", e.ID)
 			}
 			count++
 		}
-		under := e.Job != nil && e.Run != nil && e.Run.Current() != nil
+		underWay := e.Job != nil && e.Run != nil && e.Run.Current() != nil
 		want := uint8(inNoList)
 		switch {
-		case under && e.Run.Stop != nil:
+		case underWay && e.Run.Stop != nil:
 			want = InStopping
-		case under:
+		case underWay:
 			want = uint8(InRunning + e.Rank())
 		}
 		if e.RunningList != want {
-			return fmt.Errorf("job %s stands in list %d of the yard and belongs into %d", e.ID, e.RunningList, want)
+			return fmt.Errorf("job %s is in list %d of the running index and belongs to %d", e.ID, e.RunningList, want)
 		}
 		if e.Job != nil && e.Run != nil && e.Run.Nominated != nil {
 			nominated++
 		}
 	}
-	for _, list := range y.Running {
+	for _, list := range r.Running {
 		count -= len(list)
 	}
-	if count != len(y.Stopping) || nominated != len(y.Nominated) || !slices.IsSortedFunc(y.Nominated, byNomination) {
-		return fmt.Errorf("the yard has somebody twice, or not in order")
+	if count != len(r.Stopping) || nominated != len(r.Nominated) || !slices.IsSortedFunc(r.Nominated, byNomination) {
+		return fmt.Errorf("the running index lists a job twice, or nominations out of order")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,37 +14,38 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// Table has the jobs, their tenants and queues, and the lists in which jobs wait
-// for something.
+// Table has the jobs, their tenants, queues and shapes, and the indexes and timers over
+// them. It has one owner and is not safe for concurrent use.
 type Table struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
 
-	At             time.Time // when the last batch was learned of; zero without a clock
-	EntryByID      map[ares.JobID]*Entry
-	Slots          []*Entry // by number; nil where nobody has it
-	freeSlots      []int
-	Tenants        map[string]*Tenant
-	Queues         *queueTree
-	Shapes         shapes
-	Delayed        []*Entry  // retrying or preempted, by the end of the delay
-	arrays         []*array  // by ID
-	clock          time.Time // as of which those with deadlines are in order
-	urgencyTimers  timerHeap // of those with deadlines that wait
-	deadlineTimers timerHeap // of those with deadlines that have not ended
-	queueTimeouts  timerHeap // of those that wait for their first place, and not for ever
+	At        time.Time // of the last batch; zero without a clock
+	EntryByID map[ares.JobID]*Entry
+	Slots     []*Entry // by Entry.Slot; nil where free
+	freeSlots []int
+	Tenants   map[string]*Tenant
+	Queues    *queueTree
+	Shapes    shapes
+	arrays    []*array // by ID
+
+	Delayed        []*Entry  // retrying or preempted jobs; sorted by ByDue
+	clock          time.Time // the time that urgencies were last computed for
+	urgencyTimers  timerHeap // of pending jobs with deadlines
+	deadlineTimers timerHeap // of jobs with deadlines that have not ended
+	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
 	Running        runningIndex
-	// regrouping are the gangs that lost a node and do not run again yet, by ID.
-	Restarting []*Entry
-	// returning are the jobs that are being moved, by ID.
-	Migrating      []*Entry
-	grantScratch   []queue.GPUAmount    // scratch of grantOf
-	Estimated      int                  // jobs of which it is known how long they run
-	ChangedEntries []*Entry             // changed by the batch under way
-	DelaysLearned  map[*Entry]time.Time // of the snapshot under way: when their delays were learned of
+	Restarting     []*Entry // gangs that lost a node and do not run again yet, by ID
+	Migrating      []*Entry // jobs that are being migrated, by ID
+	Estimated      int      // how many jobs have a predicted or limited runtime
+
+	allocationScratch []queue.GPUAmount    // memory of GrantOf
+	ChangedEntries    []*Entry             // changed by the batch under way
+	DelaysLearned     map[*Entry]time.Time // of the snapshot under way: Entry.DelayLearnedAt
 }
 
+// NewTable returns a table without jobs.
 func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *Table {
 	return &Table{
 		cfg: cfg, cluster: cluster, scorer: scorer, Queues: queues,
@@ -51,36 +53,14 @@ func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, s
 	}
 }
 
-// The order of the engine's jobs.
+// The queues of package queue, with entries as items.
 type (
 	queueTree = queue.Tree[*Entry]
 	QueueLeaf = queue.LeafQueue[*Entry]
 	queueItem = queue.Item[*Entry]
 )
 
-// UpdateEntry alters an entry between taking its part out of the accounts and
-// putting it back.
-func (j *Table) UpdateEntry(e *Entry, alter func()) {
-	j.chargeJob(e, -1)
-	j.countArray(e, -1)
-	j.Estimated -= e.Estimates()
-	before := e.Job
-	alter()
-	j.Estimated += e.Estimates()
-	if e.Job != before {
-		j.scorer.UncountDemand(&e.Ask)
-		j.Dequeue(e)
-		j.reshape(e)
-		j.scorer.CountDemand(&e.Ask)
-	}
-	j.chargeJob(e, +1)
-	j.countArray(e, +1)
-	if !e.changed {
-		e.changed = true
-		j.ChangedEntries = append(j.ChangedEntries, e)
-	}
-}
-
+// Entry returns the entry of a job, and creates it when necessary.
 func (j *Table) Entry(id ares.JobID) *Entry {
 	e := j.EntryByID[id]
 	if e == nil {
@@ -96,6 +76,7 @@ func (j *Table) Entry(id ares.JobID) *Entry {
 	return e
 }
 
+// Entries returns all entries, by ID.
 func (j *Table) Entries() []*Entry {
 	all := make([]*Entry, 0, len(j.EntryByID))
 	for _, e := range j.EntryByID { // order-free: sorted right below
@@ -105,5 +86,16 @@ func (j *Table) Entries() []*Entry {
 	return all
 }
 
-// Owner is the job that a seat on a node belongs to.
+// Owner returns the job that an occupant of a node belongs to.
 func (j *Table) Owner(o cluster.Occupant) *Entry { return j.Slots[o.Owner] }
+
+// Asks yields every job's part of the demand, in no order.
+func (j *Table) Asks() iter.Seq[*score.DemandAsk] {
+	return func(yield func(*score.DemandAsk) bool) {
+		for _, e := range j.EntryByID { // order-free: callers sum
+			if !yield(&e.Ask) {
+				return
+			}
+		}
+	}
+}

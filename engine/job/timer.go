@@ -8,6 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
+// LaterOf returns the later of two times.
 func LaterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -15,97 +16,98 @@ func LaterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// WakeBy has the next decision made at a time at the latest.
+// WakeBy makes the plan wake at a time at the latest, but not before its own time.
 func WakeBy(plan *ares.Plan, at time.Time) {
 	if plan.Wake.IsZero() || at.Before(plan.Wake) {
 		plan.Wake = LaterOf(at, plan.Now)
 	}
 }
 
-// timer is a time at which something changes for a waiting job without an event.
+// timer is a time at which something changes for a job without an event.
 type timer struct {
 	at        time.Time // zero for never
 	entry     *Entry
 	heapIndex int // in its heap, from 1; 0 when it is in none
 }
 
-// timerHeap is a heap of them: by time, then ID. Those that never ring are last.
+// timerHeap is a heap of timers: by time, then ID of the job. Timers without a time are
+// last.
 type timerHeap []*timer
 
-func (a timerHeap) Len() int { return len(a) }
+func (h timerHeap) Len() int { return len(h) }
 
-func (a timerHeap) Less(i, j int) bool {
-	x, y := a[i], a[j]
+func (h timerHeap) Less(i, j int) bool {
+	x, y := h[i], h[j]
 	if x.at.IsZero() != y.at.IsZero() {
 		return y.at.IsZero()
 	}
 	return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.entry.ID, y.entry.ID)) < 0
 }
 
-func (a timerHeap) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].heapIndex, a[j].heapIndex = i+1, j+1
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heapIndex, h[j].heapIndex = i+1, j+1
 }
 
-// Push is for container/heap.
-func (a *timerHeap) Push(x any) {
-	*a = append(*a, x.(*timer))
-	x.(*timer).heapIndex = len(*a)
+// Push implements heap.Interface.
+func (h *timerHeap) Push(x any) {
+	*h = append(*h, x.(*timer))
+	x.(*timer).heapIndex = len(*h)
 }
 
-// Pop is for container/heap.
-func (a *timerHeap) Pop() any {
-	last := len(*a) - 1
-	out := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
+// Pop implements heap.Interface.
+func (h *timerHeap) Pop() any {
+	last := len(*h) - 1
+	out := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
 	out.heapIndex = 0
 	return out
 }
 
-// schedule puts an alarm in, or to another time.
-func (a *timerHeap) schedule(of *timer, at time.Time) {
-	of.at = at
-	if of.heapIndex == 0 {
-		heap.Push(a, of)
+// schedule sets a timer to a time, and adds it when it is not in the heap.
+func (h *timerHeap) schedule(t *timer, at time.Time) {
+	t.at = at
+	if t.heapIndex == 0 {
+		heap.Push(h, t)
 	} else {
-		heap.Fix(a, of.heapIndex-1)
+		heap.Fix(h, t.heapIndex-1)
 	}
 }
 
-// cancel takes an alarm out, if it is in.
-func (a *timerHeap) cancel(of *timer) {
-	if of.heapIndex > 0 {
-		heap.Remove(a, of.heapIndex-1)
+// cancel removes a timer, if it is in the heap.
+func (h *timerHeap) cancel(t *timer) {
+	if t.heapIndex > 0 {
+		heap.Remove(h, t.heapIndex-1)
 	}
 }
 
-// isDue says whether an alarm's time has come.
-func (a *timer) isDue(now time.Time) bool { return !a.at.IsZero() && !a.at.After(now) }
+// isDue reports whether the time of the timer has come.
+func (t *timer) isDue(now time.Time) bool { return !t.at.IsZero() && !t.at.After(now) }
 
-// collectDue calls for those whose time has come, in no order, and returns when the
-// next one's comes, zero for never. It leaves them where they are.
-func (a timerHeap) collectDue(now time.Time, call func(*Entry)) (next time.Time) {
-	if len(a) == 0 {
+// collectDue calls visit for every job whose timer is due, in no order, and returns the
+// time of the next timer, zero for never. Due timers stay in the heap.
+func (h timerHeap) collectDue(now time.Time, visit func(*Entry)) (next time.Time) {
+	if len(h) == 0 {
 		return next
 	}
 	open := []int{0}
 	for len(open) > 0 {
 		i := open[len(open)-1]
 		open = open[:len(open)-1]
-		if !a[i].isDue(now) {
-			next = EarlierOf(next, a[i].at)
+		if !h[i].isDue(now) {
+			next = EarlierOf(next, h[i].at)
 			continue
 		}
-		call(a[i].entry)
-		for kid := 2*i + 1; kid <= 2*i+2 && kid < len(a); kid++ {
-			open = append(open, kid)
+		visit(h[i].entry)
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			open = append(open, child)
 		}
 	}
 	return next
 }
 
-// EarlierOf is the earlier of two times, where zero is never.
+// EarlierOf returns the earlier of two times, where zero means never.
 func EarlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

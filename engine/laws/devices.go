@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,8 +185,30 @@ func checkNodeConstraints(t *checker, p *placement) error {
 		if m == nil {
 			continue // the law "devices" reports it
 		}
-		if err := m.checkConstraints(p.job); err != nil {
+		if err := errors.Join(m.checkConstraints(p.job), m.checkRequirements(p.job, &p.Seats[i])); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, m.Node.ID, err)
+		}
+	}
+	return nil
+}
+
+// checkRequirements checks the node requirements of a job on one node, and on each
+// device that a seat has there.
+func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
+	rs := job.Placement.NodeRequirements
+	if len(seat.Shares) == 0 {
+		if !rs.Matches(m.Node) {
+			return fmt.Errorf("it does not meet %s", rs)
+		}
+		return nil
+	}
+	if !rs.MatchesNode(m.Node.Labels, len(m.Node.Devices)) {
+		return fmt.Errorf("it does not meet %s", rs)
+	}
+	for _, d := range m.Node.Devices {
+		has := slices.ContainsFunc(seat.Shares, func(sh ares.Share) bool { return sh.Device == d.ID })
+		if has && !rs.MatchesDevice(d.Model, d.MemoryMB) {
+			return fmt.Errorf("device %s does not meet %s", d.ID, rs)
 		}
 	}
 	return nil

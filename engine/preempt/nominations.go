@@ -197,7 +197,7 @@ func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.No
 
 // WaitBlocker says for how many ranks of a nominated job the devices are free.
 func WaitBlocker(hold *backfill.NominationHold) ares.Blocker {
-	return ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf("waiting for other jobs to stop: devices are free for %d of %d ranks", hold.FreeSeats, len(hold.Seats))}
+	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("waiting for other jobs to stop: devices are free for %d of %d ranks", hold.FreeSeats, len(hold.Seats))}
 }
 
 // stopMargin is how much longer than the longest stop should take a nomination lasts:

@@ -160,7 +160,7 @@ type victimSelection struct {
 
 // notePreemption notes why no job is preempted for the job on offer.
 func (r *Round) notePreemption(format string, args ...any) {
-	r.PreemptionNotes = append(r.PreemptionNotes, ares.Blocker{Kind: job.KindPreemption, Detail: fmt.Sprintf(format, args...)})
+	r.PreemptionNotes = append(r.PreemptionNotes, ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf(format, args...)})
 }
 
 // failedSearch is a search that found no victims in this cycle.

@@ -189,7 +189,7 @@ func (s *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVicti
 	s.round.Txn.TakeSeats(seats)
 	slices.SortFunc(victims, func(a, b *candidateVictim) int { return byCost(b, a) })
 	return slices.DeleteFunc(victims, func(v *candidateVictim) bool {
-		return !v.entry.SitsBesideSeats(seats) || s.round.Place.PutBack(v.entry)
+		return !v.entry.SharesNodeWith(seats) || s.round.Place.PutBack(v.entry)
 	})
 }
 

@@ -1,65 +1,10 @@
 package queue
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ares-scheduler/ares"
 )
-
-// Bound is a limit or a quota that bounds a leaf queue, with its figures.
-type Bound struct {
-	Tenant, Queue string // whose it is: Queue is "" for a tenant's, and both are "" for the pool of all quotas
-	Kind          BoundKind
-	Resource      string // the resource of a limit, or the model of a quota ("" for all GPUs)
-	Used, Limit   int64  // of a quota in thousandths of a GPU
-	Requested     int64
-}
-
-// BoundKind says which rule bounds.
-type BoundKind string
-
-// The kinds.
-const (
-	LimitBound BoundKind = "limit" // a hard limit
-	QuotaBound BoundKind = "quota" // nominal quota plus borrowing limit
-	PoolBound  BoundKind = "pool"  // other quotas lend nothing more
-)
-
-// Scope names the scope of the rule for users.
-func (b Bound) Scope() string {
-	switch {
-	case b.Queue != "":
-		return "queue " + ares.QueueID(b.Tenant, b.Queue)
-	case b.Tenant != "":
-		return "tenant"
-	}
-	return "fleet"
-}
-
-// String describes the rule and its figures for users.
-func (b Bound) String() string {
-	if b.Kind == LimitBound {
-		return fmt.Sprintf("%s limit: %s %d of %d used, %d asked", b.Scope(), b.Resource, b.Used, b.Limit, b.Requested)
-	}
-	of := "GPUs"
-	if b.Resource != "" {
-		of = b.Resource + " GPUs"
-	}
-	if b.Kind == PoolBound {
-		return fmt.Sprintf("all quotas together: %s of %s %s used or kept, %s asked", formatGPUs(b.Used), formatGPUs(b.Limit), of, formatGPUs(b.Requested))
-	}
-	return fmt.Sprintf("%s quota: %s of %s %s used, %s asked", b.Scope(), formatGPUs(b.Used), formatGPUs(b.Limit), of, formatGPUs(b.Requested))
-}
-
-// formatGPUs formats thousandths of a device as a number of devices.
-func formatGPUs(milli int64) string {
-	if milli%1000 == 0 {
-		return fmt.Sprint(milli / 1000)
-	}
-	return strings.TrimRight(fmt.Sprintf("%d.%03d", milli/1000, milli%1000), "0")
-}
 
 // IsUnrestricted reports whether no limit and no quota bounds the leaf queue.
 func (l *LeafQueue[J]) IsUnrestricted() bool {
@@ -104,6 +49,61 @@ func (l *LeafQueue[J]) CheckAdmission(g Allocation) []Bound {
 		if r, b := l.patternHeadroom(p); asked > r {
 			b.Requested = asked
 			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// LimitShortfalls returns every limit above the leaf queue that is too small for a use
+// in addition to what is allocated, nearest first.
+func (l *LeafQueue[J]) LimitShortfalls(u ares.Use) []Shortfall {
+	l.tree.rebuild()
+	var out []Shortfall
+	for n := l.node; n != nil; n = n.parent {
+		if !n.hasLimits {
+			continue
+		}
+		for i, r := range n.limits.Respects(n.limitUse.Add(u)) {
+			if r.Used > r.Limit {
+				out = append(out, Shortfall{n.tenant, n.queue, ares.LimitNames[i], int64(r.Used - r.Limit)})
+			}
+		}
+	}
+	return out
+}
+
+// QuotaShortfalls returns every quota above the leaf queue that is too small for
+// more GPUs of a model, nearest first. What is missing in the pool is reported for
+// the topmost quota, because the pool is the sum of these.
+func (l *LeafQueue[J]) QuotaShortfalls(model int, milli int64) []Shortfall {
+	t := l.tree
+	t.rebuild()
+	var out []Shortfall
+	for _, p := range t.modelPatterns[model] {
+		slack := int64(0)
+		var top *node[J]
+		for n := l.node; n != nil; n = n.parent {
+			if len(n.quotas) == 0 || !n.quotas[p].isSet {
+				continue
+			}
+			top = n
+			a := &n.quotas[p]
+			if headroom := slack + a.max - a.used; headroom < milli {
+				out = append(out, Shortfall{n.tenant, n.queue, t.patterns[p], milli - headroom})
+			}
+			slack += max(a.guaranteed-a.used, 0)
+		}
+		if top == nil {
+			continue
+		}
+		pool := &t.pools[p]
+		if headroom := slack + pool.nominal - pool.used; headroom < milli {
+			last := len(out) - 1
+			if last >= 0 && out[last].Tenant == top.tenant && out[last].Queue == top.queue && out[last].Resource == t.patterns[p] {
+				out[last].By = max(out[last].By, milli-headroom)
+			} else {
+				out = append(out, Shortfall{top.tenant, top.queue, t.patterns[p], milli - headroom})
+			}
 		}
 	}
 	return out

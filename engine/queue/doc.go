@@ -4,7 +4,8 @@
 // The package is pure, and all its arithmetic is in integers.
 //
 // Read it in this order: Tree, Item, LeafQueue, Round, and then the rules, each in a
-// file of its name.
+// file of its name: ageing, class, fairshare, usagehistory, adaptiveweight, quota,
+// borrowing and admission.
 //
 // # Tree, leaf queues and items
 //

@@ -12,12 +12,12 @@ type Share struct {
 	Queue            string       // "" for the tenant
 	Depth            int          // 0 for a tenant
 	Weight           int64        // in thousandths
-	EffectiveWeight  int64        // the effective weight: the weight adjusted to past use, in thousandths
+	EffectiveWeight  int64        // the weight adjusted to past use, in thousandths
 	Allocated        Resources    // allocated now
 	PastUse          Resources    // past use
 	Waiting          int          // items
 	DominantShare    int64        // dominant share of allocated and past use together
-	DominantResource ResourceName // the dominant one
+	DominantResource ResourceName // the resource of DominantShare
 	WeightedShare    int64        // the dominant share divided by the effective weight
 	// The share that the weight entitles it to: a part of the parent's fair
 	// share, divided among the active siblings by weight. It is 0 when it is not
@@ -38,6 +38,23 @@ func (t *Tree[J]) Shares(now time.Time) []Share {
 		r.adjustment = t.weightAdjustment(r.moment)
 	}
 	return r.appendShares(nil, t.root, 0, ShareScale)
+}
+
+// shareReader reads shares and classes as of one time, without a round.
+type shareReader[J any] struct {
+	tree       *Tree[J]
+	bounds     classBounds
+	moment     moment
+	adjustment weightAdjustment
+}
+
+// shareOf returns the weighted share of a node.
+func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
+	var past Resources
+	if r.tree.cfg.HalfLife > 0 {
+		past = n.history.averageAt(r.moment)
+	}
+	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
 }
 
 // appendShares appends the shares of all tenants and queues below a node, whose own
@@ -71,10 +88,6 @@ func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair i
 	}
 	return out
 }
-
-// isActive reports whether the node takes part in the division: it has something
-// allocated or waiting.
-func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Resources{} }
 
 // millionths converts a share from internal units.
 func millionths(share uint64) int64 {

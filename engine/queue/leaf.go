@@ -1,7 +1,9 @@
 package queue
 
-// LeafQueue is a leaf queue: the jobs that named one queue themselves, not one of the
-// queues below it.
+import "time"
+
+// LeafQueue holds the jobs that named one queue themselves, not one of the queues below
+// it: those that wait, and what the others have allocated and used.
 type LeafQueue[J any] struct {
 	tree *Tree[J]
 	node *node[J]
@@ -41,6 +43,29 @@ func (l *LeafQueue[J]) charge(g *Allocation, sign int64) {
 	}
 	for _, p := range g.ForQuotas {
 		l.chargeModel(p.Model, sign*p.Milli)
+	}
+}
+
+// AddEnded adds the use of an ended attempt to past use; with sign -1 it removes it.
+func (l *LeafQueue[J]) AddEnded(use Resources, start, end time.Time, sign int) {
+	if l.tree.cfg.HalfLife <= 0 {
+		return
+	}
+	from, to := l.tree.cfg.momentOf(start), l.tree.cfg.momentOf(end)
+	for n := l.node; n != nil; n = n.parent {
+		n.history.addEnded(use, from, to, int64(sign))
+	}
+}
+
+// AddRunning adds the use of an attempt that runs since start to past use; with sign
+// -1 and the same start it removes it.
+func (l *LeafQueue[J]) AddRunning(use Resources, start time.Time, sign int) {
+	if l.tree.cfg.HalfLife <= 0 {
+		return
+	}
+	from := l.tree.cfg.momentOf(start)
+	for n := l.node; n != nil; n = n.parent {
+		n.history.addRunning(use, from, int64(sign))
 	}
 }
 

@@ -62,23 +62,6 @@ func (t *Tree[J]) CountAhead(it *Item[J], now time.Time) (own int, first *Item[J
 	return own, first, others
 }
 
-// shareReader reads shares and classes as of one time, without a round.
-type shareReader[J any] struct {
-	tree       *Tree[J]
-	bounds     classBounds
-	moment     moment
-	adjustment weightAdjustment
-}
-
-// shareOf returns the weighted share of a node.
-func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
-	var past Resources
-	if r.tree.cfg.HalfLife > 0 {
-		past = n.history.averageAt(r.moment)
-	}
-	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
-}
-
 // countUpTo returns how many items at and below the node have at most the given
 // order key, whose prefix is given too.
 func (n *node[J]) countUpTo(lastKey, lastPrefix uint64) int {

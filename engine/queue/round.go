@@ -42,19 +42,19 @@ func (t *Tree[J]) BeginRound(now time.Time) *Round[J] {
 		panic("queue: a round is under way")
 	}
 	t.rebuild()
-	p := &t.round
-	p.open, p.now, p.bounds = true, now, t.cfg.classBoundsAt(now)
+	r := &t.round
+	r.open, r.now, r.bounds = true, now, t.cfg.classBoundsAt(now)
 	var at moment
 	if t.cfg.HalfLife > 0 {
 		at = t.cfg.momentOf(now)
-		p.adjustment = t.weightAdjustment(at)
+		r.adjustment = t.weightAdjustment(at)
 	}
-	p.prepare(t.root, at)
-	return p
+	r.prepare(t.root, at)
+	return r
 }
 
 // prepare builds the heaps and tournaments at and below a node.
-func (p *Round[J]) prepare(n *node[J], at moment) {
+func (r *Round[J]) prepare(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
 		l.startTournament()
 		return
@@ -63,17 +63,17 @@ func (p *Round[J]) prepare(n *node[J], at moment) {
 		if child.waiting == 0 {
 			continue
 		}
-		p.prepare(child, at)
+		r.prepare(child, at)
 		n.heap = append(n.heap, candidate[J]{0, child})
 	}
 	for i := range n.heap {
 		// An only candidate needs no share.
-		if child := n.heap[i].node; len(n.heap) > 1 && p.tree.cfg.HalfLife > 0 {
+		if child := n.heap[i].node; len(n.heap) > 1 && r.tree.cfg.HalfLife > 0 {
 			child.pastUse = child.history.averageAt(at)
 		}
 		child := n.heap[i].node
-		child.effectiveWeight = effectiveWeight(&p.adjustment, child, child.pastUse, p.tree.capacity)
-		n.heap[i].key = p.candidateKey(n.heap[i].node, len(n.heap) > 1)
+		child.effectiveWeight = effectiveWeight(&r.adjustment, child, child.pastUse, r.tree.capacity)
+		n.heap[i].key = r.candidateKey(n.heap[i].node, len(n.heap) > 1)
 	}
 	for i := len(n.heap)/2 - 1; i >= 0; i-- {
 		siftDown(n.heap, i)
@@ -82,99 +82,99 @@ func (p *Round[J]) prepare(n *node[J], at moment) {
 
 // Next offers the next item; false means that none is left. Calling it again
 // without an answer offers the same item.
-func (p *Round[J]) Next() (*Item[J], bool) {
-	if len(p.path) == 0 {
-		n := p.tree.root
+func (r *Round[J]) Next() (*Item[J], bool) {
+	if len(r.path) == 0 {
+		n := r.tree.root
 		for n.leaf == nil {
 			if len(n.heap) == 0 {
 				return nil, false
 			}
-			p.contested = p.contested || len(n.heap) > 1
+			r.contested = r.contested || len(n.heap) > 1
 			n = n.heap[0].node
-			p.path = append(p.path, n)
+			r.path = append(r.path, n)
 		}
-		p.leaf = n.leaf
-		p.classEnd = p.bounds.lastPrefixOf(classCount - 1 - int(n.parent.heap[0].key>>61))
+		r.leaf = n.leaf
+		r.classEnd = r.bounds.lastPrefixOf(classCount - 1 - int(n.parent.heap[0].key>>61))
 	}
-	return p.leaf.first(), true
+	return r.leaf.first(), true
 }
 
 // Allocate says that the offered item was placed. Its allocation is charged until the
 // end of the round.
-func (p *Round[J]) Allocate(g Allocation) {
-	p.charge(&g)
-	p.Skip()
+func (r *Round[J]) Allocate(g Allocation) {
+	r.charge(&g)
+	r.Skip()
 }
 
 // AllocatePart says that a part of the offered item was placed. The allocation is charged,
 // and the item stays on offer.
-func (p *Round[J]) AllocatePart(g Allocation) { p.charge(&g) }
+func (r *Round[J]) AllocatePart(g Allocation) { r.charge(&g) }
 
 // charge adds an allocation to the leaf queue of the offered item.
-func (p *Round[J]) charge(g *Allocation) {
-	p.takeSnapshot(p.leaf)
-	p.leaf.charge(g, 1)
+func (r *Round[J]) charge(g *Allocation) {
+	r.takeSnapshot(r.leaf)
+	r.leaf.charge(g, 1)
 }
 
 // ChargeOutOfTurn charges an allocation to any leaf queue until the end of the round; with
 // sign -1 it removes it. It counts for limits and quotas but not for shares, so the
 // order of offers stays as it was.
-func (p *Round[J]) ChargeOutOfTurn(l *LeafQueue[J], g Allocation, sign int) {
+func (r *Round[J]) ChargeOutOfTurn(l *LeafQueue[J], g Allocation, sign int) {
 	g.ForShare = Resources{}
-	p.takeSnapshot(l)
+	r.takeSnapshot(l)
 	l.charge(&g, int64(sign))
 }
 
 // takeSnapshot notes what a leaf queue has allocated, before the first charge of
 // the round.
-func (p *Round[J]) takeSnapshot(l *LeafQueue[J]) {
+func (r *Round[J]) takeSnapshot(l *LeafQueue[J]) {
 	if !l.snapshot.taken {
 		l.snapshot = leafSnapshot{true, l.node.allocated, l.node.limitUse, slices.Clone(l.heldByModel)}
-		p.charged = append(p.charged, l)
+		r.charged = append(r.charged, l)
 	}
 }
 
 // Skip passes over the offered item, but not over others of its shape.
-func (p *Round[J]) Skip() {
-	p.leaf.advance()
-	p.reorderPath(true)
+func (r *Round[J]) Skip() {
+	r.leaf.advance()
+	r.reorderPath(true)
 }
 
 // EndTurn ends the turn of the offered item, which stays first in its shape queue.
 // The next offer is chosen by the shares as they are now.
-func (p *Round[J]) EndTurn() { p.reorderPath(true) }
+func (r *Round[J]) EndTurn() { r.reorderPath(true) }
 
 // SkipShape says that the offered item could not be placed. All items of its shape in
 // its leaf queue are skipped for the rest of the round.
-func (p *Round[J]) SkipShape() {
-	p.leaf.skipShape()
-	p.reorderPath(false)
+func (r *Round[J]) SkipShape() {
+	r.leaf.skipShape()
+	r.reorderPath(false)
 }
 
 // BlockQueue says that the offered item could not be placed, and that nothing behind it
 // in its leaf queue may be placed before it.
-func (p *Round[J]) BlockQueue() {
-	p.leaf.remaining = 0
-	p.reorderPath(true)
+func (r *Round[J]) BlockQueue() {
+	r.leaf.remaining = 0
+	r.reorderPath(true)
 }
 
 // reorderPath restores the heaps along the path, from the leaf queue up. The nodes
 // of the path were first among their siblings and can only have moved back.
-func (p *Round[J]) reorderPath(charged bool) {
-	if l := p.leaf; !p.contested && l.remaining > 0 && (l.tournament[1].prefix <= p.classEnd || p.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
+func (r *Round[J]) reorderPath(charged bool) {
+	if l := r.leaf; !r.contested && l.remaining > 0 && (l.tournament[1].prefix <= r.classEnd || r.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
 		return // no competition and the same class: the leaf queue stays first
 	}
-	for i, n := range slices.Backward(p.path) {
-		up := p.tree.root
+	for i, n := range slices.Backward(r.path) {
+		up := r.tree.root
 		if i > 0 {
-			up = p.path[i-1]
+			up = r.path[i-1]
 		}
 		if len(n.heap) == 0 && (n.leaf == nil || n.leaf.remaining == 0) {
 			up.heap = popCandidate(up.heap)
 			charged = true // the next sibling may be of another class
 			continue
 		}
-		key := p.candidateKey(n, len(up.heap) > 1)
+		key := r.candidateKey(n, len(up.heap) > 1)
 		if key == up.heap[0].key && !charged {
 			break
 		}
@@ -183,17 +183,17 @@ func (p *Round[J]) reorderPath(charged bool) {
 			siftDown(up.heap, 0)
 		}
 	}
-	p.path, p.leaf, p.classEnd, p.contested = p.path[:0], nil, 0, false
+	r.path, r.leaf, r.classEnd, r.contested = r.path[:0], nil, 0, false
 }
 
 // End undoes everything the round charged and closes it.
-func (p *Round[J]) End() {
-	for _, l := range p.charged {
+func (r *Round[J]) End() {
+	for _, l := range r.charged {
 		l.restore()
 	}
-	p.reset(p.tree.root)
-	clear(p.charged)
-	*p = Round[J]{tree: p.tree, path: p.path[:0], charged: p.charged[:0]}
+	r.reset(r.tree.root)
+	clear(r.charged)
+	*r = Round[J]{tree: r.tree, path: r.path[:0], charged: r.charged[:0]}
 }
 
 // restore sets a leaf queue back to its snapshot.
@@ -220,7 +220,7 @@ func valueAt(in []int64, i int) int64 {
 }
 
 // reset clears the state of the round at and below a node.
-func (p *Round[J]) reset(n *node[J]) {
+func (r *Round[J]) reset(n *node[J]) {
 	for _, child := range n.children {
 		if child.waiting == 0 {
 			continue
@@ -229,8 +229,70 @@ func (p *Round[J]) reset(n *node[J]) {
 		if child.leaf != nil {
 			child.leaf.endTournament()
 		}
-		p.reset(child)
+		r.reset(child)
 	}
 	clear(n.heap)
 	n.heap = n.heap[:0]
+}
+
+// The heap of the children of a node that have items left. It is written out
+// because only its first element ever changes, and a comparison through a function
+// value would take most of its time.
+
+// candidate is a child that has items left.
+type candidate[J any] struct {
+	key  uint64 // see candidateKey; smaller is earlier
+	node *node[J]
+}
+
+// before reports whether a candidate comes before another one. Of equal ones, the
+// first by name does.
+func (a *candidate[J]) before(b *candidate[J]) bool {
+	return a.key < b.key || a.key == b.key && a.node.index < b.node.index
+}
+
+// candidateKey orders a node among its siblings: by the highest class that has
+// items left, then by weighted share. The share is left out when there is no
+// sibling to compare it with.
+func (r *Round[J]) candidateKey(n *node[J], contested bool) uint64 {
+	var class uint64
+	if n.leaf != nil {
+		class = uint64(classCount - 1 - headClass(&r.bounds, n.leaf.tournament[1].prefix, n.leaf))
+	} else {
+		class = n.heap[0].key >> 61
+	}
+	if !contested {
+		return class << 61
+	}
+	return class<<61 | weightedShare(n.allocated.Add(n.pastUse, 1), r.tree.capacity, n.effectiveWeight)
+}
+
+// siftDown moves the element at i down to its position in the heap.
+func siftDown[J any](h []candidate[J], i int) {
+	x := h[i]
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			break
+		}
+		if r := c + 1; r < len(h) && h[r].before(&h[c]) {
+			c = r
+		}
+		if !h[c].before(&x) {
+			break
+		}
+		h[i] = h[c]
+		i = c
+	}
+	h[i] = x
+}
+
+// popCandidate removes the first element of the heap.
+func popCandidate[J any](h []candidate[J]) []candidate[J] {
+	last := len(h) - 1
+	h[0], h[last] = h[last], candidate[J]{}
+	if last > 0 {
+		siftDown(h[:last], 0)
+	}
+	return h[:last]
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // usageHistory is past use, as sums by epoch. Each figure is a sum over runs that
@@ -170,28 +169,5 @@ func (h *usageHistory) addRunningSums(now moment, sums [][3]int128) {
 			before = before.Add(began.use, 1)
 			i++
 		}
-	}
-}
-
-// AddEnded adds the use of an ended attempt to past use; with sign -1 it removes it.
-func (l *LeafQueue[J]) AddEnded(use Resources, start, end time.Time, sign int) {
-	if l.tree.cfg.HalfLife <= 0 {
-		return
-	}
-	from, to := l.tree.cfg.momentOf(start), l.tree.cfg.momentOf(end)
-	for n := l.node; n != nil; n = n.parent {
-		n.history.addEnded(use, from, to, int64(sign))
-	}
-}
-
-// AddRunning adds the use of an attempt that runs since start to past use; with sign
-// -1 and the same start it removes it.
-func (l *LeafQueue[J]) AddRunning(use Resources, start time.Time, sign int) {
-	if l.tree.cfg.HalfLife <= 0 {
-		return
-	}
-	from := l.tree.cfg.momentOf(start)
-	for n := l.node; n != nil; n = n.parent {
-		n.history.addRunning(use, from, int64(sign))
 	}
 }

@@ -25,7 +25,7 @@ type Test struct {
 // Mutations are all of them, by what they take away.
 func Mutations() []Mutation {
 	var all []Mutation
-	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, giving} {
+	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, preemption, reservations} {
 		all = append(all, part...)
 	}
 	return all
@@ -200,7 +200,7 @@ var rules = []Mutation{
 	},
 	{
 		"R2-engine", "the same in the engine",
-		edit("engine/entry.go", "e.run.Stop == nil && e.run.Settled() }", "e.run.Stop == nil }"),
+		edit("engine/job/entry.go", "e.Run.Stop == nil && e.Run.Settled() }", "e.Run.Stop == nil }"),
 		Test{Package: "./engine", Run: "TestScripts"},
 		"may not be placed",
 	},

@@ -6,68 +6,70 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Policy is a rule for which node a member goes to, other than the default one. The
-// node with the highest score is taken, the first of several.
+// Policy chooses nodes by its own score instead of fragmentation. The node with the
+// highest score is chosen, the first of several.
 type Policy interface {
-	// BeginJob says for which job nodes are looked for next: which element of
-	// an array, 0 for others.
+	// BeginJob says which job the next nodes are scored for, and which element of
+	// an array; 0 for other jobs.
 	BeginJob(id ares.JobID, element int)
-	// Score is how good the node is for a member. It has room for it.
-	Score(w *cluster.Request, n *cluster.Node) int
-	// Device is the device for a share, as a set of one; empty for the one that the
-	// default policy takes.
-	Device(w *cluster.Request, n *cluster.Node) uint64
+	// Score returns how good a node is for a member. The member fits on the node.
+	Score(r *cluster.Request, n *cluster.Node) int
+	// Device returns the device for a share as a set of one device; 0 leaves the
+	// choice to the default.
+	Device(r *cluster.Request, n *cluster.Node) uint64
 }
 
-// Basis is what a policy may look at.
+// Basis is what a policy may read.
 type Basis struct {
 	Config  *config.Config
 	Cluster *cluster.Cluster
 }
 
-// policies are those that a package has registered.
+// policies holds the registered policies by name.
 var policies = map[config.PlacementPolicy]func(Basis) Policy{}
 
-// Register makes a policy available by name. It is for the init function of the
-// package that has it.
+// Register makes a policy available by name. Call it from the init function of the
+// package that implements the policy.
 func Register(name config.PlacementPolicy, policy func(Basis) Policy) { policies[name] = policy }
 
-// Registered says whether a policy is available. The default always is.
+// Registered reports whether a policy is available. The default always is.
 func Registered(name config.PlacementPolicy) bool {
 	return name == config.PolicyDefault || policies[name] != nil
 }
 
-// bestNodeByPolicy finds the node with the highest score by the policy.
-func (sc *Scorer) bestNodeByPolicy(w *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
+// bestNodeByPolicy returns the allowed node from lo up to hi with the highest score;
+// nil when the request fits on none.
+func (sc *Scorer) bestNodeByPolicy(r *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	var best *cluster.Node
 	highest := 0
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
+		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory {
 			continue
 		}
 		n := sc.cluster.Nodes[i]
-		if !n.Fits(w) {
+		if !n.Fits(r) {
 			continue
 		}
-		if v := sc.policy.Score(w, n); best == nil || v > highest {
+		if v := sc.policy.Score(r, n); best == nil || v > highest {
 			best, highest = n, v
 		}
 	}
 	return best
 }
 
-// BeginJob says for which job nodes are looked for next.
+// BeginJob says which job the next nodes are scored for. Only policies use it.
 func (sc *Scorer) BeginJob(id ares.JobID, element int) {
 	if sc.policy != nil {
 		sc.policy.BeginJob(id, element)
 	}
 }
 
-// PolicyDevice is the device for a share by a policy that chooses differently than
-// the tightest, empty to leave it at that: heat and NUMA nodes matter more.
-func (sc *Scorer) PolicyDevice(n *cluster.Node, w *cluster.Request) uint64 {
-	if sc.policy == nil || w.Milli == 0 || w.NUMA != cluster.NUMANone || n.Warm != 0 {
+// PolicyDevice returns the device that the policy chooses for a share, as a set of one
+// device; 0 for the default choice. The default also applies to requests with a NUMA
+// policy and on nodes with warm devices: these matter more.
+func (sc *Scorer) PolicyDevice(n *cluster.Node, r *cluster.Request) uint64 {
+	if sc.policy == nil || r.Milli == 0 || r.NUMA != cluster.NUMANone || n.Warm != 0 {
 		return 0
 	}
-	return sc.policy.Device(w, n)
+	return sc.policy.Device(r, n)
 }

@@ -5,33 +5,34 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Scorer says what placing a member on a node costs.
+// Scorer computes the cost of placing a member on a node, and finds the best node.
 type Scorer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 
-	policy Policy // nil for the default
+	policy Policy // nil for the default, fragmentation
 
 	Demand      demandTracker
 	ScoreCaches scoreCachePool
-	idleScratch []idleNode // scratch of weighAll, by profile
-	// free is what each node has left and the mix could use of that, by position.
-	// It is good where freeStamp is the node's count of changes.
+	idleScratch []idleNode // scratch of RescoreAll, by node type
+	// free holds the free capacity of each node by position. An entry is valid while
+	// freeStamp is the node's count of changes.
 	free       []freeCapacity
 	freeStamp  []int
-	freeLayout int           // layout as of which positions are right
-	freeMix    int           // the mix as of which it is right
-	types      []typeDemands // by number of the node type
-	MixCount   int           // and these
+	freeLayout int           // cluster layout that free is of
+	freeMix    int           // ID of the mix that free is of
+	types      []typeDemands // by node type
+	MixCount   int           // mixes so far; the ID of the last one
 }
 
+// New returns a scorer. It panics when the configured policy is not linked in.
 func New(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
 	sc := &Scorer{cfg: cfg, cluster: cluster}
 	sc.Demand.Kinds = map[demandKind]*demandCount{}
 	if policy := policies[cfg.Placement]; policy != nil {
 		sc.policy = policy(Basis{cfg, cluster})
 	} else if cfg.Placement != config.PolicyDefault {
-		panic("engine: placement policy " + string(cfg.Placement) + " is not linked into this program") // Config.Check is asked first
+		panic("engine: placement policy " + string(cfg.Placement) + " is not linked into this program") // a program that accepts the name must import the package
 	}
 	return sc
 }

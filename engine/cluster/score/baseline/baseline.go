@@ -1,11 +1,13 @@
-// Package baseline has node policies from the literature, to compare with: random,
-// best fit, dot product, packing, clustering and FGD. Each gives every node that
-// fits a score, as the simulator of "Beware of Fragmentation" (Weng and others,
-// USENIX ATC 2023) does, and the first node with the highest is taken. Their time
-// grows with the number of nodes. Gangs are placed by topology whatever the policy.
+// Package baseline implements placement policies from the literature for comparisons:
+// random, best fit, dot product, packing, clustering and FGD. Each gives every node
+// that a member fits on a score, as the simulator of "Beware of Fragmentation" (Weng
+// and others, USENIX ATC 2023) does, and the first node with the highest score is
+// chosen. Their time grows with the number of nodes. Gangs are placed by topology
+// whatever the policy.
 //
 // Importing the package makes the policies available by name
 // (config.Config.Placement); a program that does not import it does not link them.
+// Policies know nodes and requests only, no jobs or queues.
 package baseline
 
 import (
@@ -26,73 +28,72 @@ func init() {
 	score.Register(config.PolicyFGD, func(b score.Basis) score.Policy { return &fgd{baseline: baseline{b.Config, b.Cluster}} })
 }
 
-// baseline is what the policies have in common: they choose the device as the default
-// policy does, and know nothing of jobs.
+// baseline is what the policies share: what they may read, and the default choice of
+// devices.
 type baseline struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 }
 
-// Device leaves the choice to the default policy.
+// Device leaves the choice to the default.
 func (baseline) Device(*cluster.Request, *cluster.Node) uint64 { return 0 }
 
-// BeginJob does nothing.
+// BeginJob does nothing: only random depends on the job.
 func (baseline) BeginJob(ares.JobID, int) {}
 
-// topScore is the best score of those policies that have one.
+// topScore is the highest score of the policies that have a fixed range.
 const topScore = 100
 
-// bestFit prefers the node with the least CPUs and GPUs left over.
+// bestFit prefers the node with the fewest CPUs and GPUs left over.
 type bestFit struct{ baseline }
 
-// Score is high when little is left, CPUs and GPUs counting alike, each as a
-// part of the largest machine's.
-func (p *bestFit) Score(w *cluster.Request, n *cluster.Node) int {
+// Score is high when little is left. CPUs and GPUs count alike, each relative to the
+// largest node.
+func (p *bestFit) Score(r *cluster.Request, n *cluster.Node) int {
 	cpus, gpus := p.cluster.LargestSize()
-	left := (n.Type.CPUs-n.CPUs-w.CPUs)*gpus + (n.FreeMilli()-w.GPUMilli())*cpus
+	left := (n.Type.CPUs-n.CPUs-r.CPUs)*gpus + (n.FreeMilli()-r.GPUMilli())*cpus
 	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
 }
 
 // dotProduct prefers the node where the product of free and requested resources is least.
 type dotProduct struct{ baseline }
 
-// Score is low where what is free and what is asked for point the same way.
-func (p *dotProduct) Score(w *cluster.Request, n *cluster.Node) int {
+// Score is low where the free and the requested resources point in the same direction.
+func (p *dotProduct) Score(r *cluster.Request, n *cluster.Node) int {
 	const unit = 1_000_000
 	cpus, gpus := p.cluster.LargestSize()
-	product := (n.Type.CPUs-n.CPUs)*w.CPUs*unit/(cpus*cpus) + n.FreeMilli()*w.GPUMilli()*unit/(gpus*gpus)
+	product := (n.Type.CPUs-n.CPUs)*r.CPUs*unit/(cpus*cpus) + n.FreeMilli()*r.GPUMilli()*unit/(gpus*gpus)
 	return (2*unit - product) * topScore / (2 * unit)
 }
 
 // packing prefers shared devices, then used nodes, then idle ones.
 type packing struct{ baseline }
 
-// Score is highest for the fullest device that a share fits into, then lower
-// the more free devices of a used node are taken, then for the smallest idle
-// node.
-func (p *packing) Score(w *cluster.Request, n *cluster.Node) int {
+// Score is highest for the fullest device that a share fits on, then for a used node,
+// lower for more requested devices, and then for idle nodes.
+func (p *packing) Score(r *cluster.Request, n *cluster.Node) int {
 	free := bits.OnesCount64(n.Free)
 	switch {
-	case !w.NeedsDevices():
+	case !r.NeedsDevices():
 		return 0
 	case free == bits.OnesCount64(n.Usable):
 		return max(topScore/3-free, free)
-	case w.Milli > 0:
-		if set := n.TightestShare(w.DeviceMask(n.Type), w.Milli); set != 0 {
+	case r.Milli > 0:
+		if set := n.TightestShare(r.DeviceMask(n.Type), r.Milli); set != 0 {
 			return topScore - n.FreeMilliOf(bits.TrailingZeros64(set))/100
 		}
 	}
-	return max(topScore/2-max(w.GPUs, 1), topScore/3)
+	return max(topScore/2-max(r.GPUs, 1), topScore/3)
 }
 
-// clustering prefers nodes with jobs that ask for as many devices.
+// clustering prefers nodes with jobs that request the same number of devices.
 type clustering struct{ baseline }
 
-// Score is highest where only jobs that ask for as many devices are, then
-// where some are, then for idle nodes; among those, for the fullest.
-func (p *clustering) Score(w *cluster.Request, n *cluster.Node) int {
+// Score is highest where all jobs request the same number of devices, then where some
+// do, then for idle nodes; among these for the fullest.
+func (p *clustering) Score(r *cluster.Request, n *cluster.Node) int {
 	const step = topScore / 4
-	kind := cluster.SeatKindOf(w.GPUs, w.Milli)
+	kind := cluster.SeatKindOf(r.GPUs, r.Milli)
 	if kind == 0 {
 		return 0
 	}

@@ -9,32 +9,32 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// fgd is fragmentation gradient descent: the node where the typical jobs lose the
-// least capacity that they could use (Weng and others, USENIX ATC 2023).
+// fgd is fragmentation gradient descent: it chooses the node where the typical jobs
+// lose the least capacity that they could use (Weng and others, USENIX ATC 2023).
 type fgd struct {
 	baseline
-	byType []fgdWorkload                      // by number of the node type
-	scores map[*cluster.Request][]cachedScore // by position of the node
+	byType []fgdWorkload                      // by ID of the node type
+	scores map[*cluster.Request][]cachedScore // by node position
 }
 
-// Device is the device for a share whose score is best: other members of the gang
-// may have come since the node was scored.
-func (p *fgd) Device(w *cluster.Request, n *cluster.Node) uint64 {
-	_, device := p.score(w, n)
+// Device returns the device with the best score for a share. It is computed again
+// because other members of the gang may have been placed since the node was scored.
+func (p *fgd) Device(r *cluster.Request, n *cluster.Node) uint64 {
+	_, device := p.score(r, n)
 	return 1 << device
 }
 
-// typicalDemand is what a typical job needs of a node of a profile.
+// typicalDemand is what a typical job needs of a node.
 type typicalDemand struct {
 	devices int
-	each    int // thousandths of each
+	each    int // thousandths of each device
 	cpus    int
 	count   int64
 }
 
-// demands are the typical jobs that a machine of a profile could take if it were
-// empty, and how many could never use one of its devices. Without a list, the
-// mix is what is expected.
+// demands returns the typical jobs that an idle node of a type could serve, the count
+// of those that can never use its devices, and the total count. Without configured
+// typical jobs, the mix is used.
 func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total int64) {
 	typical := p.cfg.Typical
 	if len(typical) == 0 {
@@ -62,45 +62,46 @@ func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total
 	return list, never, total
 }
 
-// fgdWorkload is the typical jobs as machines of one profile see them.
+// fgdWorkload is the typical jobs in terms of nodes of one type.
 type fgdWorkload struct {
 	known bool
 	kinds []typicalDemand
-	never int64
+	never int64 // count of typical jobs that can never use its devices
 	total int64
 }
 
-// maxFGDRequests is for how many requests scores are kept.
+// maxFGDRequests is the number of requests for which scores are cached.
 const maxFGDRequests = 1024
 
-// cachedScore is the score of a want on a node, as of the node's last change.
+// cachedScore is the score of a request on a node, valid while the node's count of
+// changes is the same.
 type cachedScore struct{ changes, score int }
 
-// Score is how much less fragmented a node is with a member of the want, in
-// steps: 50 for no difference. It is kept until the node changes: a decision
-// changes one of thousands.
-func (p *fgd) Score(w *cluster.Request, n *cluster.Node) int {
-	scores := p.scores[w]
+// Score returns how much less fragmented a node is with a member of the request, in
+// steps; 50 means no difference. It is cached until the node changes, because a
+// decision changes few nodes.
+func (p *fgd) Score(r *cluster.Request, n *cluster.Node) int {
+	scores := p.scores[r]
 	if len(scores) < len(p.cluster.Nodes) {
 		if len(p.scores) >= maxFGDRequests || p.scores == nil {
 			p.scores = map[*cluster.Request][]cachedScore{}
 		}
 		scores = make([]cachedScore, len(p.cluster.Nodes))
-		p.scores[w] = scores
+		p.scores[r] = scores
 	}
 	t := &scores[n.Pos]
 	if t.changes != n.Changes {
-		t.score, _ = p.score(w, n)
+		t.score, _ = p.score(r, n)
 		t.changes = n.Changes
 	}
 	return t.score
 }
 
-// score takes the want off the node, for a share off each device in turn: the
-// score, and the device that gives it.
-func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
-	var places [cluster.MaxDevices]int
-	left := places[:len(n.Devices)]
+// score computes the score of a node with the member placed. For a share it tries each
+// device, and returns the device with the best score.
+func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
+	var buffer [cluster.MaxDevices]int
+	left := buffer[:len(n.Devices)]
 	for m := n.Usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		left[i] = n.FreeMilliOf(i)
@@ -115,10 +116,10 @@ func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
 	}
 	cpus := n.Type.CPUs - n.CPUs
 	before := e.fragmentation(cpus, left)
-	after := func() int { return fgdSteps(before-e.fragmentation(cpus-w.CPUs, left), e.total) }
-	mask := w.DeviceMask(n.Type) & n.Usable
-	if w.Milli == 0 {
-		for need, m := w.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-r.CPUs, left), e.total) }
+	mask := r.DeviceMask(n.Type) & n.Usable
+	if r.Milli == 0 {
+		for need, m := r.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
 			left[bits.TrailingZeros64(m)] = 0
 		}
 		return after(), 0
@@ -126,20 +127,20 @@ func (p *fgd) score(w *cluster.Request, n *cluster.Node) (score, device int) {
 	score = -1
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		if left[i] < w.Milli || slices.Contains(left[:i], left[i]) {
-			continue // no room, or as good as the one before
+		if left[i] < r.Milli || slices.Contains(left[:i], left[i]) {
+			continue // does not fit, or the same as an earlier device
 		}
-		left[i] -= w.Milli
+		left[i] -= r.Milli
 		if v := after(); v > score {
 			score, device = v, i
 		}
-		left[i] += w.Milli
+		left[i] += r.Milli
 	}
 	return score, device
 }
 
-// fragmentation is how much of what is left typical jobs could not use, in
-// thousandths of devices by their count.
+// fragmentation returns how much of the free capacity the typical jobs could not use,
+// in thousandths of devices times their counts.
 func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 	free := 0
 	for _, l := range left {
@@ -167,8 +168,8 @@ func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 	return sum
 }
 
-// fgdThresholds are where the score of a descent goes up by one: the logistic curve over
-// devices, in millionths, as whole numbers.
+// fgdThresholds are the gains at which the score rises by one: the logistic curve over
+// devices, in millionths, as integers.
 var fgdThresholds = func() (out [topScore - 1]int64) {
 	for i := range out {
 		p := float64(i+1) / topScore
@@ -177,7 +178,7 @@ var fgdThresholds = func() (out [topScore - 1]int64) {
 	return out
 }()
 
-// fgdSteps is the score of a gain.
+// fgdSteps returns the score of a gain.
 func fgdSteps(gain, total int64) int {
 	if total == 0 {
 		return topScore / 2

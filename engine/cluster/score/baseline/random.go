@@ -7,14 +7,14 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// random takes any node and any device. Its draws depend on the seed, the job and the
-// node alone, so that a replay repeats them.
+// random chooses any node and any device. Its draws depend on the seed, the job and
+// the node alone, so that a replay repeats them.
 type random struct {
 	baseline
-	draw uint64 // of the job
+	draw uint64 // of the current job
 }
 
-// BeginJob draws for a job, or an array's element.
+// BeginJob draws for a job or an element of an array.
 func (p *random) BeginJob(id ares.JobID, element int) {
 	p.draw = mixBits(p.hashWithSeed(string(id)) + uint64(element))
 }
@@ -25,18 +25,19 @@ func (p *random) Score(_ *cluster.Request, n *cluster.Node) int {
 }
 
 // Device draws a device with enough left for a share.
-func (p *random) Device(w *cluster.Request, n *cluster.Node) (set uint64) {
+func (p *random) Device(r *cluster.Request, n *cluster.Node) (set uint64) {
 	nodeDraw, highest := p.hashWithSeed(n.ID), uint64(0)
-	for m := w.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
+	for m := r.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= w.Milli && (set == 0 || v > highest) {
+		if v := mixBits(p.draw ^ nodeDraw + uint64(i) + 1); n.FreeMilliOf(i) >= r.Milli && (set == 0 || v > highest) {
 			set, highest = 1<<i, v
 		}
 	}
 	return set
 }
 
-// hashWithSeed is a number that looks random, and is the same for a name and a seed.
+// hashWithSeed returns a pseudorandom number that depends on the name and the seed
+// only.
 func (p *random) hashWithSeed(name string) uint64 {
 	h := mixBits(uint64(p.cfg.Seed))
 	for i := range len(name) {
@@ -45,8 +46,8 @@ func (p *random) hashWithSeed(name string) uint64 {
 	return mixBits(h)
 }
 
-// mixBits lets every bit of a number depend on every other: the last steps of
-// Vigna's splitmix64.
+// mixBits makes every bit of the result depend on every bit of a number: the last
+// steps of Vigna's splitmix64.
 func mixBits(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

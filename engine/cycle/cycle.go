@@ -1,0 +1,125 @@
+package cycle
+
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// Report receives the result of one offer: the placing, or nil for a job that is not
+// placed, and whether the job was admitted. It returns false to end the pass. The
+// placing is valid until Report returns.
+type Report func(e *job.Entry, placing *ares.Placing, admitted bool) (more bool)
+
+// Settle is phase 1. It plans what does not depend on the order of the jobs: it
+// readies jobs whose delay is over, ends finished arrays and evicts jobs from the
+// nodes of open reservations.
+func (r *Round) Settle(plan *ares.Plan) {
+	r.jobs.ReadyDelayed(plan, plan.Now)
+	r.jobs.EndFinishedArrays(plan)
+	r.windows.EvictFromWindows(plan)
+}
+
+// RunCycle runs phases 2 to 8 after Settle. It returns the jobs that were admitted but
+// not placed, where the queue order preempts. moves allows consolidation.
+//
+// When the plan both places a job that borrows quota and stops victims to reclaim
+// quota, the phases run again without borrowing. Free capacity then goes to the jobs
+// that own the quota, and borrowers get their turn in the next plan.
+func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
+	settled := *plan
+	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
+	r.Begin()
+	r.Preempt.AllowMoves = moves
+	if blocked = r.runPass(plan); !r.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
+		return blocked
+	}
+	*plan = settled
+	r.Begin()
+	r.Preempt.AllowMoves = moves
+	r.noBorrowing, r.Preempt.ConsolidationsFound = true, r.Preempt.ConsolidationsFound[:0]
+	blocked = r.runPass(plan)
+	if !plan.Empty() { // an empty plan changes nothing, so the next one would be the same
+		plan.Wake = plan.Now
+	}
+	return blocked
+}
+
+// reclaimsQuota reports whether a nomination stops victims to reclaim quota.
+func reclaimsQuota(n ares.Nominating) bool {
+	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
+}
+
+// runPass runs phases 2 to 8 once, records placings and refusals in the plan, and
+// returns the jobs that were admitted but not placed, if the queue order preempts.
+func (r *Round) runPass(plan *ares.Plan) (blocked []*job.Entry) {
+	r.run(plan, func(e *job.Entry, placing *ares.Placing, admitted bool) bool {
+		if placing != nil {
+			return r.recordPlacing(plan, e, placing)
+		}
+		if admitted && r.cfg.Queue.Preempt {
+			blocked = append(blocked, e)
+		}
+		r.refuse(plan, e, admitted)
+		return true
+	})
+	return blocked
+}
+
+// recordPlacing adds a placing to the plan. It returns false when the plan is full;
+// the next cycle is due at once then.
+func (r *Round) recordPlacing(plan *ares.Plan, e *job.Entry, placing *ares.Placing) (more bool) {
+	plan.Place = append(plan.Place, *placing)
+	if placing.ArrayOf != "" {
+		AdvanceArray(plan, placing)
+		if r.hitElementLimit(e) {
+			plan.Wake = plan.Now
+		}
+	}
+	if len(plan.Place) == config.MaxPlacings {
+		plan.Wake = plan.Now
+		return false
+	}
+	return true
+}
+
+// RunRound begins a pass and runs phases 2 to 8. It reports each offer and leaves it
+// to the caller to record placings and refusals; everything else goes into the plan.
+func (r *Round) RunRound(plan *ares.Plan, report Report) {
+	r.Begin().run(plan, report)
+}
+
+// run runs phases 2 to 8 in a pass that has begun, and closes it.
+func (r *Round) run(plan *ares.Plan, report Report) {
+	defer r.Close()
+	r.expectStops(plan)
+	r.cluster.PruneGains()
+	r.jobs.AdvanceClock(plan.Now)
+
+	// 2. Hold: nominated jobs are placed or keep their seats; restarting gangs and
+	// migrating jobs keep theirs.
+	defer r.Preempt.ReleaseNominations()
+	defer r.Preempt.WithdrawFailed(plan)
+	if !r.Preempt.AdvanceNominations(plan, nil, report) {
+		return
+	}
+	r.Preempt.HoldForRestarts(plan.Now, nil)
+	r.Preempt.HoldForMigrating(plan.Now, nil)
+
+	// 3. to 8. Offer seats to the waiting jobs in order.
+	order := r.jobs.Queues.BeginRound(plan.Now)
+	defer order.End()
+	r.OfferInOrder(order, plan, report)
+}
+
+// expectStops counts the running jobs that the plan already stops as stopping:
+// elements of arrays that end, and jobs that are evicted for a reservation.
+func (r *Round) expectStops(plan *ares.Plan) {
+	for i := range plan.Stop {
+		if e := r.jobs.EntryByID[plan.Stop[i].Job]; e != nil && e.RunningList >= job.InRunning {
+			r.Preempt.Stopping = append(r.Preempt.Stopping, e)
+		}
+	}
+}

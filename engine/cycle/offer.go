@@ -1,0 +1,172 @@
+package cycle
+
+import (
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/placement"
+	"github.com/ares-scheduler/ares/engine/preempt"
+	"github.com/ares-scheduler/ares/engine/queue"
+)
+
+// OfferInOrder runs phases 3 to 8: it takes the waiting jobs in order until none is
+// left or report returns false. An array stays on offer while it can start elements.
+func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, report Report) {
+	now := plan.Now
+	for {
+		// 3. Order: the next job by class, fair share and priority.
+		item, ok := order.Next()
+		if !ok {
+			return
+		}
+		e := item.Owner
+		if !e.Plain && (r.jobs.ArrayIsStopping(e) || e.IsArray() && r.startableElements(e) <= 0) {
+			order.Skip()
+			continue
+		}
+		if len(r.Backfill.Holds) > 0 {
+			if done, more := r.offerNominated(order, e, now, report); !more {
+				return
+			} else if done {
+				continue
+			}
+		}
+		var admitted bool
+		if admitted, ok = r.admitAndPlace(e, now); !ok {
+			if !r.handleBlocked(order, plan, e, admitted, report) {
+				return
+			}
+			continue
+		}
+		if grant := r.jobs.GrantOf(e.Shape, r.Place.Offer.Seats); !e.Plain && e.IsArray() {
+			r.assignElement(e, &r.Place.Offer)
+			order.AllocatePart(grant)
+			order.EndTurn()
+		} else {
+			order.Allocate(grant)
+		}
+		if !report(e, &r.Place.Offer, true) {
+			return
+		}
+	}
+}
+
+// offerNominated handles the turn of a job that has a valid nomination in this cycle;
+// done is false for every other job. The job is placed if it fits on other seats now.
+// Otherwise it waits for its nominated seats, and other jobs of its shape still get
+// their turn.
+func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now time.Time, report Report) (done, more bool) {
+	hold := r.Preempt.HoldOf(e)
+	r.Place.WouldDelay, r.Place.WindowBlocked = false, false
+	switch {
+	case hold == nil || hold.Invalid != "":
+		return false, true
+	case hold.Over:
+		order.Skip()
+		return true, true
+	case r.Preempt.PlaceElsewhere(order, hold, now):
+		order.Allocate(r.jobs.GrantOf(e.Shape, r.Place.Offer.Seats))
+		return true, report(e, &r.Place.Offer, true)
+	}
+	r.skip(order, e)
+	r.Preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(hold)}
+	return true, report(e, nil, true)
+}
+
+// admitAndPlace runs phases 4 and 5 for one job. A placed job is in r.Place.Offer,
+// and its seats are taken.
+func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
+	r.Place.WouldDelay, r.Place.WindowBlocked, r.borrowBlocked = false, false, false
+	r.Preempt.ReleaseToGang(e)
+
+	// 4. Admit: dependencies, budget, limits, quotas.
+	members, ban := r.jobs.AdmissibleMembers(e.Shape, now)
+	if members == 0 || r.Backfill.KnownUnschedulable(e.Shape, ban) {
+		return members > 0, false
+	}
+	if r.Place.OutlastsWindow(e) {
+		return true, false
+	}
+	borrows := r.jobs.Queues.HasQuotas() && r.jobs.WouldBorrow(e.Shape)
+	if borrows && r.noBorrowing {
+		r.Place.WouldDelay, r.borrowBlocked = true, true
+		return true, false
+	}
+
+	// 5. Place: the whole gang or nothing.
+	r.scorer.BeginJob(e.ID, e.NextElement()+e.ElementsMade)
+	if len(r.Backfill.Reservations) > 0 {
+		r.Place.Offer, ok = r.Backfill.PlaceBackfill(e, members, ban, now)
+	} else {
+		r.Place.Offer, ok = r.Place.PlaceJob(e.Shape, members, ban, e)
+	}
+	if !ok {
+		if !r.Place.WouldDelay && !r.Place.IsBlockedByWindows(e, members, ban) && !r.Place.Speculative {
+			r.Place.RememberUnschedulable(e.Shape, ban)
+		}
+		return true, false
+	}
+	r.borrowed = r.borrowed || borrows
+	r.Place.Offer.Job = e.ID
+	r.Place.Placed = append(r.Place.Placed, placement.PlacedJob{Entry: e, Seats: r.Place.Offer.Seats})
+	return true, true
+}
+
+// handleBlocked runs phases 6 to 8 for a job that was not placed.
+func (r *Round) handleBlocked(order *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, report Report) (more bool) {
+	// 6. Preempt: stop victims, and nominate the job for their seats. This happens in
+	// the job's turn, so no later job takes these seats.
+	if !r.Backfill.ReserveForAll && r.Preempt.PreemptFor(order, plan, e, admitted) {
+		r.skip(order, e)
+		r.Preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(r.Preempt.HoldOf(e))}
+		return report(e, nil, admitted)
+	}
+	// 7. Reserve: keep capacity for the first blocked jobs. Later jobs are placed only
+	// where they do not delay these.
+	first := r.reserveAndSkip(order, e, admitted, plan.Now)
+	// 8. Refuse, once for each shape: report records the refusal.
+	return !first || report(e, nil, admitted)
+}
+
+// reserveAndSkip is phase 7. It makes a backfill reservation for a blocked job, if it
+// may have one, and skips the job: together with its shape, alone, or with all jobs
+// behind it in its queue, as configured. It returns whether the job is the first of
+// its shape that is refused.
+func (r *Round) reserveAndSkip(order *queue.Round[*job.Entry], e *job.Entry, admitted bool, now time.Time) (first bool) {
+	switch {
+	case r.Backfill.ReserveForAll:
+		if admitted && r.Backfill.MayReserve(e, now) {
+			r.Backfill.ReserveFor(e, now)
+		}
+		r.skip(order, e)
+	case r.Place.WouldDelay && r.cfg.Queue.Blocked != config.BlockedHold:
+		// Only this job: others of its shape may end sooner.
+		first = e.Shape.RefusedInCycle != r.Place.Cycle
+		e.Shape.RefusedInCycle = r.Place.Cycle
+		order.Skip()
+		return first
+	case r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e):
+		order.BlockQueue()
+	default:
+		if admitted && r.Backfill.MayReserve(e, now) && r.Backfill.ReserveFor(e, now) {
+			r.Backfill.Reservations[len(r.Backfill.Reservations)-1].Firm = r.blockedShapes == 0
+		}
+		if admitted {
+			r.blockedShapes++
+		}
+		order.SkipShape()
+	}
+	return true
+}
+
+// skip skips a job that has to wait. In strict queues (BlockedHold) it also skips all
+// jobs behind it in its queue, unless the job waits for a dependency.
+func (r *Round) skip(order *queue.Round[*job.Entry], e *job.Entry) {
+	if r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e) {
+		order.BlockQueue()
+		return
+	}
+	order.Skip()
+}

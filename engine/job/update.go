@@ -1,0 +1,140 @@
+package job
+
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
+)
+
+// QueueFor returns the queue that the entry belongs to. A pending job with a seat that
+// may still live belongs to none: only an event can change that.
+func (e *Entry) QueueFor() queueKind {
+	switch {
+	case e.Job == nil, e.IsArray() && !e.hasUnmadeElements():
+		return InNone
+	case e.IsArray():
+		return InPending
+	case e.Phase() == ares.Pending && e.IsSettled():
+		return InPending
+	case e.Phase() == ares.Retrying || e.Phase() == ares.Preempted:
+		return InDelayed
+	default:
+		return InNone
+	}
+}
+
+// UpdateEntry runs change, which changes the records of an entry, and keeps the accounts
+// and indexes right: it removes the entry from them before and adds it again after.
+func (j *Table) UpdateEntry(e *Entry, change func()) {
+	j.chargeJob(e, -1)
+	j.countArray(e, -1)
+	j.Estimated -= e.Estimates()
+	before := e.Job
+	change()
+	j.Estimated += e.Estimates()
+	if e.Job != before {
+		j.scorer.UncountDemand(&e.Ask)
+		j.Dequeue(e)
+		j.reshape(e)
+		j.scorer.CountDemand(&e.Ask)
+	}
+	j.chargeJob(e, +1)
+	j.countArray(e, +1)
+	if !e.changed {
+		e.changed = true
+		j.ChangedEntries = append(j.ChangedEntries, e)
+	}
+}
+
+// reshape derives the shape of an entry and its part of the demand from its job.
+func (j *Table) reshape(e *Entry) {
+	old := e.Shape
+	e.Shape, e.Plain, e.array, e.class = nil, false, false, 0
+	if e.Job != nil {
+		e.array, e.class = e.Job.IsArray(), uint8(ares.ClassOf(e.Job.PriorityValue()).Rank())
+		e.Plain = !e.array && e.Job.ArrayOf == ""
+		j.Tenant(e.Job.Tenant)
+		e.Shape = j.internShape(e.Job)
+	}
+	e.Ask.Request, e.Ask.Members, e.Ask.Revision = nil, 0, 0
+	if e.Job != nil {
+		e.Ask.Request, e.Ask.Members, e.Ask.Revision = e.Shape.Request, e.Shape.Members, e.Job.Revision
+	}
+	if old != nil {
+		j.Shapes.Release(old)
+	}
+}
+
+// Requeue moves every entry that the batch changed to the queue it belongs to, and drops
+// those that have neither job nor run any more.
+func (j *Table) Requeue() {
+	for _, e := range j.ChangedEntries {
+		e.changed = false
+		if e.deadlineTimer.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
+			j.scheduleDeadlineNote(e)
+		}
+		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.positionChanged(e) {
+			j.Dequeue(e)
+			j.enqueue(e, to)
+		}
+		j.updateRestarting(e)
+		j.updateMigrating(e)
+		if e.Job == nil && e.Run == nil {
+			delete(j.EntryByID, e.ID)
+			j.Slots[e.Slot] = nil
+			j.freeSlots = append(j.freeSlots, e.Slot)
+		}
+	}
+	clear(j.ChangedEntries)
+	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
+}
+
+// positionChanged reports whether a pending job must be pushed again, because its
+// urgency or its sort key changed.
+func (j *Table) positionChanged(e *Entry) bool {
+	if e.Queue == InPending && j.ordersByDeadline(e) {
+		return j.urgencyChanged(e)
+	}
+	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.sortKey(e)
+}
+
+// enqueue adds an entry to a queue.
+func (j *Table) enqueue(e *Entry, to queueKind) {
+	e.Queue = to
+	switch to {
+	case InPending:
+		e.Item = queueItem{
+			Owner: e, ID: string(e.ID), Priority: e.Job.PriorityValue(), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision,
+			Shape: e.Shape.index,
+		}
+		if j.cfg.Queue.Order != config.OrderAged {
+			e.Item.SortKey = j.sortKey(e)
+		} else if j.ordersByDeadline(e) {
+			j.applyUrgency(e)
+		}
+		j.scheduleQueueTimeout(e)
+		e.Shape.Leaf.Push(&e.Item)
+	case InDelayed:
+		j.EnqueueDelayed(e, j.delayEnd(e))
+	case InNone:
+	}
+}
+
+// Dequeue removes an entry from the queue it is in.
+func (j *Table) Dequeue(e *Entry) {
+	switch e.Queue {
+	case InPending:
+		j.Queues.Remove(&e.Item)
+		j.urgencyTimers.cancel(&e.urgencyTimer)
+		j.queueTimeouts.cancel(&e.queueTimeout)
+	case InDelayed:
+		at, found := slices.BinarySearchFunc(j.Delayed, e, ByDue)
+		if !found {
+			panic("engine: job " + string(e.ID) + " is not in the queue it was put into")
+		}
+		j.Delayed = slices.Delete(j.Delayed, at, at+1)
+	case InNone:
+	}
+	e.Queue = InNone
+}

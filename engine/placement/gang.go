@@ -1,0 +1,87 @@
+package placement
+
+import (
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/topology"
+)
+
+// placeGang places several members. The topology chooses the domain and the nodes, and
+// links choose the devices. Ranks follow the order of the nodes, except those that
+// stay on the node of the last attempt.
+func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
+	if r.ScoreSlot == 0 && pl.Cluster.FitsNowhere(r) {
+		return ares.Placing{}, false
+	}
+	ask := topology.Request{
+		Members: most, MinMembers: sh.MinMembers, DevicesPerMember: r.GPUs, RequiredLevel: sh.Wish.Required, PreferredLevel: sh.Wish.Preferred,
+		PreferredDomain: sh.Wish.Domain, Strategy: sh.Wish.Strategy, MinGbps: sh.Wish.Gbps, LatencySensitive: sh.Wish.Latency,
+	}
+	if allowed == &r.Constraints.Feasible.Nodes && !sh.SpreadsMembers() {
+		ask.CacheKey = r.ID // otherwise the feasible nodes depend on other jobs or reservations
+	}
+	if e != nil && e.Run != nil {
+		ask.PreviousNodes = pl.Jobs.LastNodes(e)
+	}
+	view := gangView{pl, r, pl.Scorer.RefreshScores(r), allowed, sh.SpreadsMembers()}
+	picks, m, ok := pl.Cluster.Domains.Choose(&ask, view)
+	if !ok {
+		return ares.Placing{}, false
+	}
+	if m.Level == ares.LevelNode {
+		m.Domain = pl.Cluster.Nodes[picks[0].Node].ID
+	}
+	total := 0
+	var cost int64
+	for _, p := range picks {
+		total += p.Members
+		cost += (view.scores.Costs[p.Node] - score.HistoryPenalty(pl.Cluster.Nodes[p.Node])) * int64(p.Members)
+	}
+	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.Cluster.FirstFitBandwidth(r, allowed, total)
+	seats := make([]ares.Seat, 0, total)
+	for _, p := range picks {
+		n := pl.Cluster.Nodes[p.Node]
+		seats = pl.assignAll(n, r, p.Members, seats)
+		pl.Cluster.CapacityChanged(n)
+	}
+	e.KeepRanksInPlace(seats)
+	m.Bandwidth = pl.Cluster.Bottleneck(seats)
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
+}
+
+// gangView answers what the topology asks about the nodes for one gang.
+type gangView struct {
+	placer     *Placer
+	request    *cluster.Request
+	scores     *score.ScoreCache
+	allowed    *cluster.Set
+	onePerNode bool // no two members on one node
+}
+
+// Capacity returns how many members fit on a node now.
+func (v gangView) Capacity(at int) int {
+	n := v.placer.Cluster.Nodes[at]
+	if !n.Schedulable() || !v.allowed.Has(at) {
+		return 0
+	}
+	room := n.RoomFor(v.request)
+	if v.onePerNode {
+		return min(room, 1)
+	}
+	return room
+}
+
+// Penalty returns the cost of a member on a node, with WarmCost added on a node that
+// is not preferred; 0 where it does not fit.
+func (v gangView) Penalty(at int) int {
+	if v.scores.Costs[at] == score.NoFit {
+		return 0
+	}
+	cost := int(v.scores.Costs[at])
+	if f := &v.request.Constraints.Feasible; f.HasPreference && !f.Preferred.Has(at) {
+		cost += score.WarmCost
+	}
+	return cost
+}

@@ -1,0 +1,61 @@
+package placement
+
+import (
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/engine/job"
+)
+
+// placeSingle places a job of one member.
+func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
+	if allowed == &r.Constraints.Feasible.Nodes && r.FailedEpoch == pl.Epoch && !pl.Speculative {
+		return ares.Placing{}, false // the same request failed in this epoch
+	}
+	n := pl.bestSingleNode(sh, r, allowed)
+	if n == nil {
+		if allowed == &r.Constraints.Feasible.Nodes && !pl.Speculative {
+			r.FailedEpoch = pl.Epoch
+		}
+		return ares.Placing{}, false
+	}
+	m := ares.Merit{Level: ares.LevelNode, Domain: n.ID}
+	if !r.AnyNodeDoes {
+		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(r, n) - score.HistoryPenalty(n))
+	}
+	if r.GPUs > 1 {
+		m.FirstFit = n.Type.Links.BottleneckMBps(n.Type.Links.FirstFit(r.DeviceMask(n.Type)&n.Free, r.GPUs))
+	}
+	before := n.Free
+	seats := []ares.Seat{pl.assign(n, r, 0)}
+	if r.GPUs > 1 {
+		m.Bandwidth = n.Type.Links.BottleneckMBps(before &^ n.Free)
+	}
+	pl.Cluster.CapacityChanged(n)
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
+}
+
+// bestSingleNode returns the node for a job of one member: in the preferred domain on
+// a preferred node, then in that domain, then on a preferred node anywhere, then on
+// any allowed node; nil when it fits on none.
+func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) *cluster.Node {
+	preferred := allowed
+	if r.Constraints.Feasible.HasPreference {
+		preferred = pl.Cluster.PreferredNodes(&r.Constraints.Feasible, allowed)
+	}
+	for _, in := range [2]*cluster.Set{preferred, allowed} {
+		for i := 0; ; i++ {
+			lo, hi, ok := pl.Cluster.Domains.NamedDomain(sh.Wish.Domain, i)
+			if !ok {
+				break
+			}
+			if n := pl.Scorer.BestNode(r, in, lo, hi); n != nil {
+				return n
+			}
+		}
+	}
+	if n := pl.Scorer.BestNode(r, preferred, 0, len(pl.Cluster.Nodes)); n != nil || preferred == allowed {
+		return n
+	}
+	return pl.Scorer.BestNode(r, allowed, 0, len(pl.Cluster.Nodes))
+}
