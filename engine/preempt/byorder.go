@@ -30,7 +30,7 @@ func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, 
 	}
 	r.Txn.Undo(base)
 	if _, milli := sel.cost(); r.Cfg.Preemption.ExceedsCeiling(milli, job.GPUMilliOf(sel.seats)) {
-		r.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(sel.seats)), decimalText(r.Cfg.Preemption.Ceiling))
+		r.notePreemption("preemption would stop %s for a job of %s, more than %s times its size (preemption_ceiling)", gpuText(milli), gpuText(job.GPUMilliOf(sel.seats)), decimalText(r.Cfg.Preemption.Ceiling))
 		return sel, false
 	}
 	return sel, true
@@ -39,9 +39,9 @@ func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, 
 // laterInOrder are the possible victims of a waiting job, the last in the order first.
 func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
-	mine, rank := r.Jobs.OrderRank(e, now), e.Rank()
+	ownRank, rank := r.Jobs.OrderRank(e, now), e.Rank()
 	until, bounded := r.Jobs.PeerPreemptionTime(e)
-	waited := bounded && !now.Before(until)
+	mayPreemptPeers := bounded && !now.Before(until)
 	ancestry, barred := r.preemptorAncestry(e, plan), r.barredJobs(0)
 	rankOf := map[*job.Entry]uint64{}
 	var out []*candidateVictim
@@ -50,7 +50,7 @@ func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 			continue
 		}
 		at := r.Jobs.OrderRank(v, now)
-		after := at > mine || waited && at == mine && v.Job.Revision > e.Job.Revision
+		after := at > ownRank || mayPreemptPeers && at == ownRank && v.Job.Revision > e.Job.Revision
 		if !after || ancestry[v.ID] || barred[v] || slices.Contains(r.Stopping, v) {
 			continue
 		}
@@ -109,9 +109,9 @@ func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victim
 
 // fitsWithout places the job with some jobs released, from a savepoint on. The placement
 // stays in the transaction.
-func (r *Round) fitsWithout(mark cluster.Savepoint, leave []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
+func (r *Round) fitsWithout(mark cluster.Savepoint, leaving []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
 	r.Txn.Undo(mark)
-	for _, v := range leave {
+	for _, v := range leaving {
 		r.Place.ReleaseJob(v.entry)
 	}
 	return r.Place.PlaceJob(e.Shape, members, ban, e)

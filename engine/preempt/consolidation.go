@@ -47,19 +47,19 @@ func (r *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelectio
 		return victimSelection{}, false
 	}
 	r.consolidations++
-	was := r.Backfill.HeldReservations
-	wait, foreseen := r.expectedWait(e, members, ban, now)
+	heldBefore := r.Backfill.HeldReservations
+	wait, startKnown := r.expectedWait(e, members, ban, now)
 	r.Backfill.HoldReservations(1<<len(r.Backfill.Reservations) - 1) // moved jobs must not delay reservations
 	sel, ok := r.findMovers(e, ban, plan)
-	r.Backfill.HoldReservations(was)
+	r.Backfill.HoldReservations(heldBefore)
 	if !ok {
 		return victimSelection{}, false
 	}
-	sel.waitSaved, sel.waitKnown = max(wait-sel.longestGrace(), 0), foreseen
+	sel.waitSaved, sel.waitKnown = max(wait-sel.longestGrace(), 0), startKnown
 	if lost, _ := sel.cost(); !r.Cfg.Preemption.IsWorth(sel.gain(), lost) {
-		r.notePreemption("moving %s would make room: that costs %s GPU-seconds and gains %s, and it takes %s times what it costs",
+		r.notePreemption("moving %s would free enough capacity, but costs %s GPU-seconds and gains %s: it must gain %s times its cost (consolidation.gain)",
 			CountJobs(len(sel.victims)), decimalText(int(lost)), decimalText(int(sel.gain())), decimalText(r.Cfg.Preemption.MoveGain))
-		if !foreseen {
+		if !startKnown {
 			r.wakeWhenWorth(e, &sel, plan)
 		}
 		return victimSelection{}, false
@@ -84,8 +84,8 @@ func (sel *victimSelection) gain() int64 {
 // today's cost of the moves. The cost grows meanwhile, so it is computed again then.
 func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Plan) {
 	lost, _ := sel.cost()
-	needs := sel.longestGrace() + time.Duration(lost*int64(r.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GPUMilliOf(sel.seats), 1))+1)*time.Second
-	if in := needs - e.Waited(plan.Now); needs < longestWait {
+	worthAfter := sel.longestGrace() + time.Duration(lost*int64(r.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GPUMilliOf(sel.seats), 1))+1)*time.Second
+	if in := worthAfter - e.Waited(plan.Now); worthAfter < longestWait {
 		job.WakeBy(plan, plan.Now.Add(max(in, time.Minute)))
 	}
 }
@@ -117,7 +117,7 @@ func (r *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 
 // expectedWait is how much longer a job waits if no job is moved, and whether that is
 // known.
-func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, foreseen bool) {
+func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, startKnown bool) {
 	r.Backfill.HoldReservations(0)
 	mark := r.Txn.Mark()
 	r.Place.Speculative = true

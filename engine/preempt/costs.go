@@ -12,8 +12,8 @@ import (
 // since its last checkpoint, and the restart.
 func (r *Round) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
 	done := r.Cfg.Preemption.Restart
-	if kept := e.Run.Current().Kept(); !kept.IsZero() {
-		done += max(now.Sub(kept), 0)
+	if savedAt := e.Run.Current().Kept(); !savedAt.IsZero() {
+		done += max(now.Sub(savedAt), 0)
 	}
 	return milli * int64(done/time.Second)
 }

@@ -103,9 +103,9 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 	n := e.Run.Nominated
 	switch {
 	case !now.Before(n.Until):
-		return "they were not free in time"
+		return "the devices were not free in time"
 	case r.Cluster.Topology.Revision > e.Run.Revision:
-		return "the topology has changed"
+		return "the topology changed"
 	}
 	r.Windows.SetWindowTime(now)
 	r.Windows.SetExpectedStay(e)
@@ -114,23 +114,23 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 		seat := &n.Seats[i]
 		at := r.Cluster.NodesByID[seat.Node]
 		if at == nil || !at.Schedulable() {
-			return "node " + seat.Node + " takes no jobs any more"
+			return "node " + seat.Node + " no longer accepts jobs"
 		}
 		if !f.Nodes.Has(at.Pos) {
-			return "node " + seat.Node + " is not what it asks for any more"
+			return "node " + seat.Node + " no longer matches its request"
 		}
 		if v := r.Windows.WindowBlocking(e.Shape, at); v != nil {
 			return fmt.Sprintf("node %s is %s", seat.Node, r.Windows.BlockText(v))
 		}
 		for k := range seat.Shares {
 			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {
-				return fmt.Sprintf("device %s of node %s cannot be used any more", seat.Shares[k].Device, seat.Node)
+				return fmt.Sprintf("device %s of node %s is no longer usable", seat.Shares[k].Device, seat.Node)
 			}
 		}
 	}
 	for i := range n.Victims {
 		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.Endures(v.Job) {
-			return "one that was to give way has begun and must not be stopped" // it may be another tenant's
+			return "a job to be preempted has started and runs at most once" // not named: it may be of another tenant
 		}
 	}
 	return ""
@@ -197,7 +197,7 @@ func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.No
 
 // WaitBlocker says for how many ranks of a nominated job the devices are free.
 func WaitBlocker(hold *backfill.NominationHold) ares.Blocker {
-	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("others give way to it: %d of %d seats are free", hold.FreeSeats, len(hold.Seats))}
+	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("waiting for other jobs to stop: devices are free for %d of %d ranks", hold.FreeSeats, len(hold.Seats))}
 }
 
 // stopMargin is how much longer than the longest stop should take a nomination lasts:

@@ -116,11 +116,11 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 		return found, false
 	}
 	if r.restartIsPending() {
-		r.notePreemption("a gang that lost a node has its turn first: it may leave some of what it had")
+		r.notePreemption("preemption waits for a gang that lost a node: it is placed first and may leave devices free")
 		return found, false
 	}
 	if len(r.Jobs.Running.Nominated)+len(plan.Nominate) >= config.MaxNominations {
-		r.notePreemption("seats are kept for %d jobs already, which is the most at once", config.MaxNominations)
+		r.notePreemption("preemption waits: %d jobs already wait for other jobs to stop, which is the limit", config.MaxNominations)
 		return found, false
 	}
 	if r.searches++; r.searches > maxSearches {

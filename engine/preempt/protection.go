@@ -15,7 +15,7 @@ type protection uint8
 
 const (
 	unprotected       protection = iota
-	protectedOnce                // it runs at most once, and may have begun
+	protectedOnce                // it runs at most once, and may have started
 	protectedLatency             // it is latency sensitive: only critical jobs preempt it
 	protectedCooldown            // it was preempted, and runs again since a short time only
 	protectedCount               // it was preempted max_preemptions times
@@ -80,12 +80,16 @@ func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
 			out += fmt.Sprintf("%d jobs %s", n, many)
 		}
 	}
+	times := "once"
+	if cfg.MaxPreemptions != 1 {
+		times = fmt.Sprintf("%d times", cfg.MaxPreemptions)
+	}
 	until := counts.firstEnds.UTC().Format(time.RFC3339)
-	add(counts.count[protectedCooldown], "gave way lately and is left alone until "+until, "gave way lately and are left alone, the first until "+until)
-	add(counts.count[protectedCount], fmt.Sprintf("has given way %d times", cfg.MaxPreemptions), fmt.Sprintf("have given way %d times", cfg.MaxPreemptions))
-	add(counts.count[protectedOnce], "runs at most once", "run at most once")
+	add(counts.count[protectedCooldown], "was preempted recently and is protected until "+until, "were preempted recently and are protected, the first until "+until)
+	add(counts.count[protectedCount], "was preempted "+times+" (max_preemptions)", "were preempted "+times+" each (max_preemptions)")
+	add(counts.count[protectedOnce], "has started and runs at most once", "have started and run at most once")
 	add(counts.count[protectedLatency], "is latency sensitive", "are latency sensitive")
-	add(counts.count[protectedHold], "sits where seats are kept for another", "sit where seats are kept for others")
+	add(counts.count[protectedHold], "uses devices held for another job", "use devices held for other jobs")
 	return out
 }
 
@@ -118,9 +122,9 @@ func (r *Round) barredJobs(reservations uint64) map[*job.Entry]bool {
 			continue
 		}
 		bar(hold.Seats)
-		if nom := hold.Entry.Run; nom != nil && nom.Nominated != nil {
-			for j := range nom.Nominated.Victims {
-				if v := r.pendingVictim(&nom.Nominated.Victims[j]); v != nil {
+		if run := hold.Entry.Run; run != nil && run.Nominated != nil {
+			for j := range run.Nominated.Victims {
+				if v := r.pendingVictim(&run.Nominated.Victims[j]); v != nil {
 					out[v] = true
 				}
 			}

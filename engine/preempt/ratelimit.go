@@ -34,11 +34,7 @@ func (r *Round) withinHourlyLimit(e *job.Entry, sel *victimSelection, plan *ares
 // explainRateLimit notes that the tenant's limit of preemptions per hour is reached, and
 // wakes the plan when that may have changed.
 func (s *victimSearch) explainRateLimit(sel *victimSelection, until time.Time, plan *ares.Plan) {
-	most := s.round.Cfg.Preemption.PerTenant
-	if until.IsZero() {
-		s.round.notePreemption("%d jobs would have to be stopped for it, and those of tenant %s may have %d stopped within an hour", len(sel.victims), s.shape.Tenant.ID, most)
-		return
-	}
-	s.round.notePreemption("jobs of tenant %s have had %d stopped within an hour, which is the most (until %s)", s.shape.Tenant.ID, most, until.UTC().Format(time.RFC3339))
+	s.round.notePreemption("preempting %s for it would exceed max_preemptions_per_hour (%d) of tenant %s, at least until %s",
+		CountJobs(len(sel.victims)), s.round.Cfg.Preemption.PerTenant, s.shape.Tenant.ID, until.UTC().Format(time.RFC3339))
 	job.WakeBy(plan, until)
 }

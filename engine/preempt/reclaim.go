@@ -64,7 +64,7 @@ func (s *victimSearch) borrowedByQueue(l *job.QueueLeaf, model int) (queue.Borro
 	key := borrowerKey{l, model}
 	d, known := s.quota.borrowedCache[key]
 	if !known {
-		if room, ok := s.shape.Leaf.NominalHeadroom(model, l); ok && room >= s.shape.MinGPUMilli() {
+		if headroom, ok := s.shape.Leaf.NominalHeadroom(model, l); ok && headroom >= s.shape.MinGPUMilli() {
 			d, _ = l.BorrowedFrom(s.shape.Leaf, model)
 		}
 		s.quota.borrowedCache[key] = d
@@ -145,17 +145,17 @@ func (s *victimSearch) reclaimQuota(sel *victimSelection) {
 		}
 	}
 	slices.SortFunc(borrowers, byCost)
-	had, some := len(sel.victims), false
+	had, admitted := len(sel.victims), false
 	for _, v := range borrowers {
 		if !s.reclaim(v) {
 			continue
 		}
 		sel.victims = append(sel.victims, v)
-		if some = s.admitsAfter(sel); some {
+		if admitted = s.admitsAfter(sel); admitted {
 			break
 		}
 	}
-	if !some {
+	if !admitted {
 		sel.victims = sel.victims[:had]
 		return
 	}

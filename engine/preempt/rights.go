@@ -68,8 +68,8 @@ func (r *Round) noteNotAllowed(e *job.Entry) {
 	switch below := slices.ContainsFunc(below, func(list []*job.Entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:
-		r.notePreemption("nobody gives way to it: preemption is switched off (enable_preemption)")
+		r.notePreemption("no job is preempted for it: preemption is disabled (enable_preemption)")
 	default:
-		r.notePreemption("nobody gives way to it: jobs of its tenant stop no others (allow_preemption)")
+		r.notePreemption("no job is preempted for it: its tenant may not preempt by class (allow_preemption)")
 	}
 }

@@ -195,9 +195,9 @@ func (s *victimSearch) updateCapacity(domain domainRange, total int, model costM
 			if n == nil || n.Pos < domain.lo || n.Pos >= domain.hi || s.index.nodeAt[n.Pos] == 0 {
 				continue
 			}
-			room := int32(n.RoomFor(s.index.request))
-			total += int(room - s.partial.capacity[n.Pos])
-			s.partial.capacity[n.Pos] = room
+			capacity := int32(n.RoomFor(s.index.request))
+			total += int(capacity - s.partial.capacity[n.Pos])
+			s.partial.capacity[n.Pos] = capacity
 			at := int(s.index.nodeAt[n.Pos]) - 1
 			if bound, ok := s.lowerBound(&s.index.nodes[at], model); ok {
 				heap.Push(q, nodeCost{at, bound, false})
@@ -281,51 +281,51 @@ func (s *victimSearch) victimsAt(candidate *candidateNode, model costModel) []No
 func (s *victimSearch) cheapestEviction(candidate *candidateNode, model costModel, missing int) (int64, bool) {
 	n, req := candidate.node, s.index.request
 	all := s.victimsAt(candidate, model)
-	room, best := n.RoomFor(req), int64(1<<62)
+	capacity, best := n.RoomFor(req), int64(1<<62)
 	candidate.changes, candidate.evict, candidate.gain = n.Changes, nil, 0
-	consider := func(leave []NodeVictim, cost int64) {
-		gain := n.RoomWithout(req, SeatsOf(leave)) - room
+	consider := func(evict []NodeVictim, cost int64) {
+		gain := n.RoomWithout(req, SeatsOf(evict)) - capacity
 		if gain = min(gain, missing); gain > 0 && cost/int64(gain) < best {
-			best, candidate.evict, candidate.gain = cost/int64(gain), slices.Clone(leave), gain
+			best, candidate.evict, candidate.gain = cost/int64(gain), slices.Clone(evict), gain
 		}
 	}
 	for i := range all {
 		consider(all[i:i+1], model.costOf(all[i].victim, int64(all[i].Milli)))
 	}
 	if len(all) > 1 {
-		s.evictSeveral(n, all, model, room, consider)
+		s.evictSeveral(n, all, model, capacity, consider)
 		slices.SortStableFunc(all, func(a, b NodeVictim) int {
 			x, y := model.costOf(a.victim, int64(a.Milli)), model.costOf(b.victim, int64(b.Milli))
 			return cmp.Compare(x<<8/int64(max(a.Milli, 1)), y<<8/int64(max(b.Milli, 1)))
 		})
-		s.evictSeveral(n, all, model, room, consider)
+		s.evictSeveral(n, all, model, capacity, consider)
 	}
 	return best, candidate.evict != nil
 }
 
 // evictSeveral considers the first jobs of a list that free capacity for one more member,
 // without those that turn out not to be needed, the last first.
-func (s *victimSearch) evictSeveral(n *cluster.Node, all []NodeVictim, model costModel, room int, consider func([]NodeVictim, int64)) {
+func (s *victimSearch) evictSeveral(n *cluster.Node, all []NodeVictim, model costModel, capacity int, consider func([]NodeVictim, int64)) {
 	lo, hi := 1, len(all) // fewer than lo are not enough, hi are enough
-	if n.RoomWithout(s.index.request, SeatsOf(all)) <= room {
+	if n.RoomWithout(s.index.request, SeatsOf(all)) <= capacity {
 		return
 	}
 	for lo < hi {
-		if mid := (lo + hi) / 2; n.RoomWithout(s.index.request, SeatsOf(all[:mid])) > room {
+		if mid := (lo + hi) / 2; n.RoomWithout(s.index.request, SeatsOf(all[:mid])) > capacity {
 			hi = mid
 		} else {
 			lo = mid + 1
 		}
 	}
-	leave := slices.Clone(all[:hi])
-	for i := len(leave) - 2; i >= 0; i-- { // the last is needed: without it there was not enough
-		if rest := slices.Delete(slices.Clone(leave), i, i+1); n.RoomWithout(s.index.request, SeatsOf(rest)) > room {
-			leave = rest
+	evict := slices.Clone(all[:hi])
+	for i := len(evict) - 2; i >= 0; i-- { // the last is needed: without it there was not enough
+		if rest := slices.Delete(slices.Clone(evict), i, i+1); n.RoomWithout(s.index.request, SeatsOf(rest)) > capacity {
+			evict = rest
 		}
 	}
 	cost := int64(0)
-	for _, v := range leave {
+	for _, v := range evict {
 		cost += model.costOf(v.victim, int64(v.Milli))
 	}
-	consider(leave, cost)
+	consider(evict, cost)
 }

@@ -36,13 +36,13 @@ func CountJobs(n int) string {
 // costs.
 func PreemptionText(n *ares.Nomination) string {
 	if len(n.Victims) == 0 {
-		return "the next plan keeps seats for it that others are about to leave"
+		return "the next plan holds devices for it that other jobs release soon"
 	}
 	var milli, lost int64
 	for i := range n.Victims {
 		preemption := &n.Victims[i].Yield
 		milli, lost = milli+preemption.Milli, lost+preemption.Lost
 	}
-	return fmt.Sprintf("the next plan has %s give way to it (%s): %s GPUs for the %s it asks for, %s GPU-seconds lost",
-		CountJobs(len(n.Victims)), n.Why, decimalText(int(milli)), decimalText(int(job.GPUMilliOf(n.Seats))), decimalText(int(lost)))
+	return fmt.Sprintf("the next plan preempts %s for it (%s): %s for the %s it asks for, %s GPU-seconds lost",
+		CountJobs(len(n.Victims)), n.Why, gpuText(milli), decimalText(int(job.GPUMilliOf(n.Seats))), decimalText(int(lost)))
 }

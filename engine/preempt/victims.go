@@ -102,11 +102,11 @@ func (s *victimSearch) finish(rights preemptionRights, plan *ares.Plan) (victimS
 		return *sel, true
 	case s.outcome.overCeiling != nil:
 		_, milli := s.outcome.overCeiling.cost()
-		s.round.notePreemption("preempting would stop %s for %s (ceiling %s)", gpuText(milli), gpuText(job.GPUMilliOf(s.outcome.overCeiling.seats)), decimalText(s.round.Cfg.Preemption.Ceiling))
+		s.round.notePreemption("preemption would stop %s for a job of %s, more than %s times its size (preemption_ceiling)", gpuText(milli), gpuText(job.GPUMilliOf(s.outcome.overCeiling.seats)), decimalText(s.round.Cfg.Preemption.Ceiling))
 	case s.outcome.protections != protectionCounts{}:
-		s.round.notePreemption("who could give way is protected: %s", s.outcome.protections.text(&s.round.Cfg.Preemption))
+		s.round.notePreemption("the jobs it could preempt are protected: %s", s.outcome.protections.text(&s.round.Cfg.Preemption))
 	case s.outcome.eligible > 0:
-		s.round.notePreemption("those that may be stopped for it are not enough to make room")
+		s.round.notePreemption("the jobs it may preempt would not free enough capacity")
 	}
 	if until := s.outcome.protections.firstEnds; !until.IsZero() {
 		job.WakeBy(plan, until)
@@ -249,11 +249,11 @@ func (s *victimSearch) tryAllCandidates() {
 // endsSoon finds seats that need no victims: the jobs there are expected to end before a
 // stop and a restart would take effect.
 func (s *victimSearch) endsSoon() (victimSelection, bool) {
-	takes := time.Duration(0)
+	stopTime := time.Duration(0)
 	for _, v := range s.outcome.best.victims {
-		takes = max(takes, v.entry.Job.Grace())
+		stopTime = max(stopTime, v.entry.Job.Grace())
 	}
-	takes += s.round.Cfg.Preemption.Restart
+	stopTime += s.round.Cfg.Preemption.Restart
 	sel := victimSelection{reason: s.outcome.best.reason}
 	var ending []*job.Entry
 	for rank := range s.round.Jobs.Running.Running {
@@ -261,9 +261,9 @@ func (s *victimSearch) endsSoon() (victimSelection, bool) {
 			if _, all := e.RuntimeEstimate(); all == job.Forever {
 				continue
 			}
-			if _, late := e.Remaining(s.now); late <= takes && !s.barred[e] && !slices.Contains(s.round.Stopping, e) {
+			if _, p90 := e.Remaining(s.now); p90 <= stopTime && !s.barred[e] && !slices.Contains(s.round.Stopping, e) {
 				ending = append(ending, e)
-				sel.freeWithin = max(sel.freeWithin, late)
+				sel.freeWithin = max(sel.freeWithin, p90)
 			}
 		}
 	}
