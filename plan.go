@@ -36,7 +36,7 @@ type Placing struct {
 	Index   int // of the element
 	Seats   []Seat
 	Score   int
-	Merit   Merit
+	Merit   PlacementScore
 }
 
 // Stopping asks one job to end.
@@ -57,8 +57,8 @@ type Withdrawing struct {
 	Why string
 }
 
-// Merit says what speaks for a placement, by parts.
-type Merit struct {
+// PlacementScore says what speaks for a placement, by parts.
+type PlacementScore struct {
 	Level  Level  // the narrowest level that holds every seat, "" for none
 	Domain string // the name of the place at that level
 	// Of jobs over several nodes, each 0 to 1000, and their weighted sum.

@@ -40,7 +40,7 @@ type Stop struct {
 	By    string
 	At    time.Time
 	Grace time.Duration
-	Yield *Yield // of a preemption: for whom, and what it costs
+	Yield *Preemption // of a preemption: for whom, and what it costs
 }
 
 // StopWhy is the reason of a stop intent.

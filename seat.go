@@ -58,10 +58,10 @@ type Attempt struct {
 	Reason    string
 	ExitCode  int
 	Score     int // of the placement, for people
-	Merit     Merit
+	Merit     PlacementScore
 	// CheckpointedAt is when it last saved its progress, zero for never.
 	CheckpointedAt time.Time
-	Yield          *Yield // of one that gave way: to whom, and what it cost
+	Yield          *Preemption // of one that gave way: to whom, and what it cost
 }
 
 // Ended says whether the attempt has its outcome.

@@ -161,17 +161,17 @@ func gpuWords(n float64) string {
 
 // rightOf says by what right one job makes another give way.
 func rightOf(m *apipb.Preemption) string {
-	switch ares.YieldWhy(m.Why) {
-	case ares.YieldClass:
+	switch ares.PreemptionBasis(m.Why) {
+	case ares.PreemptByClass:
 		if m.ByPriorityClass != "" && m.PriorityClass != "" {
 			return m.ByPriorityClass + " over " + m.PriorityClass
 		}
 		return "by its class"
-	case ares.YieldQuota:
+	case ares.PreemptByQuota:
 		return "its tenant takes back its quota"
-	case ares.YieldOrder:
+	case ares.PreemptByOrder:
 		return "by the order of their queue"
-	case ares.YieldMove:
+	case ares.PreemptByMove:
 		return "so that both run"
 	}
 	return m.Why

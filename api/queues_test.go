@@ -220,7 +220,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("got %d %s", a.code, a.body)
 	}
 	e.places = &ares.Placing{
-		Score: 7, Merit: ares.Merit{Level: ares.LevelLeaf, Domain: "leaf-1", Stranded: -3, Bandwidth: 9},
+		Score: 7, Merit: ares.PlacementScore{Level: ares.LevelLeaf, Domain: "leaf-1", Stranded: -3, Bandwidth: 9},
 		Seats: []ares.Seat{{Node: "n1", Shares: []ares.Share{{Device: "g", Index: 3, Milli: 1000}}}},
 	}
 	a = h.do("POST", "/api/v1/jobs:plan", job())

@@ -64,8 +64,8 @@ func quotasOf(list []*apipb.Quota) []ares.Quota {
 }
 
 // newMerit is nil when nothing is known of a placement.
-func newMerit(m ares.Merit) *apipb.Merit {
-	if m == (ares.Merit{}) {
+func newMerit(m ares.PlacementScore) *apipb.Merit {
+	if m == (ares.PlacementScore{}) {
 		return nil
 	}
 	return &apipb.Merit{

@@ -45,7 +45,7 @@ func TestChangesOfAPreemptionAreGroups(t *testing.T) {
 	state.Apply(ares.Batch{Revision: 1, Events: events})
 
 	stop := func(id, to ares.JobID) ares.Stopping {
-		return ares.Stopping{Job: id, Stop: ares.Stop{Why: ares.StopPreempt, At: noon, Yield: &ares.Yield{To: to}}}
+		return ares.Stopping{Job: id, Stop: ares.Stop{Why: ares.StopPreempt, At: noon, Yield: &ares.Preemption{To: to}}}
 	}
 	plan := &ares.Plan{
 		Now: noon.Add(time.Minute),
@@ -54,7 +54,7 @@ func TestChangesOfAPreemptionAreGroups(t *testing.T) {
 			stop(v4, stays), // goes on with an earlier nomination
 			{Job: drained, Stop: ares.Stop{Why: ares.StopDrain, At: noon}},
 		},
-		Nominate: []ares.Nominating{{Job: small}, {Job: big}, {Job: moves, Nomination: ares.Nomination{Why: ares.YieldQuota}}},
+		Nominate: []ares.Nominating{{Job: small}, {Job: big}, {Job: moves, Nomination: ares.Nomination{Why: ares.PreemptByQuota}}},
 		Withdraw: []ares.Withdrawing{{Job: early, Why: "late"}, {Job: moves, Why: "elsewhere"}},
 	}
 	want := []struct {
@@ -81,7 +81,7 @@ func TestChangesOfAPreemptionAreGroups(t *testing.T) {
 		}
 		runs[c.Job] = c
 	}
-	if n := runs[moves].Next.Nominated; n == nil || n.Why != ares.YieldQuota || len(runs[moves].Next.Transitions) != 4 {
+	if n := runs[moves].Next.Nominated; n == nil || n.Why != ares.PreemptByQuota || len(runs[moves].Next.Transitions) != 4 {
 		t.Errorf("nominated anew: %+v", runs[moves].Next)
 	}
 	if runs[early].Next.Nominated != nil || runs[small].Next.Nominated == nil || runs[v2].Next.Stop == nil {

@@ -12,7 +12,7 @@ import (
 type Preemption struct {
 	Job     *ares.Job
 	Attempt *ares.Attempt
-	Yield   *ares.Yield
+	Yield   *ares.Preemption
 	At      time.Time // it was asked to stop; once it is gone, it ended
 	Gone    bool
 }

@@ -66,7 +66,7 @@ func (m *contendedCluster) settleMoving(t *rapid.T) (moves int) {
 			would = append(would, shown[i].For)
 		}
 		for i := range plan.Nominate {
-			if plan.Nominate[i].Nomination.Why == ares.YieldMove {
+			if plan.Nominate[i].Nomination.Why == ares.PreemptByMove {
 				does = append(does, plan.Nominate[i].Job)
 				moves += len(plan.Nominate[i].Nomination.Victims)
 			}

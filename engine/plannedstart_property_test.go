@@ -22,7 +22,7 @@ func TestPlannedStartsAreMet(t *testing.T) {
 		cfg.Backfill = config.BackfillConfig{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
 		c.reconfigure(cfg)
 		c.queues = []string{""}
-		planned := map[ares.JobID]ares.Promise{}
+		planned := map[ares.JobID]ares.PlannedStart{}
 		look := func() {
 			for i, p := range c.w.State.PlannedStarts() {
 				if i > 0 {

@@ -17,7 +17,7 @@ type contendedCluster struct {
 	w     *enginetest.Cluster
 	jobs  []ares.JobID
 	nodes []string
-	by    map[ares.YieldWhy]int // victims so far by reason; nominations without victims under ""
+	by    map[ares.PreemptionBasis]int // victims so far by reason; nominations without victims under ""
 }
 
 func newContendedCluster(t *rapid.T, moving bool) *contendedCluster {
@@ -27,7 +27,7 @@ func newContendedCluster(t *rapid.T, moving bool) *contendedCluster {
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
 	y.PerTenant = pick(t, "rate", 100, 0, 2)
 	y.Moving, y.MoveGain = moving, pick(t, "gain", 1000, 2000)
-	m := &contendedCluster{w: enginetest.NewClusterWithConfig(cfg), by: map[ares.YieldWhy]int{}}
+	m := &contendedCluster{w: enginetest.NewClusterWithConfig(cfg), by: map[ares.PreemptionBasis]int{}}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := nodeOf(fmt.Sprintf("n%d", i), pick(t, "gpus", 2, 4, 8))
 		n.Labels = map[string]string{"leaf": fmt.Sprint("l", i/2)}
@@ -184,7 +184,7 @@ func (m *contendedCluster) disturb(t *rapid.T) {
 // job on the seats of a nomination.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
-	by := map[ares.YieldWhy]int{}
+	by := map[ares.PreemptionBasis]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		m := newContendedCluster(t, false)
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
@@ -208,7 +208,7 @@ func TestPreemption(t *testing.T) {
 		}
 	})
 	t.Logf("victims by reason: %v", by)
-	if by[ares.YieldClass] == 0 || by[ares.YieldQuota] == 0 || by[""] == 0 || by["withdrawn"] == 0 {
+	if by[ares.PreemptByClass] == 0 || by[ares.PreemptByQuota] == 0 || by[""] == 0 || by["withdrawn"] == 0 {
 		t.Errorf("want victims by each basis, nominations without victims, and withdrawn nominations: %v", by)
 	}
 }

@@ -151,7 +151,7 @@ func TestNoPreemptionCycle(t *testing.T) {
 	// As if low had preempted a job that had preempted high.
 	for _, link := range [][2]ares.JobID{{"between", "low"}, {"high", "between"}} {
 		run := ares.NewRun(w.Now)
-		run.Attempts = []ares.Attempt{{Number: 1, Outcome: ares.OutcomeStopped, Yield: &ares.Yield{To: link[1], Why: ares.YieldQuota}}}
+		run.Attempts = []ares.Attempt{{Number: 1, Outcome: ares.OutcomeStopped, Yield: &ares.Preemption{To: link[1], Why: ares.PreemptByQuota}}}
 		run.Yields = 1
 		if _, known := w.State.Job(link[0]); !known {
 			w.Submit(link[0], ares.Spec{GPUs: 1, Priority: new(0), After: []string{"never"}})

@@ -57,12 +57,12 @@ func TestHistories(t *testing.T) {
 type historyCounts struct {
 	histories, steps, jobs, ended, nominations, withdrawn, restarts, most, met, moved int
 
-	why map[ares.YieldWhy]int
+	why map[ares.PreemptionBasis]int
 }
 
 func (s *historyCounts) add(o *historyCounts) {
 	if s.why == nil {
-		s.why = map[ares.YieldWhy]int{}
+		s.why = map[ares.PreemptionBasis]int{}
 	}
 	s.histories, s.steps, s.jobs, s.ended = s.histories+1, s.steps+o.steps, s.jobs+o.jobs, s.ended+o.ended
 	s.nominations, s.withdrawn, s.restarts, s.most = s.nominations+o.nominations, s.withdrawn+o.withdrawn, s.restarts+o.restarts, max(s.most, o.most)
@@ -80,7 +80,7 @@ func (s *historyCounts) String() string {
 // runHistory runs the lines of a script, and then simulates until all jobs end.
 func runHistory(lines []string) (historyCounts, error) {
 	w := enginetest.NewCluster()
-	out := historyCounts{why: map[ares.YieldWhy]int{}}
+	out := historyCounts{why: map[ares.PreemptionBasis]int{}}
 	for i, line := range lines {
 		if err := w.RunLine(line); err != nil {
 			return out, fmt.Errorf("%s: %w", line, err)

@@ -216,7 +216,7 @@ func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 
 // PlannedStarts returns the backfill reservations of the last cycle, in the order in
 // which they were made. They are not part of the plan, and valid until the next cycle.
-func (s *State) PlannedStarts() []ares.Promise { return s.round.PlannedStarts }
+func (s *State) PlannedStarts() []ares.PlannedStart { return s.round.PlannedStarts }
 
 // ExpectedEnd returns the p90 of the end of a job that started now; false if there is
 // no estimate.
@@ -241,8 +241,8 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 			MemoryMB: int(sh.Allocated.Memory), Waiting: sh.Waiting, WeightedShare: int(sh.WeightedShare), FairShare: int(sh.FairShare),
 		}
 		var resource string
-		f.DominantShare, resource = s.core.Jobs.DominantPart(sh.Allocated)
-		f.PastShare, _ = s.core.Jobs.DominantPart(sh.PastUse)
+		f.DominantShare, resource = s.core.Jobs.DominantShare(sh.Allocated)
+		f.PastShare, _ = s.core.Jobs.DominantShare(sh.PastUse)
 		if sh.Allocated != (queue.Resources{}) {
 			f.Resource = resource
 		}

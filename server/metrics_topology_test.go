@@ -108,9 +108,9 @@ func TestTopologyMetricsCountDecisions(t *testing.T) {
 	m := newTopologyMetrics(control.NewView(func() time.Time { return noon }))
 	m.decided(&ares.Plan{
 		Place: []ares.Placing{
-			{Job: "a", Merit: ares.Merit{Level: ares.LevelNode}},
-			{Job: "b", Merit: ares.Merit{Level: ares.LevelLeaf}},
-			{Job: "c", Merit: ares.Merit{Level: ares.LevelLeaf}},
+			{Job: "a", Merit: ares.PlacementScore{Level: ares.LevelNode}},
+			{Job: "b", Merit: ares.PlacementScore{Level: ares.LevelLeaf}},
+			{Job: "c", Merit: ares.PlacementScore{Level: ares.LevelLeaf}},
 			{Job: "d"},
 			{Job: "e"},
 		},

@@ -15,7 +15,7 @@ type yields struct {
 
 	mu    sync.Mutex
 	known map[ares.JobID]int // how often a job had given way, while it is live
-	count map[ares.YieldWhy]int
+	count map[ares.PreemptionBasis]int
 	lost  int64 // thousandths of GPU-seconds
 }
 
@@ -26,7 +26,7 @@ var (
 )
 
 func newYields(view *control.View) *yields {
-	y := &yields{view: view, known: map[ares.JobID]int{}, count: map[ares.YieldWhy]int{}}
+	y := &yields{view: view, known: map[ares.JobID]int{}, count: map[ares.PreemptionBasis]int{}}
 	view.Feed(y.saw)
 	return y
 }
@@ -71,7 +71,7 @@ func (y *yields) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (y *yields) Collect(ch chan<- prometheus.Metric) {
 	y.mu.Lock()
-	for _, why := range []ares.YieldWhy{ares.YieldClass, ares.YieldQuota, ares.YieldOrder, ares.YieldMove} {
+	for _, why := range []ares.PreemptionBasis{ares.PreemptByClass, ares.PreemptByQuota, ares.PreemptByOrder, ares.PreemptByMove} {
 		ch <- prometheus.MustNewConstMetric(yieldsTotal, prometheus.CounterValue, float64(y.count[why]), string(why))
 	}
 	ch <- prometheus.MustNewConstMetric(yieldsLost, prometheus.CounterValue, float64(y.lost)/1000)

@@ -34,15 +34,15 @@ func TestYieldsAreCountedOnce(t *testing.T) {
 		}
 		return ares.Event{Run: &ares.RunEvent{Job: id, Run: r}}
 	}
-	gave := func(why ares.YieldWhy, lost int64) ares.Attempt {
-		return ares.Attempt{Outcome: ares.OutcomeStopped, Yield: &ares.Yield{To: "x", Why: why, Lost: lost}}
+	gave := func(why ares.PreemptionBasis, lost int64) ares.Attempt {
+		return ares.Attempt{Outcome: ares.OutcomeStopped, Yield: &ares.Preemption{To: "x", Why: why, Lost: lost}}
 	}
-	tell(true, job("old"), run("old", gave(ares.YieldClass, 999_000)))
-	tell(false, run("old", gave(ares.YieldClass, 999_000), ares.Attempt{}))
+	tell(true, job("old"), run("old", gave(ares.PreemptByClass, 999_000)))
+	tell(false, run("old", gave(ares.PreemptByClass, 999_000), ares.Attempt{}))
 	tell(false, job("new"), run("new"))
-	tell(false, run("new", gave(ares.YieldQuota, 1500)))
-	tell(false, run("new", gave(ares.YieldQuota, 1500), gave(ares.YieldClass, 500)))
-	tell(true, job("old"), run("old", gave(ares.YieldClass, 999_000), ares.Attempt{}), job("new"), run("new", gave(ares.YieldQuota, 1500), gave(ares.YieldClass, 500)))
+	tell(false, run("new", gave(ares.PreemptByQuota, 1500)))
+	tell(false, run("new", gave(ares.PreemptByQuota, 1500), gave(ares.PreemptByClass, 500)))
+	tell(true, job("old"), run("old", gave(ares.PreemptByClass, 999_000), ares.Attempt{}), job("new"), run("new", gave(ares.PreemptByQuota, 1500), gave(ares.PreemptByClass, 500)))
 	nominated := ares.NewRun(noon)
 	if err := nominated.Nominate(ares.Nomination{At: noon}); err != nil {
 		t.Fatal(err)

@@ -266,7 +266,7 @@ func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*
 // a job may wait although it fits.
 func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	ends, known := j.state.ExpectedEnd(id, now)
-	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.Promise) bool {
+	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.PlannedStart) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})
 }

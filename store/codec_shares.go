@@ -114,8 +114,8 @@ func usageRead(m *storepb.Usage, tenant, queue string, revision int64) *ares.Usa
 
 // meritRecord is nil for an attempt of which nothing is known: most records
 // then stay as small as they were.
-func meritRecord(m ares.Merit) *storepb.Merit {
-	if m == (ares.Merit{}) {
+func meritRecord(m ares.PlacementScore) *storepb.Merit {
+	if m == (ares.PlacementScore{}) {
 		return nil
 	}
 	return &storepb.Merit{
@@ -125,8 +125,8 @@ func meritRecord(m ares.Merit) *storepb.Merit {
 	}
 }
 
-func meritOf(m *storepb.Merit) ares.Merit {
-	return ares.Merit{
+func meritOf(m *storepb.Merit) ares.PlacementScore {
+	return ares.PlacementScore{
 		Level: ares.Level(m.GetLevel()), Domain: m.GetDomain(), Availability: int(m.GetAvailability()), Alignment: int(m.GetAlignment()),
 		Utilization: int(m.GetUtilization()), History: int(m.GetHistory()), Weighted: int(m.GetWeighted()),
 		Stranded: int(m.GetStranded()), Bandwidth: int(m.GetBandwidth()), FirstFit: int(m.GetFirstFit()),

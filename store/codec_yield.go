@@ -6,7 +6,7 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-func yieldRecord(y *ares.Yield) *storepb.Yield {
+func yieldRecord(y *ares.Preemption) *storepb.Yield {
 	if y == nil {
 		return nil
 	}
@@ -16,12 +16,12 @@ func yieldRecord(y *ares.Yield) *storepb.Yield {
 	}
 }
 
-func yieldOf(m *storepb.Yield) *ares.Yield {
+func yieldOf(m *storepb.Yield) *ares.Preemption {
 	if m == nil {
 		return nil
 	}
-	return &ares.Yield{
-		To: ares.JobID(m.To), Tenant: m.Tenant, Why: ares.YieldWhy(m.Why), Milli: m.Milli, Lost: m.LostMilli, Asked: m.AskedMilli,
+	return &ares.Preemption{
+		To: ares.JobID(m.To), Tenant: m.Tenant, Why: ares.PreemptionBasis(m.Why), Milli: m.Milli, Lost: m.LostMilli, Asked: m.AskedMilli,
 		Restart: m.RestartMilli,
 	}
 }
@@ -45,7 +45,7 @@ func nominationOf(m *storepb.Nomination) *ares.Nomination {
 	if m == nil {
 		return nil
 	}
-	n := &ares.Nomination{Why: ares.YieldWhy(m.Why), At: fromMicros(m.At), Until: fromMicros(m.Until)}
+	n := &ares.Nomination{Why: ares.PreemptionBasis(m.Why), At: fromMicros(m.At), Until: fromMicros(m.Until)}
 	for _, s := range m.Seats {
 		n.Seats = append(n.Seats, seatOf(s))
 	}

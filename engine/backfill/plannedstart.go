@@ -9,8 +9,8 @@ import (
 
 // PlannedStart is the reservation as users read it: the start time, the latest start
 // time and the seats.
-func (r *backfillReservation) PlannedStart() ares.Promise {
-	p := ares.Promise{Job: r.Entry.ID, Seats: r.Seats, Level: r.Merit.Level, Domain: r.Merit.Domain}
+func (r *backfillReservation) PlannedStart() ares.PlannedStart {
+	p := ares.PlannedStart{Job: r.Entry.ID, Seats: r.Seats, Level: r.Merit.Level, Domain: r.Merit.Domain}
 	if r.At != job.NoEnd {
 		p.At, p.Latest = time.Unix(0, r.At).UTC(), time.Unix(0, max(r.At, r.limit)).UTC()
 	}

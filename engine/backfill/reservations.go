@@ -23,7 +23,7 @@ type backfillReservation struct {
 	Seats   []ares.Seat
 	toHold  []cluster.Delta // the parts of its seats that are free already
 	held    cluster.Hold    // the parts of these that are held now
-	Merit   ares.Merit
+	Merit   ares.PlacementScore
 	Sources [job.EstimateSources]int // the releases it waits for, by the source of the estimate
 	Overdue int                      // the releases it waits for that are overdue
 }

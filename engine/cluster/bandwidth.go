@@ -99,8 +99,8 @@ func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 
 // RationaleOf returns the rationale of seats that an earlier decision chose: their
 // bandwidth, and the smallest domain that holds all of them.
-func (c *Cluster) RationaleOf(seats []ares.Seat) ares.Merit {
-	m := ares.Merit{Bandwidth: c.Bottleneck(seats)}
+func (c *Cluster) RationaleOf(seats []ares.Seat) ares.PlacementScore {
+	m := ares.PlacementScore{Bandwidth: c.Bottleneck(seats)}
 	lo, hi := len(c.Nodes), 0
 	for i := range seats {
 		at := c.NodesByID[seats[i].Node].Pos

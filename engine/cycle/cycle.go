@@ -49,7 +49,7 @@ func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 
 // reclaimsQuota reports whether a nomination stops victims to reclaim quota.
 func reclaimsQuota(n ares.Nominating) bool {
-	return n.Nomination.Why == ares.YieldQuota && len(n.Nomination.Victims) > 0
+	return n.Nomination.Why == ares.PreemptByQuota && len(n.Nomination.Victims) > 0
 }
 
 // runPass runs phases 2 to 8 once, records placings and refusals in the plan, and

@@ -40,7 +40,7 @@ func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, re
 			}
 			continue
 		}
-		if grant := r.jobs.GrantOf(e.Shape, r.Place.Offer.Seats); !e.Plain && e.IsArray() {
+		if grant := r.jobs.AllocationOf(e.Shape, r.Place.Offer.Seats); !e.Plain && e.IsArray() {
 			r.assignElement(e, &r.Place.Offer)
 			order.AllocatePart(grant)
 			order.EndTurn()
@@ -67,7 +67,7 @@ func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now
 		order.Skip()
 		return true, true
 	case r.Preempt.PlaceElsewhere(order, hold, now):
-		order.Allocate(r.jobs.GrantOf(e.Shape, r.Place.Offer.Seats))
+		order.Allocate(r.jobs.AllocationOf(e.Shape, r.Place.Offer.Seats))
 		return true, report(e, &r.Place.Offer, true)
 	}
 	r.skip(order, e)

@@ -31,8 +31,8 @@ type Round struct {
 	borrowBlocked bool // noBorrowing alone blocks the current job
 	borrowed      bool // a job that borrows quota was placed in this pass
 
-	LastRefusals  int            // refusals in the last plan, the capacity for the next plan's
-	PlannedStarts []ares.Promise // the backfill reservations of the last plan
+	LastRefusals  int                 // refusals in the last plan, the capacity for the next plan's
+	PlannedStarts []ares.PlannedStart // the backfill reservations of the last plan
 }
 
 // NewRound returns a round over a state. All its parts share one transaction.

@@ -33,8 +33,8 @@ type Cluster struct {
 	simulation    simulation
 	preemptions   laws.PreemptionHistory
 	plannedStarts laws.PlannedStartCheck
-	fastChecks    bool           // see UseFastChecks
-	lastPromises  []ares.Promise // planned starts of the last plan
+	fastChecks    bool                // see UseFastChecks
+	lastPromises  []ares.PlannedStart // planned starts of the last plan
 }
 
 // NewCluster returns a Cluster without nodes and jobs.
@@ -392,7 +392,7 @@ func checkSamePlan(want, got ares.Plan) error {
 
 // formatWholePlan prints a plan with everything it points to.
 func formatWholePlan(p ares.Plan) string {
-	var yields []ares.Yield
+	var yields []ares.Preemption
 	p.Stop = slices.Clone(p.Stop)
 	for i := range p.Stop {
 		if y := p.Stop[i].Stop.Yield; y != nil {

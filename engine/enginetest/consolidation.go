@@ -37,7 +37,7 @@ func (w *Cluster) CheckMoves(plan ares.Plan) error {
 	var all []ares.JobID
 	for i := range plan.Nominate {
 		n := &plan.Nominate[i]
-		if n.Nomination.Why != ares.YieldMove {
+		if n.Nomination.Why != ares.PreemptByMove {
 			continue
 		}
 		all = append(all, n.Job)

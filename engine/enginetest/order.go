@@ -54,7 +54,7 @@ func refusesBorrowing(plan *ares.Plan) bool {
 // the last plan. Such a job may wait although it fits.
 func (w *Cluster) mayDelayPlannedStart(id ares.JobID) bool {
 	ends, known := w.State.ExpectedEnd(id, w.Now)
-	return slices.ContainsFunc(w.lastPromises, func(p ares.Promise) bool {
+	return slices.ContainsFunc(w.lastPromises, func(p ares.PlannedStart) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})
 }

@@ -16,7 +16,7 @@ func (w *Cluster) CheckVictimsNeeded(plan ares.Plan) error {
 		n := &plan.Nominate[i]
 		for k := range n.Nomination.Victims {
 			stays := n.Nomination.Victims[k].Job
-			if n.Nomination.Victims[k].Yield.Why == ares.YieldMove {
+			if n.Nomination.Victims[k].Yield.Why == ares.PreemptByMove {
 				continue
 			}
 			f := w.Fork()

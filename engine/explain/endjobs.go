@@ -257,7 +257,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 			best = e
 			continue
 		}
-		a, b := size(e.Held.Grant.ForLimits), size(best.Held.Grant.ForLimits)
+		a, b := size(e.Held.Allocation.ForLimits), size(best.Held.Allocation.ForLimits)
 		better := a > b // while neither is enough
 		if b >= asked {
 			better = a >= asked && a < b
@@ -271,6 +271,6 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	}
 	return []ares.Step{{
 		Kind: ares.StepEnd, Target: string(best.ID), Jobs: []ares.JobID{best.ID},
-		Amount: (size(best.Held.Grant.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.ID),
+		Amount: (size(best.Held.Allocation.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.ID),
 	}}
 }

@@ -31,7 +31,7 @@ type queueWalk struct {
 	reached bool  // the walk came to the job within maxSimulated jobs
 	blind   int   // admitted jobs ahead of it without an estimated start
 	ahead   int   // jobs ahead of it that are not placed at once
-	place   ares.Merit
+	place   ares.PlacementScore
 	by      [job.EstimateSources]int // expected releases it waits for, by source of the estimate
 	late    int                      // of these, releases that are overdue
 }

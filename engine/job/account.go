@@ -36,12 +36,12 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 	}
 	t := e.Shape.Tenant
 	if e.Held.isConcurrent {
-		e.Shape.Leaf.Charge(e.Held.Grant, sign)
+		e.Shape.Leaf.Charge(e.Held.Allocation, sign)
 		if sign > 0 {
-			t.Use = t.Use.Add(e.Held.Grant.ForLimits)
+			t.Use = t.Use.Add(e.Held.Allocation.ForLimits)
 			t.addActive(e)
 		} else {
-			t.Use = t.Use.Sub(e.Held.Grant.ForLimits)
+			t.Use = t.Use.Sub(e.Held.Allocation.ForLimits)
 			t.removeActive(e)
 		}
 	}
@@ -71,7 +71,7 @@ func (j *Table) holdingsOf(e *Entry) holdings {
 			// A voided seat occupies its node's devices until they are clean, but it
 			// must not block the next attempt of its own job by the tenant's limit.
 			if !h.State.Settled() {
-				j.addSeat(&out.Grant, &h.Seat, e.Job.GPUMemoryMB)
+				j.addSeat(&out.Allocation, &h.Seat, e.Job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
@@ -79,7 +79,7 @@ func (j *Table) holdingsOf(e *Entry) holdings {
 		}
 	}
 	if out.isConcurrent {
-		out.Grant.ForLimits.Jobs = 1
+		out.Allocation.ForLimits.Jobs = 1
 	}
 	return out
 }
@@ -150,9 +150,9 @@ func (e *Entry) usedNode(node string) bool {
 	return false
 }
 
-// GrantOf returns the allocation of a job of the shape with these seats. Its ForQuotas
+// AllocationOf returns the allocation of a job of the shape with these seats. Its ForQuotas
 // are valid until the next call.
-func (j *Table) GrantOf(sh *Shape, seats []ares.Seat) queue.Allocation {
+func (j *Table) AllocationOf(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := queue.Allocation{ForQuotas: j.allocationScratch[:0]}
 	for i := range seats {
 		j.addSeat(&g, &seats[i], sh.perMember.GPUMemoryMB)
@@ -182,16 +182,16 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	j.cluster.MarkDirty(n)
 }
 
-// GrantCopy is GrantOf for callers that keep the result.
-func (j *Table) GrantCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
-	g := j.GrantOf(sh, seats)
+// AllocationCopy is GrantOf for callers that keep the result.
+func (j *Table) AllocationCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
+	g := j.AllocationOf(sh, seats)
 	g.ForQuotas = slices.Clone(g.ForQuotas)
 	return g
 }
 
 // HeldMilli returns the GPUs that a job has allocated, in thousandths.
 func HeldMilli(e *Entry) int64 {
-	h := &e.Held.Grant.ForLimits
+	h := &e.Held.Allocation.ForLimits
 	return int64(h.GPUs)*cluster.WholeMilli + int64(h.GPUMilli)
 }
 
@@ -224,9 +224,9 @@ func GPUMilliOf(seats []ares.Seat) (milli int64) {
 	return milli
 }
 
-// DominantPart returns the dominant share of a use, in millionths of the cluster, and
+// DominantShare returns the dominant share of a use, in millionths of the cluster, and
 // its resource.
-func (j *Table) DominantPart(u queue.Resources) (part int, of string) {
+func (j *Table) DominantShare(u queue.Resources) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.ResourceName
 		held, all int64

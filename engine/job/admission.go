@@ -180,5 +180,5 @@ func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
 	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
 		return false
 	}
-	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.GrantOf(sh, seats))) == 0
+	return sh.Leaf.IsUnrestricted() || len(sh.Leaf.CheckAdmission(j.AllocationOf(sh, seats))) == 0
 }

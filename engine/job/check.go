@@ -31,7 +31,7 @@ func (j *Table) CheckOrder() error {
 		}
 		h, leaf := j.holdingsOf(e), fresh.Leaf(e.Job.Tenant, e.Job.Queue)
 		if h.isConcurrent {
-			leaf.Charge(h.Grant, 1)
+			leaf.Charge(h.Allocation, 1)
 		}
 		all, at := j.Tenant(e.Job.Tenant).Active, int(e.activeAt)
 		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.isConcurrent {

@@ -48,7 +48,7 @@ type Entry struct {
 // holdings is what an entry counts in the accounts of shares, limits and quotas.
 type holdings struct {
 	isConcurrent bool             // it counts as one of its tenant's concurrent jobs
-	Grant        queue.Allocation // what is allocated now
+	Allocation   queue.Allocation // what is allocated now
 	Past         []usagePeriod    // by attempt, the running one last
 }
 

@@ -10,7 +10,7 @@ import (
 
 // isMigration reports whether a preemption is a migration: the job is stopped to run on
 // other nodes.
-func isMigration(y *ares.Yield) bool { return y != nil && y.Why == ares.YieldMove }
+func isMigration(y *ares.Preemption) bool { return y != nil && y.Why == ares.PreemptByMove }
 
 // IsMigrating reports whether the job is being migrated: it is stopping for that, or has
 // stopped and was not placed again.

@@ -26,8 +26,8 @@ const (
 	InRunning
 )
 
-// Rank returns the class that the job was submitted with, 0 for the lowest.
-func (e *Entry) Rank() int { return int(e.class) }
+// ClassRank returns the class that the job was submitted with, 0 for the lowest.
+func (e *Entry) ClassRank() int { return int(e.class) }
 
 // indexRunning adds an entry to the running index; with sign -1 it removes it.
 func (j *Table) indexRunning(e *Entry, sign int) {
@@ -43,7 +43,7 @@ func (j *Table) indexRunning(e *Entry, sign int) {
 	case e.Run.Stop != nil:
 		e.RunningList = InStopping
 	default:
-		e.RunningList = uint8(InRunning + e.Rank())
+		e.RunningList = uint8(InRunning + e.ClassRank())
 	}
 	if e.RunningList != inNoList {
 		list := j.Running.list(e.RunningList)
@@ -102,7 +102,7 @@ func (r *runningIndex) Check(all []*Entry) error {
 		case underWay && e.Run.Stop != nil:
 			want = InStopping
 		case underWay:
-			want = uint8(InRunning + e.Rank())
+			want = uint8(InRunning + e.ClassRank())
 		}
 		if e.RunningList != want {
 			return fmt.Errorf("job %s is in list %d of the running index and belongs to %d", e.ID, e.RunningList, want)

@@ -19,11 +19,11 @@ func eachClassStop(e *Entry, visit func(tenant string, at time.Time)) {
 		return
 	}
 	for i := range e.Run.Attempts {
-		if a := &e.Run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.YieldClass {
+		if a := &e.Run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.PreemptByClass {
 			visit(a.Yield.Tenant, a.EndedAt)
 		}
 	}
-	if stop := e.Run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.YieldClass {
+	if stop := e.Run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.PreemptByClass {
 		visit(stop.Yield.Tenant, stop.At)
 	}
 }

@@ -34,13 +34,13 @@ func (k *PlannedStartCheck) Reset() {
 }
 
 // Observe checks a plan and its planned starts before the plan is written.
-func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ares.Promise) error {
+func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ares.PlannedStart) error {
 	ends, stopping := expectedEnds(s, p.Now)
 	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // preemptions of this plan change its planned starts
 	if k.job != "" && (stopping || yields || k.hasOverrun(s, ends)) {
 		k.Reset()
 	}
-	first := ares.Promise{}
+	first := ares.PlannedStart{}
 	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next plan has the planned start, after these placements
 		first = promises[0]
 	}
@@ -61,7 +61,7 @@ func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ar
 
 // checkPromise checks that the planned start still holds, or that the plan
 // meets it.
-func (k *PlannedStartCheck) checkPromise(p *ares.Plan, first *ares.Promise) error {
+func (k *PlannedStartCheck) checkPromise(p *ares.Plan, first *ares.PlannedStart) error {
 	placed := slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return k.job == pl.Job || k.job == pl.ArrayOf })
 	switch {
 	case k.job == "":

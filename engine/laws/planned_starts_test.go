@@ -11,12 +11,12 @@ import (
 // TestBrokenPromisesAreFound checks that a firm planned start must be met if
 // only time passes.
 func TestBrokenPromisesAreFound(t *testing.T) {
-	at := func(d time.Duration) []ares.Promise {
-		return []ares.Promise{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}
+	at := func(d time.Duration) []ares.PlannedStart {
+		return []ares.PlannedStart{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}
 	}
 	for _, c := range []struct {
 		name   string
-		then   []ares.Promise
+		then   []ares.PlannedStart
 		moved  bool // by something that the keeper is told of
 		yields bool // others give way by the same plan
 		placed time.Duration
@@ -29,7 +29,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		{name: "something moved it", then: at(2 * time.Hour), moved: true, placed: 2 * time.Hour},
 		{name: "others give way to one ahead", then: at(2 * time.Hour), yields: true, placed: 2 * time.Hour},
 		{name: "starts later", placed: 2 * time.Hour, then: at(time.Hour), broken: true},
-		{name: "another comes before it", then: []ares.Promise{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
+		{name: "another comes before it", then: []ares.PlannedStart{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, k := testCluster(), laws.PlannedStartCheck{}

@@ -75,15 +75,15 @@ func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) er
 
 // checkOrderPreemption checks preemption by the configured order, and that the
 // configuration allows this kind of preemption.
-func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.YieldWhy) error {
+func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.PreemptionBasis) error {
 	switch {
-	case why == ares.YieldMove:
+	case why == ares.PreemptByMove:
 		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
 			return fmt.Errorf("%s is moved for %s, which it must not", job.ID, to.ID)
 		}
-	case why != ares.YieldOrder && !t.cfg.Preemption.Enabled, why == ares.YieldOrder && !t.cfg.Queue.Preempt:
+	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt:
 		return fmt.Errorf("%s gives way to %s, and nobody should (%s)", job.ID, to.ID, why)
-	case why != ares.YieldOrder:
+	case why != ares.PreemptByOrder:
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
 		return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
 	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
@@ -170,7 +170,7 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		if !ok || a == nil || a.Fence != v.Fence || run.Stop != nil {
 			return fmt.Errorf("%s is to give way to %s, and does not run", v.Job, n.Job)
 		}
-		if v.Yield.Why != ares.YieldQuota && !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
+		if v.Yield.Why != ares.PreemptByQuota && !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
 			return fmt.Errorf("%s is to give way to %s, and sits elsewhere", v.Job, n.Job)
 		}
 		victims[v.Job] = true
@@ -199,7 +199,7 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 // preempted for it, directly or through others.
 func checkPreemptionCycles(t *checker) error {
 	to := map[ares.JobID][]ares.JobID{}
-	note := func(id ares.JobID, y *ares.Yield) {
+	note := func(id ares.JobID, y *ares.Preemption) {
 		if y != nil {
 			to[id] = append(to[id], y.To)
 		}

@@ -41,7 +41,7 @@ func checkPreemptionBasis(t *checker) error {
 }
 
 // checkVictimBasis checks one victim, given that those in gone have left.
-func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.YieldWhy, gone []*ares.Job) error {
+func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.PreemptionBasis, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
 	switch tenant := t.tenants[job.Tenant]; {
@@ -49,17 +49,17 @@ func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, wh
 		return fmt.Errorf("it must not be stopped once it has begun")
 	case victim.Placement.LatencySensitive && mine < ares.Critical.Rank():
 		return fmt.Errorf("it is latency-sensitive and the other is not critical")
-	case why == ares.YieldMove && victim.Placement.LatencySensitive:
+	case why == ares.PreemptByMove && victim.Placement.LatencySensitive:
 		return fmt.Errorf("it is latency-sensitive, and is moved for nobody")
-	case why == ares.YieldOrder, why == ares.YieldMove:
+	case why == ares.PreemptByOrder, why == ares.PreemptByMove:
 		return nil // the law of yields says the rest
-	case why == ares.YieldClass && (tenant == nil || !tenant.MayPreempt):
+	case why == ares.PreemptByClass && (tenant == nil || !tenant.MayPreempt):
 		return fmt.Errorf("tenant %s may not preempt", job.Tenant)
-	case why == ares.YieldClass && mine-its < 2:
+	case why == ares.PreemptByClass && mine-its < 2:
 		return fmt.Errorf("class %s is not two above %s", ares.ClassOf(job.PriorityValue()), ares.ClassOf(victim.PriorityValue()))
-	case why == ares.YieldClass:
+	case why == ares.PreemptByClass:
 		return nil
-	case why == ares.YieldQuota:
+	case why == ares.PreemptByQuota:
 		return t.checkReclaim(job, victim, n, gone)
 	}
 	return fmt.Errorf("by no right")
@@ -216,8 +216,8 @@ func checkPreemptionRate(t *checker) error {
 		return nil
 	}
 	stops := map[string]int{}
-	note := func(y *ares.Yield, at time.Time) {
-		if y != nil && y.Why == ares.YieldClass && at.After(t.plan.Now.Add(-time.Hour)) {
+	note := func(y *ares.Preemption, at time.Time) {
+		if y != nil && y.Why == ares.PreemptByClass && at.After(t.plan.Now.Add(-time.Hour)) {
 			stops[y.Tenant]++
 		}
 	}
@@ -237,7 +237,7 @@ func checkPreemptionRate(t *checker) error {
 	}
 	for i := range t.plan.Nominate {
 		for _, v := range t.plan.Nominate[i].Nomination.Victims {
-			if n := stops[v.Yield.Tenant]; v.Yield.Why == ares.YieldClass && n > most {
+			if n := stops[v.Yield.Tenant]; v.Yield.Why == ares.PreemptByClass && n > most {
 				return fmt.Errorf("%d have given way to jobs of %s within an hour, and %d may", n, v.Yield.Tenant, most)
 			}
 		}

@@ -24,7 +24,7 @@ type PreemptionHistory struct {
 // Preemption is one preemption: a job, and the job it was preempted for.
 type Preemption struct {
 	Job, Preemptor ares.JobID
-	Why            ares.YieldWhy
+	Why            ares.PreemptionBasis
 	At             time.Time
 }
 

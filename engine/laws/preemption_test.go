@@ -56,8 +56,8 @@ func newPreemptionCase(t *testing.T) *preemptionCase {
 }
 
 // nominate nominates seats for a job and stops the victim.
-func (c *preemptionCase) nominate(id ares.JobID, why ares.YieldWhy, victim ares.JobID, devices ...int) *preemptionCase {
-	y := ares.Yield{To: id, Tenant: c.jobs[id].Tenant, Why: why, Milli: 2000, Lost: 1, Asked: int64(1000 * len(devices))}
+func (c *preemptionCase) nominate(id ares.JobID, why ares.PreemptionBasis, victim ares.JobID, devices ...int) *preemptionCase {
+	y := ares.Preemption{To: id, Tenant: c.jobs[id].Tenant, Why: why, Milli: 2000, Lost: 1, Asked: int64(1000 * len(devices))}
 	c.plan.Nominate = append(c.plan.Nominate, ares.Nominating{Job: id, Nomination: ares.Nomination{
 		Seats: []ares.Seat{seat("a", 0, devices...)}, Why: why, At: c.now, Until: c.now.Add(time.Minute), Victims: []ares.Victim{{Job: victim, Fence: 7, Yield: y}},
 	}})
@@ -95,34 +95,38 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 		plant func(*preemptionCase)
 		law   string // "" for none
 	}{
-		{"by class", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1) }, ""},
-		{"by quota", func(c *preemptionCase) { c.nominate("owed", ares.YieldQuota, "lent", 2, 3) }, ""},
-		{"one class above", func(c *preemptionCase) { c.nominate("calm", ares.YieldClass, "low", 0) }, "rights"},
+		{"by class", func(c *preemptionCase) { c.nominate("urgent", ares.PreemptByClass, "low", 0, 1) }, ""},
+		{"by quota", func(c *preemptionCase) { c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3) }, ""},
+		{"one class above", func(c *preemptionCase) { c.nominate("calm", ares.PreemptByClass, "low", 0) }, "rights"},
 		{"a tenant that may not", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).teams["ops"].MayPreempt = false
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).teams["ops"].MayPreempt = false
 		}, "rights"},
 		{"by no right", func(c *preemptionCase) { c.nominate("urgent", "", "low", 0, 1) }, "rights"},
-		{"who borrowed nothing", func(c *preemptionCase) { c.nominate("owed", ares.YieldQuota, "low", 0, 1) }, "rights"},
+		{"who borrowed nothing", func(c *preemptionCase) { c.nominate("owed", ares.PreemptByQuota, "low", 0, 1) }, "rights"},
 		{"who is within his quota", func(c *preemptionCase) {
-			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["guest"].Quotas[0].Nominal = 2
+			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).teams["guest"].Quotas[0].Nominal = 2
 		}, "rights"},
 		{"for more than is promised", func(c *preemptionCase) {
-			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).teams["owner"].Quotas[0].Nominal = 1
+			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).teams["owner"].Quotas[0].Nominal = 1
 		}, "rights"},
 		{"a latency-sensitive one", func(c *preemptionCase) {
-			c.nominate("owed", ares.YieldQuota, "lent", 2, 3).jobs["lent"].Placement.LatencySensitive = true
+			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).jobs["lent"].Placement.LatencySensitive = true
 		}, "rights"},
 		{"one that runs at most once", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce
 		}, "rights"},
 		{"another attempt", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims[0].Fence = 6
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Fence = 6
 		}, "reckonings"},
 		{"a wrong reckoning", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims[0].Yield.Milli = 1000
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Yield.Milli = 1000
 		}, "reckonings"},
-		{"nobody named", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Victims = nil }, "reckonings"},
-		{"no seats", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Seats = nil }, "reckonings"},
+		{"nobody named", func(c *preemptionCase) {
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims = nil
+		}, "reckonings"},
+		{"no seats", func(c *preemptionCase) {
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Seats = nil
+		}, "reckonings"},
 		{"nothing to give up", func(c *preemptionCase) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "reckonings"},
 		{"a kept seat given away", func(c *preemptionCase) {
 			c.nominateEarlier(t)
@@ -135,39 +139,39 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 			c.plan.Place = []ares.Placing{{Job: "urgent", Seats: []ares.Seat{seat("a", 0, 0, 1)}}}
 		}, ""},
 		{"five for one", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0).nomination().Seats[0].Shares[0].Milli = 400
+			c.nominate("urgent", ares.PreemptByClass, "low", 0).nomination().Seats[0].Shares[0].Milli = 400
 		}, "ceiling"},
 		{"who sits elsewhere", func(c *preemptionCase) {
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1).nomination().Seats[0].Node = "b"
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Seats[0].Node = "b"
 		}, "sitters"},
-		{"who sits there stays", func(c *preemptionCase) { c.nominate("urgent", ares.YieldClass, "low", 0, 2) }, "sitters"},
+		{"who sits there stays", func(c *preemptionCase) { c.nominate("urgent", ares.PreemptByClass, "low", 0, 2) }, "sitters"},
 		{"for too many at once", func(c *preemptionCase) {
 			for range config.MaxNominations + 1 {
-				c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+				c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 			}
 		}, "sitters"},
 		{"to one that gave way to it", func(c *preemptionCase) {
 			c.addPreemption("urgent", "low", c.now)
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "circles"},
 		{"to one that gave way to it, by others", func(c *preemptionCase) {
 			c.addPreemption("urgent", "lent", c.now)
 			c.addPreemption("calm", "low", c.now)
-			c.runs["lent"].Attempts[0].Yield = &ares.Yield{To: "calm", Why: ares.YieldClass}
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+			c.runs["lent"].Attempts[0].Yield = &ares.Preemption{To: "calm", Why: ares.PreemptByClass}
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "circles"},
 		{"too many in an hour", func(c *preemptionCase) {
 			for range 100 {
 				c.addPreemption("calm", "owed", c.now)
 			}
 			c.runs["calm"].Attempts[0].Yield.Tenant = "ops"
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "rates"},
 		{"so many, but not in an hour", func(c *preemptionCase) {
 			for range 100 {
 				c.addPreemption("calm", "owed", c.now.Add(-time.Hour))
 			}
-			c.nominate("urgent", ares.YieldClass, "low", 0, 1)
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +191,7 @@ func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	}
 	run.Attempts = append(run.Attempts, ares.Attempt{
 		Number: len(run.Attempts) + 1, PlacedAt: epoch, EndedAt: at, Outcome: ares.OutcomeStopped,
-		Yield: &ares.Yield{To: to, Tenant: "ops", Why: ares.YieldClass},
+		Yield: &ares.Preemption{To: to, Tenant: "ops", Why: ares.PreemptByClass},
 	})
 	run.Placed = len(run.Attempts)
 }
@@ -196,7 +200,7 @@ func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	t.Helper()
 	run := ares.NewRun(epoch)
-	if err := run.Nominate(ares.Nomination{Seats: []ares.Seat{seat("a", 0, 0, 1)}, Why: ares.YieldClass, At: epoch, Until: c.now.Add(time.Hour)}); err != nil {
+	if err := run.Nominate(ares.Nomination{Seats: []ares.Seat{seat("a", 0, 0, 1)}, Why: ares.PreemptByClass, At: epoch, Until: c.now.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	c.runs["urgent"] = &run
@@ -214,7 +218,7 @@ func TestPreemptionCyclesAreFound(t *testing.T) {
 	s.Apply(b)
 	var w laws.PreemptionHistory
 	stop := func(by, victim ares.JobID) error {
-		return w.Observe(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Yield: &ares.Yield{To: by}}}}})
+		return w.Observe(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Yield: &ares.Preemption{To: by}}}}})
 	}
 	for _, step := range []struct {
 		by, victim ares.JobID

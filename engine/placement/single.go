@@ -19,7 +19,7 @@ func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluste
 		}
 		return ares.Placing{}, false
 	}
-	m := ares.Merit{Level: ares.LevelNode, Domain: n.ID}
+	m := ares.PlacementScore{Level: ares.LevelNode, Domain: n.ID}
 	if !r.AnyNodeDoes {
 		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(r, n) - score.HistoryPenalty(n))
 	}

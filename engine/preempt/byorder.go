@@ -23,7 +23,7 @@ func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, 
 		return victimSelection{}, false
 	}
 	base := r.Txn.Mark()
-	sel := victimSelection{reason: ares.YieldOrder}
+	sel := victimSelection{reason: ares.PreemptByOrder}
 	if !r.fewestByOrder(e, r.laterInOrder(e, plan), &sel, members, ban) {
 		r.Txn.Undo(base)
 		return sel, false
@@ -39,14 +39,14 @@ func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, 
 // laterInOrder are the possible victims of a waiting job, the last in the order first.
 func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
-	ownRank, rank := r.Jobs.OrderRank(e, now), e.Rank()
+	ownRank, rank := r.Jobs.OrderRank(e, now), e.ClassRank()
 	until, bounded := r.Jobs.PeerPreemptionTime(e)
 	mayPreemptPeers := bounded && !now.Before(until)
 	ancestry, barred := r.preemptorAncestry(e, plan), r.barredJobs(0)
 	rankOf := map[*job.Entry]uint64{}
 	var out []*candidateVictim
 	for _, v := range e.Shape.Tenant.Active { // in no order: sorted below
-		if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || !v.MayBePreempted() || v.Rank() != rank {
+		if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || !v.MayBePreempted() || v.ClassRank() != rank {
 			continue
 		}
 		at := r.Jobs.OrderRank(v, now)
@@ -59,7 +59,7 @@ func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 		}
 		milli := job.HeldMilli(v)
 		rankOf[v] = at
-		out = append(out, &candidateVictim{entry: v, milli: milli, cost: r.preemptionCost(v, milli, now), reason: ares.YieldOrder})
+		out = append(out, &candidateVictim{entry: v, milli: milli, cost: r.preemptionCost(v, milli, now), reason: ares.PreemptByOrder})
 	}
 	slices.SortFunc(out, func(a, b *candidateVictim) int {
 		return cmp.Or(cmp.Compare(rankOf[b.entry], rankOf[a.entry]), cmp.Compare(b.entry.Job.Revision, a.entry.Job.Revision), cmp.Compare(b.entry.ID, a.entry.ID))

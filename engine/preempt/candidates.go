@@ -20,10 +20,10 @@ type candidateVictim struct {
 	protectedUntil time.Time // of protectedCooldown
 
 	// In the current search:
-	reason        ares.YieldWhy  // the right to stop it
-	eligibleIn    int            // ID of the last search in which it was eligible
-	chosen        bool           // it is in the set being selected
-	borrowedParts []borrowedPart // what it holds of borrowed quota
+	reason        ares.PreemptionBasis // the right to stop it
+	eligibleIn    int                  // ID of the last search in which it was eligible
+	chosen        bool                 // it is in the set being selected
+	borrowedParts []borrowedPart       // what it holds of borrowed quota
 }
 
 // loadVictims is the running jobs of a class. On first use it computes the cost and the
@@ -75,11 +75,11 @@ func (s *victimSearch) markEligible(rights preemptionRights) bool {
 			v.borrowedParts = v.borrowedParts[:0]
 			switch {
 			case rights&rightByQuota != 0 && s.isBorrowed(v):
-				v.reason = ares.YieldQuota
+				v.reason = ares.PreemptByQuota
 			case rights&rightByClass != 0 && rank <= s.rank-2:
-				v.reason = ares.YieldClass
+				v.reason = ares.PreemptByClass
 			case rights&rightToMove != 0 && s.isMovable(v):
-				v.reason = ares.YieldMove
+				v.reason = ares.PreemptByMove
 			default:
 				continue
 			}

@@ -143,11 +143,11 @@ func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSel
 		r.Txn.Undo(base)
 		r.Place.Speculative = false
 	}()
-	if _, soon := r.fitsOnceStopped(e, ares.YieldMove, plan.Now); soon {
+	if _, soon := r.fitsOnceStopped(e, ares.PreemptByMove, plan.Now); soon {
 		return victimSelection{}, false // no move is needed
 	}
 	s := &victimSearch{
-		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.Rank(), base: r.Txn.Mark(),
+		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.ClassRank(), base: r.Txn.Mark(),
 		ancestry: r.preemptorAncestry(e, plan), barred: r.barredJobs(0), immovable: map[*job.Entry]bool{},
 	}
 	for range maxRelocations {
@@ -162,7 +162,7 @@ func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSel
 	if s.outcome.best == nil {
 		return victimSelection{}, false
 	}
-	s.outcome.best.reason = ares.YieldMove
+	s.outcome.best.reason = ares.PreemptByMove
 	return *s.outcome.best, true
 }
 
@@ -199,10 +199,10 @@ func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
 	sel.destinations = map[*candidateVictim][]ares.Seat{}
 	for _, v := range sel.victims {
 		s.round.Place.ReleaseJob(v.entry)
-		charge(v.entry.Shape.Leaf, v.entry.Held.Grant, -1)
+		charge(v.entry.Shape.Leaf, v.entry.Held.Allocation, -1)
 	}
 	s.round.Txn.TakeSeats(sel.seats)
-	charge(s.shape.Leaf, s.round.Jobs.GrantCopy(s.shape, sel.seats), 1)
+	charge(s.shape.Leaf, s.round.Jobs.AllocationCopy(s.shape, sel.seats), 1)
 	// The largest jobs are the hardest to place.
 	slices.SortFunc(sel.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range sel.victims {
@@ -216,7 +216,7 @@ func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
 			s.immovable[v.entry] = true
 			return false
 		}
-		charge(sh.Leaf, s.round.Jobs.GrantCopy(sh, placing.Seats), 1)
+		charge(sh.Leaf, s.round.Jobs.AllocationCopy(sh, placing.Seats), 1)
 		sel.destinations[v] = placing.Seats
 	}
 	return true

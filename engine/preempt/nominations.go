@@ -39,14 +39,14 @@ func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report fu
 		case why != "":
 			hold.Invalid = why
 		case free:
-			hold.Grant = r.Jobs.GrantCopy(e.Shape, n.Seats)
+			hold.Grant = r.Jobs.AllocationCopy(e.Shape, n.Seats)
 			e.Shape.Leaf.Charge(hold.Grant, 1)
 			r.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: r.Cluster.PairScore(n.Seats), Merit: r.Cluster.RationaleOf(n.Seats)}
 			r.Place.Placed = append(r.Place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
 			more = report == nil || report(e, &r.Place.Offer, true)
 		default:
 			hold.Over = false
-			hold.Grant = r.Jobs.GrantCopy(e.Shape, n.Seats)
+			hold.Grant = r.Jobs.AllocationCopy(e.Shape, n.Seats)
 			hold.Grant.ForShare = queue.Resources{}
 			e.Shape.Leaf.Charge(hold.Grant, 1)
 			hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(n.Seats)
@@ -158,7 +158,7 @@ func (r *Round) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
 }
 
 // stopVictim adds the stop of a victim to the plan. It returns false if the plan is full.
-func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Yield) bool {
+func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Preemption) bool {
 	if slices.Contains(r.Stopping, v) || r.Jobs.ArrayIsStopping(v) {
 		return true
 	}
@@ -211,7 +211,7 @@ func (r *Round) newNomination(e *job.Entry, sel *victimSelection, now time.Time)
 	n := &ares.Nomination{Seats: sel.seats, Why: sel.reason, At: now}
 	for _, v := range sel.victims {
 		sel.freeWithin = max(sel.freeWithin, maxStopTime(v.entry))
-		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Yield: ares.Yield{
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Yield: ares.Preemption{
 			To: e.ID, Tenant: e.Job.Tenant, Why: v.reason, Milli: v.milli, Lost: v.cost, Asked: milli,
 			Restart: v.milli * int64(r.Cfg.Preemption.Restart/time.Second),
 		}})
@@ -231,9 +231,9 @@ func (r *Round) nominate(round *queue.Round[*job.Entry], plan *ares.Plan, e *job
 			break
 		}
 	}
-	hold := backfill.NominationHold{Entry: e, Seats: sel.seats, Until: n.Until, Grant: r.Jobs.GrantCopy(e.Shape, sel.seats)}
+	hold := backfill.NominationHold{Entry: e, Seats: sel.seats, Until: n.Until, Grant: r.Jobs.AllocationCopy(e.Shape, sel.seats)}
 	hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(sel.seats)
-	if sel.reason == ares.YieldMove {
+	if sel.reason == ares.PreemptByMove {
 		r.recordConsolidation(e, sel)
 	}
 	round.ChargeOutOfTurn(e.Shape.Leaf, hold.Grant, 1)

@@ -36,15 +36,15 @@ func (r *Round) assumeStopsDone() {
 // these charges.
 func (r *Round) chargeStopping(sign int) {
 	for _, v := range r.Jobs.Running.Stopping {
-		v.Shape.Leaf.Charge(v.Held.Grant, sign)
+		v.Shape.Leaf.Charge(v.Held.Allocation, sign)
 	}
 	for _, v := range r.Stopping {
-		v.Shape.Leaf.Charge(v.Held.Grant, sign)
+		v.Shape.Leaf.Charge(v.Held.Allocation, sign)
 	}
 }
 
 // fitsOnceStopped finds seats for a job that fits once the jobs being stopped are gone.
-func (r *Round) fitsOnceStopped(e *job.Entry, why ares.YieldWhy, now time.Time) (victimSelection, bool) {
+func (r *Round) fitsOnceStopped(e *job.Entry, why ares.PreemptionBasis, now time.Time) (victimSelection, bool) {
 	if len(r.Jobs.Running.Stopping)+len(r.Stopping) == 0 {
 		return victimSelection{}, false
 	}

@@ -112,7 +112,7 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	if rights == 0 && admitted {
 		r.noteNotAllowed(e)
 	}
-	if rights == 0 || rights&rightByOrder == 0 && r.knownToFail(sh, rights, e.Rank()) {
+	if rights == 0 || rights&rightByOrder == 0 && r.knownToFail(sh, rights, e.ClassRank()) {
 		return found, false
 	}
 	if r.restartIsPending() {
@@ -147,7 +147,7 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 
 // victimSelection is the victims of a job, and the seats it gets.
 type victimSelection struct {
-	reason     ares.YieldWhy
+	reason     ares.PreemptionBasis
 	seats      []ares.Seat
 	victims    []*candidateVictim
 	freeWithin time.Duration // when the seats are free, without victims

@@ -146,7 +146,7 @@ func sharesDevice(a, b *ares.Seat) bool {
 func (r *Round) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *job.Entry)
-	add := func(preemption *ares.Yield) {
+	add := func(preemption *ares.Preemption) {
 		if preemption == nil || out[preemption.To] {
 			return
 		}

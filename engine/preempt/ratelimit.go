@@ -19,12 +19,12 @@ func (r *Round) withinHourlyLimit(e *job.Entry, sel *victimSelection, plan *ares
 		until = plan.Now.Add(job.StopRateWindow)
 	}
 	for i := range plan.Stop {
-		if preemption := plan.Stop[i].Stop.Yield; preemption != nil && preemption.Why == ares.YieldClass && preemption.Tenant == e.Job.Tenant {
+		if preemption := plan.Stop[i].Stop.Yield; preemption != nil && preemption.Why == ares.PreemptByClass && preemption.Tenant == e.Job.Tenant {
 			stops++
 		}
 	}
 	for _, v := range sel.victims {
-		if v.reason == ares.YieldClass {
+		if v.reason == ares.PreemptByClass {
 			stops++
 		}
 	}

@@ -43,7 +43,7 @@ func (s *victimSearch) isBorrowed(v *candidateVictim) bool {
 	if v.rank >= s.rank+2 || v.entry.Shape.Leaf == s.shape.Leaf {
 		return false
 	}
-	for _, part := range v.entry.Held.Grant.ForQuotas {
+	for _, part := range v.entry.Held.Allocation.ForQuotas {
 		d, ok := s.borrowedByQueue(v.entry.Shape.Leaf, part.Model)
 		if !ok || s.quota.guaranteed&cluster.ModelBit(part.Model) == 0 {
 			return false // a part is within the job's own quota
@@ -85,7 +85,7 @@ func (s *victimSearch) withinBorrowed(victims []*candidateVictim) bool {
 	s.resetReclaim()
 	victims = slices.SortedFunc(slices.Values(victims), bySize)
 	for _, v := range victims {
-		if v.reason == ares.YieldQuota && !s.reclaim(v) {
+		if v.reason == ares.PreemptByQuota && !s.reclaim(v) {
 			return false
 		}
 	}
@@ -94,7 +94,7 @@ func (s *victimSearch) withinBorrowed(victims []*candidateVictim) bool {
 
 // mayReclaim reports whether enough of the borrowed quota is left to stop the job.
 func (s *victimSearch) mayReclaim(v *candidateVictim) bool {
-	if v.reason != ares.YieldQuota {
+	if v.reason != ares.PreemptByQuota {
 		return true
 	}
 	for _, p := range v.borrowedParts {
@@ -111,7 +111,7 @@ func (s *victimSearch) reclaim(v *candidateVictim) bool {
 	if !s.mayReclaim(v) {
 		return false
 	}
-	if v.reason == ares.YieldQuota {
+	if v.reason == ares.PreemptByQuota {
 		for _, p := range v.borrowedParts {
 			s.quota.borrowed[p.quota].unreclaimed -= p.milli
 		}
@@ -122,11 +122,11 @@ func (s *victimSearch) reclaim(v *candidateVictim) bool {
 // admitsAfter reports whether limits and quotas admit the job once the victims are gone.
 func (s *victimSearch) admitsAfter(sel *victimSelection) bool {
 	for _, v := range sel.victims {
-		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, -1)
+		v.entry.Shape.Leaf.Charge(v.entry.Held.Allocation, -1)
 	}
 	ok := s.round.Jobs.AdmitsSeats(s.shape, sel.seats, s.now)
 	for _, v := range sel.victims {
-		v.entry.Shape.Leaf.Charge(v.entry.Held.Grant, 1)
+		v.entry.Shape.Leaf.Charge(v.entry.Held.Allocation, 1)
 	}
 	return ok
 }
@@ -140,7 +140,7 @@ func (s *victimSearch) reclaimQuota(sel *victimSelection) {
 	}
 	var borrowers []*candidateVictim
 	for _, e := range s.round.Victims {
-		if v := s.round.victimBySlot[e.Slot]; v.eligibleIn == s.id && v.reason == ares.YieldQuota && !slices.Contains(sel.victims, v) {
+		if v := s.round.victimBySlot[e.Slot]; v.eligibleIn == s.id && v.reason == ares.PreemptByQuota && !slices.Contains(sel.victims, v) {
 			borrowers = append(borrowers, v)
 		}
 	}

@@ -19,16 +19,16 @@ const (
 )
 
 // reason is the right as it is recorded with a preemption.
-func (rights preemptionRights) reason() ares.YieldWhy {
+func (rights preemptionRights) reason() ares.PreemptionBasis {
 	switch {
 	case rights&rightToMove != 0:
-		return ares.YieldMove
+		return ares.PreemptByMove
 	case rights&rightByOrder != 0:
-		return ares.YieldOrder
+		return ares.PreemptByOrder
 	case rights&rightByQuota != 0:
-		return ares.YieldQuota
+		return ares.PreemptByQuota
 	}
-	return ares.YieldClass
+	return ares.PreemptByClass
 }
 
 // rightsOf is the rights of a waiting job, and the models that quotas guarantee to it. A
@@ -42,7 +42,7 @@ func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemp
 	case !r.Cfg.Preemption.Enabled:
 		return 0, 0
 	case admitted && record.MayPreempt:
-		for rank := range max(e.Rank()-1, 0) {
+		for rank := range max(e.ClassRank()-1, 0) {
 			if len(r.Jobs.Running.Running[rank]) > 0 {
 				out |= rightByClass
 			}
@@ -61,10 +61,10 @@ func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemp
 func (r *Round) noteNotAllowed(e *job.Entry) {
 	record := e.Shape.Tenant.Record
 	off := !r.Cfg.Preemption.Enabled
-	if record == nil || !off && record.MayPreempt || e.Rank() < 2 {
+	if record == nil || !off && record.MayPreempt || e.ClassRank() < 2 {
 		return
 	}
-	below := r.Jobs.Running.Running[:e.Rank()-1]
+	below := r.Jobs.Running.Running[:e.ClassRank()-1]
 	switch below := slices.ContainsFunc(below, func(list []*job.Entry) bool { return len(list) > 0 }); {
 	case !below:
 	case off:

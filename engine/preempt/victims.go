@@ -47,7 +47,7 @@ type searchOutcome struct {
 // jobs on the seats of reservations that are ahead of it.
 func (r *Round) searchVictims(e *job.Entry, rights preemptionRights, guaranteed uint64, plan *ares.Plan) (victimSelection, bool) {
 	s := &victimSearch{
-		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.Rank(), base: r.Txn.Mark(),
+		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.ClassRank(), base: r.Txn.Mark(),
 		ancestry: r.preemptorAncestry(e, plan), barred: r.barredJobs(0), quota: quotaReclaim{guaranteed: guaranteed, borrowedCache: map[borrowerKey]queue.Borrowing{}},
 	}
 	if r.Backfill.HeldReservations != 0 {
@@ -273,7 +273,7 @@ func (s *victimSearch) endsSoon() (victimSelection, bool) {
 	s.round.Txn.Undo(s.base)
 	for _, e := range ending {
 		s.round.Place.ReleaseJob(e)
-		e.Shape.Leaf.Charge(e.Held.Grant, -1)
+		e.Shape.Leaf.Charge(e.Held.Allocation, -1)
 	}
 	members, ban := s.round.Jobs.AdmissibleMembers(s.shape, s.now)
 	var placing ares.Placing
@@ -282,7 +282,7 @@ func (s *victimSearch) endsSoon() (victimSelection, bool) {
 		placing, ok = s.round.Place.PlaceJob(s.shape, s.shape.MinMembers, ban, s.entry)
 	}
 	for _, e := range ending {
-		e.Shape.Leaf.Charge(e.Held.Grant, 1)
+		e.Shape.Leaf.Charge(e.Held.Allocation, 1)
 	}
 	s.round.Txn.Undo(s.base)
 	sel.seats = placing.Seats

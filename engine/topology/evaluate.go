@@ -11,7 +11,7 @@ import (
 // capacity for, no single domain of the required level, insufficient or unknown
 // bandwidth, or more of a leaf than one job may use. Assignments must be sorted by
 // node.
-func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (PlacementCost, ares.Merit, bool) {
+func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (PlacementCost, ares.PlacementScore, bool) {
 	t.leafScratch = t.leafScratch[:0]
 	var v PlacementCost
 	members, squares := 0, 0
@@ -20,7 +20,7 @@ func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (Placem
 		for ; i < len(picks) && t.leafOf[picks[i].Node] == l; i++ {
 			p := picks[i]
 			if p.Members < 1 || p.Members > f.Capacity(p.Node) {
-				return v, ares.Merit{}, false
+				return v, ares.PlacementScore{}, false
 			}
 			inside += p.Members
 			v.Penalty += p.Members * f.Penalty(p.Node)
@@ -29,7 +29,7 @@ func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (Placem
 			}
 		}
 		if i-from > t.maxNodesPerLeaf || inside*a.DevicesPerMember > t.maxGPUsPerLeaf {
-			return v, ares.Merit{}, false
+			return v, ares.PlacementScore{}, false
 		}
 		members += inside
 		squares += inside * inside
@@ -37,7 +37,7 @@ func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (Placem
 	}
 	v.Nodes = len(picks)
 	if members < a.minMembers() || members > a.Members || !t.isAllowed(a, t.leafScratch, len(picks)) {
-		return v, ares.Merit{}, false
+		return v, ares.PlacementScore{}, false
 	}
 	v.MissingMembers = a.Members - members
 	if a.Strategy == Consolidated {
@@ -92,7 +92,7 @@ func (t *Tree) hasBandwidth(gbps, l, depth int) bool {
 
 // evaluateLeaves sets the parts of the cost that depend on the leaves, and
 // returns the score.
-func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v *PlacementCost) ares.Merit {
+func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v *PlacementCost) ares.PlacementScore {
 	depth, top := t.commonDomain(leaves)
 	d := &t.domains[depth][top]
 	v.Height = leaf - depth
@@ -182,7 +182,7 @@ var alignment = [depthCount]int{fleet: 0, region: 250, zone: 500, spine: 750, le
 const alignmentAdjacent = 900
 
 // scoreLeaves returns the weighted score of leaves for a request.
-func (t *Tree) scoreLeaves(a *Request, leaves []int32, members, depth int, disconnected bool) ares.Merit {
+func (t *Tree) scoreLeaves(a *Request, leaves []int32, members, depth int, disconnected bool) ares.PlacementScore {
 	align := alignment[depth]
 	if !disconnected {
 		align = max(align, alignmentAdjacent)
@@ -216,8 +216,8 @@ func (t *Tree) addLeafStats(stats *leafStats, l, devices int) {
 //   - utilization: the share of their devices that are in use already, so that
 //     empty leaves stay empty;
 //   - history: the mean history score of their nodes.
-func (t *Tree) weightedScore(stats *leafStats, members, align int) ares.Merit {
-	m := ares.Merit{Availability: 1000, Alignment: align, History: stats.history / stats.nodes}
+func (t *Tree) weightedScore(stats *leafStats, members, align int) ares.PlacementScore {
+	m := ares.PlacementScore{Availability: 1000, Alignment: align, History: stats.history / stats.nodes}
 	if stats.capacity > members {
 		m.Availability = members * 1000 / stats.capacity
 	}

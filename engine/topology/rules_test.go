@@ -36,7 +36,7 @@ func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *clust
 }
 
 // choose returns the members on each node by leaf, such as "a:1+1 c:2".
-func (w *cluster) choose(t *testing.T, a topology.Request) (string, ares.Merit) {
+func (w *cluster) choose(t *testing.T, a topology.Request) (string, ares.PlacementScore) {
 	t.Helper()
 	w.ask, w.room = a, nil
 	for _, free := range w.free {
@@ -187,12 +187,12 @@ func TestScore(t *testing.T) {
 	t.Parallel()
 	w := parseCluster(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
 	_, got := w.choose(t, topology.Request{Members: 2, DevicesPerMember: 8})
-	want := ares.Merit{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
+	want := ares.PlacementScore{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
 	if got != want {
 		t.Errorf("in a leaf: got %+v, want %+v", got, want)
 	}
 	_, got = w.choose(t, topology.Request{Members: 4, DevicesPerMember: 8})
-	want = ares.Merit{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
+	want = ares.PlacementScore{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
 	if got != want {
 		t.Errorf("in a spine: got %+v, want %+v", got, want)
 	}

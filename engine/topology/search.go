@@ -10,14 +10,14 @@ import (
 // that placement. It returns false if the job does not fit anywhere. The picks
 // are valid until the next call. Of the score it sets the level, the domain
 // (but not the name of a single node) and the weighted parts.
-func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, merit ares.Merit, ok bool) {
+func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, merit ares.PlacementScore, ok bool) {
 	s := &t.search
 	s.reset(t, a, nodes)
 	if len(t.free) == 0 || a.Members < 1 {
-		return nil, ares.Merit{}, false
+		return nil, ares.PlacementScore{}, false
 	}
 	if !s.placeMembers(a.Members) && !s.placeFewer() {
-		return nil, ares.Merit{}, false
+		return nil, ares.PlacementScore{}, false
 	}
 	return s.bestPicks, s.bestScore, true
 }
@@ -37,7 +37,7 @@ type search struct {
 
 	found     bool
 	best      PlacementCost
-	bestScore ares.Merit
+	bestScore ares.PlacementScore
 	bestPicks []Assignment // valid if found
 
 	// round is the number of the current attempt to place some number of

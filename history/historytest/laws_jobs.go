@@ -28,7 +28,7 @@ func aJobComesBackWhole(t *testing.T, b Base) {
 		j.Environment, j.Labels = map[string]string{"TOKEN": "s3cret", "B": "2"}, map[string]string{"app": "x"}
 		j.Checkpoint.Enabled, j.After, j.Deadline = true, []string{string(ID("before"))}, Noon.Add(time.Hour)
 		r.Yields, r.Retries, r.Losses, r.Dropped, r.Ran = 1, 2, 1, 3, time.Second
-		r.Attempts[0].Yield = &ares.Yield{To: ID("other"), Tenant: "x", Milli: 5}
+		r.Attempts[0].Yield = &ares.Preemption{To: ID("other"), Tenant: "x", Milli: 5}
 	}}.Finished()
 	put(t, h, 1, f)
 	got, err := h.Job(t.Context(), f.Job.ID, "")

@@ -243,7 +243,7 @@ func meritKept(t *testing.T, s *store.Store) {
 	lead, resign := NewLead(t, s)
 	defer resign()
 	c := Placing(t, s, ask.Job, NewNode(t, s))
-	want := ares.Merit{
+	want := ares.PlacementScore{
 		Level: ares.LevelLeaf, Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 500,
 		Stranded: -400, Bandwidth: 300, FirstFit: 200,
 	}

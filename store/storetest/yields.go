@@ -35,12 +35,12 @@ func Victims(tb testing.TB, s *store.Store, lead *store.Leadership, n int) (seat
 // them.
 func Nominating(tb testing.TB, s *store.Store, job *ares.Job, victims []store.SeatRef) []store.Change {
 	tb.Helper()
-	n := ares.Nomination{Why: ares.YieldClass, At: Noon, Until: Noon.Add(time.Minute)}
+	n := ares.Nomination{Why: ares.PreemptByClass, At: Noon, Until: Noon.Add(time.Minute)}
 	var stops []store.Change
 	for rank, v := range victims {
 		run := Get(tb, s, v.Job).Run
-		y := ares.Yield{
-			To: job.ID, Tenant: job.Tenant, Why: ares.YieldClass,
+		y := ares.Preemption{
+			To: job.ID, Tenant: job.Tenant, Why: ares.PreemptByClass,
 			Milli: 1000, Lost: 7_200_000, Restart: 60_000, Asked: int64(1000 * len(victims)),
 		}
 		n.Victims = append(n.Victims, ares.Victim{Job: v.Job, Fence: v.Fence, Yield: y})

@@ -32,18 +32,18 @@ var fillings = []filling{
 // right is by what the gang has others stopped.
 type right struct {
 	name string
-	by   ares.YieldWhy
+	by   ares.PreemptionBasis
 }
 
-var rights = []right{{"reclaim", ares.YieldQuota}, {"class", ares.YieldClass}}
+var rights = []right{{"reclaim", ares.PreemptByQuota}, {"class", ares.PreemptByClass}}
 
 // world is a fleet in leaves of 16 nodes of 8 GPUs, all taken by one tenant that
 // has borrowed nearly all of it where there are quotas, at the lowest class but
 // one.
-func world(b *testing.B, nodes int, of filling, by ares.YieldWhy) *engine.State {
+func world(b *testing.B, nodes int, of filling, by ares.PreemptionBasis) *engine.State {
 	b.Helper()
 	borrower, owner := &ares.Tenant{ID: "lab", Limits: ares.NoLimits()}, &ares.Tenant{ID: "ops", Limits: ares.NoLimits(), MayPreempt: true}
-	if by == ares.YieldQuota {
+	if by == ares.PreemptByQuota {
 		borrower.Quotas = []ares.Quota{{Nominal: 8, Borrow: ares.Unlimited, Lend: ares.Unlimited}}
 		owner.Quotas = []ares.Quota{{Nominal: nodes*8 - 8, Borrow: ares.Unlimited, Lend: ares.Unlimited}}
 	}
@@ -83,9 +83,9 @@ func world(b *testing.B, nodes int, of filling, by ares.YieldWhy) *engine.State 
 }
 
 // gang is 64 GPUs on eight nodes.
-func gang(by ares.YieldWhy) *ares.Job {
+func gang(by ares.PreemptionBasis) *ares.Job {
 	priority := 500
-	if by == ares.YieldClass {
+	if by == ares.PreemptByClass {
 		priority = 2000
 	}
 	spec := ares.Spec{Tenant: "ops", GPUs: 8, Members: 8, Priority: &priority}
@@ -100,7 +100,7 @@ type outcome struct {
 }
 
 // decide times one decision that has others give way.
-func (o *outcome) decide(b *testing.B, s *engine.State, by ares.YieldWhy) {
+func (o *outcome) decide(b *testing.B, s *engine.State, by ares.PreemptionBasis) {
 	now := placing.Now.Add(2 * time.Hour)
 	var lap rounds.Lap
 	var plan ares.Plan

@@ -20,7 +20,7 @@ func TestGivesWay(t *testing.T) {
 	if got := l.run.Current().Kept(); !got.Equal(saved) {
 		t.Errorf("its progress is kept until %s, want %s", got, saved)
 	}
-	yield := ares.Yield{To: "urgent", Tenant: "b", Why: ares.YieldClass, Milli: 1000, Lost: 60_000, Asked: 1000}
+	yield := ares.Preemption{To: "urgent", Tenant: "b", Why: ares.PreemptByClass, Milli: 1000, Lost: 60_000, Asked: 1000}
 	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
 	l.now = saved.Add(time.Minute) // it still ran for a minute
 	l.ok(l.finish(f, 0, ares.OutcomeStopped))
@@ -37,7 +37,7 @@ func TestLostWhileGivingWay(t *testing.T) {
 	l := live(t, ares.Spec{})
 	f := l.place()
 	l.claim(f)
-	yield := ares.Yield{To: "urgent", Tenant: "b", Why: ares.YieldClass, Milli: 1000, Asked: 1000}
+	yield := ares.Preemption{To: "urgent", Tenant: "b", Why: ares.PreemptByClass, Milli: 1000, Asked: 1000}
 	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
 	l.ok(l.finish(f, 0, ares.OutcomeLost))
 	l.is(ares.Pending)
@@ -50,7 +50,7 @@ func TestLostWhileGivingWay(t *testing.T) {
 // waits.
 func TestNominated(t *testing.T) {
 	l := live(t, ares.Spec{})
-	keep := ares.Nomination{Seats: []ares.Seat{{Node: "n0"}}, Why: ares.YieldQuota, At: l.now, Until: l.now.Add(time.Minute)}
+	keep := ares.Nomination{Seats: []ares.Seat{{Node: "n0"}}, Why: ares.PreemptByQuota, At: l.now, Until: l.now.Add(time.Minute)}
 	l.unchanged(ares.Conflict, func() error { return l.run.Withdraw("nothing is kept", l.now) })
 	l.ok(l.run.Nominate(keep))
 	l.ok(l.run.Withdraw("its node is gone", l.now))

@@ -2,10 +2,10 @@ package ares
 
 import "time"
 
-// Promise is the place that is kept for a waiting job which found none, and when
+// PlannedStart is the place that is kept for a waiting job which found none, and when
 // it is foreseen to be free. A decision works it out anew from what is known: it
 // is nowhere stored.
-type Promise struct {
+type PlannedStart struct {
 	Job JobID
 	// At is when the job is foreseen to start, zero if nobody knows: then what
 	// comes free of the place is kept until all of it is.

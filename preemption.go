@@ -8,7 +8,7 @@ import "time"
 // nobody else is stopped.
 type Nomination struct {
 	Seats   []Seat
-	Why     YieldWhy
+	Why     PreemptionBasis
 	Victims []Victim
 	At      time.Time
 	// Until is when it is given up if the seats are not free by then.
@@ -19,14 +19,14 @@ type Nomination struct {
 type Victim struct {
 	Job   JobID
 	Fence Fence // of the attempt: a later one of the job is left alone
-	Yield Yield
+	Yield Preemption
 }
 
-// Yield is the reckoning of one job that gives way to another.
-type Yield struct {
+// Preemption is the reckoning of one job that gives way to another.
+type Preemption struct {
 	To     JobID
 	Tenant string // of To
-	Why    YieldWhy
+	Why    PreemptionBasis
 	// Milli is what it gives up, in thousandths of devices, and Lost what that
 	// costs, in thousandths of GPU-seconds: its work since its last checkpoint,
 	// and the restart, which is Restart of it.
@@ -35,15 +35,15 @@ type Yield struct {
 	Asked int64
 }
 
-// YieldWhy is the right by which one job stops another.
-type YieldWhy string
+// PreemptionBasis is the right by which one job stops another.
+type PreemptionBasis string
 
 // The rights.
 const (
-	YieldClass YieldWhy = "class" // its class is higher by two or more
-	YieldQuota YieldWhy = "quota" // its tenant takes back what it had lent
-	YieldOrder YieldWhy = "order" // it comes before it in the configured order of their queue
-	YieldMove  YieldWhy = "move"  // the other has another place, and both run then
+	PreemptByClass PreemptionBasis = "class" // its class is higher by two or more
+	PreemptByQuota PreemptionBasis = "quota" // its tenant takes back what it had lent
+	PreemptByOrder PreemptionBasis = "order" // it comes before it in the configured order of their queue
+	PreemptByMove  PreemptionBasis = "move"  // the other has another place, and both run then
 )
 
 // Asker is who wants the stop, for people of a tenant: they are not told the
@@ -62,7 +62,7 @@ func (s *Stop) Asker(tenant string) string {
 }
 
 // GPUSeconds writes thousandths of GPU-seconds as GPU-seconds.
-func (y *Yield) GPUSeconds() float64 { return float64(y.Lost) / 1000 }
+func (y *Preemption) GPUSeconds() float64 { return float64(y.Lost) / 1000 }
 
 // Nominate keeps seats for a waiting job.
 func (r *Run) Nominate(n Nomination) error {
@@ -120,7 +120,7 @@ func (r *Run) Checkpoint() time.Time {
 
 // reckoned is what the attempt's giving way has cost in the end: it may have
 // saved its progress after it was asked to stop, and it has worked on till now.
-func (a *Attempt) reckoned(y *Yield, now time.Time) *Yield {
+func (a *Attempt) reckoned(y *Preemption, now time.Time) *Preemption {
 	if y == nil {
 		return nil
 	}
