@@ -174,10 +174,4 @@ const (
 // own: the "cycle" or the "files" of a package, or a struct. An exception that
 // is not needed is a problem.
 var shapeExceptions = map[string]int{
-	"engine/cluster.Cluster":      28,
-	"engine/cluster.Request":      28,
-	"engine/job cycle":            17,
-	"engine/preempt.victimSearch": 29,
-	"engine/queue cycle":          19,
-	"engine/queue files":          30,
 }
