@@ -35,6 +35,10 @@ func checkOrder(t *checker, p *placement) error {
 	return nil
 }
 
+// roundingError is the relative difference below which two shares are equal: they are
+// quotients of whole numbers, and the law computes with floating point.
+const roundingError = 1e-12
+
 // precedes returns why a waiting job comes before another, "" if it does not or
 // if rounding could decide it.
 func (t *checker) precedes(job, other *ares.Job) string {
@@ -59,7 +63,7 @@ func (t *checker) precedes(job, other *ares.Job) string {
 	a, b = divergingAccounts(a, b)
 	_, mineAtMost := t.ledger.dominantShare(a)
 	itsAtLeast, _ := t.ledger.dominantShare(b)
-	if mineAtMost < itsAtLeast {
+	if mineAtMost < itsAtLeast*(1-roundingError) {
 		return fmt.Sprintf("%s has %.6f of the fleet by weight, %s has %.6f", a.name, mineAtMost, b.name, itsAtLeast)
 	}
 	return ""
