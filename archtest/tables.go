@@ -173,5 +173,4 @@ const (
 // shapeExceptions lists what may exceed a limit on shape, with a limit of its
 // own: the "cycle" or the "files" of a package, or a struct. An exception that
 // is not needed is a problem.
-var shapeExceptions = map[string]int{
-}
+var shapeExceptions = map[string]int{}
