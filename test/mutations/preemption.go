@@ -4,11 +4,11 @@ package main
 func script(name string) Test { return Test{Package: "./engine", Run: "TestScripts/" + name} }
 
 const (
-	preemptBasis      = "engine/preempt/basis.go"
+	preemptRights     = "engine/preempt/rights.go"
 	preemptCandidates = "engine/preempt/candidates.go"
+	preemptProtection = "engine/preempt/protection.go"
 	preemptVictims    = "engine/preempt/victims.go"
-	preemptConfig     = "engine/config/preemptionconfig.go"
-	consolidate       = "engine/preempt/consolidate.go"
+	preemptConfig     = "engine/config/preemption.go"
 )
 
 // preemption: which running jobs are stopped for a waiting one, how many, how
@@ -22,75 +22,75 @@ var preemption = []Mutation{
 	{
 		"preempt-class-gap", "the second class between the preemptor and its victim",
 		[]Edit{
-			{preemptCandidates, "most = max(h.rank-1, 0)", "most = h.rank"},
-			{preemptCandidates, "rank <= h.rank-2:", "rank <= h.rank-1:"},
-			{preemptBasis, "range max(e.Rank()-1, 0) {", "range e.Rank() {"},
+			{preemptCandidates, "most = max(s.rank-1, 0)", "most = s.rank"},
+			{preemptCandidates, "rank <= s.rank-2:", "rank <= s.rank-1:"},
+			{preemptRights, "range max(e.ClassRank()-1, 0) {", "range e.ClassRank() {"},
 		},
 		script("preemption/by_class"), "class normal is not two above low",
 	},
 	{
 		"preempt-allowed", "the tenant's allow_preemption",
-		edit(preemptBasis, "case admitted && record.MayPreempt:", "case admitted:"),
+		edit(preemptRights, "case admitted && record.MayPreempt:", "case admitted:"),
 		script("preemption/allow_preemption"), "may not preempt",
 	},
 	{
 		"preempt-enabled", "enable_preemption",
-		edit(preemptBasis, "case !pr.Cfg.Preemption.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
+		edit(preemptRights, "case !r.Cfg.Preemption.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
 		script("preemption/disabled"), "nobody should",
 	},
 	{
 		"preempt-cooldown", "the cooldown of a preempted job that runs again",
-		edit(preemptCandidates, "if e.Run.Yields > 0 && y.Cooldown > 0 {", "if e.Run.Yields < 0 {"),
+		edit(preemptProtection, "if e.Run.Yields > 0 && cfg.Cooldown > 0 {", "if e.Run.Yields < 0 {"),
 		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "runs again since",
 	},
 	{
 		"preempt-times", "the limit on how often one job is preempted",
-		edit(preemptCandidates, "case y.MaxPreemptions > 0 && run.Yields >= y.MaxPreemptions:", "case run.Yields < 0:"),
+		edit(preemptProtection, "case cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions:", "case run.Yields < 0:"),
 		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "low gave way to urgent003",
 	},
 	{
 		"preempt-at-most-once", "the protection of at_most_once jobs that have started",
-		edit(preemptCandidates, "if run.Endures(e.Job) {", "if run.Endures(e.Job) && run.Yields < 0 {"),
+		edit(preemptProtection, "if run.Endures(e.Job) {", "if run.Endures(e.Job) && run.Yields < 0 {"),
 		script("preemption/protected_jobs"), "runs at most once",
 	},
 	{
 		"preempt-cheapest", "the checkpoint in the cost of a victim",
-		edit(preemptCandidates, "if kept := e.Run.Current().Kept(); !kept.IsZero() {", "if kept := e.Run.Current().StartedAt; !kept.IsZero() {"),
+		edit("engine/preempt/costs.go", "if savedAt := e.Run.Current().Kept(); !savedAt.IsZero() {", "if savedAt := e.Run.Current().StartedAt; !savedAt.IsZero() {"),
 		script("peer_schedulers/volcano_5984_no_more_victims_than_needed"), "preempted were",
 	},
 	{
 		"preempt-rate", "the limit on how many jobs a tenant preempts in an hour",
-		edit(preemptVictims, "return until, stops <= most", "return until, stops <= most || most > 0"),
+		edit("engine/preempt/ratelimit.go", "return until, stops <= most", "return until, stops <= most || most > 0"),
 		script("peer_schedulers/armada_5073_preemptions_per_hour_are_limited"), "and 3 may",
 	},
 	{
 		"preempt-predicted-end", "the wait for a running job that is about to end",
-		edit(preemptVictims, "if soon, ok := h.freeSoon(); ok {", "if soon, ok := h.freeSoon(); ok && len(soon.seats) == 0 {"),
+		edit(preemptVictims, "if soon, ok := s.endsSoon(); ok {", "if soon, ok := s.endsSoon(); ok && len(soon.seats) == 0 {"),
 		script("peer_schedulers/armada_5073_preemptions_per_hour_are_limited"), "preempted were",
 	},
 	{
 		"reclaim-borrowed-only", "the limit of a reclaim to the quota that is borrowed",
-		edit("engine/preempt/reclaim.go", "left <= 0 || !h.allowPartial && left < p.milli {", "left < -1<<60 {"),
+		edit("engine/preempt/reclaim.go", "left <= 0 || !s.quota.allowPartial && left < p.milli {", "left < -1<<60 {"),
 		script("preemption/one_victim_frees_node_and_quota"), `\+j14 is kept a\[4 5 6 7\] by quota`,
 	},
 	{
 		"reclaim-own-quota", "the limit of a reclaim to the preemptor's own quota",
-		edit("engine/job/admission.go", "ok && room >= asked {\n\t\t\tmodels |= cluster.ModelBit(m)", "ok || room >= asked {\n\t\t\tmodels |= cluster.ModelBit(m)"),
+		edit("engine/job/admission.go", "ok && headroom >= asked {\n\t\t\tmodels |= cluster.ModelBit(m)", "ok || headroom >= asked {\n\t\t\tmodels |= cluster.ModelBit(m)"),
 		script("preemption/partly_borrowed_gang"), `\+one000 is kept n\[2\] by quota`,
 	},
 	{
 		"nomination-hold", "the hold on seats that were vacated for a nominated job",
-		edit("engine/preempt/nominations.go", "k.Hold, k.FreeSeats = pr.Txn.HoldSeats(n.Seats)\n\t\t\tpr.stopPendingVictims", "k.FreeSeats = 0\n\t\t\tpr.stopPendingVictims"),
+		edit("engine/preempt/nominations.go", "hold.Hold, hold.FreeSeats = r.Txn.HoldSeats(n.Seats)\n\t\t\tr.stopPendingVictims", "hold.FreeSeats = 0\n\t\t\tr.stopPendingVictims"),
 		script("peer_schedulers/kueue_13662_first_victim_does_not_retake_its_seats"), "kept seats",
 	},
 	{
 		"preempt-no-cycle", "the protection of a job's preemptors from that job",
-		edit(preemptCandidates, "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
+		edit(preemptProtection, "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
 		script("queueing/preempt_peers"), "gives way to itself",
 	},
 	{
 		"preempt-smallest-set", "the removal of victims that are not needed",
-		edit(preemptVictims, "if h.admitsAfter(&less) {\n\t\t\tc.seats", "if h.admitsAfter(&less) && len(rest) < 0 {\n\t\t\tc.seats"),
+		edit(preemptVictims, "if s.admitsAfter(&less) {\n\t\t\tsel.seats", "if s.admitsAfter(&less) && len(rest) < 0 {\n\t\t\tsel.seats"),
 		script("preemption/one_victim_frees_node_and_quota"), `\+j9\[1\] is to stop: preempt by job j14`,
 	},
 	{
@@ -100,12 +100,12 @@ var preemption = []Mutation{
 	},
 	{
 		"consolidation-destination", "the rule that a migrated job has another allocation at once",
-		edit(consolidate, "\t\t\th.stuck[v.entry] = true\n\t\t\treturn false\n", "\t\t\tcontinue\n"),
+		edit("engine/preempt/consolidation.go", "\t\t\ts.immovable[v.entry] = true\n\t\t\treturn false\n", "\t\t\tcontinue\n"),
 		script("consolidation/immovable_jobs"), "preempted were",
 	},
 	{
 		"restart-hold", "the hold on the seats of a gang that lost a node",
-		edit("engine/job/restarting.go", "return !e.Run.Settled()\n", "return !e.Run.Settled() && len(a.Seats) == 0\n"),
+		edit("engine/job/restart.go", "return !e.Run.Settled()\n", "return !e.Run.Settled() && len(a.Seats) == 0\n"),
 		script("recovery/seats_held_during_restart"), `\+large on a00\[0 1 2 3 4 5 6 7\] a05`,
 	},
 }

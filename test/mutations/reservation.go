@@ -6,7 +6,7 @@ package main
 var reservations = []Mutation{
 	{
 		"backfill-reservation", "the reservation that backfill makes for a blocked job",
-		edit("engine/backfill/backfill.go", "func (b *Round) BackfillConfig() config.BackfillConfig {", "func (b *Round) BackfillConfig() config.BackfillConfig {\n\tif len(b.Cluster.Nodes) > 0 {\n\t\treturn config.BackfillConfig{}\n\t}"),
+		edit("engine/backfill/round.go", "func (b *Round) BackfillConfig() config.BackfillConfig {", "func (b *Round) BackfillConfig() config.BackfillConfig {\n\tif len(b.Cluster.Nodes) > 0 {\n\t\treturn config.BackfillConfig{}\n\t}"),
 		script("peer_schedulers/kai_1969_large_gang_starts"), "has not started",
 	},
 	{
@@ -21,12 +21,12 @@ var reservations = []Mutation{
 	},
 	{
 		"window-entitled", "the right of a reservation's own tenant to its nodes",
-		edit("engine/window/window.go", "!v.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && w.windowNodes(v).Meets(of)", "w.windowNodes(v).Meets(of)"),
+		edit("engine/window/blocking.go", "!w.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && c.windowNodes(w).Meets(of)", "c.windowNodes(w).Meets(of)"),
 		script("reservations/tenant"), `\+red1 on b\[0\]`,
 	},
 	{
 		"queue-timeout", "max_queue_minutes",
-		edit("engine/job/queuetimeout.go", "most > 0 && (e.Run == nil || e.Run.Placed == 0) {", "most < 0 && (e.Run == nil || e.Run.Placed == 0) {"),
+		edit("engine/job/queuetimeout.go", "minutes > 0 && (e.Run == nil || e.Run.Placed == 0) {", "minutes < 0 && (e.Run == nil || e.Run.Placed == 0) {"),
 		script("deadline/max_queue_time_in_full_plan"), "-large000 is to stop: queue by waited 30 min",
 	},
 	{
