@@ -17,7 +17,6 @@ import (
 // job after the other; package cycle has the details.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.core.Refresh()
-	s.core.Windows.SetWindowTime(now)
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 
 	// 1. Settle: end delays and finished arrays, evict jobs from reserved nodes.
@@ -48,7 +47,6 @@ func Decide(s *State, now time.Time) ares.Plan {
 // waiting job. It changes nothing.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.Refresh()
-	s.core.Windows.SetWindowTime(now)
 	s.round.Preempt.ConsolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 	s.round.Settle(&plan)

@@ -29,7 +29,7 @@ func (b *Round) mayDrain(e *job.Entry, r *backfillReservation, startKnown bool, 
 func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	sh := e.Shape
 	req := b.Cluster.WithoutModels(sh.Request, ban)
-	feasible, ok := b.Place.FeasibleNodes(sh, req)
+	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {
 		return backfillReservation{}, false
 	}
@@ -44,12 +44,12 @@ func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time
 				}
 				b.Cluster.CapacityChanged(n)
 			}
-			placing, fits := b.Place.PlaceJob(sh, members, ban, e)
+			placing, fits := b.Place.TryPlace(sh, members, ban, e, b.Place.StayOf(e))
 			b.Txn.Undo(mark)
 			if fits {
 				return backfillReservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.Merit, toHold: b.freeParts(placing.Seats, req)}, true
 			}
-			feasible = b.Place.FeasibleAgain(sh, req)
+			feasible = b.Place.FeasibleAgain(sh, req, b.Place.StayOf(e))
 		}
 	}
 	return backfillReservation{}, false

@@ -29,7 +29,7 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 		return backfillReservation{}, false // no running job has an expected end
 	}
 	req := b.Cluster.WithoutModels(sh.Request, ban)
-	feasible, ok := b.Place.FeasibleNodes(sh, req)
+	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {
 		return backfillReservation{}, false
 	}
@@ -55,7 +55,7 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 	// There is capacity, but topology rules forbid these nodes: try later times.
 	for k := range maxDoublings {
 		lo, hi := domains[0].lo, domains[0].hi
-		o, feasible = b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(sh, req)
+		o, feasible = b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(sh, req, b.Place.StayOf(e))
 		wide := domainOpening{lo, hi, b.timeWithCapacity(req, o, feasible, lo, hi, sh.MinMembers<<(k+1), job.NoEnd, now, b.Quantile)}
 		if wide.at == job.NoEnd {
 			break
@@ -72,7 +72,7 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 // one at which it does.
 func (b *Round) bisectStart(mark cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
 	b.Txn.Undo(mark)
-	o, feasible := b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(e.Shape, req)
+	o, feasible := b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(e.Shape, req, b.Place.StayOf(e))
 	var times []int64
 	for at := feasible.Next(fits.lo); at >= 0 && at < fits.hi; at = feasible.Next(at + 1) {
 		for _, d := range b.ReleasesOn(b.Cluster.Nodes[at], now, b.Quantile).List {
@@ -103,7 +103,7 @@ func (b *Round) bisectStart(mark cluster.Savepoint, r backfillReservation, not, 
 // which is expected to be released by then.
 func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
 	from := len(b.Txn.Deltas)
-	feasible := b.Place.FeasibleAgain(e.Shape, req)
+	feasible := b.Place.FeasibleAgain(e.Shape, req, b.Place.StayOf(e))
 	o := b.openings[b.Quantile][req]
 	bound := domain.at + 1
 	for at := range o.openBefore(&bound, feasible, domain.lo, domain.hi) {
@@ -118,13 +118,9 @@ func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request
 		b.Cluster.CapacityChanged(n)
 	}
 	released := len(b.Txn.Deltas)
-	windows := *b.Windows
-	if len(windows.Windows) > 0 { // administrators' reservations as of the start
-		b.Windows.SetWindowTime(job.LaterOf(windows.At, time.Unix(0, max(domain.at, now.UnixNano()))))
-		b.Windows.SetExpectedStay(e)
-	}
-	placing, ok := b.Place.PlaceJob(e.Shape, members, ban, e)
-	*b.Windows = windows
+	// Administrators' reservations count as of the start.
+	stay := b.Windows.StayOf(e, job.LaterOf(b.Place.At, time.Unix(0, max(domain.at, now.UnixNano()))))
+	placing, ok := b.Place.TryPlace(e.Shape, members, ban, e, stay)
 	if !ok {
 		return backfillReservation{}, false
 	}

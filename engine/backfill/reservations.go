@@ -51,11 +51,12 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 		return placing, false
 	}
 	b.HoldReservations(outlasted)
-	b.Place.Speculative = outlasted != 0
-	placing, ok = b.Place.PlaceJob(sh, members, ban, e)
-	b.Place.Speculative = false
-	if ok || outlasted == 0 {
-		return placing, ok
+	stay := b.Place.StayOf(e)
+	if outlasted == 0 {
+		return b.Place.PlaceJob(sh, members, ban, e, stay)
+	}
+	if placing, ok = b.Place.TryPlace(sh, members, ban, e, stay); ok {
+		return placing, true
 	}
 	// Do the reservations keep it waiting, or does it fit nowhere anyway?
 	fits := b.probes >= maxProbes
@@ -63,7 +64,7 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 		b.probes++
 		b.HoldReservations(0)
 		mark := b.Txn.Mark()
-		if _, fits = b.Place.PlaceJob(sh, members, ban, e); fits {
+		if _, fits = b.Place.PlaceJob(sh, members, ban, e, stay); fits {
 			b.Txn.Undo(mark)
 		}
 	}
@@ -140,8 +141,6 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 		return false
 	}
 	mark := b.Txn.Mark()
-	b.Place.Speculative = true
-	b.Windows.SetExpectedStay(e) // the placement may not have set it yet
 	b.AssumePlanned(now)
 	r, ok := b.EarliestStart(e, members, ban, now)
 	b.Txn.Undo(mark)
@@ -152,7 +151,6 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 		b.Txn.Undo(mark)
 	}
 	b.DropPlanned()
-	b.Place.Speculative = false
 	if ok {
 		b.Reservations = append(b.Reservations, r)
 	}

@@ -31,13 +31,13 @@ func (r *Round) Settle(plan *ares.Plan) {
 func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
-	r.Begin()
+	r.Begin(plan.Now)
 	r.Preempt.AllowMoves = moves
 	if blocked = r.runPass(plan); !r.borrowed || !slices.ContainsFunc(plan.Nominate, reclaimsQuota) {
 		return blocked
 	}
 	*plan = settled
-	r.Begin()
+	r.Begin(plan.Now)
 	r.Preempt.AllowMoves = moves
 	r.noBorrowing, r.Preempt.ConsolidationsFound = true, r.Preempt.ConsolidationsFound[:0]
 	blocked = r.runPass(plan)
@@ -88,7 +88,7 @@ func (r *Round) recordPlacing(plan *ares.Plan, e *job.Entry, placing *ares.Placi
 // RunRound begins a pass and runs phases 2 to 8. It reports each offer and leaves it
 // to the caller to record placings and refusals; everything else goes into the plan.
 func (r *Round) RunRound(plan *ares.Plan, report Report) {
-	r.Begin().run(plan, report)
+	r.Begin(plan.Now).run(plan, report)
 }
 
 // run runs phases 2 to 8 in a pass that has begun, and closes it.

@@ -86,7 +86,8 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	if members == 0 || r.Backfill.KnownUnschedulable(e.Shape, ban) {
 		return members > 0, false
 	}
-	if r.Place.OutlastsWindow(e) {
+	stay := r.Place.StayOf(e)
+	if r.Place.OutlastsWindow(e, stay) {
 		return true, false
 	}
 	borrows := r.jobs.Queues.HasQuotas() && r.jobs.WouldBorrow(e.Shape)
@@ -100,10 +101,10 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	if len(r.Backfill.Reservations) > 0 {
 		r.Place.Offer, ok = r.Backfill.PlaceBackfill(e, members, ban, now)
 	} else {
-		r.Place.Offer, ok = r.Place.PlaceJob(e.Shape, members, ban, e)
+		r.Place.Offer, ok = r.Place.PlaceJob(e.Shape, members, ban, e, stay)
 	}
 	if !ok {
-		if !r.Place.WouldDelay && !r.Place.IsBlockedByWindows(e, members, ban) && !r.Place.Speculative {
+		if !r.Place.WouldDelay && !r.Place.IsBlockedByWindows(e, members, ban, stay) {
 			r.Place.RememberUnschedulable(e.Shape, ban)
 		}
 		return true, false

@@ -1,6 +1,8 @@
 package cycle
 
 import (
+	"time"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/backfill"
 	"github.com/ares-scheduler/ares/engine/cluster"
@@ -44,8 +46,10 @@ func NewRound(s *state.State) *Round {
 	return &Round{cfg: &s.Cfg, cluster: s.Cluster, scorer: s.Scorer, jobs: s.Jobs, windows: s.Windows, Txn: txn, Place: place, Backfill: backfill, Preempt: preempt}
 }
 
-// Begin starts a pass and returns the round. The caller must call Close.
-func (r *Round) Begin() *Round {
+// Begin starts a pass and returns the round. Jobs would start at a time, and
+// administrators' reservations count as of then. The caller must call Close.
+func (r *Round) Begin(at time.Time) *Round {
+	r.Place.At = at
 	r.Place.Cycle++
 	r.Place.Epoch++
 	r.Backfill.Begin()
@@ -73,7 +77,7 @@ func (r *Round) RecordPlannedStarts() {
 	for i := range r.Backfill.Reservations {
 		res := &r.Backfill.Reservations[i]
 		p := res.PlannedStart()
-		p.Firm = res.Firm && !p.At.IsZero() && !r.jobs.WouldBorrowNow(res.Entry) && len(r.windows.WindowsBlocking(res.Entry)) == 0
+		p.Firm = res.Firm && !p.At.IsZero() && !r.jobs.WouldBorrowNow(res.Entry) && len(r.windows.WindowsBlocking(res.Entry, r.Place.StayOf(res.Entry))) == 0
 		r.PlannedStarts = append(r.PlannedStarts, p)
 	}
 }

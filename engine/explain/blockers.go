@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/engine/job"
+	"github.com/ares-scheduler/ares/engine/window"
 
 	ares "github.com/ares-scheduler/ares"
 )
@@ -13,22 +14,23 @@ import (
 // nil when the job can be placed. e is nil for a job that the state does not know.
 // model is gpu_model in the spelling of the job. The list is empty when no other job
 // had to be placed first for the job to start.
-func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, now time.Time) ([]ares.Blocker, *diagnosis) {
+func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, stay window.Stay) ([]ares.Blocker, *diagnosis) {
+	now := stay.At
 	out := ex.admissionWaits(e, sh, now)
 	members, ban := ex.jobs.AdmissibleMembers(sh, now)
 	if members == 0 {
 		members, ban = sh.MinMembers, 0 // diagnose as if it were admitted
 	}
-	t := ex.round.Begin()
+	t := ex.round.Begin(now)
 	defer t.Close()
 	defer t.Preempt.ReleaseNominations()
 	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 	m := t.Txn.Mark()
-	if _, ok := t.Place.PlaceJob(sh, members, ban, e); ok {
+	if _, ok := t.Place.PlaceJob(sh, members, ban, e, stay); ok {
 		return out, nil
 	}
 	t.Txn.Undo(m)
-	c := ex.diagnose(sh, ban)
+	c := ex.diagnose(sh, ban, stay)
 	c.separateHeld(t.Txn.Deltas)
 	out = append(out, ex.nodeBlockers(c, model)...)
 	return append(out, t.Preempt.PreemptionBlockers(e, now)...), c
@@ -74,7 +76,7 @@ func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 // densestDomain returns the domain of a level in which the most members fit, and their
 // number.
 func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
-	feasible, _ := ex.round.Place.FeasibleNodes(c.shape, c.request)
+	feasible, _ := ex.round.Place.FeasibleNodes(c.shape, c.request, c.stay)
 	for lo := 0; lo < len(ex.cluster.Nodes); {
 		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)
 		room := 0

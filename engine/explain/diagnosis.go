@@ -15,6 +15,7 @@ import (
 // diagnosis counts the nodes of the cluster by the reasons that exclude them for one
 // request.
 type diagnosis struct {
+	stay         window.Stay // of the job
 	state        *Explainer
 	shape        *job.Shape
 	request      *cluster.Request
@@ -44,14 +45,14 @@ const maxGroupNodes = 8
 // diagnose tests every node for a shape, without the models in ban, of which quotas leave
 // too little. It reads the summaries of nodes, and inspects a node only where its
 // summary does not show the reasons.
-func (ex *Explainer) diagnose(sh *job.Shape, ban uint64) *diagnosis {
-	c := &diagnosis{state: ex, shape: sh, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
-	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request)
+func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diagnosis {
+	c := &diagnosis{state: ex, shape: sh, stay: stay, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
+	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request, stay)
 	if c.feasible == &ex.round.Place.FeasibleScratch { // the next call overwrites it
 		c.feasible = new(ex.round.Place.FeasibleScratch.Clone())
 	}
 	if len(ex.windows.Windows) > 0 {
-		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes))
+		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes, stay))
 		c.windowCounts = make([]int, len(c.windows))
 	}
 	w := c.request
@@ -236,7 +237,7 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
 				if n > 0 {
-					out = append(out, ares.Blocker{Kind: ares.BlockerReservation, Count: n, Of: c.total, Detail: ex.windows.BlockText(c.windows[i])})
+					out = append(out, ares.Blocker{Kind: ares.BlockerReservation, Count: n, Of: c.total, Detail: c.windows[i].BlockText(c.stay)})
 				}
 			}
 			continue

@@ -53,10 +53,11 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 		return nominationETA(e.Run.Nominated, now)
 	}
 	late, early := ex.simulateQueue(e, now, now, job.P90), ex.simulateQueue(e, now, now, job.P10)
-	shut := ex.windows.WindowsBlocking(e)
+	stay := ex.windows.StayOf(e, now)
+	shut := ex.windows.WindowsBlocking(e, stay)
 	opens := ex.afterWindows(e, shut, now, &late, &early)
-	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e) {
-		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), ex.windows.BlockText(shut[0])
+	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e, stay) {
+		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), shut[0].BlockText(stay)
 		if !early.reached {
 			out.Basis += "; " + ex.notReachedText(early)
 		}
@@ -76,8 +77,7 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.Backfill.BackfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
-		ex.windows.SetExpectedStay(e)
-		out.Basis = strings.TrimSuffix("waits for nodes that are "+ex.windows.BlockText(opens)+"; "+out.Basis, "; ")
+		out.Basis = strings.TrimSuffix("waits for nodes that are "+opens.BlockText(stay)+"; "+out.Basis, "; ")
 	}
 	return out
 }
@@ -85,10 +85,9 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 // needsReservedNodes reports whether the job fits on an empty cluster, but not on the
 // nodes that reservations leave to it, even if these were empty. It then waits for
 // the first reservation to end.
-func (ex *Explainer) needsReservedNodes(e *job.Entry) bool {
-	ex.windows.SetExpectedStay(e)
+func (ex *Explainer) needsReservedNodes(e *job.Entry, stay window.Stay) bool {
 	w, least := e.Shape.Request, e.Shape.MinMembers
-	open, _ := ex.round.Place.FeasibleNodes(e.Shape, w)
+	open, _ := ex.round.Place.FeasibleNodes(e.Shape, w, stay)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
@@ -118,7 +117,6 @@ func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 			opens = v
 		}
 	}
-	ex.windows.SetWindowTime(now)
 	return opens
 }
 
@@ -128,14 +126,13 @@ func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 // those in force at the time windows.
 func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
-	t := ex.round.Begin()
+	t := ex.round.Begin(windows)
 	defer t.Close()
 	t.Backfill.Quantile, t.Backfill.ReserveForAll, t.Backfill.Backfill = by, true, config.BackfillConfig{First: most, After: -1 << 62}
 	ex.cluster.PruneGains()
 	ex.jobs.AdvanceClock(now)
 	defer t.Preempt.ReleaseNominations()
 	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, nil, func(*job.Entry, *ares.Placing, bool) bool { return true })
-	ex.windows.SetWindowTime(windows)
 	pass := ex.jobs.Queues.BeginRound(now)
 	defer pass.End()
 	t.OfferInOrder(pass, &ares.Plan{Now: now}, func(o *job.Entry, placing *ares.Placing, admitted bool) bool {
@@ -239,9 +236,9 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 // noEstimateText says why a job has no estimated start.
 func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) string {
 	w := e.Shape.Request
-	ex.windows.SetExpectedStay(e)
-	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w)
-	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes)) == 0 {
+	stay := ex.windows.StayOf(e, now)
+	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w, stay)
+	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes, stay)) == 0 {
 		return "no node matches its request"
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {

@@ -20,11 +20,10 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		return out
 	}
 	ex.core.Refresh()
-	ex.windows.SetWindowTime(now)
 	out.Queue = e.Job.Queue
 	first := ex.queuePosition(e, now, &out)
 	var c *diagnosis
-	out.Blockers, c = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
+	out.Blockers, c = ex.blockersOf(e, e.Shape, e.Job.GPUModel, ex.windows.StayOf(e, now))
 	if e.Queue == job.InPending && (len(out.Blockers) == 0 || len(e.Shape.Affinity) > 0) {
 		switch {
 		case ex.inNextPlan(e, now):
@@ -42,8 +41,7 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		return out // its delay is over: the next plan makes it ready
 	}
 	if c == nil {
-		ex.windows.SetExpectedStay(e)
-		c = ex.diagnose(e.Shape, 0)
+		c = ex.diagnose(e.Shape, 0, ex.windows.StayOf(e, now))
 	}
 	out.ETA = ex.etaOf(e, now)
 	out.Holders = c.topHolders(e)
@@ -56,8 +54,7 @@ func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	out := ares.Refusal{Job: id}
 	if e := ex.jobs.EntryByID[id]; e != nil && e.Waits() {
 		ex.core.Refresh()
-		ex.windows.SetWindowTime(now)
-		out.Blockers, _ = ex.blockersOf(e, e.Shape, e.Job.GPUModel, now)
+		out.Blockers, _ = ex.blockersOf(e, e.Shape, e.Job.GPUModel, ex.windows.StayOf(e, now))
 	}
 	return out
 }
@@ -66,11 +63,13 @@ func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 // waiting: it returns the seats, or all blockers. Nothing changes in the state.
 func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	ex.core.Refresh()
-	ex.windows.SetWindowTime(now)
-	ex.windows.SetExpectedStayOf(job)
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))
+	stay := ex.windows.StayOfJob(job, now)
+	if e != nil {
+		stay = ex.windows.StayOf(e, now)
+	}
 	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
-		t := ex.round.Begin()
+		t := ex.round.Begin(now)
 		t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.Preempt.HoldForRestarts(now, e)
 		t.Preempt.HoldForMigrating(now, e)
@@ -78,7 +77,7 @@ func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 		members, ban := ex.jobs.AdmissibleMembers(sh, now)
 		pl, ok := ares.Placing{}, false
 		if members > 0 {
-			pl, ok = t.Place.PlaceJob(sh, members, ban, e)
+			pl, ok = t.Place.PlaceJob(sh, members, ban, e, stay)
 		}
 		t.Preempt.ReleaseNominations()
 		t.Close()
@@ -87,6 +86,6 @@ func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 			return pl, nil
 		}
 	}
-	blockers, _ := ex.blockersOf(e, sh, job.GPUModel, now)
+	blockers, _ := ex.blockersOf(e, sh, job.GPUModel, stay)
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }

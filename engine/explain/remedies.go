@@ -182,7 +182,7 @@ func (c *remedySearch) tryPairs(options []ares.Step) {
 		before := c.diagnosis
 		var then []ares.Step
 		c.state.simulateSteps(c.entry, []ares.Step{o}, c.now, func() {
-			c.diagnosis = c.state.diagnose(c.entry.Shape, 0)
+			c.diagnosis = c.state.diagnose(c.entry.Shape, 0, c.state.windows.StayOf(c.entry, c.now))
 			then = slices.Collect(c.remedyCandidates())
 		})
 		c.diagnosis = before

@@ -244,11 +244,12 @@ func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	if members == 0 || ex.round.Backfill.KnownUnschedulable(e.Shape, ban) {
 		return false
 	}
-	t := ex.round.Begin()
+	t := ex.round.Begin(now)
 	t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 	kept := len(t.Backfill.Holds)
-	_, ok := t.Place.PlaceJob(e.Shape, members, ban, e)
-	if !ok && kept == 0 && !t.Place.IsBlockedByWindows(e, members, ban) {
+	stay := t.Place.StayOf(e)
+	_, ok := t.Place.PlaceJob(e.Shape, members, ban, e, stay)
+	if !ok && kept == 0 && !t.Place.IsBlockedByWindows(e, members, ban, stay) {
 		ex.round.Place.RememberUnschedulable(e.Shape, ban)
 	}
 	t.Preempt.ReleaseNominations()

@@ -25,7 +25,6 @@ func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 		return ares.Placing{Job: job.ID}, &ares.Explanation{Refusal: *refusal, Queue: job.Queue}
 	}
 	ex.core.Refresh()
-	ex.windows.SetWindowTime(now)
 	submitted := *job
 	submitted.AcceptedAt, submitted.Revision = now, ex.core.Revision+1
 	events := []ares.Event{{Job: &submitted}}

@@ -9,11 +9,11 @@ import (
 // FeasibleNodes returns the nodes that a shape's members may use, whatever is
 // allocated there: those that pass the filters, reservations and affinity. It is false
 // when there are none. The set is valid until the next call.
-func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set, bool) {
+func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request, stay window.Stay) (*cluster.Set, bool) {
 	f := pl.Cluster.RefreshFeasible(r)
 	var blocking []*window.Window
 	if len(pl.Windows.Windows) > 0 {
-		blocking = pl.Windows.BlockingWindows(sh, &f.Nodes)
+		blocking = pl.Windows.BlockingWindows(sh, &f.Nodes, stay)
 	}
 	if len(sh.Affinity)+len(sh.AntiAffinity)+len(blocking) == 0 {
 		return &f.Nodes, f.Nodes.Count > 0
@@ -37,7 +37,7 @@ func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request) (*cluster.Set
 }
 
 // FeasibleAgain is FeasibleNodes for a shape that is known to have feasible nodes.
-func (pl *Placer) FeasibleAgain(sh *job.Shape, r *cluster.Request) *cluster.Set {
-	nodes, _ := pl.FeasibleNodes(sh, r)
+func (pl *Placer) FeasibleAgain(sh *job.Shape, r *cluster.Request, stay window.Stay) *cluster.Set {
+	nodes, _ := pl.FeasibleNodes(sh, r, stay)
 	return nodes
 }

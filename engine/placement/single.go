@@ -8,13 +8,13 @@ import (
 )
 
 // placeSingle places a job of one member.
-func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) (ares.Placing, bool) {
-	if allowed == &r.Constraints.Feasible.Nodes && r.FailedEpoch == pl.Epoch && !pl.Speculative {
+func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluster.Set, speculative bool) (ares.Placing, bool) {
+	if allowed == &r.Constraints.Feasible.Nodes && r.FailedEpoch == pl.Epoch && !speculative {
 		return ares.Placing{}, false // the same request failed in this epoch
 	}
 	n := pl.bestSingleNode(sh, r, allowed)
 	if n == nil {
-		if allowed == &r.Constraints.Feasible.Nodes && !pl.Speculative {
+		if allowed == &r.Constraints.Feasible.Nodes && !speculative {
 			r.FailedEpoch = pl.Epoch
 		}
 		return ares.Placing{}, false

@@ -71,7 +71,7 @@ func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 // false if all of them are not enough.
 func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victimSelection, members int, ban uint64) bool {
 	mark, req := r.Txn.Mark(), r.Cluster.WithoutModels(e.Shape.Request, ban)
-	feasible, ok := r.Place.FeasibleNodes(e.Shape, req)
+	feasible, ok := r.Place.FeasibleNodes(e.Shape, req, r.Place.StayOf(e))
 	if !ok {
 		return false
 	}
@@ -85,7 +85,7 @@ func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victim
 		r.Place.ReleaseJob(v.entry)
 		out = append(out, v)
 		if r.Jobs.OpensNode(v.entry, req) {
-			if placing, fits = r.Place.PlaceJob(e.Shape, members, ban, e); fits {
+			if placing, fits = r.Place.TryPlace(e.Shape, members, ban, e, r.Place.StayOf(e)); fits {
 				break
 			}
 		}
@@ -114,5 +114,5 @@ func (r *Round) fitsWithout(mark cluster.Savepoint, leaving []*candidateVictim, 
 	for _, v := range leaving {
 		r.Place.ReleaseJob(v.entry)
 	}
-	return r.Place.PlaceJob(e.Shape, members, ban, e)
+	return r.Place.TryPlace(e.Shape, members, ban, e, r.Place.StayOf(e))
 }

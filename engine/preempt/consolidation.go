@@ -43,7 +43,7 @@ func (r *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelectio
 		return victimSelection{}, false
 	}
 	members, ban := r.Jobs.AdmissibleMembers(e.Shape, now)
-	if members == 0 || !r.hasScatteredCapacity(e.Shape, ban) {
+	if members == 0 || !r.hasScatteredCapacity(e, ban) {
 		return victimSelection{}, false
 	}
 	r.consolidations++
@@ -91,9 +91,10 @@ func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Pla
 }
 
 // hasScatteredCapacity reports whether as many devices are free as the shape asks for.
-func (r *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
+func (r *Round) hasScatteredCapacity(e *job.Entry, ban uint64) bool {
+	sh := e.Shape
 	req := r.Cluster.WithoutModels(sh.Request, ban)
-	feasible, ok := r.Place.FeasibleNodes(sh, req)
+	feasible, ok := r.Place.FeasibleNodes(sh, req, r.Place.StayOf(e))
 	if !ok || r.Cluster.ExceedsLeafLimit(req) {
 		return false
 	}
@@ -120,12 +121,10 @@ func (r *Round) hasScatteredCapacity(sh *job.Shape, ban uint64) bool {
 func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, startKnown bool) {
 	r.Backfill.HoldReservations(0)
 	mark := r.Txn.Mark()
-	r.Place.Speculative = true
 	r.Backfill.AssumePlanned(now)
 	start, ok := r.Backfill.EarliestStart(e, members, ban, now)
 	r.Txn.Undo(mark)
 	r.Backfill.DropPlanned()
-	r.Place.Speculative = false
 	if !ok || start.At == job.NoEnd {
 		return min(max(assumedWait, e.Waited(now)), longestWait), false
 	}
@@ -135,13 +134,10 @@ func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Tim
 // findMovers selects the jobs to move at the lowest cost.
 func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
 	base := r.Txn.Mark()
-	r.Place.Speculative = true
 	r.assumeStopsDone()
-	r.Windows.SetExpectedStay(e)
 	defer func() {
 		r.chargeStopping(1)
 		r.Txn.Undo(base)
-		r.Place.Speculative = false
 	}()
 	if _, soon := r.fitsOnceStopped(e, ares.PreemptByMove, plan.Now); soon {
 		return victimSelection{}, false // no move is needed
@@ -210,7 +206,7 @@ func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
 		members, ban := s.round.Jobs.AdmissibleMembers(sh, s.now)
 		placing, ok := ares.Placing{}, false
 		if members >= has {
-			placing, ok = s.round.Place.PlaceJob(sh, has, ban, v.entry)
+			placing, ok = s.round.Place.TryPlace(sh, has, ban, v.entry, s.round.Place.StayOf(v.entry))
 		}
 		if !ok || len(placing.Seats) < has {
 			s.immovable[v.entry] = true

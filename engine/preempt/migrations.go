@@ -25,10 +25,8 @@ func (r *Round) HoldForMigrating(now time.Time, except *job.Entry) {
 		if members < e.Shape.MinMembers {
 			continue
 		}
-		r.Place.Speculative = true
 		mark := r.Txn.Mark()
-		_, ok := r.Place.PlaceJob(e.Shape, min(has, members), ban, e)
-		r.Place.Speculative = false
+		_, ok := r.Place.TryPlace(e.Shape, min(has, members), ban, e, r.Place.StayOf(e))
 		if ok {
 			r.restartHolds = append(r.restartHolds, restartHold{entry: e, hold: r.Txn.HoldSince(mark)})
 		}
@@ -48,6 +46,6 @@ func (r *Round) holdDestinations() {
 		if held || e.Run.Current() == nil || r.Jobs.ArrayIsStopping(e) {
 			continue
 		}
-		r.Place.PlaceJob(e.Shape, len(e.Run.Current().Seats), 0, e)
+		r.Place.TryPlace(e.Shape, len(e.Run.Current().Seats), 0, e, r.Place.StayOf(e))
 	}
 }

@@ -107,8 +107,7 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 	case r.Cluster.Topology.Revision > e.Run.Revision:
 		return "the topology changed"
 	}
-	r.Windows.SetWindowTime(now)
-	r.Windows.SetExpectedStay(e)
+	stay := r.Windows.StayOf(e, now)
 	f := r.Cluster.RefreshFeasible(e.Shape.Request)
 	for i := range n.Seats {
 		seat := &n.Seats[i]
@@ -119,8 +118,8 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 		if !f.Nodes.Has(at.Pos) {
 			return "node " + seat.Node + " no longer matches its request"
 		}
-		if v := r.Windows.WindowBlocking(e.Shape, at); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, r.Windows.BlockText(v))
+		if v := r.Windows.WindowBlocking(e.Shape, at, stay); v != nil {
+			return fmt.Sprintf("node %s is %s", seat.Node, v.BlockText(stay))
 		}
 		for k := range seat.Shares {
 			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {
@@ -175,14 +174,12 @@ func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Preemp
 // it counts as free.
 func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.NominationHold, now time.Time) bool {
 	sh, mark := hold.Entry.Shape, r.Txn.Mark()
-	r.Place.Speculative = true
-	defer func() { r.Place.Speculative = false }()
 	r.Txn.Release(hold.Hold)
 	round.ChargeOutOfTurn(sh.Leaf, hold.Grant, -1)
 	ok := false
 	if members, ban := r.Jobs.AdmissibleMembers(sh, now); members >= len(hold.Seats) {
 		r.Scorer.BeginJob(hold.Entry.ID, 0)
-		r.Place.Offer, ok = r.Place.PlaceJob(sh, members, ban, hold.Entry)
+		r.Place.Offer, ok = r.Place.TryPlace(sh, members, ban, hold.Entry, r.Place.StayOf(hold.Entry))
 	}
 	if !ok || len(r.Place.Offer.Seats) < len(hold.Seats) {
 		r.Txn.Undo(mark)

@@ -53,7 +53,7 @@ func (r *Round) fitsOnceStopped(e *job.Entry, why ares.PreemptionBasis, now time
 		return victimSelection{}, false
 	}
 	mark := r.Txn.Mark()
-	placing, ok := r.Place.PlaceJob(e.Shape, e.Shape.MinMembers, ban, e)
+	placing, ok := r.Place.TryPlace(e.Shape, e.Shape.MinMembers, ban, e, r.Place.StayOf(e))
 	r.Txn.Undo(mark)
 	sel := victimSelection{reason: why, seats: placing.Seats}
 	for _, v := range r.Jobs.Running.Stopping {

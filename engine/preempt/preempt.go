@@ -129,9 +129,7 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	// The job offered before may have left other reservations held.
 	r.Backfill.HoldReservations(r.Backfill.DelayedReservations(e.EndsBy(plan.Now)))
 	base := r.Txn.Mark()
-	r.Place.Speculative = true
 	r.assumeStopsDone()
-	r.Windows.SetExpectedStay(e)
 	switch found, ok = r.fitsOnceStopped(e, rights.reason(), plan.Now); {
 	case ok:
 	case rights&rightByOrder != 0:
@@ -141,7 +139,6 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	}
 	r.chargeStopping(1)
 	r.Txn.Undo(base)
-	r.Place.Speculative = false
 	return found, ok
 }
 

@@ -48,7 +48,7 @@ func (r *Round) wouldFit(e *job.Entry, now time.Time) bool {
 		return false
 	}
 	mark := r.Txn.Mark()
-	_, ok := r.Place.PlaceJob(e.Shape, members, ban, e)
+	_, ok := r.Place.PlaceJob(e.Shape, members, ban, e, r.Place.StayOf(e))
 	r.Txn.Undo(mark)
 	return ok
 }

@@ -131,7 +131,7 @@ func (s *victimSearch) unguaranteedModels() (ban uint64) {
 func (s *victimSearch) searchSets(ban uint64) {
 	s.index.request = s.round.Cluster.WithoutModels(s.shape.Request, ban)
 	var ok bool
-	if s.index.feasible, ok = s.round.Place.FeasibleNodes(s.shape, s.index.request); !ok || s.round.Cluster.ExceedsLeafLimit(s.index.request) {
+	if s.index.feasible, ok = s.round.Place.FeasibleNodes(s.shape, s.index.request, s.round.Place.StayOf(s.entry)); !ok || s.round.Cluster.ExceedsLeafLimit(s.index.request) {
 		return
 	}
 	s.indexCandidates()
@@ -156,7 +156,7 @@ func (s *victimSearch) searchSets(ban uint64) {
 // placePreemptor places the waiting job where capacity was freed, and keeps the outcome
 // if it is the best so far. It reports whether the job fits at all.
 func (s *victimSearch) placePreemptor() bool {
-	placing, ok := s.round.Place.PlaceJob(s.shape, s.shape.MinMembers, s.index.request.Ban, s.entry)
+	placing, ok := s.round.Place.TryPlace(s.shape, s.shape.MinMembers, s.index.request.Ban, s.entry, s.round.Place.StayOf(s.entry))
 	if !ok {
 		return false
 	}
@@ -210,7 +210,7 @@ func (s *victimSearch) shrinkSelection(sel *victimSelection) {
 			s.round.Place.ReleaseJob(v.entry)
 		}
 		i++
-		placing, ok := s.round.Place.PlaceJob(s.shape, s.shape.MinMembers, s.index.request.Ban, s.entry)
+		placing, ok := s.round.Place.TryPlace(s.shape, s.shape.MinMembers, s.index.request.Ban, s.entry, s.round.Place.StayOf(s.entry))
 		if !ok {
 			continue
 		}
@@ -279,7 +279,7 @@ func (s *victimSearch) endsSoon() (victimSelection, bool) {
 	var placing ares.Placing
 	ok := false
 	if members > 0 {
-		placing, ok = s.round.Place.PlaceJob(s.shape, s.shape.MinMembers, ban, s.entry)
+		placing, ok = s.round.Place.TryPlace(s.shape, s.shape.MinMembers, ban, s.entry, s.round.Place.StayOf(s.entry))
 	}
 	for _, e := range ending {
 		e.Shape.Leaf.Charge(e.Held.Allocation, 1)
