@@ -66,7 +66,7 @@ func (d *jobDoor) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apip
 		why.Job = "" // nobody can ask for it
 		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, eyesOf(ctx).within(job.Tenant)), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), Merit: newMerit(placing.Merit), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), PlacementScore: newPlacementScore(placing.Merit), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}
@@ -86,7 +86,7 @@ func (d *Doors) explained(ctx context.Context, to eyes, job *ares.Job, run *ares
 func (d *Doors) withYields(m *apipb.Explanation, to eyes, job *ares.Job, run *ares.Run) *apipb.Explanation {
 	m.State, m.Nomination, m.PolicyNotes = string(run.Phase), d.newNomination(to, run.Nominated), notesOf(job)
 	for _, p := range control.PreemptionsOf(job, run) {
-		m.GaveWay = append(m.GaveWay, d.newPreemption(p, to))
+		m.Preemptions = append(m.Preemptions, d.newPreemption(p, to))
 	}
 	return m
 }

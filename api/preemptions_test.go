@@ -170,7 +170,7 @@ func TestExplainSaysWhoGaveWayAndWhatIsKept(t *testing.T) {
 	}
 	a = h.do("GET", "/api/v1/jobs/"+string(c.own.Job)+"/explain", nil)
 	want := "gives way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 7140 GPU-seconds since its start at 2030-01-02T12:00:00Z, and 60 for the restart"
-	if a.code != 200 || a.json["state"] != "running" || texts(a.json["gave_way"]) != want {
+	if a.code != 200 || a.json["state"] != "running" || texts(a.json["preemptions"]) != want {
 		t.Errorf("the victim's: %s", a.body)
 	}
 	for _, ref := range []store.SeatRef{c.own, c.other} {
@@ -180,7 +180,7 @@ func TestExplainSaysWhoGaveWayAndWhatIsKept(t *testing.T) {
 	h.seen()
 	a = h.do("GET", "/api/v1/jobs/"+string(c.own.Job), nil)
 	if a.json["state"] != "preempted" || a.json["preemptions"] != 1.0 || !strings.Contains(a.json["reason"].(string), "gave way to job "+string(c.to.ID)+" (class)") ||
-		a.json["explanation"].(map[string]any)["gave_way"] == nil || a.json["waiting_for"] == nil {
+		a.json["explanation"].(map[string]any)["preemptions"] == nil || a.json["waiting_for"] == nil {
 		t.Errorf("the victim is %s", a.body)
 	}
 	a = h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil)

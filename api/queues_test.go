@@ -224,7 +224,7 @@ func TestPlan(t *testing.T) {
 		Seats: []ares.Seat{{Node: "n1", Shares: []ares.Share{{Device: "g", Index: 3, Milli: 1000}}}},
 	}
 	a = h.do("POST", "/api/v1/jobs:plan", job())
-	if a.code != 200 || a.json["placed"] != true || a.json["score"] != 7.0 || a.json["merit"].(map[string]any)["stranded_milli"] != -3.0 ||
+	if a.code != 200 || a.json["placed"] != true || a.json["score"] != 7.0 || a.json["placement_score"].(map[string]any)["stranded_milli"] != -3.0 ||
 		a.json["seats"].([]any)[0].(map[string]any)["node"] != "n1" {
 		t.Errorf("got %d %s", a.code, a.body)
 	}

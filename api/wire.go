@@ -126,7 +126,7 @@ func newAttempt(a *ares.Attempt) *apipb.Attempt {
 		Number: int32(a.Number), Fence: strconv.FormatInt(int64(a.Fence), 10),
 		PlacedAt: apipb.Timestamp(a.PlacedAt), StartedAt: apipb.Timestamp(a.StartedAt), EndedAt: apipb.Timestamp(a.EndedAt),
 		Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		Merit: newMerit(a.Merit), CheckpointedAt: apipb.Timestamp(a.CheckpointedAt),
+		PlacementScore: newPlacementScore(a.Merit), CheckpointedAt: apipb.Timestamp(a.CheckpointedAt),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]

@@ -63,12 +63,12 @@ func quotasOf(list []*apipb.Quota) []ares.Quota {
 	return out
 }
 
-// newMerit is nil when nothing is known of a placement.
-func newMerit(m ares.PlacementScore) *apipb.Merit {
+// newPlacementScore is nil when nothing is known of a placement.
+func newPlacementScore(m ares.PlacementScore) *apipb.PlacementScore {
 	if m == (ares.PlacementScore{}) {
 		return nil
 	}
-	return &apipb.Merit{
+	return &apipb.PlacementScore{
 		Level: string(m.Level), Domain: m.Domain, Availability: int32(m.Availability), Alignment: int32(m.Alignment),
 		Utilization: int32(m.Utilization), History: int32(m.History), Weighted: int32(m.Weighted),
 		StrandedMilli: int32(m.Stranded), BandwidthMbps: int32(m.Bandwidth), FirstFitMbps: int32(m.FirstFit),

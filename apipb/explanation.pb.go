@@ -42,9 +42,9 @@ type Explanation struct {
 	Eta *Eta `protobuf:"bytes,9,opt,name=eta,proto3" json:"eta,omitempty"`
 	// Where the job stands, as in Job; "" for one that is only planned.
 	State string `protobuf:"bytes,20,opt,name=state,proto3" json:"state,omitempty"`
-	// Its attempts that gave way to other jobs, or are asked to, oldest first.
-	GaveWay []*Preemption `protobuf:"bytes,21,rep,name=gave_way,json=gaveWay,proto3" json:"gave_way,omitempty"`
-	// Seats that are kept for it while others give way.
+	// Its attempts that were preempted, or are being preempted, oldest first.
+	Preemptions []*Preemption `protobuf:"bytes,21,rep,name=preemptions,proto3" json:"preemptions,omitempty"`
+	// Seats that are held for it while other jobs stop.
 	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// How it stands to its deadline, if it has one.
 	Deadline *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -155,9 +155,9 @@ func (x *Explanation) GetState() string {
 	return ""
 }
 
-func (x *Explanation) GetGaveWay() []*Preemption {
+func (x *Explanation) GetPreemptions() []*Preemption {
 	if x != nil {
-		return x.GaveWay
+		return x.Preemptions
 	}
 	return nil
 }
@@ -692,7 +692,7 @@ func (x *Holder) GetNodes() int32 {
 }
 
 // Merit says what speaks for a placement, by parts.
-type Merit struct {
+type PlacementScore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The narrowest level that holds every seat, and the place's name there.
 	Level  string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
@@ -714,20 +714,20 @@ type Merit struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Merit) Reset() {
-	*x = Merit{}
+func (x *PlacementScore) Reset() {
+	*x = PlacementScore{}
 	mi := &file_apipb_explanation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Merit) String() string {
+func (x *PlacementScore) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Merit) ProtoMessage() {}
+func (*PlacementScore) ProtoMessage() {}
 
-func (x *Merit) ProtoReflect() protoreflect.Message {
+func (x *PlacementScore) ProtoReflect() protoreflect.Message {
 	mi := &file_apipb_explanation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -739,75 +739,75 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Merit.ProtoReflect.Descriptor instead.
-func (*Merit) Descriptor() ([]byte, []int) {
+// Deprecated: Use PlacementScore.ProtoReflect.Descriptor instead.
+func (*PlacementScore) Descriptor() ([]byte, []int) {
 	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *Merit) GetLevel() string {
+func (x *PlacementScore) GetLevel() string {
 	if x != nil {
 		return x.Level
 	}
 	return ""
 }
 
-func (x *Merit) GetDomain() string {
+func (x *PlacementScore) GetDomain() string {
 	if x != nil {
 		return x.Domain
 	}
 	return ""
 }
 
-func (x *Merit) GetAvailability() int32 {
+func (x *PlacementScore) GetAvailability() int32 {
 	if x != nil {
 		return x.Availability
 	}
 	return 0
 }
 
-func (x *Merit) GetAlignment() int32 {
+func (x *PlacementScore) GetAlignment() int32 {
 	if x != nil {
 		return x.Alignment
 	}
 	return 0
 }
 
-func (x *Merit) GetUtilization() int32 {
+func (x *PlacementScore) GetUtilization() int32 {
 	if x != nil {
 		return x.Utilization
 	}
 	return 0
 }
 
-func (x *Merit) GetHistory() int32 {
+func (x *PlacementScore) GetHistory() int32 {
 	if x != nil {
 		return x.History
 	}
 	return 0
 }
 
-func (x *Merit) GetWeighted() int32 {
+func (x *PlacementScore) GetWeighted() int32 {
 	if x != nil {
 		return x.Weighted
 	}
 	return 0
 }
 
-func (x *Merit) GetStrandedMilli() int32 {
+func (x *PlacementScore) GetStrandedMilli() int32 {
 	if x != nil {
 		return x.StrandedMilli
 	}
 	return 0
 }
 
-func (x *Merit) GetBandwidthMbps() int32 {
+func (x *PlacementScore) GetBandwidthMbps() int32 {
 	if x != nil {
 		return x.BandwidthMbps
 	}
 	return 0
 }
 
-func (x *Merit) GetFirstFitMbps() int32 {
+func (x *PlacementScore) GetFirstFitMbps() int32 {
 	if x != nil {
 		return x.FirstFitMbps
 	}
@@ -818,7 +818,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x03\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x04\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -829,8 +829,8 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x05ahead\x18\a \x03(\v2\x0e.ares.v1.AheadR\x05ahead\x12)\n" +
 	"\aholders\x18\b \x03(\v2\x0f.ares.v1.HolderR\aholders\x12\x1e\n" +
 	"\x03eta\x18\t \x01(\v2\f.ares.v1.EtaR\x03eta\x12\x14\n" +
-	"\x05state\x18\x14 \x01(\tR\x05state\x12.\n" +
-	"\bgave_way\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\agaveWay\x123\n" +
+	"\x05state\x18\x14 \x01(\tR\x05state\x125\n" +
+	"\vpreemptions\x18\x15 \x03(\v2\x13.ares.v1.PreemptionR\vpreemptions\x123\n" +
 	"\n" +
 	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
 	"nomination\x124\n" +
@@ -870,8 +870,8 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
-	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"\xc3\x02\n" +
-	"\x05Merit\x12\x14\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"\xcc\x02\n" +
+	"\x0ePlacementScore\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +
 	"\favailability\x18\x03 \x01(\x05R\favailability\x12\x1c\n" +
@@ -906,7 +906,7 @@ var file_apipb_explanation_proto_goTypes = []any{
 	(*Step)(nil),                  // 5: ares.v1.Step
 	(*Ahead)(nil),                 // 6: ares.v1.Ahead
 	(*Holder)(nil),                // 7: ares.v1.Holder
-	(*Merit)(nil),                 // 8: ares.v1.Merit
+	(*PlacementScore)(nil),        // 8: ares.v1.PlacementScore
 	(*Preemption)(nil),            // 9: ares.v1.Preemption
 	(*Nomination)(nil),            // 10: ares.v1.Nomination
 	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
@@ -917,7 +917,7 @@ var file_apipb_explanation_proto_depIdxs = []int32{
 	6,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
 	7,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
 	1,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
-	9,  // 5: ares.v1.Explanation.gave_way:type_name -> ares.v1.Preemption
+	9,  // 5: ares.v1.Explanation.preemptions:type_name -> ares.v1.Preemption
 	10, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
 	2,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
 	11, // 8: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp

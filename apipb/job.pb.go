@@ -853,9 +853,9 @@ type Job struct {
 	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	// How long it is thought to run; absent while nothing was said.
 	Forecast *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
-	// Seats that are kept for it while others give way.
+	// Seats that are held for it while other jobs stop.
 	Nomination *Nomination `protobuf:"bytes,50,opt,name=nomination,proto3" json:"nomination,omitempty"`
-	// Times it gave way to another job.
+	// Times it was preempted.
 	Preemptions int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
 	// How it stands to its deadline; absent without one, and once it has ended.
 	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
@@ -1663,10 +1663,10 @@ type Attempt struct {
 	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Score     int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
 	// What speaks for the placement, by parts.
-	Merit *Merit `protobuf:"bytes,11,opt,name=merit,proto3" json:"merit,omitempty"`
+	PlacementScore *PlacementScore `protobuf:"bytes,11,opt,name=placement_score,json=placementScore,proto3" json:"placement_score,omitempty"`
 	// When it last saved its progress; absent for never.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
-	// Of one that gives way, or gave way: to whom, why and what it costs.
+	// Of a preempted attempt: for which job, why and what it costs.
 	Preemption    *Preemption `protobuf:"bytes,13,opt,name=preemption,proto3" json:"preemption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1772,9 +1772,9 @@ func (x *Attempt) GetScore() int32 {
 	return 0
 }
 
-func (x *Attempt) GetMerit() *Merit {
+func (x *Attempt) GetPlacementScore() *PlacementScore {
 	if x != nil {
-		return x.Merit
+		return x.PlacementScore
 	}
 	return nil
 }
@@ -2980,10 +2980,10 @@ func (x *PlanJobRequest) GetJob() *JobSpec {
 type PlanJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It would be placed now, at these seats.
-	Placed bool       `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
-	Seats  []*JobSeat `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
-	Score  int32      `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
-	Merit  *Merit     `protobuf:"bytes,4,opt,name=merit,proto3" json:"merit,omitempty"`
+	Placed         bool            `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
+	Seats          []*JobSeat      `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
+	Score          int32           `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
+	PlacementScore *PlacementScore `protobuf:"bytes,4,opt,name=placement_score,json=placementScore,proto3" json:"placement_score,omitempty"`
 	// Why it would wait, when it would.
 	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	// How it would stand to its deadline, if it has one and started now.
@@ -3045,9 +3045,9 @@ func (x *PlanJobResponse) GetScore() int32 {
 	return 0
 }
 
-func (x *PlanJobResponse) GetMerit() *Merit {
+func (x *PlanJobResponse) GetPlacementScore() *PlacementScore {
 	if x != nil {
-		return x.Merit
+		return x.PlacementScore
 	}
 	return nil
 }
@@ -3549,7 +3549,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tJobResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8f\x04\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xab\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\tR\x05fence\x12&\n" +
@@ -3562,8 +3562,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1b\n" +
 	"\texit_code\x18\t \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05score\x18\n" +
-	" \x01(\x05R\x05score\x12$\n" +
-	"\x05merit\x18\v \x01(\v2\x0e.ares.v1.MeritR\x05merit\x12C\n" +
+	" \x01(\x05R\x05score\x12@\n" +
+	"\x0fplacement_score\x18\v \x01(\v2\x17.ares.v1.PlacementScoreR\x0eplacementScore\x12C\n" +
 	"\x0fcheckpointed_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x123\n" +
 	"\n" +
 	"preemption\x18\r \x01(\v2\x13.ares.v1.PreemptionR\n" +
@@ -3651,12 +3651,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\"<\n" +
 	"\x0ePlanJobRequest\x12*\n" +
-	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\x9e\x02\n" +
+	"\x03job\x18\x01 \x01(\v2\x10.ares.v1.JobSpecB\x06\xbaH\x03\xc8\x01\x01R\x03job\"\xba\x02\n" +
 	"\x0fPlanJobResponse\x12\x16\n" +
 	"\x06placed\x18\x01 \x01(\bR\x06placed\x12&\n" +
 	"\x05seats\x18\x02 \x03(\v2\x10.ares.v1.JobSeatR\x05seats\x12\x14\n" +
-	"\x05score\x18\x03 \x01(\x05R\x05score\x12$\n" +
-	"\x05merit\x18\x04 \x01(\v2\x0e.ares.v1.MeritR\x05merit\x126\n" +
+	"\x05score\x18\x03 \x01(\x05R\x05score\x12@\n" +
+	"\x0fplacement_score\x18\x04 \x01(\v2\x17.ares.v1.PlacementScoreR\x0eplacementScore\x126\n" +
 	"\vexplanation\x18\x05 \x01(\v2\x14.ares.v1.ExplanationR\vexplanation\x124\n" +
 	"\bdeadline\x18\x14 \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"-\n" +
@@ -3760,7 +3760,7 @@ var file_apipb_job_proto_goTypes = []any{
 	(*Explanation)(nil),               // 43: ares.v1.Explanation
 	(*Nomination)(nil),                // 44: ares.v1.Nomination
 	(*DeadlineOutlook)(nil),           // 45: ares.v1.DeadlineOutlook
-	(*Merit)(nil),                     // 46: ares.v1.Merit
+	(*PlacementScore)(nil),            // 46: ares.v1.PlacementScore
 	(*Preemption)(nil),                // 47: ares.v1.Preemption
 	(*ListPreemptionsRequest)(nil),    // 48: ares.v1.ListPreemptionsRequest
 	(*PlanConsolidationRequest)(nil),  // 49: ares.v1.PlanConsolidationRequest
@@ -3800,7 +3800,7 @@ var file_apipb_job_proto_depIdxs = []int32{
 	42, // 29: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
 	42, // 30: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
 	42, // 31: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	46, // 32: ares.v1.Attempt.merit:type_name -> ares.v1.Merit
+	46, // 32: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
 	42, // 33: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
 	47, // 34: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 35: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
@@ -3815,7 +3815,7 @@ var file_apipb_job_proto_depIdxs = []int32{
 	43, // 44: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
 	0,  // 45: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
 	14, // 46: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	46, // 47: ares.v1.PlanJobResponse.merit:type_name -> ares.v1.Merit
+	46, // 47: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
 	43, // 48: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
 	45, // 49: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
 	36, // 50: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent

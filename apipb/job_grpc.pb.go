@@ -59,7 +59,7 @@ type JobServiceClient interface {
 	// ExplainJob says everything that keeps a waiting job waiting.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// PlanJob says where a job would go if it were submitted now, or why it would
-	// wait, when it would start and what would give way to it. It changes nothing.
+	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
 	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.
@@ -246,7 +246,7 @@ type JobServiceServer interface {
 	// ExplainJob says everything that keeps a waiting job waiting.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// PlanJob says where a job would go if it were submitted now, or why it would
-	// wait, when it would start and what would give way to it. It changes nothing.
+	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
 	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
 	// PredictJob says how long a job will run, from the runs before it: one that
 	// is not submitted, or one that is. It changes nothing.

@@ -23,10 +23,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Preemption is one attempt that gives way to another job, with its reckoning.
+// Preemption is one attempt that is stopped for another job, with its cost.
 type Preemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who gives way.
+	// The preempted job.
 	JobId         string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	TenantId      string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -36,12 +36,12 @@ type Preemption struct {
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	// When it was asked to stop; once it is gone, when that was.
 	At *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
-	// The job it gives way to, as far as the reader may know: of another tenant's
+	// The job that it is preempted for, as far as the reader may know: of another tenant's
 	// nothing is told.
 	ByJobId         string `protobuf:"bytes,8,opt,name=by_job_id,json=byJobId,proto3" json:"by_job_id,omitempty"`
 	ByTenantId      string `protobuf:"bytes,9,opt,name=by_tenant_id,json=byTenantId,proto3" json:"by_tenant_id,omitempty"`
 	ByPriorityClass string `protobuf:"bytes,10,opt,name=by_priority_class,json=byPriorityClass,proto3" json:"by_priority_class,omitempty"`
-	// class (higher by two or more), quota (taken back), order (by configuration)
+	// class (higher by two or more), quota (borrowed and reclaimed), order (by configuration)
 	// or move (both run then).
 	Why string `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
 	// What it gives up, and what the other job asked for.
@@ -208,7 +208,7 @@ func (x *Preemption) GetText() string {
 	return ""
 }
 
-// Nomination is seats that are kept for a waiting job while others give way.
+// Nomination is seats that are held for a waiting job while other jobs stop.
 type Nomination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Seats []*KeptSeat            `protobuf:"bytes,1,rep,name=seats,proto3" json:"seats,omitempty"`
@@ -359,10 +359,10 @@ func (x *KeptSeat) GetGpus() []int32 {
 
 type ListPreemptionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those in which a job of this tenant gave way, or was given way to; jobs
+	// Only those in which a job of this tenant was preempted, or preempted others; jobs
 	// of other tenants are then not named.
 	TenantId string `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// Only those in which this job gave way, or was given way to.
+	// Only those in which this job was preempted, or preempted others.
 	JobId string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// Only those since then.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`

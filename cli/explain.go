@@ -117,7 +117,7 @@ func (a *app) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 	say(w, "It would be placed now.\n")
 	sheet{w}.list("Policies", p.GetPolicyNotes())
 	writeOutlook(sheet{w}, p.GetDeadline())
-	writeMerit(sheet{w}, p.GetScore(), p.GetMerit())
+	writePlacementScore(sheet{w}, p.GetScore(), p.GetPlacementScore())
 	t := table{head: []string{"RANK", "NODE", "GPUS"}}
 	for _, seat := range p.GetSeats() {
 		t.add(fmt.Sprint(seat.GetRank()), seat.GetNode(), deviceList(seat.GetGpus()))
@@ -141,7 +141,7 @@ func (a *app) writeExplanation(w io.Writer, e *apipb.Explanation) {
 		s.line("Waits for", "nothing: it is "+e.GetState())
 	}
 	s.list("Policies", e.GetPolicyNotes())
-	s.writeYields(e.GetGaveWay(), e.GetNomination())
+	s.writeYields(e.GetPreemptions(), e.GetNomination())
 	var helps []string
 	for _, r := range e.GetRemedies() {
 		helps = append(helps, remedyWords(r))
@@ -230,8 +230,8 @@ func remedyWords(r *apipb.Remedy) string {
 	return strings.Join(steps, ", and ")
 }
 
-// writeMerit shows a placement's score by parts, as far as they are known.
-func writeMerit(s sheet, score int32, m *apipb.Merit) {
+// writePlacementScore shows a placement's score by parts, as far as they are known.
+func writePlacementScore(s sheet, score int32, m *apipb.PlacementScore) {
 	if score != 0 {
 		s.line("Score", fmt.Sprint(score))
 	}

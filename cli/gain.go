@@ -166,7 +166,7 @@ func (g *gain) add(j *apipb.Job) {
 		return
 	}
 	last := attempts[len(attempts)-1]
-	m, gpus := last.GetMerit(), 0
+	m, gpus := last.GetPlacementScore(), 0
 	for _, seat := range last.GetSeats() {
 		gpus += len(seat.GetGpus())
 	}

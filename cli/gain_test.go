@@ -13,7 +13,7 @@ import (
 func placedJob(id string, gpus int, mbps, first int32) *apipb.Job {
 	return &apipb.Job{JobId: id, Name: id, State: "running", Attempts: []*apipb.Attempt{{
 		Seats: []*apipb.JobSeat{{Node: "n1", Gpus: make([]int32, gpus)}},
-		Merit: &apipb.Merit{Level: "node", Domain: "n1", BandwidthMbps: mbps, FirstFitMbps: first},
+		PlacementScore: &apipb.PlacementScore{Level: "node", Domain: "n1", BandwidthMbps: mbps, FirstFitMbps: first},
 	}}}
 }
 

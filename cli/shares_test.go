@@ -108,7 +108,7 @@ Held         - 8 GPUs on 1 node by job-7
 func TestAPlacedJobShowsItsScoreByParts(t *testing.T) {
 	var out bytes.Buffer
 	uncoloured().writeJob(&out, &apipb.Job{JobId: "job-1", State: "running", Attempts: []*apipb.Attempt{{Number: 1, Score: 1}, {
-		Number: 2, Score: 2300, Merit: &apipb.Merit{
+		Number: 2, Score: 2300, PlacementScore: &apipb.PlacementScore{
 			Level: "leaf", Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 810,
 			StrandedMilli: -250, BandwidthMbps: 300_000, FirstFitMbps: 100_000,
 		},

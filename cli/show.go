@@ -75,7 +75,7 @@ func (a *app) writeJob(w io.Writer, j *apipb.Job) {
 		s.line("Retries", strconv.Itoa(int(n)))
 	}
 	if at := j.GetAttempts(); len(at) > 0 {
-		writeMerit(s, at[len(at)-1].GetScore(), at[len(at)-1].GetMerit())
+		writePlacementScore(s, at[len(at)-1].GetScore(), at[len(at)-1].GetPlacementScore())
 	}
 	s.line("Used", used(j.GetUse()))
 	s.line("Tenant", j.GetTenantId())
