@@ -19,7 +19,9 @@ type Filter struct {
 	// Kind is the kind of blocker that reports the reason.
 	Kind string
 	// rejects reports whether the filter excludes the node. It is nil for a filter of
-	// devices, and for a reason that does not depend on node and request alone.
+	// devices, and where something else finds the reason: deviceReasons
+	// (ReasonUnhealthy, ReasonBusyDevices), ReasonsAgainst (ReasonNUMA), or the
+	// diagnosis of package explain (ReasonReserved, ReasonJobAffinity, ReasonHeld).
 	rejects func(n *Node, w *Request) bool
 	// passesDevice reports whether a device passes. It is nil for a filter that tests
 	// only nodes.

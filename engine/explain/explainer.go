@@ -6,6 +6,9 @@
 // diagnosis of the nodes; queuePosition; etaOf (eta.go); the search for remedies
 // (remedies.go), which simulates its steps (simulate.go); WhatIf (whatif.go).
 //
+// The reasons why a node is ruled out, their texts and the fields that a remedy may
+// drop are rows of cluster.Filters.
+//
 // The package decides nothing: it runs the cycle of package cycle and undoes it. It
 // must not name jobs of other tenants.
 package explain

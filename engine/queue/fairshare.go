@@ -1,123 +1,51 @@
 package queue
 
-import (
-	"math/bits"
-	"time"
-)
+import "math/bits"
 
-// Share describes the fair share of a tenant or a queue. Shares are in millionths
-// of the cluster.
-type Share struct {
-	Tenant           string
-	Queue            string       // "" for the tenant
-	Depth            int          // 0 for a tenant
-	Weight           int64        // in thousandths
-	EffectiveWeight  int64        // the weight adjusted to past use, in thousandths
-	Allocated        Resources    // allocated now
-	PastUse          Resources    // past use
-	Waiting          int          // items
-	DominantShare    int64        // dominant share of allocated and past use together
-	DominantResource ResourceName // the resource of DominantShare
-	WeightedShare    int64        // the dominant share divided by the effective weight
-	// The share that the weight entitles it to: a part of the parent's fair
-	// share, divided among the active siblings by weight. It is 0 when it is not
-	// active.
-	FairShare int64
-}
+// shareUnit is a share of 100% at weight 1, in internal units.
+const shareUnit = 1 << 38
 
-// ShareScale is a share of 100%.
-const ShareScale = 1_000_000
+// maxShare bounds a weighted share, so that the class fits above it in one number.
+const maxShare = 1<<60 - 1
 
-// Shares returns the shares of all tenants and queues at now: tenants by name,
-// each followed by its queues.
-func (t *Tree[J]) Shares(now time.Time) []Share {
-	t.rebuild()
-	r := shareReader[J]{tree: t}
-	if t.cfg.HalfLife > 0 {
-		r.moment = t.cfg.momentOf(now)
-		r.adjustment = t.weightAdjustment(r.moment)
+// resourceShare returns used/total in thousandths of internal units, rounded down. The
+// share of a resource that the cluster does not have is 0.
+func resourceShare(used, total int64) uint64 {
+	if used <= 0 || total <= 0 {
+		return 0
 	}
-	return r.appendShares(nil, t.root, 0, ShareScale)
-}
-
-// shareReader reads shares and classes as of one time, without a round.
-type shareReader[J any] struct {
-	tree       *Tree[J]
-	bounds     classBounds
-	moment     moment
-	adjustment weightAdjustment
-}
-
-// shareOf returns the weighted share of a node.
-func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
-	var past Resources
-	if r.tree.cfg.HalfLife > 0 {
-		past = n.history.averageAt(r.moment)
+	hi, lo := bits.Mul64(uint64(used), 1000*shareUnit)
+	if hi >= uint64(total) {
+		return ^uint64(0)
 	}
-	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
+	q, _ := bits.Div64(hi, lo, uint64(total))
+	return q
 }
 
-// appendShares appends the shares of all tenants and queues below a node, whose own
-// fair share is given.
-func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair int64) []Share {
-	total := int64(0)
-	for _, child := range n.children {
-		if child.isActive() {
-			total += child.weight
-		}
+// dominantShare returns the largest share of the three resources, and which one it
+// is of.
+func dominantShare(u, capacity Resources) (uint64, ResourceName) {
+	best, resource := resourceShare(u.GPU, capacity.GPU), GPU
+	if p := resourceShare(u.CPU, capacity.CPU); p > best {
+		best, resource = p, CPU
 	}
-	for _, child := range n.children {
-		if child.leaf != nil {
-			continue
-		}
-		s := Share{Tenant: child.tenant, Queue: child.queue, Depth: depth, Weight: child.weight, Allocated: child.allocated, Waiting: child.waiting}
-		if r.tree.cfg.HalfLife > 0 {
-			s.PastUse = child.history.averageAt(r.moment)
-		}
-		use := s.Allocated.Add(s.PastUse, 1)
-		best, of := dominantShare(use, r.tree.capacity)
-		s.DominantResource = of
-		s.DominantShare = millionths(best / 1000)
-		s.EffectiveWeight = effectiveWeight(&r.adjustment, child, s.PastUse, r.tree.capacity)
-		s.WeightedShare = millionths(best / uint64(s.EffectiveWeight))
-		if child.isActive() {
-			s.FairShare = fair * child.weight / total
-		}
-		out = append(out, s)
-		out = r.appendShares(out, child, depth+1, s.FairShare)
+	if p := resourceShare(u.Memory, capacity.Memory); p > best {
+		best, resource = p, Memory
 	}
-	return out
+	return best, resource
 }
 
-// millionths converts a share from internal units.
-func millionths(share uint64) int64 {
-	hi, lo := bits.Mul64(share, ShareScale)
-	return int64(hi<<(64-38) | lo>>38) // internal units have 38 binary digits
+// weightedShare returns the dominant share divided by the weight, in internal
+// units.
+func weightedShare(u, capacity Resources, weight int64) uint64 {
+	best, _ := dominantShare(u, capacity)
+	return min(best/uint64(weight), maxShare)
 }
 
-// JainIndex returns Jain's fairness index of the weighted shares of all active tenants,
-// in thousandths: 1000 when all are equal, 1000/n when one of n tenants has
-// everything. Without active tenants it is 1000.
-func JainIndex(shares []Share) int {
-	var sum, squares int128
-	n := int64(0)
-	for _, s := range shares {
-		if s.Queue != "" || s.Waiting == 0 && s.Allocated == (Resources{}) {
-			continue
-		}
-		n++
-		x := min(s.WeightedShare, 1<<32)
-		sum = sum.plus(int128{0, uint64(x)})
-		squares = squares.plus(multiply(x, uint64(x)))
-	}
-	if squares.isZero() {
+// weightMilli converts a weight to thousandths; 0 means 1.
+func weightMilli(weight float64) int64 {
+	if weight == 0 {
 		return 1000
 	}
-	// Shift both sides alike until they fit.
-	top := multiply(int64(sum.lo), sum.lo)
-	bottom := squares
-	for top.hi != 0 || top.lo >= 1<<53 || bottom.hi != 0 || bottom.lo >= uint64(1<<62)/uint64(n) {
-		top, bottom = top.shiftRight(1), bottom.shiftRight(1)
-	}
-	return int((top.lo*1000 + bottom.lo*uint64(n)/2) / (bottom.lo * uint64(n)))
+	return max(int64(float64(weight*1000)+0.5), 1) // the conversion prevents a fused multiply-add, which rounds differently
 }

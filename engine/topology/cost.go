@@ -33,10 +33,10 @@ type PlacementCost struct {
 	OutsidePreviousDomain int // 1 if the narrowest domain has none of the nodes it had
 	NewLeaves             int // leaves that the job did not have
 
-	// Shape is the sum of the squared members per leaf, lowest if they are
+	// Imbalance is the sum of the squared members per leaf, lowest if they are
 	// spread evenly. It is 0 for consolidated jobs.
 	Imbalance int
-	// Loose is 1 if its leaves have more capacity than the job uses. It is 0
+	// InexactFill is 1 if its leaves have more capacity than the job uses. It is 0
 	// for distributed jobs and for members without whole devices.
 	InexactFill int
 	ScoreLoss   int // 1000 minus the weighted score of its leaves

@@ -28,7 +28,8 @@ const NoFit = 1<<63 - 1
 // FragmentationCost returns the cost of placing one member on a node; lower is better.
 // It is the usable capacity that the node loses beyond what the member itself takes,
 // plus a tie breaker, WarmCost and HistoryPenalty. The result is NoFit when the member
-// does not fit.
+// does not fit. A new term that depends on the node must also be compared in
+// cachedIdleCost, which reuses the cost of a like node.
 func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
 		return NoFit
