@@ -12,7 +12,7 @@ import (
 // first fit.
 func placedJob(id string, gpus int, mbps, first int32) *apipb.Job {
 	return &apipb.Job{JobId: id, Name: id, State: "running", Attempts: []*apipb.Attempt{{
-		Seats: []*apipb.JobSeat{{Node: "n1", Gpus: make([]int32, gpus)}},
+		Seats:          []*apipb.JobSeat{{Node: "n1", Gpus: make([]int32, gpus)}},
 		PlacementScore: &apipb.PlacementScore{Level: "node", Domain: "n1", BandwidthMbps: mbps, FirstFitMbps: first},
 	}}}
 }

@@ -47,7 +47,7 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 	outlasted := b.DelayedReservations(ends)
 	sh := e.Shape
 	if outlasted != 0 && sh.DelayingEpoch == b.Place.Epoch && ends >= sh.DelayingEnd {
-		b.Place.WouldDelay = true // so would another job of its shape that ends no later
+		b.Place.WouldDelay = true // a job of its shape that ends no later would delay them too
 		return placing, false
 	}
 	b.HoldReservations(outlasted)
