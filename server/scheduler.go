@@ -71,7 +71,7 @@ func (s *SchedulerConfig) check(p *ares.Problems) {
 		return
 	}
 	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= config.MaxCeiling/1000) { // a NaN is wrong too
-		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 nothing could give way to a job of its own size", config.MaxCeiling/1000, s.PreemptionCeiling)
+		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 no job of the same size could be preempted", config.MaxCeiling/1000, s.PreemptionCeiling)
 		right := *s
 		s, right.PreemptionCeiling = &right, 0 // the rest is still to be looked at
 	}

@@ -65,7 +65,7 @@ func (y PreemptionConfig) validate(p *ares.Problems) {
 		}
 	}
 	if y.Ceiling != 0 && (y.Ceiling < wholeDevice || y.Ceiling > MaxCeiling) {
-		p.Add("preemption_ceiling", "must be 0 for none, or between 1 and %d, got %d thousandths: with less than 1 nothing could give way to a job of its own size", MaxCeiling/1000, y.Ceiling)
+		p.Add("preemption_ceiling", "must be 0 for none, or between 1 and %d, got %d thousandths: with less than 1 no job of the same size could be preempted", MaxCeiling/1000, y.Ceiling)
 	}
 	between("max_preemptions", y.MaxPreemptions, MaxMaxPreemptions, "")
 	between("preemption_cooldown_seconds", int(y.Cooldown/time.Second), int(MaxCooldown/time.Second), "")

@@ -119,7 +119,7 @@ func (q QueueConfig) validate(p *ares.Problems) {
 		p.Add("preempt_by_order", "needs a queue_order other than aged, fifo and edf: none of these gives a right to stop others")
 	}
 	if q.Preempt && q.Blocked == BlockedReserve {
-		p.Add("preempt_by_order", "does not go with blocked_jobs reserve: who gives way could be put right back, before the one it gave way to")
+		p.Add("preempt_by_order", "cannot be combined with blocked_jobs reserve: a preempted job could be placed again before the job that preempted it")
 	}
 	if q.Attained < 0 || q.Attained > MaxAttained {
 		p.Add("attained_gpu_seconds", "must be between 0 and %d, got %d", MaxAttained, q.Attained)

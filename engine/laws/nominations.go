@@ -73,11 +73,11 @@ func (t *checker) checkNomination(n *ares.Nominating) error {
 		case !known || a == nil || a.Fence != v.Fence || v.Job == n.Job:
 			return fmt.Errorf("%s does not run, or not under fence %d", v.Job, v.Fence)
 		case v.Yield.To != n.Job || v.Yield.Tenant != job.Tenant:
-			return fmt.Errorf("%s gives way to %s of %s", v.Job, v.Yield.To, v.Yield.Tenant)
+			return fmt.Errorf("%s is preempted for %s of %s", v.Job, v.Yield.To, v.Yield.Tenant)
 		case v.Yield.Asked != asked || v.Yield.Milli != attemptMilli(a):
 			return fmt.Errorf("%s gives up %d/1000 for %d/1000, it says %d for %d", v.Job, attemptMilli(a), asked, v.Yield.Milli, v.Yield.Asked)
 		case v.Yield.Lost < 0:
-			return fmt.Errorf("%s gains %d by giving way", v.Job, -v.Yield.Lost)
+			return fmt.Errorf("%s gains %d by its preemption", v.Job, -v.Yield.Lost)
 		}
 	}
 	return nil

@@ -66,12 +66,12 @@ func (k *PlannedStartCheck) checkPromise(p *ares.Plan, first *ares.PlannedStart)
 	switch {
 	case k.job == "":
 	case placed && p.Now.After(k.latest):
-		return fmt.Errorf("%s starts at %s, and was promised to by %s", k.job, p.Now, k.latest)
+		return fmt.Errorf("%s starts at %s, though its start was planned by %s at the latest", k.job, p.Now, k.latest)
 	case placed:
 		k.Met++
 		k.job = ""
 	case first.Job == k.job && first.At.After(k.latest):
-		return fmt.Errorf("%s is to start at %s, and was promised to by %s; nothing but time has passed", k.job, first.At, k.latest)
+		return fmt.Errorf("%s is to start at %s, though its start was planned by %s at the latest; nothing but time has passed", k.job, first.At, k.latest)
 	}
 	return nil
 }

@@ -28,20 +28,20 @@ func checkVictims(t *checker) error {
 		}
 		y := stop.Stop.Yield
 		if y == nil || stop.Stop.By != "job "+string(y.To) {
-			return fmt.Errorf("%s gives way to %q without a reckoning", stop.Job, stop.Stop.By)
+			return fmt.Errorf("%s is preempted for %q without a cost", stop.Job, stop.Stop.By)
 		}
 		job, known := t.state.Job(stop.Job)
 		to, waits := t.state.Job(y.To)
 		if !known || !waits {
-			return fmt.Errorf("%s gives way to %q", stop.Job, y.To)
+			return fmt.Errorf("%s is preempted for %q", stop.Job, y.To)
 		}
 		run, _ := t.state.Run(stop.Job)
 		waiting, _ := t.state.Run(to.ID)
 		switch {
 		case run.Current() == nil || run.Stop != nil || !waiting.Phase.Waiting():
-			return fmt.Errorf("%s, which is %s, gives way to %s, which is %s", job.ID, run.Phase, to.ID, waiting.Phase)
+			return fmt.Errorf("%s, which is %s, is preempted for %s, which is %s", job.ID, run.Phase, to.ID, waiting.Phase)
 		case run.Endures(job):
-			return fmt.Errorf("%s gives way, and runs at most once", job.ID)
+			return fmt.Errorf("%s is preempted, and runs at most once", job.ID)
 		}
 		if waiting.Nominated != nil {
 			continue // the rest was checked when the seats were nominated
@@ -61,14 +61,14 @@ func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) er
 	cfg, a := t.cfg.Preemption, run.Current()
 	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
 	if cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions && !critical {
-		return fmt.Errorf("%s gives way to %s, and has given way %d times", job.ID, to.ID, run.Yields)
+		return fmt.Errorf("%s is preempted for %s, and was preempted %d times", job.ID, to.ID, run.Yields)
 	}
 	since := a.PlacedAt
 	if a.StartedAt.After(since) {
 		since = a.StartedAt
 	}
 	if run.Yields > 0 && t.plan.Now.Before(since.Add(cfg.Cooldown)) {
-		return fmt.Errorf("%s gives way to %s, and runs again since %s only", job.ID, to.ID, since)
+		return fmt.Errorf("%s is preempted for %s, and restarted only at %s", job.ID, to.ID, since)
 	}
 	return nil
 }
@@ -82,14 +82,14 @@ func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.PreemptionBas
 			return fmt.Errorf("%s is moved for %s, which it must not", job.ID, to.ID)
 		}
 	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt:
-		return fmt.Errorf("%s gives way to %s, and nobody should (%s)", job.ID, to.ID, why)
+		return fmt.Errorf("%s is preempted for %s, though preemption is not allowed (%s)", job.ID, to.ID, why)
 	case why != ares.PreemptByOrder:
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
-		return fmt.Errorf("%s gives way to %s of another queue or class", job.ID, to.ID)
+		return fmt.Errorf("%s is preempted for %s of another queue or class", job.ID, to.ID)
 	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
-		return fmt.Errorf("%s gives way to %s, which it must not", job.ID, to.ID)
+		return fmt.Errorf("%s is preempted for %s, which must not preempt it", job.ID, to.ID)
 	case !t.outranks(to, job):
-		return fmt.Errorf("%s gives way to %s, which does not come before it", job.ID, to.ID)
+		return fmt.Errorf("%s is preempted for %s, which does not come before it", job.ID, to.ID)
 	}
 	return nil
 }
@@ -168,10 +168,10 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		run, ok := t.state.Run(v.Job)
 		a := run.Current()
 		if !ok || a == nil || a.Fence != v.Fence || run.Stop != nil {
-			return fmt.Errorf("%s is to give way to %s, and does not run", v.Job, n.Job)
+			return fmt.Errorf("%s is a victim of %s, and does not run", v.Job, n.Job)
 		}
 		if v.Yield.Why != ares.PreemptByQuota && !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
-			return fmt.Errorf("%s is to give way to %s, and sits elsewhere", v.Job, n.Job)
+			return fmt.Errorf("%s is a victim of %s, and runs elsewhere", v.Job, n.Job)
 		}
 		victims[v.Job] = true
 	}
@@ -188,7 +188,7 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		}
 		for _, sh := range h.seat.Shares {
 			if devices[deviceKey{h.seat.Node, sh.Device}] {
-				return fmt.Errorf("%s sits on device %s of node %s, which is kept for %s, and does not give way", h.job.ID, sh.Device, h.seat.Node, n.Job)
+				return fmt.Errorf("%s sits on device %s of node %s, which is held for %s, and is not preempted", h.job.ID, sh.Device, h.seat.Node, n.Job)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func checkPreemptionCycles(t *checker) error {
 	walk = func(id ares.JobID) error {
 		switch state[id] {
 		case 1:
-			return fmt.Errorf("%s gives way to itself, by others", id)
+			return fmt.Errorf("%s is preempted for itself, by others", id)
 		case 2:
 			return nil
 		}

@@ -32,7 +32,7 @@ func checkPreemptionBasis(t *checker) error {
 				return fmt.Errorf("there is no job %s", v.Job)
 			}
 			if err := t.checkVictimBasis(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
-				return fmt.Errorf("%s gives way to %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
+				return fmt.Errorf("%s is preempted for %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
 			}
 			gone = append(gone, victim)
 		}

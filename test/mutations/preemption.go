@@ -36,7 +36,7 @@ var preemption = []Mutation{
 	{
 		"preempt-enabled", "enable_preemption",
 		edit(preemptRights, "case !r.Cfg.Preemption.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
-		script("preemption/disabled"), "nobody should",
+		script("preemption/disabled"), "preemption is not allowed",
 	},
 	{
 		"preempt-cooldown", "the cooldown of a preempted job that runs again",
@@ -86,7 +86,7 @@ var preemption = []Mutation{
 	{
 		"preempt-no-cycle", "the protection of a job's preemptors from that job",
 		edit(preemptProtection, "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
-		script("queueing/preempt_peers"), "gives way to itself",
+		script("queueing/preempt_peers"), "is preempted for itself",
 	},
 	{
 		"preempt-smallest-set", "the removal of victims that are not needed",

@@ -12,7 +12,7 @@ var reservations = []Mutation{
 	{
 		"backfill-limit", "the time by which a backfilled job on reserved seats must have ended",
 		edit("engine/backfill/earlieststart.go", "\tr.limit = r.At\n", "\tr.limit = job.NoEnd\n"),
-		script("peer_schedulers/volcano_748_large_job_is_not_passed_forever"), "was promised",
+		script("peer_schedulers/volcano_748_large_job_is_not_passed_forever"), "its start was planned by",
 	},
 	{
 		"window-ahead", "the refusal of a job that would run into a coming reservation",
