@@ -12,7 +12,7 @@ P       ?= 2
 # No cached results: the cache does not see that a binary which a test starts has changed.
 GOTEST  := go test -p $(P) -count 1 -timeout 15m
 # The packages that share memory between goroutines; `make test` runs these under the race detector.
-SHARED  := ^$(MODULE)/(agent|api|aside|audit|auth|client|control|history|notify|pki|server|store)(/|$$)
+SHARED  := ^$(MODULE)/(agent|api|audit|auth|client|control|history|notify|pki|rediscache|server|store)(/|$$)
 
 # How long `make fuzz` tries each parser.
 FUZZTIME ?= 10m
@@ -25,6 +25,12 @@ export ARES_TEST_FAILPOINTS := $(TOOLS)/failpoints/ares
 export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
 export ARES_TEST_VERSION    := $(VERSION)
 export ARES_TEST_WITNESS    := $(TOOLS)/witness
+
+# The directory for the data of tests: in memory if there is room. Tests kill processes, never the machine, so nothing
+# depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
+DISK   := $(or $(TMPDIR),/tmp)
+MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
+test race robustness robustness-short failover mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
@@ -47,8 +53,9 @@ export RAPID_SEED ?= 20261115
 .PHONY: test
 test: needs browser format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
 	$(GOTEST) ./archtest/...
-	go list ./... | awk '$$0 !~ "/(archtest|test/robustness)(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
+	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
+	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
 	$(MAKE) robustness-short
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
@@ -59,21 +66,21 @@ RECORDS ?= $(CURDIR)/.robustness
 
 .PHONY: robustness
 robustness: robustness-needs ## Faults by SEEDS, MINUTES each: real processes, recorded and judged
-	test/robustness/run $(RECORDS) $(MINUTES) $(AT_ONCE) $(SEEDS)
+	test/chaos/robustness/run $(RECORDS) $(MINUTES) $(AT_ONCE) $(SEEDS)
 
 .PHONY: robustness-short
 robustness-short: robustness-needs
-	$(GOTEST) ./test/robustness/check ./test/robustness/trace
-	$(GOTEST) -v -run TestFaultsBySeed ./test/robustness -seed 1 -length 5m
+	$(GOTEST) ./test/chaos/robustness/check ./test/chaos/robustness/trace
+	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 5m
 
 .PHONY: failover
 failover: robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
-	go test -run '^$$' -bench Failover -benchtime 1x -timeout 15m ./test/robustness
+	go test -run '^$$' -bench Failover -benchtime 1x -timeout 15m ./test/chaos/robustness
 
 .PHONY: robustness-needs
 robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY)
 	@tools/needs ip nsenter
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/robustness/witness
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/chaos/robustness/witness
 
 .PHONY: race
 race: needs browser build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
@@ -89,20 +96,20 @@ fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the fi
 
 .PHONY: bench
 bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where it can be fetched
-	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/perf/...
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/load ./test/bench/placement ./test/bench/preemption
 	go test -run '^$$' -bench Queue -benchtime 1x ./engine/queue
 	go test -run '^$$' -bench History -benchtime 1x -timeout 60m ./history
-	cd test/perf/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
+	cd test/bench/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
 	else echo 'YuniKorn cannot be fetched here: not measured'; fi
 
 .PHONY: bench-sim
 bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES), beside published figures
-	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/simulator.md says where they come from' >&2; exit 2; }
-	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/simperf/...
+	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/guide/simulator.md says where they come from' >&2; exit 2; }
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/sim/...
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
-	go run ./test/failpoints -o $(TOOLS)/failpoints/ares
+	go run ./test/chaos/failpoints -o $(TOOLS)/failpoints/ares
 
 .PHONY: mutations
 mutations: build $(ARES_TEST_ETCD) ## Take each safeguard away: a test must fail (ONLY=name for some)
@@ -121,6 +128,7 @@ model: ## Search the model of the protocol, and find the bugs planted in it
 .PHONY: verify
 verify: $(TOOLS)/buf lint model ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model
 	$(TOOLS)/buf lint
+	tools/contract --check
 	tools/generate --check
 	go mod tidy -diff
 	go test ./archtest/...
@@ -134,6 +142,10 @@ fix: $(TOOLS)/golangci-lint ## Repair what a machine can: format, imports, go.mo
 .PHONY: generate
 generate: $(TOOLS)/buf ## Generate Go and OpenAPI from the .proto files
 	tools/generate
+
+.PHONY: contract
+contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that later changes must keep
+	tools/contract
 
 .PHONY: tools
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Condition is one thing asked of a node's labels.
+// Condition is one requirement on a node's labels.
 type Condition struct {
 	Key    string
-	Op     string   // in, notin, exists or absent
-	Values []string // of in and notin
+	Op     string   // one of in, notin, exists and absent
+	Values []string // set for in and notin
 }
 
 // ParseCondition reads "key in (a, b)", "key notin (a)", "key=value",
 // "key!=value", "key" or "!key".
 func ParseCondition(s string) (Condition, error) {
-	bad := fmt.Errorf("%q is not a condition: write \"key in (a, b)\", \"key notin (a)\", \"key=value\", \"key\" or \"!key\"", clip(s))
+	bad := fmt.Errorf("%q is not a valid node-selection condition: write \"key in (a, b)\", \"key notin (a)\", \"key=value\", \"key\" or \"!key\"", Clip(s))
 	text := strings.TrimSpace(s)
 	var c Condition
 	if key, value, ok := strings.Cut(text, "!="); ok {
@@ -44,8 +44,8 @@ func ParseCondition(s string) (Condition, error) {
 	return c, nil
 }
 
-// Holds says whether labels are as the condition asks. A label that is not
-// there is in no list.
+// Holds returns true if the labels meet the condition. A condition with the operator "notin" or
+// "absent" is also met by a node that lacks the label.
 func (c Condition) Holds(labels map[string]string) bool {
 	v, ok := labels[c.Key]
 	switch c.Op {
@@ -60,15 +60,17 @@ func (c Condition) Holds(labels map[string]string) bool {
 	}
 }
 
-// Near names jobs by their labels, and how near counts.
+// A Near selects jobs by their labels. It also names a topology level. Two jobs in the same domain of
+// that level count as near.
 type Near struct {
-	Labels map[string]string // all of them
+	Labels map[string]string // a job must have all of them
 	Level  Level
 }
 
-// ParseNear reads "key=value,key=value @level"; without a level it is the node.
+// ParseNear reads "key=value,key=value @level". If the text names no level, ParseNear uses the
+// level "node".
 func ParseNear(s string) (Near, error) {
-	bad := fmt.Errorf("%q is not of the form \"app=db\" or \"app=web,tier=front @leaf\"", clip(s))
+	bad := fmt.Errorf("%q must be a list of labels with an optional topology level, for example \"app=db\" or \"app=web,tier=front @leaf\"", Clip(s))
 	text, level, ok := strings.Cut(s, "@")
 	n := Near{Labels: map[string]string{}, Level: LevelNode}
 	if ok {
@@ -77,7 +79,7 @@ func ParseNear(s string) (Near, error) {
 			n.Level = LevelLeaf
 		}
 		if r := n.Level.Rank(); r < 0 || r > LevelNode.Rank() {
-			return Near{}, fmt.Errorf("%q: %q is not one of region, zone, spine, leaf, rack, node", clip(s), clip(string(n.Level)))
+			return Near{}, fmt.Errorf("%q: the topology level must be region, zone, spine, leaf, rack or node, not %q", Clip(s), Clip(string(n.Level)))
 		}
 	}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -90,7 +92,7 @@ func ParseNear(s string) (Near, error) {
 	return n, nil
 }
 
-// Of says whether a job's labels are those asked for.
+// Of reports whether a job has all labels of the selector.
 func (n Near) Of(labels map[string]string) bool {
 	for k, v := range n.Labels {
 		if labels[k] != v {
@@ -100,11 +102,11 @@ func (n Near) Of(labels map[string]string) bool {
 	return true
 }
 
-// Toleration lets a job onto nodes with a taint.
+// A Toleration lets a job run on nodes that have a certain taint.
 type Toleration struct {
 	Key    string // "*" for every key
 	Value  string
-	Any    bool   // whatever the value
+	Any    bool   // matches any value
 	Effect Effect // "" for every effect
 }
 
@@ -115,12 +117,12 @@ func ParseToleration(s string) (Toleration, error) {
 	key, value, given := strings.Cut(text, "=")
 	t := Toleration{Key: strings.TrimSpace(key), Value: strings.TrimSpace(value), Any: !given, Effect: Effect(effect)}
 	if t.Key == "" || t.Effect != "" && t.Effect != NoSchedule && t.Effect != PreferNoSchedule {
-		return Toleration{}, fmt.Errorf("%q is not a toleration: write \"key\", \"key=value\", \"key=value:NoSchedule\" or \"*\"", clip(s))
+		return Toleration{}, fmt.Errorf("%q is not a toleration: write \"key\", \"key=value\", \"key=value:NoSchedule\" or \"*\"", Clip(s))
 	}
 	return t, nil
 }
 
-// Tolerates says whether the toleration covers a taint.
+// Tolerates reports whether the toleration matches a taint.
 func (t Toleration) Tolerates(taint Taint) bool {
 	return (t.Key == "*" || t.Key == taint.Key) && (t.Any || t.Value == taint.Value) && (t.Effect == "" || t.Effect == taint.Effect)
 }

@@ -4,44 +4,44 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"time"
 )
 
-// An array is one job whose elements come into being when they are placed.
-// Each element is then a job like any other, with a run, a lease and retries
-// of its own. The array's own run has no attempts: it says how many elements
-// were made, and how the whole ended.
+// An array is one job with many elements. An element is created when it is placed and is then a job like any other,
+// with its own run, lease and retries. The array's own run has no attempts: it records how many elements were created
+// and how the array ended.
 
-// Limits on arrays. Elements stay live until their array ends, each with a copy
-// of the spec: ten thousand of the largest are 80 MiB in the store.
+// These constants limit the size of arrays. An array's elements stay live until the array ends, and
+// each has a copy of the spec. Ten thousand elements with specs of the largest size take 80 MiB in
+// the store.
 const (
 	MaxArrayCount     = 10_000
-	MaxArraySpecBytes = 8 << 10 // of the stored spec of an array
-	// maxElementsAtOnce keeps one step of an array, three writes for each
-	// element, under the 128 writes of one transaction.
+	MaxArraySpecBytes = 8 << 10 // bound on the stored spec of an array
+	// maxElementsAtOnce is the maximum number of elements that one ArrayStep creates. Each element needs three
+	// writes, and a store transaction can have at most 128 writes.
 	maxElementsAtOnce = 39
 	maxSeatsAtOnce    = 2048
 )
 
-// ElementID derives the ID of an array's element, so that anybody can name it.
-// What is hashed begins with a letter, that of NewJobID with a zero byte: no
-// request makes the same ID.
+// ElementID derives the ID of an array's element from the array and the index, so any program can compute it. The
+// hashed text begins with a letter, whereas the text that NewJobID hashes begins with a zero byte. Therefore no
+// submitted job can get the same ID as an element.
 func ElementID(array JobID, index int) JobID {
 	buf := append([]byte("element "), array...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(buf, uint64(index)))
 	return JobID("job-" + idAlphabet.EncodeToString(sum[:15]))
 }
 
-// IsArray says whether the job is an array rather than something to run.
+// IsArray reports whether the job is an array. The scheduler places the elements of an array, but
+// never the array itself.
 func (s *Spec) IsArray() bool { return s.Array.Count > 0 }
 
-// ElementsAtOnce is how many elements of the array one plan may make.
+// ElementsAtOnce returns the maximum number of the array's elements that one plan may create.
 func (s *Spec) ElementsAtOnce() int {
 	return max(min(maxElementsAtOnce, maxSeatsAtOnce/max(s.Members, 1)), 1)
 }
 
-// Element is the job of one element, as it is made. What the array waited for
-// is over by then.
+// Element returns the job of one element. An element has no dependencies of its own, because the array
+// has already waited for them.
 func (j *Job) Element(index int) *Job {
 	e := *j
 	e.ID, e.Revision = ElementID(j.ID, index), 0
@@ -51,51 +51,27 @@ func (j *Job) Element(index int) *Job {
 	return &e
 }
 
-// ArrayStep brings an array's own run forward. With elements to make it is
-// committed together with them, or not at all.
+// ArrayStep advances an array's own run. A step and the elements that it creates are committed together, or not at all.
 type ArrayStep struct {
 	Job    JobID
-	Next   int    // elements made with this step
-	Phase  Phase  // the phase the array ends in, "" when it goes on
-	Reason string // of that phase
+	Next   int    // elements created with this step
+	Phase  Phase  // the phase the array ends in, "" while it continues
+	Reason string // reason for that phase
 }
 
-// Advance takes a step of the array. The first element makes it running.
-func (r *Run) Advance(s *ArrayStep, now time.Time) error {
-	switch {
-	case r.Phase.Final():
-		return Errorf(Conflict, "the array is already %s", r.Phase)
-	case s.Next < r.Next:
-		return Errorf(Conflict, "the array has %d elements, not %d", r.Next, s.Next)
-	case s.Next > r.Next && r.Stop != nil:
-		return Errorf(Conflict, "the array is being stopped (%s)", r.Stop.Why)
-	}
-	r.Next = s.Next
-	if r.Phase == Pending && r.Next > 0 {
-		if err := r.move(Running, now, "its first elements are placed"); err != nil {
-			return err
-		}
-	}
-	if s.Phase == "" {
-		return nil
-	}
-	r.Stop = nil
-	return r.move(s.Phase, now, s.Reason)
-}
-
-// Elements counts what became of an array's elements.
+// Elements counts an array's elements by phase.
 type Elements struct {
-	Total     int // that the array asks for
+	Total     int // elements that the array asks for
 	Made      int
 	Running   int // scheduled or running
-	Waiting   int // made, and waiting for another attempt
+	Waiting   int // created, waiting for another attempt
 	Succeeded int
 	Failed    int
 	Cancelled int
 	Lost      int
 }
 
-// Add counts an element in its phase, or with -1 takes it out again.
+// Add adds n elements to the count of a phase; n is -1 to remove one.
 func (e *Elements) Add(p Phase, n int) {
 	e.Made += n
 	switch {
@@ -114,15 +90,15 @@ func (e *Elements) Add(p Phase, n int) {
 	}
 }
 
-// Ended counts the elements that never change again.
+// Ended counts the elements in a final phase.
 func (e *Elements) Ended() int { return e.Succeeded + e.Failed + e.Cancelled + e.Lost }
 
-// UnderWay counts the elements that were made and have not ended: what an
-// array's parallelism is about.
+// UnderWay counts the elements that were created and have not ended. The array's parallelism limits
+// how many elements are under way at the same time.
 func (e *Elements) UnderWay() int { return e.Running + e.Waiting }
 
-// Outcome is the phase an array ends in once every element it will ever have
-// has ended, "" before. r is the array's own run.
+// Outcome returns the final phase of an array after all its elements have ended. While some elements are live or not
+// yet created, Outcome returns "". The argument r is the array's own run.
 func (e *Elements) Outcome(r *Run) (p Phase, reason string) {
 	stopped := r.Stop != nil
 	switch {
@@ -139,7 +115,7 @@ func (e *Elements) Outcome(r *Run) (p Phase, reason string) {
 	}
 }
 
-// String says what became of the elements, in words.
+// String lists the counts as text.
 func (e *Elements) String() string {
 	out := ""
 	for _, c := range []struct {

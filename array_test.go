@@ -17,7 +17,7 @@ func TestElementID(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	// Names are derived by whoever needs them: they never change.
+	// Any program may derive an element's ID by itself, so the result must never change.
 	if got, want := ares.ElementID("job-aaaaaaaaaaaaaaaaaaaaaaaa", 7), ares.JobID("job-dks3voajl6e32wkdx2bxsysa"); got != want {
 		t.Errorf("element 7 is %s, want %s", got, want)
 	}
@@ -38,7 +38,8 @@ func TestElement(t *testing.T) {
 	}
 }
 
-// TestAdvance follows an array's own run.
+// TestAdvance applies several ArrayStep values to an array's run, and checks
+// the run after each step.
 func TestAdvance(t *testing.T) {
 	l := live(t, ares.Spec{Array: ares.Array{Count: 5}})
 	step := func(next int, p ares.Phase) error {
@@ -90,7 +91,7 @@ func TestArrayOutcome(t *testing.T) {
 	}
 }
 
-// TestElementsAtOnce: one step of the largest array must fit a transaction.
+// TestElementsAtOnce checks that one step of the largest array fits into one transaction.
 func TestElementsAtOnce(t *testing.T) {
 	for members, want := range map[int]int{0: 39, 1: 39, 100: 20, ares.MaxMembers: 1} {
 		s := ares.Spec{Members: members}

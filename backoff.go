@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Backoff is the delay before try n (from 0) of a job:
-// min(initial × multiplier^n, max) ± 25 %. A deadline that is yet to come
-// shortens it to half of the time that is left, but not below the first delay:
-// where every try fails at once, more of them help nobody.
+// Backoff returns the delay before retry n of a job, where n starts at 0. The delay is min(initial × multiplier^n,
+// max) ± 25 %. If the job's deadline is still ahead, the delay is at most half of the time left. This limit never
+// shortens the delay below the initial delay. A job that fails immediately each time gains nothing from more
+// retries.
 func Backoff(id JobID, r RetryPolicy, n int, now, deadline time.Time) time.Duration {
 	seconds := min(r.InitialBackoffSeconds*math.Pow(r.Multiplier, float64(n)), r.MaxBackoffSeconds)
 	seconds *= 1 + 0.25*jitter(id, n)

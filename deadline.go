@@ -5,36 +5,25 @@ import (
 	"time"
 )
 
-// Lateness is what was noted of a job's deadline in its run.
+// Lateness says whether a job is expected to meet its deadline, and is stored in the job's run.
 type Lateness string
 
-// The notes, in their order.
+// These are the values of Lateness, in the order in which a job passes through them.
 const (
 	LatenessNone   Lateness = ""
-	LatenessRisk   Lateness = "at_risk" // by its predicted runtime it would be late
-	LatenessMissed Lateness = "missed"  // the deadline is past, and the job has not ended
+	LatenessRisk   Lateness = "at_risk" // its predicted end is after the deadline
+	LatenessMissed Lateness = "missed"  // the deadline has passed and the job has not ended
 )
 
-// Noting notes in one job's run how it stands to its deadline.
+// Noting is the part of a plan that records a job's Lateness in its run.
 type Noting struct {
 	Job      JobID
 	Lateness Lateness
 	Text     string
 }
 
-// NoteLateness notes it, once for each.
-func (r *Run) NoteLateness(n *Noting, now time.Time) error {
-	if r.Phase.Final() || r.Lateness == LatenessMissed || r.Lateness == n.Lateness {
-		return Errorf(Conflict, "the job is %s, and %q is noted of its deadline already", r.Phase, r.Lateness)
-	}
-	r.Lateness = n.Lateness
-	r.note(now, n.Text)
-	return nil
-}
-
-// MetDeadline says whether a job that has ended was done in time, and whether that
-// is a question: it is not of jobs without a deadline, and of those that somebody
-// cancelled before it.
+// MetDeadline reports whether an ended job met its deadline. The result `asked` is false if the job has no deadline
+// or was cancelled before its deadline.
 func (r *Run) MetDeadline(j *Job) (met, asked bool) {
 	if j.Deadline.IsZero() || !r.Phase.Final() {
 		return false, false
@@ -43,20 +32,20 @@ func (r *Run) MetDeadline(j *Job) (met, asked bool) {
 	return r.Phase == Succeeded && intime, r.Phase != Cancelled || !intime
 }
 
-// EnoughRuns is from how many runs on the p90 of jobs like them rests on these runs
-// alone. With fewer it is partly a guess, and a long one.
+// If at least EnoughRuns similar runs are known, the predicted p90 is computed from these runs
+// alone. With fewer similar runs, the predicted p90 is partly a conservative guess.
 const EnoughRuns = 28
 
-// Outlook is how a job that has not ended stands to its deadline.
+// Outlook compares the expected end of an unfinished job with its deadline.
 type Outlook struct {
 	Deadline time.Time
-	// Half of the jobs like it would end by P50, and nine of ten by P90, if it
-	// starts now or goes on running. Both are zero where nobody knows.
+	// P50 and P90 are predicted end times of the job: the median and the 90th percentile. They assume that the job
+	// starts now or keeps running. P50 and P90 are zero when no prediction exists.
 	P50, P90 time.Time
-	Runtime  time.Duration // that nine of ten like it do not exceed
+	Runtime  time.Duration // p90 of its runtime
 }
 
-// Outlook tells it from a prediction.
+// Outlook computes the job's outlook from a prediction.
 func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 	done := time.Duration(0)
 	if r != nil {
@@ -67,7 +56,7 @@ func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 	if p.Samples < EnoughRuns {
 		return out
 	}
-	if j.IsArray() { // each wave of elements as long as usual, and the last one long
+	if j.IsArray() { // every wave of elements takes the median, the last one the p90
 		waves := (j.Array.Count + max(j.Array.Parallelism, 1) - 1) / max(j.Array.Parallelism, 1)
 		ahead := time.Duration(waves-1) * min(half, MaxMinutes*time.Minute)
 		half, late = ahead+half, ahead+late
@@ -77,8 +66,8 @@ func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 	return out
 }
 
-// Late is by how much the job misses its deadline with P90, not positive when it
-// does not, or when nobody knows.
+// Late returns the time from the job's deadline to P90, the predicted end of the job. Late is zero or negative when
+// the job is on time or P90 is unknown.
 func (o *Outlook) Late() time.Duration {
 	if o.P90.IsZero() {
 		return 0
@@ -86,12 +75,12 @@ func (o *Outlook) Late() time.Duration {
 	return o.P90.Sub(o.Deadline)
 }
 
-// String says what is to be expected.
+// String describes the outlook in one sentence.
 func (o *Outlook) String() string {
 	at := o.Deadline.UTC().Format(time.RFC3339)
 	switch late := o.Late(); {
 	case o.P90.IsZero():
-		return fmt.Sprintf("deadline %s: too few runs like it are known to say whether it will be met", at)
+		return fmt.Sprintf("deadline %s: too few similar runs are known to predict whether it will be met", at)
 	case late.Abs() <= o.Runtime/20:
 		return fmt.Sprintf("deadline %s: p90 of its runtime is %s, so it has to start now", at, briefly(o.Runtime))
 	case late > 0:
@@ -101,7 +90,7 @@ func (o *Outlook) String() string {
 	}
 }
 
-// briefly is a duration as people say it: 2h05m, 3m20s, 12s.
+// The function `briefly` formats a duration for people: 2h05m, 3m20s, 12s.
 func briefly(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d >= time.Hour:

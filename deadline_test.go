@@ -10,8 +10,8 @@ import (
 
 var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// attempt ran from a minute to another, with its last checkpoint at a third; -1 is
-// never.
+// The function `attempt` returns a test attempt that ran between two given minutes. The argument `saved` is the
+// minute of the attempt's last checkpoint. If `saved` is -1, the attempt has no checkpoint.
 func attempt(from, to, saved int, how ares.Outcome) ares.Attempt {
 	at := func(minute int) time.Time {
 		if minute < 0 {
@@ -22,8 +22,8 @@ func attempt(from, to, saved int, how ares.Outcome) ares.Attempt {
 	return ares.Attempt{StartedAt: at(from), EndedAt: at(to), CheckpointedAt: at(saved), Outcome: how}
 }
 
-// TestDone: who keeps no progress begins anew with each attempt; who does goes on
-// from its last checkpoint.
+// TestDone checks that a job without checkpoints starts over with each attempt, and that a job with checkpoints
+// continues from the last one.
 func TestDone(t *testing.T) {
 	now := dawn.Add(100 * time.Minute)
 	running := attempt(90, -1, 95, "")
@@ -56,7 +56,7 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// TestOutlook: what a prediction means for a deadline, in words.
+// TestOutlook checks the sentence that compares a predicted end with a deadline.
 func TestOutlook(t *testing.T) {
 	due := func(within time.Duration) *ares.Job {
 		return &ares.Job{Spec: ares.Spec{Deadline: dawn.Add(within)}}
@@ -77,7 +77,7 @@ func TestOutlook(t *testing.T) {
 		"late":                  {due(65 * time.Minute), nil, long, 125 * time.Minute, "deadline 2026-01-01T01:05:00Z: p90 of its runtime is 3h10m, so it would end 2h05m late"},
 		"in time":               {due(4 * time.Hour), nil, long, -50 * time.Minute, "so it has 50m00s to spare"},
 		"just in time":          {due(190 * time.Minute), nil, long, 0, "so it has to start now"},
-		"nobody knows":          {due(time.Hour), nil, ares.RuntimePredicted{}, 0, "too few runs like it are known"},
+		"nobody knows":          {due(time.Hour), nil, ares.RuntimePredicted{}, 0, "too few similar runs are known"},
 		"an array, three waves": {array, nil, long, 130 * time.Minute, "p90 of its runtime is 5h10m, so it would end 2h10m late"},
 		"half of it is done":    {keeps, half, long, 40 * time.Minute, "so it would end 40m00s late"},
 	} {
@@ -90,7 +90,8 @@ func TestOutlook(t *testing.T) {
 	}
 }
 
-// TestNoteLateness: each is noted once, in order, and not of what has ended.
+// TestNoteLateness checks that each Lateness value is recorded once and in order. No value may be
+// recorded for a job that has ended.
 func TestNoteLateness(t *testing.T) {
 	r := ares.NewRun(dawn)
 	note := func(l ares.Lateness) error {
@@ -116,8 +117,8 @@ func TestNoteLateness(t *testing.T) {
 	}
 }
 
-// TestMetDeadline: only success in time meets a deadline, and a cancelled job has
-// none to meet if it was cancelled before.
+// TestMetDeadline checks that a job meets its deadline only if it succeeds in time, and that a job cancelled before its
+// deadline is not counted.
 func TestMetDeadline(t *testing.T) {
 	j := &ares.Job{Spec: ares.Spec{Deadline: dawn.Add(time.Hour)}}
 	for _, c := range []struct {
@@ -143,8 +144,8 @@ func TestMetDeadline(t *testing.T) {
 	}
 }
 
-// TestGiveUp: a job is given up only while it waits for its first place, and an
-// array gives up what it has not made.
+// TestGiveUp checks that the queue timeout ends a waiting job only if the job was never placed or nominated. For a
+// running array, the timeout only prevents the creation of further elements.
 func TestGiveUp(t *testing.T) {
 	stop := ares.Stop{Why: ares.StopQueue, By: "waited 1 min", At: dawn.Add(time.Minute)}
 	waiting := ares.NewRun(dawn)

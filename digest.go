@@ -9,30 +9,31 @@ import (
 	"time"
 )
 
-// Digest identifies a submission as received, before defaults. Its first byte
-// is the version of the method, so the method may change.
+// Digest is a hash of a submission. It is computed from the submission as received, before defaults are applied. A digest's first byte
+// is the version of the digest algorithm, so that the algorithm can change later.
 type Digest [17]byte
 
 const digestVersion = 1
 
-// DigestOf makes the digest of a submission. Its request ID and tenant are
-// left out: they make the ID, and a tenant left empty means the default one.
+// DigestOf computes the digest of a submission. DigestOf leaves out the request ID and the tenant, because the job ID is derived from them
+// and an empty tenant means the default one.
 //
-// It hashes an encoding of its own, each value with a tag and a length, so that
-// two different submissions never look alike and the same one looks the same
-// in every later version: a field that is not set adds nothing.
+// DigestOf hashes a special encoding of the submission. The encoding has a tag and a length for each value. Therefore
+// different submissions never have the same encoding. A field that is not set adds nothing to the encoding. Therefore
+// a later version of Ares, which has more fields, still computes the same encoding for an old submission.
 func DigestOf(s Spec) Digest {
-	sum := sha256.Sum256(make(canon, 0, 512).identity(&s).resources(&s).life(&s))
+	sum := sha256.Sum256(make(digestWriter, 0, 512).identity(&s).resources(&s).life(&s))
 	d := Digest{digestVersion}
 	copy(d[1:], sum[:])
 	return d
 }
 
-// canon is the encoding under way; each method returns it with more, so that it
-// can live on the stack. Tags are never used again for another field.
-type canon []byte
+// A digestWriter holds the part of the encoding that has been written so far. Each method
+// appends to the encoding and returns the result. In this way the encoding can stay on the
+// stack. A field's tag is never reused for another field.
+type digestWriter []byte
 
-func (c canon) identity(s *Spec) canon {
+func (c digestWriter) identity(s *Spec) digestWriter {
 	c = c.text(1, s.Name)
 	c = c.text(2, s.Queue)
 	c = c.intPtr(3, s.Priority)
@@ -47,7 +48,7 @@ func (c canon) identity(s *Spec) canon {
 	return c
 }
 
-func (c canon) resources(s *Spec) canon {
+func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.number(20, s.Members)
 	c = c.number(21, s.GPUs)
 	c = c.number(22, s.GPUMilli)
@@ -84,7 +85,7 @@ func (c canon) resources(s *Spec) canon {
 	return c
 }
 
-func (c canon) life(s *Spec) canon {
+func (c digestWriter) life(s *Spec) digestWriter {
 	if !s.Deadline.IsZero() {
 		c = c.text(60, s.Deadline.UTC().Format(time.RFC3339Nano))
 	}
@@ -106,40 +107,40 @@ func (c canon) life(s *Spec) canon {
 	return c
 }
 
-func (c canon) bytes(s string) canon {
+func (c digestWriter) bytes(s string) digestWriter {
 	c = binary.AppendUvarint(c, uint64(len(s)))
 	return append(c, s...)
 }
 
-func (c canon) text(tag byte, s string) canon {
+func (c digestWriter) text(tag byte, s string) digestWriter {
 	if s == "" {
 		return c
 	}
 	return append(c, tag).bytes(s)
 }
 
-func (c canon) number(tag byte, v int) canon {
+func (c digestWriter) number(tag byte, v int) digestWriter {
 	if v == 0 {
 		return c
 	}
 	return binary.AppendVarint(append(c, tag), int64(v))
 }
 
-func (c canon) intPtr(tag byte, v *int) canon {
+func (c digestWriter) intPtr(tag byte, v *int) digestWriter {
 	if v == nil {
 		return c
 	}
 	return binary.AppendVarint(append(c, tag), int64(*v))
 }
 
-func (c canon) decimal(tag byte, v float64) canon {
+func (c digestWriter) decimal(tag byte, v float64) digestWriter {
 	if v == 0 {
 		return c
 	}
 	return binary.BigEndian.AppendUint64(append(c, tag), math.Float64bits(v))
 }
 
-func (c canon) flag(tag byte, v bool) canon {
+func (c digestWriter) flag(tag byte, v bool) digestWriter {
 	b := byte(0)
 	if v {
 		b = 1
@@ -147,7 +148,7 @@ func (c canon) flag(tag byte, v bool) canon {
 	return append(c, tag, b)
 }
 
-func (c canon) list(tag byte, words []string) canon {
+func (c digestWriter) list(tag byte, words []string) digestWriter {
 	if len(words) == 0 {
 		return c
 	}
@@ -158,7 +159,7 @@ func (c canon) list(tag byte, words []string) canon {
 	return c
 }
 
-func (c canon) requirements(tag byte, list NodeRequirements) canon {
+func (c digestWriter) requirements(tag byte, list NodeRequirements) digestWriter {
 	if len(list) == 0 {
 		return c
 	}
@@ -174,7 +175,7 @@ func (c canon) requirements(tag byte, list NodeRequirements) canon {
 	return c
 }
 
-func (c canon) pairs(tag byte, m map[string]string) canon {
+func (c digestWriter) pairs(tag byte, m map[string]string) digestWriter {
 	if len(m) == 0 {
 		return c
 	}

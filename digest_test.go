@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestDigestSeesEveryField sets each field of a spec in turn: a field that the
-// digest forgets would let another body pass as the same request.
+// TestDigestSeesEveryField sets each field of a spec in turn. If the digest ignored a field, a request with a different value in that
+// field would count as a repetition.
 func TestDigestSeesEveryField(t *testing.T) {
 	seen := map[Digest]string{DigestOf(Spec{}): "nothing"}
 	var walk func(path string, field reflect.Value, whole *Spec)
@@ -48,10 +48,10 @@ func sample(t *testing.T, typ reflect.Type) reflect.Value {
 	case reflect.Bool:
 		return reflect.ValueOf(true)
 	case reflect.Pointer:
-		p := reflect.New(typ.Elem()) // even a zero that was said counts
+		p := reflect.New(typ.Elem()) // a zero value that is set explicitly must change the digest too
 		return p
 	case reflect.Slice:
-		return reflect.MakeSlice(typ, 1, 1) // even an entry without anything counts
+		return reflect.MakeSlice(typ, 1, 1) // an empty entry must change the digest too
 	case reflect.Map:
 		return reflect.ValueOf(map[string]string{"x": "y"})
 	case reflect.Struct:
@@ -62,8 +62,8 @@ func sample(t *testing.T, typ reflect.Type) reflect.Value {
 	}
 }
 
-// TestDigestStays guards the encoding: a changed digest would answer every
-// repeated request with a conflict after an upgrade.
+// TestDigestStays checks that the encoding of a submission never changes. If the encoding changed, every repeated
+// request would be answered with a conflict after an upgrade.
 func TestDigestStays(t *testing.T) {
 	d := DigestOf(Spec{Name: "a", GPUs: 2, Command: []string{"x", "y"}, Environment: map[string]string{"B": "2", "A": "1"}, Priority: new(0)})
 	if got, want := hex.EncodeToString(d[:]), "0156467b7c1b07b9e9dcbf9a287dccfba5"; got != want {

@@ -1,6 +1,6 @@
-// Package ares is the vocabulary of the Ares scheduler: what a job, a run, a
-// node, a seat and a plan are, and the one table of moves a job may make.
+// Package ares defines the terms of the Ares scheduler: job, run, node, seat and plan. Package ares also contains the
+// table of all transitions that a job may make. No other package has such a table.
 //
-// It imports only the standard library and does no input or output. Every
-// other package of the project speaks these words; none redefines them.
+// Package ares imports only the standard library and does no input or output. Every other package uses
+// the types of package ares and does not redefine them.
 package ares

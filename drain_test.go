@@ -11,7 +11,8 @@ func drainOf(node string, force bool) *ares.Cordon {
 	return &ares.Cordon{Node: node, By: "ops", Drain: true, Force: force}
 }
 
-// TestDrainMovesAJob: it waits for another place, and no retry is used up.
+// TestDrainMovesAJob checks that a drained job waits for another allocation, and that the drain does not count
+// against the job's retry limit.
 func TestDrainMovesAJob(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	if l.run.Drain(l.job, drainOf("n0", true), l.now) {
@@ -39,8 +40,9 @@ func TestDrainMovesAJob(t *testing.T) {
 	l.place()
 }
 
-// A gang of which a rank fails because another was stopped is moved; a job that
-// fails by itself in that moment has failed.
+// TestDrainOfAGangThatFalls checks that a gang is moved when one rank fails because a drain stopped
+// another rank. The test also checks that a job with a single rank counts as failed if it fails
+// while it is being drained.
 func TestDrainOfAGangThatFalls(t *testing.T) {
 	for members, want := range map[int]ares.Phase{1: ares.Retrying, 2: ares.Pending} {
 		l := live(t, ares.Spec{Members: members})
@@ -58,7 +60,8 @@ func TestDrainOfAGangThatFalls(t *testing.T) {
 	}
 }
 
-// A rank that has ended on the drained node is no reason to stop the others.
+// TestDrainLeavesOthersAlone checks a job with a rank that has already ended on the drained node. The other ranks
+// of this job must not be stopped.
 func TestDrainLeavesOthersAlone(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	f := l.place()
@@ -71,12 +74,12 @@ func TestDrainLeavesOthersAlone(t *testing.T) {
 	l.is(ares.Succeeded)
 }
 
-// TestDrainAndAtMostOnce: one that may have begun is left alone, with force it
-// ends as lost; one that nobody has claimed is moved like any other.
+// TestDrainAndAtMostOnce checks that a drain leaves an at_most_once job alone once it may have started. If an at_most_once job has
+// started, a forced drain ends it as lost. Before the first claim, a drain moves an at_most_once job like any other job.
 func TestDrainAndAtMostOnce(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2, Mode: ares.AtMostOnce})
 	f := l.place()
-	if l.run.Endures(l.job) || !l.run.Drain(l.job, drainOf("n0", false), l.now) {
+	if l.run.MustFinish(l.job) || !l.run.Drain(l.job, drainOf("n0", false), l.now) {
 		t.Error("nothing of it has begun, yet it was left")
 	}
 	l.unchanged(ares.Fenced, func() error { return l.run.Claim(l.job, f, 0, "n0", l.now) })
@@ -85,8 +88,8 @@ func TestDrainAndAtMostOnce(t *testing.T) {
 	l.is(ares.Pending)
 
 	f = l.place()
-	l.ok(l.run.Claim(l.job, f, 1, "n1", l.now)) // one rank is enough
-	if !l.run.Endures(l.job) || l.run.Drain(l.job, drainOf("n0", false), l.now) {
+	l.ok(l.run.Claim(l.job, f, 1, "n1", l.now)) // one claimed rank is enough for a process to have started
+	if !l.run.MustFinish(l.job) || l.run.Drain(l.job, drainOf("n0", false), l.now) {
 		t.Error("it may have begun, yet it was asked to end")
 	}
 	if !l.run.Drain(l.job, drainOf("n0", true), l.now) {

@@ -2,17 +2,17 @@ package ares
 
 import "time"
 
-// ETA is when a waiting job is thought to start, as things stand: jobs that come
-// later and go first are not in it.
+// ETA is a waiting job's expected start time, predicted from the cluster's current state. An ETA
+// does not consider jobs that are submitted later, even if they are placed before this job.
 type ETA struct {
-	// Earliest and Latest are the ends of an interval in which it starts in most
-	// cases. Either is zero when nobody can say.
+	// The job will probably start between Earliest and Latest. Earliest and Latest are zero when
+	// they are unknown.
 	Earliest, Latest time.Time
-	// Reserved says that a place is kept for it already which nobody ahead of it
-	// can take: it is the first in line.
+	// Reserved is true when backfill has reserved an allocation for this job. No other job can take
+	// the allocation, because this job is first in its queue.
 	Reserved bool
-	Basis    string // what it was drawn from, for people
+	Basis    Text // the source of the ETA, for people
 }
 
-// Known says whether anything is known.
+// Known reports whether Earliest or Latest is known.
 func (e ETA) Known() bool { return !e.Earliest.IsZero() || !e.Latest.IsZero() }

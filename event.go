@@ -2,8 +2,8 @@ package ares
 
 import "time"
 
-// Event is one change in the store. Exactly one of the pointers is set, or
-// Gone names what was deleted.
+// Event is one change in the store. An Event either sets exactly one of its pointers, or names a
+// deleted record in Gone.
 type Event struct {
 	Revision int64
 	Job      *Job
@@ -28,33 +28,33 @@ type Event struct {
 type RunEvent struct {
 	Job JobID
 	Run Run
-	// Seen is, in a snapshot of a state, when that had learned of a delay that
-	// a clock ahead of its own wrote; zero elsewhere. Who goes on from the
-	// snapshot counts the delay from then too.
+	// Seen is set only in a snapshot of the engine's state. A delay may have been written by a
+	// clock that is ahead of the state's own clock. For such a delay, Seen is the time at which
+	// the state received it. After a restore from the snapshot, the delay is counted from Seen.
 	Seen time.Time
 }
 
-// ProgressEvent is what a running job last said of itself.
+// ProgressEvent is the latest progress report of a running job.
 type ProgressEvent struct {
 	Job      JobID
 	Progress Progress
 }
 
-// RuntimePredicted is how long a run of a job is thought to last, from its first
-// start, without pauses. It goes with its job.
+// RuntimePredicted is the predicted runtime of a job. The runtime is counted from the job's first start, without pauses. A prediction
+// is deleted together with its job.
 type RuntimePredicted struct {
 	Job      JobID
-	P50, P90 time.Duration // as many end before as after; nine of ten end before
-	Basis    string        // what it was drawn from, for people
-	Samples  int           // runs it rests on; 0 when it is a guess from none
+	P50, P90 time.Duration // median and 90th percentile
+	Basis    string        // the source of the prediction, for people
+	Samples  int           // number of runs it is based on; 0 if it is a default
 }
 
-// Kind names what a Gone event is about.
+// Kind is the kind of a deleted record.
 type Kind string
 
-// The kinds of records that can go.
+// These are the kinds of records that can be deleted.
 const (
-	KindJob      Kind = "job" // archived: spec and run are no longer live
+	KindJob      Kind = "job" // the job was archived, so its spec and run are no longer live
 	KindRun      Kind = "run"
 	KindNode     Kind = "node"
 	KindSession  Kind = "session"
@@ -65,25 +65,25 @@ const (
 	KindQueue    Kind = "queue" // its ID is tenant/name
 	KindTopology Kind = "topology"
 	KindUsage    Kind = "usage" // its ID is tenant/queue
-	KindScore    Kind = "score" // of a node
+	KindScore    Kind = "score" // its ID is the node's ID
 
 	KindReservation Kind = "reservation"
-	KindPolicy      Kind = "policy" // its ID is that of PolicyID
+	KindPolicy      Kind = "policy" // its ID is what PolicyID returns
 )
 
-// Gone names a deleted record.
+// Gone identifies a deleted record.
 type Gone struct {
 	Kind Kind
 	ID   string
 }
 
-// Batch is everything one revision changed; it is applied whole. Reset means
-// that what was known before is void: the batch is a full snapshot.
+// Batch contains all changes of one revision. They are applied together. If Reset is true, the batch is a full
+// snapshot and replaces the whole state.
 type Batch struct {
 	Revision int64
 	Reset    bool
 	Events   []Event
-	// At is when whoever applies it learned of it, by its own clock; zero for
-	// who has none. What other clocks wrote can be held against it.
+	// At is the time at which the engine's state received this batch, by the state's own clock. At is zero if the state has no clock.
+	// Timestamps written by other clocks are compared with At.
 	At time.Time
 }

@@ -1,27 +1,27 @@
 package ares
 
-// Fairness says who holds how much of the fleet against what is theirs.
+// Fairness holds two shares of the cluster for each tenant and queue: the current share and the
+// fair share.
 type Fairness struct {
 	Shares []FairShare // by tenant, then queue
-	// Jain is Jain's index over the weighted shares of the tenants that hold or
-	// want something, in thousandths: 1000 when all are equal.
+	// Jain is Jain's fairness index, in thousandths. It is computed from the weighted shares of
+	// all tenants that use or request resources. It is 1000 when these shares are equal.
 	Jain int
 }
 
-// FairShare is what a tenant, or one of its queues, holds. Shares are in
-// millionths.
+// FairShare is the share of a tenant or of one of its queues. Shares are in millionths.
 type FairShare struct {
 	Tenant        string
 	Queue         string // "" for the tenant as a whole
 	Weight        float64
-	Counts        float64 // what the weight comes to: another where it follows past use
+	Counts        float64 // the effective weight; it differs from Weight if the weight follows past use
 	GPUMilli      int     // devices in thousandths, times the weight of their model
 	CPUs          int
 	MemoryMB      int
-	Waiting       int    // jobs
-	Resource      string // of which it holds the largest part: gpu, cpu or memory, "" for nothing
-	DominantShare int    // that part of the fleet's
-	PastShare     int    // of what it used before, decayed
-	WeightedShare int    // both together, divided by the weight
-	FairShare     int    // what its weight entitles it to beside the others that hold or want something
+	Waiting       int    // number of waiting jobs
+	Resource      string // the dominant resource: gpu, cpu or memory, "" when it holds nothing
+	DominantShare int    // the share of the cluster's capacity of that resource that it holds
+	PastShare     int    // its decayed past use, as a share
+	WeightedShare int    // current and past share together, divided by the weight
+	FairShare     int    // the share that its weight entitles it to, among all tenants or queues that hold or request something
 }

@@ -9,8 +9,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// FuzzWords reads the single words that become quantities, filters, keys and
-// paths. What passes has one spelling; what does not is refused in a sentence.
+// FuzzWords parses single words that become quantities, filters, keys or paths. Each value must have exactly one accepted spelling. The
+// error for a rejected word must be a complete sentence.
 func FuzzWords(f *testing.F) {
 	for _, s := range []string{
 		"100Gb", "100Gbps", "1Gb", "0Gb", "-1Gb", "+1Gb", "0x10Gb", "100001Gb", "1Gb ", "1psGb", "Gb1", "1e3Gb",
@@ -48,9 +48,8 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// FuzzNodeRequirements reads what people type after --constraint. What is accepted
-// is written so that it is read back the same, and what is not is refused in a
-// sentence.
+// FuzzNodeRequirements parses the argument of --constraint. The printed form of an accepted text must parse to the same value. The error
+// for a rejected text must be a complete sentence.
 func FuzzNodeRequirements(f *testing.F) {
 	for _, s := range []string{
 		"gpu.memory>=80G,!spot", "zone in (a, b)", "zone notin(a)", "a=b c", `"a b"="c,d"`, "a==b", "a>b", "a in (", `"\x00"`, `a="\xff"`, "gpu.count in (1,08)", "!a!", "in in (in)", ",",

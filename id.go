@@ -7,18 +7,18 @@ import (
 	"hash/fnv"
 )
 
-// JobID names a job. It is derived from who asked and for which request, so
-// the same request is the same job on every server.
+// JobID is the ID of a job. A job's ID is derived from the tenant and the request ID, so the same request gives the
+// same ID on every server.
 type JobID string
 
-// Fence is the right to act for one attempt of one job. It is the store
-// revision at which the attempt's lease was created, so it only ever grows.
+// Fence is the token that authorizes an agent to act for one attempt of one job. A fence is the store
+// revision at which the attempt's lease was created, so later attempts have higher fences.
 type Fence int64
 
 var idAlphabet = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewJobID derives the ID of the job that (tenant, requestID) asks for. Both
-// parts are length-prefixed, so ("a", "bc") and ("ab", "c") differ.
+// NewJobID derives a job's ID from the tenant and the request ID. The tenant and the request ID are length-prefixed, so ("a", "bc") and
+// ("ab", "c") give different IDs.
 func NewJobID(tenant, requestID string) JobID {
 	buf := make([]byte, 0, 16+len(tenant)+len(requestID))
 	buf = binary.BigEndian.AppendUint64(buf, uint64(len(tenant)))
@@ -29,7 +29,8 @@ func NewJobID(tenant, requestID string) JobID {
 	return JobID("job-" + idAlphabet.EncodeToString(sum[:15]))
 }
 
-// JobID is the ID of the job that a submission with a request ID asks for.
+// JobID returns the ID of the job that this submission creates. The job's ID depends on the submission's
+// request ID.
 func (s *Spec) JobID() JobID {
 	tenant := s.Tenant
 	if tenant == "" {
@@ -38,8 +39,8 @@ func (s *Spec) JobID() JobID {
 	return NewJobID(tenant, s.RequestID)
 }
 
-// ValidJobID says whether s has the form of a job ID, so that nothing else
-// ever becomes part of a key or a path.
+// ValidJobID reports whether s has the form of a job ID. Only valid job IDs may become part of a key or a
+// path.
 func ValidJobID(s string) bool {
 	if len(s) != len("job-")+24 || s[:4] != "job-" {
 		return false
@@ -52,8 +53,9 @@ func ValidJobID(s string) bool {
 	return true
 }
 
-// jitter is a number in [-1, 1] that depends only on the job and the attempt:
-// retries spread out, and a replay finds the same delays.
+// The function `jitter` returns a number in [-1, 1] that depends only on the job and the attempt.
+// So the retries of different jobs are spread out, but a replay computes the same delays as
+// before.
 func jitter(id JobID, attempt int) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // a hash never fails

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestJobIDsNeverChange: a retry years later, by another version, must find
-// its job. Never edit these values.
+// TestJobIDsNeverChange compares computed job IDs with fixed ones. If a request is repeated years later, another version of Ares
+// must find the same job. Never edit the expected IDs.
 func TestJobIDsNeverChange(t *testing.T) {
 	for _, c := range []struct {
 		tenant, request string
@@ -71,9 +71,8 @@ func TestDigestOf(t *testing.T) {
 	}
 }
 
-// TestBackoffBounds: min(initial × multiplier^n, max) ± 25 %, the same for the
-// same job and try, spread over jobs, and never past half the way to the
-// deadline.
+// TestBackoffBounds checks that the delay is min(initial × multiplier^n, max) ± 25 %. The delay must be the same for the same job and
+// retry, and must differ between jobs. It must be at most half of the time left until the deadline.
 func TestBackoffBounds(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Role is what an identity may do, within the scope of its binding.
+// Role is a set of permissions. A role binding grants a role to an identity within a scope.
 type Role string
 
-// The roles, from the most to the least.
+// These are the roles, ordered from the most to the fewest permissions.
 const (
-	PlatformAdmin Role = "platform-admin" // everything but the agents' door
-	TenantAdmin   Role = "tenant-admin"   // its tenant: queues, tokens, policies, and what submitters may
-	Submitter     Role = "submitter"      // submits jobs and acts on those of its tenant or queue
-	Viewer        Role = "viewer"         // reads what its tenant or queue has
-	Auditor       Role = "auditor"        // reads everything, the audit too, and changes nothing
-	AgentRole     Role = "agent"          // the agents' door, for its own node alone
+	PlatformAdmin Role = "platform-admin" // may call everything except the agents' methods
+	TenantAdmin   Role = "tenant-admin"   // manages its tenant (queues, tokens, policies) and has the permissions of a submitter
+	Submitter     Role = "submitter"      // submits jobs, and changes jobs of its tenant or queue
+	Viewer        Role = "viewer"         // reads the jobs and objects of its tenant or queue
+	Auditor       Role = "auditor"        // reads everything, including the audit log, and changes nothing
+	AgentRole     Role = "agent"          // calls the agents' methods, for its own node only
 )
 
 // Roles lists every role.
@@ -23,32 +23,32 @@ func Roles() []Role {
 	return []Role{PlatformAdmin, TenantAdmin, Submitter, Viewer, Auditor, AgentRole}
 }
 
-// Valid says whether the role is one of ours.
+// Valid reports whether the role exists.
 func (r Role) Valid() bool { return slices.Contains(Roles(), r) }
 
-// Binding gives an identity a role in a scope.
+// A Binding grants an identity a role within a scope.
 type Binding struct {
 	Role   Role
-	Tenant string // "" for all: platform-wide
-	Queue  string // "" for all of the tenant
+	Tenant string // "" for all tenants
+	Queue  string // "" for all queues of the tenant
 }
 
-// Identity is who makes a call.
+// Identity is the authenticated caller of a method.
 type Identity struct {
-	// Name is unique among all kinds: token:ci, oidc:<subject>, node:n1.
+	// Name is unique among identities of all kinds: token:ci, oidc:<subject>, node:n1.
 	Name     string
 	Kind     IdentityKind
-	Tenant   string // its home: what it submits goes there unless it names another that it may
+	Tenant   string // its default tenant, used for submissions that name no tenant
 	Groups   []string
 	Bindings []Binding
-	Until    time.Time // zero for no end
-	Node     string    // of an agent: the one node it speaks for, "" for any
+	Until    time.Time // when it expires, zero for never
+	Node     string    // the only node that an agent acts for, "" for any
 }
 
-// IdentityKind is what an identity was proven by.
+// IdentityKind is the way in which an identity was authenticated.
 type IdentityKind string
 
-// What an identity is proven by.
+// These are the kinds of authentication.
 const (
 	ByToken IdentityKind = "token"
 	ByOIDC  IdentityKind = "oidc"

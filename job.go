@@ -2,8 +2,8 @@ package ares
 
 import "time"
 
-// Spec is what a user asks for. Pointers tell "not said" from zero; Defaults
-// fills them in. The JSON form is the public one.
+// Spec is a user's description of a job. A nil pointer means that the field is not set. This is different from a zero value.
+// WithDefaults fills in the fields that are not set. The JSON form of a Spec is part of the public API.
 type Spec struct {
 	RequestID         string            `json:"request_id,omitzero"`
 	Name              string            `json:"name,omitzero"`
@@ -42,7 +42,7 @@ type Spec struct {
 	Labels            map[string]string `json:"labels,omitzero"`
 }
 
-// Placement says where a job wants to be.
+// Placement constrains where a job runs.
 type Placement struct {
 	Strategy         string            `json:"strategy,omitzero"`
 	RequiredLevel    string            `json:"required_level,omitzero"`
@@ -53,22 +53,21 @@ type Placement struct {
 	NodeSelector     map[string]string `json:"node_selector,omitzero"`
 	Tolerations      []string          `json:"tolerations,omitzero"`
 	Regions          []string          `json:"regions,omitzero"`
-	// NodeAffinity holds conditions on a node's labels, all of which must hold:
-	// "gen in (3, 4)", "zone notin (b)", "nvme", "!spot".
+	// NodeAffinity lists conditions on a node's labels, such as "gen in (3, 4)", "zone notin (b)", "nvme" or
+	// "!spot". The node must meet all of them.
 	NodeAffinity []string `json:"node_affinity,omitzero"`
-	// PreferredNodeAffinity holds conditions that make a node more welcome.
+	// PreferredNodeAffinity lists conditions that raise the score of a node that meets them.
 	PreferredNodeAffinity []string `json:"preferred_node_affinity,omitzero"`
-	// Affinity and AntiAffinity name running jobs of the same tenant by their
-	// labels, and how near counts: "app=db", "app=web,tier=front @leaf". The job
-	// goes only near such jobs, or never near them.
+	// Affinity and AntiAffinity select running jobs of the same tenant by their labels, and may name a topology
+	// level: "app=db", "app=web,tier=front @leaf". With Affinity, the job is placed only near the selected jobs.
+	// With AntiAffinity, it is never placed near them.
 	Affinity     []string `json:"affinity,omitzero"`
 	AntiAffinity []string `json:"anti_affinity,omitzero"`
-	// NodeRequirements must all hold of a node and of the GPUs that the job gets
-	// there.
+	// The job runs only on nodes and GPUs that meet all NodeRequirements.
 	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
 }
 
-// RetryPolicy says which failures are tried again, how often and after how long.
+// RetryPolicy says which failures are retried, how often, and after what delay.
 type RetryPolicy struct {
 	MaxRetries            *int     `json:"max_retries,omitzero"`
 	InitialBackoffSeconds float64  `json:"initial_backoff_seconds,omitzero"`
@@ -77,21 +76,21 @@ type RetryPolicy struct {
 	RetryOn               []string `json:"retry_on,omitzero"`
 }
 
-// The failures retry_on may name. A command that cannot be started at all is
-// never retried: the next attempt would meet the same mistake.
+// These are the failures that retry_on may list. A command that cannot be started is never retried, because the next attempt would fail
+// in the same way.
 const (
 	RetryOnFailure = "failure" // a non-zero exit code
-	RetryOnSignal  = "signal"  // ended by a signal it was not sent by Ares
+	RetryOnSignal  = "signal"  // ended by a signal that Ares did not send
 	RetryOnTimeout = "timeout" // max_runtime_minutes passed
 )
 
-// Mode says what happens to a job whose node is lost.
+// Mode says how a job is treated when its node is lost.
 type Mode string
 
 // The execution modes.
 const (
 	Restart    Mode = "restart"      // run again elsewhere (default)
-	AtMostOnce Mode = "at_most_once" // end as lost; never retried by itself
+	AtMostOnce Mode = "at_most_once" // end as lost; never retried automatically
 )
 
 // Checkpoint says whether and how often a job saves its state.
@@ -101,37 +100,36 @@ type Checkpoint struct {
 	Path            string `json:"path,omitzero"`
 }
 
-// Array asks for many alike elements of one job.
+// Array requests many equal elements of one job.
 type Array struct {
 	Count       int `json:"count,omitzero"`
 	Parallelism int `json:"parallelism,omitzero"`
 }
 
-// Job is an accepted Spec with its ID. One that was read from the store has its
-// defaults filled in.
+// Job is an accepted Spec with its ID. A job read from the store has its defaults filled in.
 type Job struct {
 	Spec
 
 	ID         JobID
-	Digest     Digest       // of the submission as received
+	Digest     Digest       // digest of the submission as received
 	AcceptedAt time.Time    // wall clock of the accepting server
-	Revision   int64        // store revision of the acceptance; orders jobs
-	Owner      string       // who submitted it
+	Revision   int64        // store revision at which the job was accepted; it orders jobs
+	Owner      string       // the identity that submitted it
 	RetryOf    JobID        // the job this one repeats, "" when none
 	ArrayOf    JobID        // the array this one is an element of, "" when none
-	ArrayIndex int          // of an element, from 0
+	ArrayIndex int          // of an element: its index, from 0
 	ArrayCount int          // of an element: how many there are
-	Notes      []PolicyNote // what policies said of it when it was accepted
+	Notes      []PolicyNote // notes that policies added when the job was accepted
 }
 
-// DefaultsVersion names the defaults below. A stored job keeps what was said
-// and the version it was accepted under; whoever changes a default gives
-// WithDefaults the old ones to fill in too.
+// DefaultsVersion is the version of the defaults below. A stored job consists of the submitted
+// fields and the version of the defaults under which it was accepted. When a default changes,
+// WithDefaultsOf must still know the old value.
 //
-// Version 1 took min_members for members where gang_scheduling is false too.
+// In version 1, members defaulted to min_members even if gang_scheduling was false.
 const DefaultsVersion = 2
 
-// Defaults of a job's fields.
+// These are the default values of a job's fields.
 const (
 	DefaultTenant       = "default"
 	DefaultQueue        = "default"
@@ -141,11 +139,10 @@ const (
 	DefaultAccelerator  = "gpu"
 )
 
-// WithDefaults returns the spec with everything filled in that was not said.
+// WithDefaults returns the spec with every missing field filled in.
 func (s Spec) WithDefaults() Spec { return s.WithDefaultsOf(DefaultsVersion) }
 
-// WithDefaultsOf is WithDefaults for a spec that was accepted under some version
-// of them.
+// WithDefaultsOf is like WithDefaults, but uses the defaults of a given version.
 func (s Spec) WithDefaultsOf(version int) Spec {
 	fill(&s.Tenant, DefaultTenant)
 	fill(&s.Queue, DefaultQueue)
@@ -156,7 +153,7 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
 	fill(&s.Placement.Strategy, "balanced")
 	if version >= 2 && s.Gang != nil && !*s.Gang {
-		fill(&s.MinMembers, 1) // no gang: it starts with as many as fit
+		fill(&s.MinMembers, 1) // without a gang, the job starts with as many members as fit
 	}
 	fill(&s.MinMembers, s.Members)
 	fill(&s.Retry.InitialBackoffSeconds, 1)
@@ -199,7 +196,7 @@ func (s Spec) Argv() []string {
 	return append(append(make([]string, 0, len(s.Command)+len(s.Args)), s.Command...), s.Args...)
 }
 
-// LostAfter is how long a silent node keeps the job.
+// LostAfter is how long a job keeps its seats on a silent node.
 func (s Spec) LostAfter() time.Duration { return time.Duration(s.LostAfterSeconds) * time.Second }
 
 // Grace is the time between SIGTERM and SIGKILL.
@@ -210,12 +207,12 @@ func (s Spec) Grace() time.Duration {
 	return time.Duration(*s.GraceSeconds) * time.Second
 }
 
-// MaxRuntime is the time limit of one attempt, 0 for none.
+// MaxRuntime is the time limit of one attempt, or 0 if there is no limit.
 func (s Spec) MaxRuntime() time.Duration {
 	return time.Duration(s.MaxRuntimeMinutes) * time.Minute
 }
 
-// PriorityValue is the priority with its default.
+// PriorityValue returns the job's priority, or the default if none is set.
 func (s Spec) PriorityValue() int {
 	if s.Priority == nil {
 		return DefaultPriority
@@ -223,19 +220,18 @@ func (s Spec) PriorityValue() int {
 	return *s.Priority
 }
 
-// TotalGPUs counts the whole devices all members ask for.
+// TotalGPUs counts the whole devices that all members request.
 func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }
 
-// ownVariables are set by Ares in every job's environment; the job's own
-// values for them are not used.
+// ownVariables lists the environment variables that Ares sets in every job. If a job sets one of them, its value is
+// ignored.
 var ownVariables = []string{
 	"ARES_ARRAY_COUNT", "ARES_ARRAY_INDEX", "ARES_ARRAY_JOB_ID",
 	"ARES_ATTEMPT", "ARES_CHECKPOINTED_AT", "ARES_CHECKPOINT_FILE", "ARES_CHECKPOINT_PATH", "ARES_FENCING_TOKEN", "ARES_JOB_ID", "ARES_NODE", "ARES_PROGRESS_FILE", "ARES_RANK", "ARES_WORLD_SIZE",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "NVIDIA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE",
 }
 
-// Overridden lists the variables of the spec's environment that Ares sets
-// itself.
+// Overridden returns those variables of the spec's environment that Ares replaces with its own values.
 func (s Spec) Overridden() []string {
 	var out []string
 	for _, k := range ownVariables {

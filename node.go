@@ -7,8 +7,8 @@ import (
 
 // Device is one accelerator of a node, or a slice of one.
 type Device struct {
-	ID       string // the vendor's UUID, or a made-up one on a mock machine
-	Index    int    // what CUDA_VISIBLE_DEVICES calls it
+	ID       string // the vendor's UUID; on a mock node it is generated
+	Index    int    // its number in CUDA_VISIBLE_DEVICES
 	Type     string // gpu, tpu, fpga or custom
 	Model    string
 	MemoryMB int
@@ -17,53 +17,52 @@ type Device struct {
 	Profile  string // of a MIG slice
 	Healthy  bool
 	Reason   string // why it is not healthy
-	Celsius  int    // its temperature when last told, 0 when it is not known
+	Celsius  int    // its last reported temperature, 0 when unknown
 }
 
-// Node is a machine that runs seats.
+// Node is a machine that runs jobs.
 type Node struct {
 	ID       string
-	Address  string // where other ranks of a gang reach it
+	Address  string // where the other ranks of a gang reach it
 	Devices  []Device
-	Links    [][]string // Links[i][j] is how device i reaches j: NV4, PIX, SYS, …
+	Links    [][]string // Links[i][j] is the link between devices i and j: NV4, PIX, SYS, …
 	CPUs     int
 	MemoryMB int
 	Labels   map[string]string
-	NUMA     []NUMANode // empty when the machine does not say
+	NUMA     []NUMANode // empty when the machine does not report it
 	Taints   []Taint
 	Mock     bool   // its devices are simulated
-	Contains bool   // it has a writable cgroup2, so that death can be verified
-	Unfit    string // why nothing can be started there now, "" when it can
-	// Isolation says in words how jobs are set apart there: users, mounts, limits.
+	Contains bool   // it has a writable cgroup2, so that the end of processes can be verified
+	Unfit    string // why no job can be started there now, "" when jobs can
+	// Isolation describes how the node isolates jobs from each other: by users, mounts and limits.
 	Isolation string
-	// SessionTTL is how long its session outlives its last renewal. It is kept
-	// with the node, because servers may come to differ in it. Below 0 where the
-	// session was cut.
+	// SessionTTL is how long the node's session lasts after its last renewal. The session's TTL is stored with the node,
+	// because servers may be configured differently. SessionTTL is negative when a revocation ended the session.
 	SessionTTL time.Duration
-	// SessionCut says that its last session was ended by a revocation: the node had
-	// not been silent then.
+	// SessionCut is true when the node's last session was revoked. It is false when the session
+	// ended because the node was silent.
 	SessionCut bool
-	ClockAhead time.Duration // of the server's, when its session began
+	ClockAhead time.Duration // the node's clock minus the server's, when its session began
 	Version    string
-	Revision   int64 // of its record; a new session rewrites it
+	Revision   int64 // revision of its record; a new session rewrites it
 }
 
-// NUMANode is a part of a machine: CPUs with the memory next to them.
+// NUMANode is a group of a machine's CPUs with their local memory.
 type NUMANode struct {
 	ID       int
 	CPUs     int
 	MemoryMB int
 }
 
-// Taint keeps jobs off a node that do not tolerate it.
+// Taint keeps jobs off a node unless they tolerate it.
 type Taint struct {
 	Key    string
 	Value  string
 	Effect Effect
 }
 
-// ParseTaint reads "key=value:NoSchedule", "key:PreferNoSchedule" or, with the
-// effect NoSchedule, "key=value" and "key".
+// ParseTaint reads "key=value:NoSchedule", "key:PreferNoSchedule", "key=value" or "key". A taint without an effect
+// gets the effect NoSchedule.
 func ParseTaint(s string) (Taint, error) {
 	text, effect, given := strings.Cut(s, ":")
 	key, value, _ := strings.Cut(text, "=")
@@ -74,14 +73,14 @@ func ParseTaint(s string) (Taint, error) {
 	return t, t.Check()
 }
 
-// Check reports what is wrong with a taint.
+// Check returns an error for a taint that is not valid.
 func (t Taint) Check() error {
 	if t.Key == "" || t.Key == "*" || strings.ContainsAny(t.Key, " \t=:") || strings.Contains(t.Value, ":") ||
 		t.Effect != NoSchedule && t.Effect != PreferNoSchedule {
-		return Errorf(Invalid, "%q is not a taint: write \"key=value:NoSchedule\" or \"key=value:PreferNoSchedule\"", clip(t.String()))
+		return Errorf(Invalid, "%q is not a taint: write \"key=value:NoSchedule\" or \"key=value:PreferNoSchedule\"", Clip(t.String()))
 	}
 	if len(t.Key) > MaxNameBytes || len(t.Value) > MaxNameBytes {
-		return Errorf(Invalid, "taint %q: key and value have at most %d bytes each", clip(t.String()), MaxNameBytes)
+		return Errorf(Invalid, "taint %q: key and value have at most %d bytes each", Clip(t.String()), MaxNameBytes)
 	}
 	return nil
 }
@@ -94,49 +93,49 @@ func (t Taint) String() string {
 	return s + ":" + string(t.Effect)
 }
 
-// MaxTaints bounds the taints of a node, and MaxNUMANodes its parts.
+// MaxTaints and MaxNUMANodes limit the number of taints and NUMA nodes of a node.
 const (
 	MaxTaints    = 32
 	MaxNUMANodes = 256
 )
 
-// Effect says what a taint does to a job that does not tolerate it.
+// Effect says how a taint affects a job that does not tolerate it.
 type Effect string
 
-// The effects.
+// These are the effects of a taint.
 const (
-	NoSchedule       Effect = "NoSchedule"       // it is not placed there
-	PreferNoSchedule Effect = "PreferNoSchedule" // it is placed there only when it fits nowhere else
+	NoSchedule       Effect = "NoSchedule"       // the job is not placed there
+	PreferNoSchedule Effect = "PreferNoSchedule" // the job is placed there only when it fits nowhere else
 )
 
-// Session is a node's proof of being there.
+// Session is the proof that a node's agent is connected.
 type Session struct {
 	Node     string
-	Instance string // nonce of the agent; another instance is refused
+	Instance string // nonce of the agent; another instance is rejected
 	Server   string // the address of the server that serves it
-	Revision int64  // at which it was opened; a claim compares it
+	Revision int64  // revision at which it was opened; a claim compares it
 }
 
-// NodeState says what may be expected of a node.
+// NodeState is the availability of a node.
 type NodeState string
 
-// The states of a node.
+// These are the states of a node.
 const (
 	Online   NodeState = "online"   // it has a session
-	Suspect  NodeState = "suspect"  // its session ended; its jobs may still live
-	Offline  NodeState = "offline"  // its session ended longer ago than a job of the default patience lives
-	Cordoned NodeState = "cordoned" // online, but nothing new is placed on it
+	Suspect  NodeState = "suspect"  // its session ended; its jobs may still be alive
+	Offline  NodeState = "offline"  // its session ended so long ago that no job with the default lost_after can still be alive
+	Cordoned NodeState = "cordoned" // online, but no new job is placed on it
 )
 
-// Cordon keeps new work off a node.
+// Cordon keeps new jobs off a node.
 type Cordon struct {
 	Node  string
 	By    string
 	Why   string
 	Since time.Time
-	// Drain also moves what runs there to other nodes. An at_most_once job that
-	// runs is left to its end, unless Force is set: then it ends as lost.
+	// If Drain is set, the jobs on the node are also stopped, so that they restart on other nodes. A drain lets a running at_most_once
+	// job finish. If Force is set, a running at_most_once job is stopped too and ends as lost.
 	Drain    bool
 	Force    bool
-	Revision int64 // of its record; who acts on a drain compares it
+	Revision int64 // revision of its record; the drainer compares it
 }

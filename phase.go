@@ -2,25 +2,26 @@ package ares
 
 import "slices"
 
-// Phase says where a job stands in its life.
+// Phase is the state of a job in its life cycle.
 type Phase string
 
-// The phases of a job. Succeeded, Failed, Cancelled and Lost are final.
+// These are the phases of a job. Succeeded, Failed, Cancelled and Lost are final.
 const (
-	Pending   Phase = "pending"   // accepted, waiting for a place
-	Scheduled Phase = "scheduled" // seats given, not yet claimed by every rank
+	Pending   Phase = "pending"   // accepted, waiting to be placed
+	Scheduled Phase = "scheduled" // seats allocated, but not yet claimed by every rank
 	Running   Phase = "running"   // every rank has claimed its seat
-	Retrying  Phase = "retrying"  // backing off after a failure, then pending
-	Preempted Phase = "preempted" // gave way to another, then pending
+	Retrying  Phase = "retrying"  // waiting for a delay after a failure; then pending
+	Preempted Phase = "preempted" // stopped in favour of another job; then pending
 	Succeeded Phase = "succeeded" // every rank ended with exit code 0
-	Failed    Phase = "failed"    // ended for good with a failure
-	Cancelled Phase = "cancelled" // ended because somebody asked for it
-	Lost      Phase = "lost"      // in at-most-once mode: its node was lost, or the store restored
+	Failed    Phase = "failed"    // ended with a failure and is not retried
+	Cancelled Phase = "cancelled" // ended because somebody cancelled it
+	Lost      Phase = "lost"      // an at_most_once job whose node was lost, or that may have run when the store was restored
 )
 
-// moves is the one table of moves. A phase without a row is final.
-var moves = map[Phase][]Phase{
-	Pending:   {Scheduled, Running, Cancelled, Failed, Lost}, // running at once: only an array, with its first element
+// allowedTransitions lists the allowed transitions between phases. No other table defines them. A
+// phase without a row in the table is final.
+var allowedTransitions = map[Phase][]Phase{
+	Pending:   {Scheduled, Running, Cancelled, Failed, Lost}, // only an array runs immediately, with its first element
 	Scheduled: {Running, Pending, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost},
 	Running:   {Succeeded, Failed, Cancelled, Retrying, Preempted, Pending, Lost},
 	Retrying:  {Pending, Cancelled, Failed, Lost},
@@ -32,20 +33,20 @@ func Phases() []Phase {
 	return []Phase{Pending, Scheduled, Running, Retrying, Preempted, Succeeded, Failed, Cancelled, Lost}
 }
 
-// Final says whether a job in this phase never changes again.
+// Final reports whether the phase is final. A job in a final phase never changes again.
 func (p Phase) Final() bool { return p == Succeeded || p == Failed || p == Cancelled || p == Lost }
 
-// Active says whether an attempt is under way in this phase.
+// Active reports whether an attempt is in progress in this phase.
 func (p Phase) Active() bool { return p == Scheduled || p == Running }
 
-// Waiting says whether the job waits to be placed, now or after a delay.
+// Waiting reports whether a job in this phase waits to be placed, either now or after a retry
+// delay.
 func (p Phase) Waiting() bool { return p == Pending || p == Retrying || p == Preempted }
 
-// MayBecome says whether the table of moves allows p to become next.
-func (p Phase) MayBecome(next Phase) bool { return slices.Contains(moves[p], next) }
+// MayBecome reports whether a job may change from the phase p to the phase next.
+func (p Phase) MayBecome(next Phase) bool { return slices.Contains(allowedTransitions[p], next) }
 
-// ParsePhase reads a phase as people write it in filters. "completed" is
-// another spelling of succeeded.
+// ParsePhase reads a phase as users write it in filters. "completed" means succeeded.
 func ParsePhase(s string) (Phase, error) {
 	if s == "completed" {
 		return Succeeded, nil

@@ -4,90 +4,92 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strings"
 	"time"
 )
 
-// Plan is what one decision wants changed. It is true only at Revision.
+// Plan is the set of changes that one decision makes. A plan is valid only for the state at the
+// revision in the field Revision.
 type Plan struct {
-	Revision int64 // of the state it was made from
+	Revision int64 // revision of the state it was made from
 	Now      time.Time
-	Ready    []JobID   // delays that are over
-	Place    []Placing // seats to give
-	// Arrays are brought forward, at most one step for each in a plan.
+	Ready    []JobID   // jobs whose delay is over
+	Place    []Placing // seats to allocate
+	// Arrays contains the next steps of arrays. A plan has at most one step for each array.
 	Arrays []ArrayStep
-	Stop   []Stopping // jobs to be stopped
-	// Nominate keeps seats for waiting jobs while others give way: those are in
-	// Stop too, and all of it is written together or not at all.
+	Stop   []Stopping // jobs to stop
+	// Nominate reserves seats for waiting jobs while their victims stop. The victims of a nomination are also listed in
+	// the field Stop. A nomination and the stops of its victims are written together or not at all.
 	Nominate []Nominating
-	Withdraw []Withdrawing // seats that are no longer kept
-	Note     []Noting      // how jobs stand to their deadlines
-	Refuse   []Refusal     // one for each shape that found no place
+	Withdraw []Withdrawing // nominations to withdraw
+	Note     []Noting      // changes of Lateness
+	Refuse   []Refusal     // one for each shape that could not be placed
 	Wake     time.Time     // when the plan could change without an event, zero for never
 }
 
-// Placing gives one job its seats.
+// A Placing allocates seats to one job.
 type Placing struct {
 	Job JobID
-	// ArrayOf is set when the placing makes an element: Job is then its ID, and
-	// the plan has the step of its array.
-	ArrayOf JobID
-	Index   int // of the element
-	Seats   []Seat
-	Score   int
-	Merit   PlacementScore
+	// ArrayOf is set when a Placing creates an array's element. In that case, the field Job holds the element's ID. The
+	// plan then also contains a step for its array.
+	ArrayOf        JobID
+	Index          int // index of the element
+	Seats          []Seat
+	Score          int
+	PlacementScore PlacementScore
 }
 
-// Stopping asks one job to end.
+// A Stopping records a stop intent for one job.
 type Stopping struct {
 	Job  JobID
 	Stop Stop
 }
 
-// Nominating keeps seats for one job.
+// A Nominating reserves seats for one job.
 type Nominating struct {
 	Job        JobID
 	Nomination Nomination
 }
 
-// Withdrawing gives up the seats that are kept for one job.
+// A Withdrawing withdraws the nomination of one job.
 type Withdrawing struct {
 	Job JobID
 	Why string
 }
 
-// PlacementScore says what speaks for a placement, by parts.
+// PlacementScore holds the components of the score of a placement.
 type PlacementScore struct {
 	Level  Level  // the narrowest level that holds every seat, "" for none
-	Domain string // the name of the place at that level
-	// Of jobs over several nodes, each 0 to 1000, and their weighted sum.
+	Domain string // the name of the domain at that level
+	// These are the score components for jobs on several nodes, and the weighted sum of the components. Each
+	// component is between 0 and 1000.
 	Availability, Alignment, Utilization, History, Weighted int
-	// Stranded is what the placement adds to the GPU capacity that waiting
-	// kinds of jobs could not use, in thousandths of a device. It may be negative.
+	// Stranded is the free GPU capacity that the placement makes unusable for the kinds of jobs that are waiting. It is
+	// in thousandths of a device. Stranded may be negative.
 	Stranded int
-	// Bandwidth is what the slowest link between two of its devices carries by
-	// the model, MB/s, and FirstFit that of the devices a first fit would have
-	// taken. Both are 0 with fewer than two devices.
+	// Bandwidth is the modelled bandwidth of the slowest link between two of the job's devices, in MB/s. FirstFit is
+	// the bandwidth that the job would have if its devices were chosen by first fit. Bandwidth and FirstFit are 0 if
+	// the job has fewer than two devices.
 	Bandwidth, FirstFit int
 }
 
-// Apply gives the run its seats, with what speaks for them.
+// Apply assigns the seats and their score to the run.
 func (p *Placing) Apply(r *Run, now time.Time) error {
 	if err := r.Place(p.Seats, p.Score, now); err != nil {
 		return err
 	}
-	r.Last().Merit = p.Merit
+	r.Last().PlacementScore = p.PlacementScore
 	return nil
 }
 
-// Empty says whether the plan changes nothing.
+// Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool {
 	return len(p.Ready) == 0 && len(p.Place) == 0 && len(p.Arrays) == 0 && len(p.Stop) == 0 &&
 		len(p.Nominate) == 0 && len(p.Withdraw) == 0 && len(p.Note) == 0
 }
 
-// Digest identifies what the plan changes, so that a replay can be compared.
+// Digest is a hash of the plan's changes. A replay compares a plan's digest with the digest of the
+// original decision.
 func (p *Plan) Digest() string {
 	h := sha256.New()
 	var n [8]byte
@@ -120,7 +122,7 @@ func (p *Plan) Digest() string {
 		str(string(pl.Job))
 		seats(pl.Seats)
 	}
-	if len(p.Arrays) > 0 || len(p.Stop) > 0 { // or else as before there were any
+	if len(p.Arrays) > 0 || len(p.Stop) > 0 { // hashed only if present, so that older plans keep their digest
 		num(len(p.Arrays))
 		for _, s := range p.Arrays {
 			str(string(s.Job))
@@ -154,7 +156,7 @@ func (p *Plan) Digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Refusal says why a job waits: every blocker, with counts.
+// Refusal explains why a job waits. A Refusal lists every blocker, and says how many nodes each blocker excludes.
 type Refusal struct {
 	Job      JobID
 	Blockers []Blocker
@@ -162,24 +164,24 @@ type Refusal struct {
 
 // Blocker is one reason a job waits.
 type Blocker struct {
-	Kind   string // one of BlockerQuota and the others
-	Count  int    // nodes it rules out, 0 when it is not about nodes
+	Kind   string // one of the Blocker constants
+	Count  int    // number of nodes it excludes, 0 if it is not about nodes
 	Of     int
-	Detail string
+	Detail Text
 }
 
-// The kinds of blockers.
+// These are the kinds of blockers.
 const (
 	BlockerQuota       = "quota"
 	BlockerBudget      = "budget"
-	BlockerNodes       = "nodes"       // what the nodes are like
-	BlockerCapacity    = "capacity"    // what is free of them
-	BlockerAffinity    = "affinity"    // to other jobs
-	BlockerDelay       = "delay"       // before the next attempt
-	BlockerDependency  = "dependency"  // on other jobs
-	BlockerArray       = "array"       // its parallelism, or its end
-	BlockerOrder       = "order"       // jobs ahead of it
-	BlockerReservation = "reservation" // of an administrator
+	BlockerNodes       = "nodes"       // properties of the nodes
+	BlockerCapacity    = "capacity"    // free capacity of the nodes
+	BlockerAffinity    = "affinity"    // affinity to other jobs
+	BlockerDelay       = "delay"       // delay before the next attempt
+	BlockerDependency  = "dependency"  // jobs named in after
+	BlockerArray       = "array"       // the array's parallelism, or its end
+	BlockerOrder       = "order"       // jobs ahead of it in the queue
+	BlockerReservation = "reservation" // an administrator's reservation
 	BlockerPreemption  = "preemption"  // why no job is preempted for it
 )
 
@@ -191,9 +193,12 @@ func (r Refusal) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func (b Blocker) String() string {
+func (b Blocker) String() string { return b.Text().String() }
+
+// Text describes the blocker in words, with the number of nodes that it excludes.
+func (b Blocker) Text() Text {
 	if b.Of > 0 {
-		return fmt.Sprintf("%d of %d nodes: %s", b.Count, b.Of, b.Detail)
+		return Textf("%d of %d nodes: %s", b.Count, b.Of, b.Detail)
 	}
 	return b.Detail
 }

@@ -2,24 +2,21 @@ package ares
 
 import "time"
 
-// PlannedStart is the place that is kept for a waiting job which found none, and when
-// it is foreseen to be free. A decision works it out anew from what is known: it
-// is nowhere stored.
+// PlannedStart is the allocation that backfill reserves for a blocked job. It includes the time at which all of the
+// allocation is expected to be free. PlannedStarts are not stored; each decision computes them again.
 type PlannedStart struct {
 	Job JobID
-	// At is when the job is foreseen to start, zero if nobody knows: then what
-	// comes free of the place is kept until all of it is.
+	// At is the time of the expected start. The field At is zero when the expected start is unknown. If At is zero,
+	// backfill reserves each part of the allocation as soon as that part is free, until the whole allocation is free.
 	At time.Time
-	// Latest is how late At may become by jobs that start before it. What else
-	// makes it later is an event: a run that is longer than foreseen, a node
-	// lost, a job that comes before it in the order.
+	// Placing other jobs cannot delay the start beyond Latest. Only other events can delay it further. Examples are a
+	// run that takes longer than predicted, a lost node, or a job that moves ahead in the queue.
 	Latest time.Time
-	// Firm says that Latest binds: it is the first in line, borrows nothing that quotas
-	// promise others, and no administrator's reservation keeps it off nodes that it
-	// could use: when those open again is not what it waits for. One behind it may lose its place when somebody ahead
-	// takes another than was foreseen, so its times are foreseen and no more.
+	// Firm is true when Latest is a guarantee. Latest is a guarantee only if three conditions hold: the job is first in
+	// its queue, it does not borrow quota, and no administrator's reservation keeps it off usable nodes. If Firm is
+	// false, Latest is only an estimate. A job ahead in the queue may take the planned allocation.
 	Firm   bool
 	Seats  []Seat
 	Level  Level  // the narrowest level that holds every seat, "" for none
-	Domain string // the name of the place at that level
+	Domain string // the name of the domain at that level
 }

@@ -7,57 +7,60 @@ import (
 	"unicode/utf8"
 )
 
-// Policy is a rule that people wrote: on what is submitted, on where it runs, or
-// on who may call what. Its expressions are CEL; package policy reads them.
+// Policy is a rule that administrators write for submissions, placement or access. A policy's expressions are
+// written in CEL, and package policy evaluates them.
 type Policy struct {
 	Name   string
-	Tenant string // whose jobs, or whose objects, it is about; "" for all
+	Tenant string // the tenant whose jobs or objects it applies to; "" for all
 	On     PolicyPoint
-	// Match says whom the rule is about, "" for everybody.
+	// Match selects the jobs or callers that the policy applies to; "" selects all of them.
 	Match string
-	// Rule is true of what is allowed; of submission and access.
+	// Rule is an expression that is true when the request is allowed. Only submission and access policies have a
+	// Rule.
 	Rule string
-	// Require is the labels that a node must have; of placement.
+	// Require is an expression that computes the labels that a node must have. Only placement
+	// policies have a Require expression.
 	Require string
 	Action  PolicyAction
-	// Message is what whoever breaks the rule is told, MessageExpression an
-	// expression for it. At most one is given.
+	// Message is the text shown for a violation. MessageExpression is an expression that computes the text shown for a violation. At
+	// most one of Message and MessageExpression is set.
 	Message           string
 	MessageExpression string
 	Mode              PolicyMode
-	Alert             []string // channels that are told when it is broken
-	Priority          int      // higher ones are asked first
-	Why               string   // for people
+	Alert             []string // notification channels for a violation
+	Priority          int      // higher ones are evaluated first
+	Why               string   // a comment for people
 	By                string
 	At                time.Time
 	Revision          int64
 }
 
-// PolicyPoint is when a policy is asked.
+// PolicyPoint says at which point a policy is evaluated.
 type PolicyPoint string
 
 // The points.
 const (
 	OnSubmission PolicyPoint = "submission" // a job is submitted
-	OnPlacement  PolicyPoint = "placement"  // a job is submitted: which nodes it may have
+	OnPlacement  PolicyPoint = "placement"  // a job is submitted; the policy decides which nodes it may use
 	OnAccess     PolicyPoint = "access"     // a method is called
 )
 
-// PolicyPoints lists them.
+// PolicyPoints lists the points at which policies are evaluated.
 func PolicyPoints() []PolicyPoint { return []PolicyPoint{OnSubmission, OnPlacement, OnAccess} }
 
-// PolicyAction is what becomes of what breaks a rule.
+// PolicyAction is the effect of a violation.
 type PolicyAction string
 
 // The actions.
 const (
-	RejectJob     PolicyAction = "REJECT_JOB"     // the job is refused
-	DenyAccess    PolicyAction = "DENY_ACCESS"    // the call is refused
-	RequireLabels PolicyAction = "REQUIRE_LABELS" // the job goes only to nodes with the labels
-	Warn          PolicyAction = "WARN"           // who submitted it is told
+	RejectJob     PolicyAction = "REJECT_JOB"     // the job is rejected
+	DenyAccess    PolicyAction = "DENY_ACCESS"    // the call is denied
+	RequireLabels PolicyAction = "REQUIRE_LABELS" // the job is placed only on nodes with the labels
+	Warn          PolicyAction = "WARN"           // the submitter is warned
 )
 
-// PolicyActions lists the actions there are at a point, the usual one first.
+// PolicyActions lists the actions that a policy at the given point can have, the default action
+// first.
 func PolicyActions(on PolicyPoint) []PolicyAction {
 	switch on {
 	case OnSubmission:
@@ -70,36 +73,36 @@ func PolicyActions(on PolicyPoint) []PolicyAction {
 	return nil
 }
 
-// PolicyMode is how much a policy counts.
+// PolicyMode says how strictly a policy is enforced.
 type PolicyMode string
 
 // The modes.
 const (
-	Enforce  PolicyMode = "enforce" // its action is taken
+	Enforce  PolicyMode = "enforce" // its action is carried out
 	WarnOnly PolicyMode = "warn"    // its action becomes a warning
-	DryRun   PolicyMode = "dry-run" // it is only counted
+	DryRun   PolicyMode = "dry-run" // violations are only counted
 )
 
-// PolicyModes lists them.
+// PolicyModes lists all modes.
 func PolicyModes() []PolicyMode { return []PolicyMode{Enforce, WarnOnly, DryRun} }
 
 // Limits of policies.
 const (
-	MaxPolicies        = 256 // of all scopes together
-	MaxTenantPolicies  = 32  // that one tenant has of its own
+	MaxPolicies        = 256 // for all tenants together
+	MaxTenantPolicies  = 32  // for one tenant
 	MaxExpressionBytes = 2048
-	MaxPolicyTextBytes = 512 // of a message, and of why
+	MaxPolicyTextBytes = 512 // for a message, and for a comment
 	MaxPolicyChannels  = 8
-	MaxPolicyPriority  = 1_000_000 // and as much below zero
+	MaxPolicyPriority  = 1_000_000 // the lowest priority is the negative of this
 )
 
-// ID is unique among all policies: names are a tenant's own.
+// ID returns an ID that is unique among all policies. A name is unique only within its tenant.
 func (p *Policy) ID() string { return PolicyID(p.Tenant, p.Name) }
 
-// PolicyID is the ID of a tenant's policy, or, for the tenant "", of one for all.
+// PolicyID returns the ID of a tenant's policy, or of a global policy if `tenant` is "".
 func PolicyID(tenant, name string) string {
 	if tenant == "" {
-		tenant = "*" // which is no tenant's name
+		tenant = "*" // no tenant can have this name
 	}
 	return tenant + "/" + name
 }
@@ -113,7 +116,7 @@ func ParsePolicyID(id string) (tenant, name string) {
 	return tenant, name
 }
 
-// WithDefaults returns the policy with what was not said filled in.
+// WithDefaults returns the policy with every missing field filled in.
 func (p Policy) WithDefaults() Policy {
 	fill(&p.Mode, Enforce)
 	if actions := PolicyActions(p.On); len(actions) > 0 {
@@ -122,15 +125,15 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// Check tells every mistake but those inside the expressions. Defaults are
-// filled in before.
+// Check reports every mistake in a policy, except mistakes inside its expressions. WithDefaults must be
+// applied to a policy before Check.
 func (p *Policy) Check() error {
 	var bad Problems
 	if !ValidName(p.Name) {
-		bad.Add("name", "%q is not a name: use letters, digits, '.', '-' and '_', at most 63, a letter or digit first", clip(p.Name))
+		bad.Add("name", "%q is not a name: use letters, digits, '.', '-' and '_', at most 63, a letter or digit first", Clip(p.Name))
 	}
 	if p.Tenant != "" && !ValidName(p.Tenant) {
-		bad.Add("tenant_id", "%q is not a tenant's ID: name one, or leave it out for all", clip(p.Tenant))
+		bad.Add("tenant_id", "%q is not a tenant's ID: name one, or leave it out for all", Clip(p.Tenant))
 	}
 	knownWord(&bad, "on", p.On, PolicyPoints())
 	if slices.Contains(PolicyPoints(), p.On) {
@@ -138,7 +141,7 @@ func (p *Policy) Check() error {
 	}
 	knownWord(&bad, "mode", p.Mode, PolicyModes())
 	if p.On == OnAccess && p.Mode == WarnOnly {
-		bad.Add("mode", "an access policy has nobody to warn: use enforce or dry-run")
+		bad.Add("mode", "an access policy cannot warn: use enforce or dry-run")
 	}
 	p.checkExpressions(&bad)
 	for _, text := range []struct{ field, value string }{{"message", p.Message}, {"why", p.Why}} {
@@ -151,7 +154,7 @@ func (p *Policy) Check() error {
 	}
 	for _, channel := range p.Alert {
 		if !ValidName(channel) {
-			bad.Add("alert", "%q is not the name of a channel", clip(channel))
+			bad.Add("alert", "%q is not the name of a channel", Clip(channel))
 		}
 	}
 	if p.Priority < -MaxPolicyPriority || p.Priority > MaxPolicyPriority {
@@ -172,17 +175,17 @@ func knownWord[T ~string](bad *Problems, field string, v T, known []T) {
 		bad.Add(field, "is missing: use %s", strings.Join(words, ", "))
 		return
 	}
-	bad.Add(field, "%q is unknown: use %s", clip(string(v)), strings.Join(words, ", "))
+	bad.Add(field, "%q is unknown: use %s", Clip(string(v)), strings.Join(words, ", "))
 }
 
-// checkExpressions sees that the right ones are given and that none is too long:
-// that is so before anything parses them.
+// checkExpressions checks that the expressions fit the policy's point and that none is too long. It must run before any
+// expression is parsed.
 func (p *Policy) checkExpressions(bad *Problems) {
 	for _, e := range []struct{ field, value string }{
 		{"match", p.Match}, {"rule", p.Rule}, {"require", p.Require}, {"message_expression", p.MessageExpression},
 	} {
 		if len(e.value) > MaxExpressionBytes {
-			bad.Add(e.field, "is %d bytes long, at most %d are taken: make several policies of it", len(e.value), MaxExpressionBytes)
+			bad.Add(e.field, "is %d bytes long, the limit is %d: split it into several policies", len(e.value), MaxExpressionBytes)
 		} else if !utf8.ValidString(e.value) || strings.ContainsRune(e.value, 0) {
 			bad.Add(e.field, "must be text in UTF-8")
 		}
@@ -192,38 +195,38 @@ func (p *Policy) checkExpressions(bad *Problems) {
 	case place && p.Require == "":
 		bad.Add("require", `is missing: a placement policy says which labels a node must have, such as {"pool": "a100"}`)
 	case !place && p.Rule == "":
-		bad.Add("rule", "is missing: an expression that is true of what is allowed, such as job.gpus <= 8")
+		bad.Add("rule", "is missing: give an expression that is true for what is allowed, such as job.gpus <= 8")
 	}
 	if place && p.Rule != "" {
-		bad.Add("rule", "is not for placement: use match to say whom it is about")
+		bad.Add("rule", "is not for placement policies: use match to select jobs")
 	}
 	if !place && p.Require != "" {
-		bad.Add("require", "is for placement alone: set on: placement")
+		bad.Add("require", "is only for placement policies: set on: placement")
 	}
 	if place && p.MessageExpression != "" {
-		bad.Add("message_expression", "is not for placement: the labels are told by themselves")
+		bad.Add("message_expression", "is not for placement policies: the message is made from the labels")
 	}
 	if p.Message != "" && p.MessageExpression != "" {
 		bad.Add("message_expression", "give it or message, not both")
 	}
 }
 
-// PolicyNote is what a policy said of a job that was accepted.
+// PolicyNote is a note that a policy added to an accepted job.
 type PolicyNote struct {
-	Policy string // its name
+	Policy string // name of the policy
 	Text   string
-	Labels map[string]string // that it added to the job's node_selector, nil for none
+	Labels map[string]string // labels it added to the job's node_selector, nil for none
 }
 
-// Required says whether a policy requires labels of the job's nodes: to drop its
-// node_selector would not help it.
+// Required reports whether a policy requires certain labels on the job's nodes. If so, the job's nodes must have these
+// labels, even if the job has no node_selector.
 func (j *Job) Required() bool {
 	return slices.ContainsFunc(j.Notes, func(n PolicyNote) bool { return len(n.Labels) > 0 })
 }
 
-// Told is what people are told of a transition of a job: with its acceptance,
-// what policies said of it.
-func (j *Job) Told(t Transition) string {
+// TransitionText describes a job's transition in words. The text of the first transition, which
+// records the acceptance, includes the notes of policies.
+func (j *Job) TransitionText(t Transition) string {
 	if t.Message != accepted {
 		return t.Message
 	}
@@ -234,7 +237,7 @@ func (j *Job) Told(t Transition) string {
 	return text
 }
 
-// Same says whether two policies say the same, whoever wrote them and when.
+// Same reports whether two policies are equal except for their authors and times.
 func (p *Policy) Same(q *Policy) bool {
 	return p.Name == q.Name && p.Tenant == q.Tenant && p.On == q.On && p.Match == q.Match && p.Rule == q.Rule && p.Require == q.Require &&
 		p.Action == q.Action && p.Message == q.Message && p.MessageExpression == q.MessageExpression && p.Mode == q.Mode &&

@@ -2,54 +2,55 @@ package ares
 
 import "time"
 
-// Nomination keeps seats for a waiting job while those who sit there give way.
-// It is part of the job's run, put there together with what stops them, so that
-// a next leader goes on where this one was: nobody else is given the seats, and
-// nobody else is stopped.
+// Nomination reserves seats for a waiting job while the jobs that use those devices are preempted.
+// A Nomination is stored in the job's run in the same transaction as the stop intents of the
+// victims. A new leader can therefore continue the preemption without giving the seats to another
+// job or stopping further jobs.
 type Nomination struct {
 	Seats   []Seat
 	Why     PreemptionBasis
 	Victims []Victim
 	At      time.Time
-	// Until is when it is given up if the seats are not free by then.
+	// Until is a deadline. If the seats are not free by then, the nomination is withdrawn.
 	Until time.Time
 }
 
-// Victim is one attempt that gives way.
+// Victim is one attempt that is being preempted.
 type Victim struct {
-	Job   JobID
-	Fence Fence // of the attempt: a later one of the job is left alone
-	Yield Preemption
+	Job        JobID
+	Fence      Fence      // fence of the attempt, so that a later attempt of the job is not stopped
+	Preemption Preemption `json:"Yield"` // the JSON name is the original one, because history uses it
 }
 
-// Preemption is the reckoning of one job that gives way to another.
+// A Preemption records which job preempted the victim, which rule allowed the preemption, and what it cost.
 type Preemption struct {
 	To     JobID
-	Tenant string // of To
+	Tenant string // tenant of To
 	Why    PreemptionBasis
-	// Milli is what it gives up, in thousandths of devices, and Lost what that
-	// costs, in thousandths of GPU-seconds: its work since its last checkpoint,
-	// and the restart, which is Restart of it.
+	// Milli is the number of GPUs that the victim loses, in thousandths of a device. Lost is the cost of the preemption, in thousandths
+	// of GPU-seconds. Lost is the work since the last checkpoint plus the cost of the restart.
+	// Restart is the cost of the restart alone.
 	Milli, Lost, Restart int64
-	// Asked is what To asked for, in thousandths of devices.
+	// Asked is the number of devices that the preemptor (field To) requests, in thousandths of a
+	// device.
 	Asked int64
 }
 
-// PreemptionBasis is the right by which one job stops another.
+// PreemptionBasis is the rule that allows one job to preempt another.
 type PreemptionBasis string
 
-// The rights.
+// These are the rules that can allow a preemption.
 const (
-	PreemptByClass PreemptionBasis = "class" // its class is higher by two or more
-	PreemptByQuota PreemptionBasis = "quota" // its tenant takes back what it had lent
-	PreemptByOrder PreemptionBasis = "order" // it comes before it in the configured order of their queue
-	PreemptByMove  PreemptionBasis = "move"  // the other has another place, and both run then
+	PreemptByClass PreemptionBasis = "class" // the preemptor's class is at least two classes higher
+	PreemptByQuota PreemptionBasis = "quota" // the preemptor's tenant reclaims borrowed quota
+	PreemptByOrder PreemptionBasis = "order" // the preemptor comes first in the configured order of their queue
+	PreemptByMove  PreemptionBasis = "move"  // the victim fits on other nodes, so that both jobs run
 )
 
-// Asker is who wants the stop, for people of a tenant: they are not told the
-// names of other tenants' jobs.
-func (s *Stop) Asker(tenant string) string {
-	switch y := s.Yield; {
+// RequestedBy names the requester of the stop for a reader who belongs to the given tenant. RequestedBy hides the IDs of other
+// tenants' jobs.
+func (s *Stop) RequestedBy(tenant string) string {
+	switch y := s.Preemption; {
 	case y == nil:
 		return s.By
 	case y.Tenant == tenant:
@@ -61,53 +62,14 @@ func (s *Stop) Asker(tenant string) string {
 	}
 }
 
-// GPUSeconds writes thousandths of GPU-seconds as GPU-seconds.
+// GPUSeconds converts the cost in the field Lost to GPU-seconds.
 func (y *Preemption) GPUSeconds() float64 { return float64(y.Lost) / 1000 }
 
-// Nominate keeps seats for a waiting job.
-func (r *Run) Nominate(n Nomination) error {
-	if r.Phase != Pending || r.Stop != nil || !r.Settled() {
-		return Errorf(Conflict, "the job is %s: no seats can be kept for it", r.Phase)
-	}
-	r.Nominated = &n
-	r.note(n.At, nominatedMessage(&n))
-	return nil
-}
-
-// Withdraw gives up the seats that were kept for the job, for a reason.
-func (r *Run) Withdraw(why string, now time.Time) error {
-	if r.Nominated == nil {
-		return Errorf(Conflict, "no seats are kept for the job")
-	}
-	r.Nominated = nil
-	r.note(now, "the seats kept for it are given up: "+why)
-	return nil
-}
-
-// checkpointed is what people read of a checkpoint.
+// This constant is the event text of a checkpoint.
 const checkpointed = "checkpointed"
 
-// Checkpointed notes that the attempt of a fence has saved its progress. Of
-// checkpoints in a row only the last is among the transitions: a job that makes
-// many must not push everything else out.
-func (r *Run) Checkpointed(f Fence, at time.Time) error {
-	a := r.Current()
-	if a == nil || f == 0 || a.Fence != f {
-		return Errorf(Fenced, "fence %d is not current (it is %d, the job is %s)", f, r.Fence(), r.Phase)
-	}
-	if !at.After(a.CheckpointedAt) || at.Before(a.PlacedAt) {
-		return nil // told before, or a file that is older than the attempt
-	}
-	a.CheckpointedAt = at
-	if n := len(r.Transitions); n > 0 && r.Transitions[n-1].Message == checkpointed && r.Transitions[n-1].Attempt == r.Placed {
-		r.Transitions, r.Dropped = r.Transitions[:n-1], r.Dropped+1
-	}
-	r.note(at, checkpointed)
-	return nil
-}
-
-// Checkpoint is when the job last saved its progress in an attempt that is
-// known, zero for never.
+// Checkpoint returns the time at which the job last saved its progress. It reads only the recorded
+// attempts, and returns zero if none of them saved its progress.
 func (r *Run) Checkpoint() time.Time {
 	var last time.Time
 	for i := range r.Attempts {
@@ -118,41 +80,41 @@ func (r *Run) Checkpoint() time.Time {
 	return last
 }
 
-// reckoned is what the attempt's giving way has cost in the end: it may have
-// saved its progress after it was asked to stop, and it has worked on till now.
-func (a *Attempt) reckoned(y *Preemption, now time.Time) *Preemption {
+// preemptionCost is the final cost of the attempt's preemption. The cost is computed again at the end. The attempt kept
+// running after the stop request and may have saved its progress.
+func (a *Attempt) preemptionCost(y *Preemption, now time.Time) *Preemption {
 	if y == nil {
 		return nil
 	}
 	out := *y
 	out.Lost = out.Restart
-	if kept := a.Kept(); !kept.IsZero() {
+	if kept := a.SavedUntil(); !kept.IsZero() {
 		out.Lost += y.Milli * max(now.Sub(kept), 0).Milliseconds() / 1000
 	}
 	return &out
 }
 
-// Kept is until when the attempt's progress is safe: its last checkpoint, or
-// its start. It is zero before it has started.
-func (a *Attempt) Kept() time.Time {
+// SavedUntil is the time up to which the attempt's progress is saved. SavedUntil is the attempt's last checkpoint or, without one, its
+// start. SavedUntil is zero before the attempt has started.
+func (a *Attempt) SavedUntil() time.Time {
 	if a.CheckpointedAt.After(a.StartedAt) {
 		return a.CheckpointedAt
 	}
 	return a.StartedAt
 }
 
-// Saved is how much of an ended attempt's work the next one goes on from, in a
-// job that keeps its progress: up to its last checkpoint. One that never spoke of
-// any has saved everything if it was asked to stop, and nothing if it failed or
-// was lost.
-func (a *Attempt) Saved() time.Duration {
+// If the job keeps its progress, SavedWork is the part of an ended attempt's work that the next attempt need not
+// repeat. The saved work is the work until the last checkpoint. If no checkpoint was reported, the way in which the
+// attempt ended decides. An attempt that was asked to stop counts as having saved everything. An attempt that failed or
+// was lost counts as having saved nothing.
+func (a *Attempt) SavedWork() time.Duration {
 	switch {
 	case a.StartedAt.IsZero():
 		return 0
 	case a.CheckpointedAt.After(a.StartedAt):
-		return a.Kept().Sub(a.StartedAt)
+		return a.SavedUntil().Sub(a.StartedAt)
 	case a.Outcome == OutcomeStopped:
-		return a.lasted(a.EndedAt)
+		return a.ranFor(a.EndedAt)
 	}
 	return 0
 }

@@ -7,46 +7,46 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestGivesWay: the reckoning goes with the stop into the attempt, and the job
-// waits again without having used a retry.
+// TestGivesWay checks that the cost of a preemption is stored with the stop intent and then with the attempt. The
+// preempted job must wait again. The preemption must not count against the job's retry limit.
 func TestGivesWay(t *testing.T) {
 	l := live(t, ares.Spec{})
 	f := l.place()
 	l.claim(f)
 	saved := l.now.Add(time.Minute)
 	l.ok(l.run.Checkpointed(f, saved))
-	l.ok(l.run.Checkpointed(f, l.now)) // an older word changes nothing
+	l.ok(l.run.Checkpointed(f, l.now)) // an older checkpoint changes nothing
 	l.unchanged(ares.Fenced, func() error { return l.run.Checkpointed(f+1, saved) })
-	if got := l.run.Current().Kept(); !got.Equal(saved) {
+	if got := l.run.Current().SavedUntil(); !got.Equal(saved) {
 		t.Errorf("its progress is kept until %s, want %s", got, saved)
 	}
 	yield := ares.Preemption{To: "urgent", Tenant: "b", Why: ares.PreemptByClass, Milli: 1000, Lost: 60_000, Asked: 1000}
-	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
-	l.now = saved.Add(time.Minute) // it still ran for a minute
+	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Preemption: &yield}))
+	l.now = saved.Add(time.Minute) // the job still ran for a minute after its checkpoint
 	l.ok(l.finish(f, 0, ares.OutcomeStopped))
 	l.is(ares.Preempted)
-	if a := l.run.Last(); a.Yield == nil || *a.Yield != yield || l.run.Yields != 1 || l.run.Retries != 0 {
-		t.Errorf("after it gave way: %+v, %d yields, %d retries", a.Yield, l.run.Yields, l.run.Retries)
+	if a := l.run.Last(); a.Preemption == nil || *a.Preemption != yield || l.run.Preemptions != 1 || l.run.Retries != 0 {
+		t.Errorf("after the preemption: %+v, %d preemptions, %d retries", a.Preemption, l.run.Preemptions, l.run.Retries)
 	}
 	l.unchanged(ares.Fenced, func() error { return l.run.Checkpointed(f, saved) })
 }
 
-// TestLostWhileGivingWay: who is lost before it has stopped gave way all the same,
-// and it is known to whom.
+// In TestLostWhileGivingWay, a job is lost while it is being preempted. It must still count as preempted, and its
+// preemptor must be recorded.
 func TestLostWhileGivingWay(t *testing.T) {
 	l := live(t, ares.Spec{})
 	f := l.place()
 	l.claim(f)
 	yield := ares.Preemption{To: "urgent", Tenant: "b", Why: ares.PreemptByClass, Milli: 1000, Asked: 1000}
-	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Yield: &yield}))
+	l.ok(l.run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "job urgent", At: l.now, Preemption: &yield}))
 	l.ok(l.finish(f, 0, ares.OutcomeLost))
 	l.is(ares.Pending)
-	if a := l.run.Last(); a.Yield == nil || a.Yield.To != "urgent" || l.run.Yields != 1 || l.run.Losses != 1 {
-		t.Errorf("after it was lost: %+v, %d yields, %d losses", a.Yield, l.run.Yields, l.run.Losses)
+	if a := l.run.Last(); a.Preemption == nil || a.Preemption.To != "urgent" || l.run.Preemptions != 1 || l.run.Losses != 1 {
+		t.Errorf("after it was lost: %+v, %d yields, %d losses", a.Preemption, l.run.Preemptions, l.run.Losses)
 	}
 }
 
-// TestNominated: seats are kept for a waiting job alone, and no longer than it
+// TestNominated checks that only a waiting job can have a nomination. The nomination must end when the job no longer
 // waits.
 func TestNominated(t *testing.T) {
 	l := live(t, ares.Spec{})

@@ -1,9 +1,9 @@
 package ares
 
-// Class is a band of priorities. Preemption works across classes.
+// Class is a range of priorities. Preemption compares the classes of two jobs.
 type Class string
 
-// The classes, lowest first.
+// These are the priority classes, lowest first.
 const (
 	BestEffort Class = "best-effort"
 	Low        Class = "low"
@@ -12,13 +12,13 @@ const (
 	Critical   Class = "critical"
 )
 
-// DefaultPriority is the priority of a job that names none.
+// DefaultPriority is the priority of a job that sets none.
 const DefaultPriority = 500
 
-// MaxPriority is the highest priority a job may ask for.
+// MaxPriority is the highest priority that a job may request.
 const MaxPriority = 1_000_000
 
-// floors is where each class begins.
+// The list `floors` contains the lowest priority of each class.
 var floors = []struct {
 	class Class
 	floor int
@@ -33,7 +33,7 @@ func Classes() []Class {
 	return out
 }
 
-// ClassOf returns the class a priority belongs to.
+// ClassOf returns the class that a priority belongs to.
 func ClassOf(priority int) Class {
 	class := BestEffort
 	for _, f := range floors {
@@ -44,7 +44,7 @@ func ClassOf(priority int) Class {
 	return class
 }
 
-// Rank orders classes: 0 is the lowest, -1 means there is no such class.
+// Rank orders classes. The lowest class has rank 0; an unknown class has rank -1.
 func (c Class) Rank() int {
 	for i, f := range floors {
 		if f.class == c {
@@ -54,7 +54,7 @@ func (c Class) Rank() int {
 	return -1
 }
 
-// Floor is the lowest priority of the class.
+// Floor returns the lowest priority in the class.
 func (c Class) Floor() int {
 	if r := c.Rank(); r >= 0 {
 		return floors[r].floor

@@ -5,55 +5,56 @@ import (
 	"strings"
 )
 
-// Explanation is everything that can be said of a waiting job.
+// Explanation says why a job waits. An Explanation includes the job's position in the queue, its ETA and
+// suggestions.
 type Explanation struct {
 	Refusal
-	// Remedies are the smallest changes that would put the job into the next
-	// plan, each by itself: one change or a pair. None is known when it is empty.
+	// Remedies are the smallest changes after which the engine's next plan places the job. Each remedy consists of one or two steps.
+	// Remedies is empty when no such change is known.
 	Remedies []Remedy
-	Queue    string // where it waits
-	Rank     int    // its place in that queue, from 1; 0 when it is not in line
-	Of       int    // jobs in line in that queue
+	Queue    string // the queue it waits in
+	Rank     int    // its position in that queue, from 1; 0 when it is not queued
+	Of       int    // jobs in that queue
 	Ahead    []Ahead
 	Holders  []Holder
-	ETA      ETA // of one in line
+	ETA      ETA // ETA of a queued job
 }
 
-// Remedy is what to do, all of it, to get a job placed.
+// Remedy is a list of steps that together allow a job to be placed.
 type Remedy []Step
 
-// Step is one change from a closed list. It says all that is needed to make it.
+// Step is one suggested change, with its kind and all the data needed to apply it.
 type Step struct {
 	Kind   StepKind
-	Target string // what it is about: a tenant, queue (tenant/name), node or job
+	Target Ref    // the tenant, queue, job or nodes that it changes; empty for the job itself
 	Field  string // the limit, the model of a quota, or the field of the job
-	Amount int    // how much, where that can be said
-	Value  string // of a field of the job, where it is not dropped: what to add
-	// Jobs are those that have to end. Their names are for operators: a tenant
-	// is not told those of others.
+	Amount int    // the amount, for steps that have one
+	Value  string // the value to add to the job's field, if the field is not dropped
+	// Jobs lists the jobs that must end. These job names are shown only to operators, because a
+	// tenant may not see the names of other tenants' jobs.
 	Jobs []JobID
-	Text string // for people of the job's tenant
+	Text Text // for readers of the job's tenant
 }
 
-// StepKind says what a step changes.
+// StepKind is the kind of change that a step makes.
 type StepKind string
 
 // The steps.
 const (
-	StepWait     StepKind = "wait"           // Amount milliseconds, until the delay ends
+	StepWait     StepKind = "wait"           // wait for Amount milliseconds, until the delay ends
 	StepSucceed  StepKind = "dependency"     // Target is the job that must succeed first
-	StepPriority StepKind = "raise_priority" // to Amount
-	StepRelax    StepKind = "relax"          // Field of the job is dropped, or becomes Amount or more by Value
-	StepShrink   StepKind = "fewer_members"  // Amount members instead
-	StepLimit    StepKind = "raise_limit"    // Field of Target's limits by Amount
-	StepQuota    StepKind = "raise_quota"    // Target's nominal quota of model Field by Amount
+	StepPriority StepKind = "raise_priority" // raise the priority to Amount
+	StepRelax    StepKind = "relax"          // drop Field of the job, or relax it to Amount or by adding Value
+	StepShrink   StepKind = "fewer_members"  // run with Amount members instead
+	StepLimit    StepKind = "raise_limit"    // raise the limit Field of Target by Amount
+	StepQuota    StepKind = "raise_quota"    // raise Target's nominal quota of the model Field by Amount
 	StepUncordon StepKind = "uncordon_node"  // Target is the node
-	StepEnd      StepKind = "end_job"        // Target is a job that holds what is needed
-	StepFree     StepKind = "free_gpus"      // Amount GPUs on the nodes of Target come free: Jobs end
-	StepNode     StepKind = "add_nodes"      // Amount more nodes like Target
+	StepEnd      StepKind = "end_job"        // Target is a job that holds resources that this job needs
+	StepFree     StepKind = "free_gpus"      // free Amount GPUs on the nodes of Target by ending Jobs
+	StepNode     StepKind = "add_nodes"      // add Amount nodes like Target
 )
 
-// The limits a step may raise, by the names of the API.
+// These are the API names of the limits that a step may raise.
 const (
 	LimitGPUs      = "max_gpus"
 	LimitGPUMemory = "max_gpu_memory_mb"
@@ -63,10 +64,10 @@ const (
 	LimitGPUHours  = "gpu_hours_per_month"
 )
 
-// LimitNames are the names of limits in the order of Limits.Respects.
+// LimitNames are the names of the limits. They have the same order as the limits in Limits.Respects.
 var LimitNames = [5]string{LimitGPUs, LimitGPUMemory, LimitCPUs, LimitMemory, LimitJobs}
 
-// Raise raises a limit by its name.
+// Raise raises the limit with the given name.
 func (l *Limits) Raise(name string, by int) {
 	for i, limit := range []*int{&l.GPUs, &l.GPUMemoryMB, &l.CPUs, &l.MemoryMB, &l.ConcurrentJobs} {
 		if LimitNames[i] == name {
@@ -75,8 +76,8 @@ func (l *Limits) Raise(name string, by int) {
 	}
 }
 
-// Changed is a job's spec after the step, as its owner would submit it instead.
-// Steps about anything else leave it alone.
+// Changed returns the job's spec after the step is applied. If a step does not change the job, Changed returns
+// the spec unchanged.
 func (s Step) Changed(spec Spec) Spec {
 	switch s.Kind {
 	case StepPriority:
@@ -108,7 +109,7 @@ func (s Step) relax(spec *Spec) {
 	case "gpu_memory_mb":
 		spec.GPUMemoryMB = 0
 	case "mig_profile":
-		spec.MIGProfile, spec.GPUs = "", max(spec.GPUs, 1) // a whole device for a slice
+		spec.MIGProfile, spec.GPUs = "", max(spec.GPUs, 1) // a whole device instead of a slice
 	case "numa_policy":
 		spec.NUMAPolicy = "none"
 	case "placement.required_level":
@@ -134,19 +135,19 @@ func (s Step) relax(spec *Spec) {
 	}
 }
 
-// Ahead counts jobs before this one in the order. Only those of its own tenant
-// are named.
+// Ahead counts the jobs ahead of this job in the queue. Only jobs of this job's own tenant are
+// named.
 type Ahead struct {
-	Tenant string // "" for other tenants together
+	Tenant string // "" for all other tenants together
 	Jobs   int
-	First  JobID // of its own tenant: the next in line
+	First  JobID // for its own tenant: the job directly ahead
 }
 
-// Holder is who holds devices the job could use, on the nodes that come nearest
-// to having room. Only those of its own tenant are named.
+// Holder is a job that uses devices which the waiting job could use. Only a limited number of nodes
+// is searched for such jobs. Only jobs of the waiting job's own tenant are named.
 type Holder struct {
-	Tenant string // "" for other tenants together
+	Tenant string // "" for all other tenants together
 	Job    JobID  // "" for other tenants
-	GPUs   int    // wholly or in part
+	GPUs   int    // devices it holds, wholly or in part
 	Nodes  int
 }

@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// NodeRequirement is one condition that a node must meet for a job to run there.
-// Its key is a label of the node, or one of the reserved keys KeyGPUModel,
-// KeyGPUMemory and KeyGPUCount, which are facts of the node's record: a label of that
-// name does not count.
+// NodeRequirement is one condition that a node must meet for a job to run there. A requirement's key is a label of the
+// node or one of the reserved keys KeyGPUModel, KeyGPUMemory and KeyGPUCount. The values of reserved keys come from
+// the node's record, and a label with the same name is ignored.
 //
-// A label that is missing, or is not a number, meets neither >= nor <=. A missing
-// label meets NotIn and DoesNotExist.
+// If a node's label is missing or is not a number, the operators >= and <= do not hold. If a node lacks the
+// label, the operators NotIn and DoesNotExist hold.
 type NodeRequirement struct {
 	Key      string              `json:"key,omitzero"`
 	Operator RequirementOperator `json:"operator,omitzero"`
-	// Values has at least one entry with In and NotIn, exactly one with >= and
-	// <=, and none with Exists and DoesNotExist.
+	// With In and NotIn, Values has at least one entry. With >= and <=, it has exactly one. With Exists and
+	// DoesNotExist, it has none.
 	Values []string `json:"values,omitzero"`
 }
 
-// RequirementOperator says how a requirement compares.
+// RequirementOperator is the operator with which a requirement compares a node's value.
 type RequirementOperator string
 
-// The operators of a requirement.
+// These are the operators of a requirement.
 const (
 	OperatorIn           RequirementOperator = "In"           // the value is one of those listed
-	OperatorNotIn        RequirementOperator = "NotIn"        // it is none of those listed
-	OperatorExists       RequirementOperator = "Exists"       // there is a value
-	OperatorDoesNotExist RequirementOperator = "DoesNotExist" // there is none
-	OperatorAtLeast      RequirementOperator = ">="           // a number, at least the one given
-	OperatorAtMost       RequirementOperator = "<="           // a number, at most the one given
+	OperatorNotIn        RequirementOperator = "NotIn"        // the value is not one of those listed
+	OperatorExists       RequirementOperator = "Exists"       // the key has a value
+	OperatorDoesNotExist RequirementOperator = "DoesNotExist" // the key has no value
+	OperatorAtLeast      RequirementOperator = ">="           // the value is a number that is at least the one given
+	OperatorAtMost       RequirementOperator = "<="           // the value is a number that is at most the one given
 )
 
 // RequirementOperators lists the operators.
@@ -41,19 +40,18 @@ func RequirementOperators() []RequirementOperator {
 
 // The reserved keys.
 const (
-	// KeyGPUModel is a device's model. A value matches a model that contains it,
-	// in upper or lower case: h100 matches "NVIDIA H100 80GB HBM3".
+	// KeyGPUModel is a device's model. A value matches every model name that contains it, and case does not matter. For
+	// example, h100 matches "NVIDIA H100 80GB HBM3".
 	KeyGPUModel = "gpu.model"
-	// KeyGPUMemory is the memory of one device. A number without a unit is in MB
-	// as in the node's record, which are 2^20 bytes each. A card sold with 80 GB
-	// has between 80G and 80Gi.
+	// KeyGPUMemory is the memory of one device. A number without a unit is in MB of 2^20 bytes, as in the node's
+	// record. A GPU sold with 80 GB of memory reports between 80G and 80Gi.
 	KeyGPUMemory = "gpu.memory"
-	// KeyGPUCount is how many devices the node's record lists, healthy or not, in
-	// use or not. Each MIG slice is one device.
+	// KeyGPUCount is the number of devices in the node's record. It includes devices that are unhealthy or in use. Each
+	// MIG slice is one device.
 	KeyGPUCount = "gpu.count"
 )
 
-// Limits on requirements.
+// These are the limits on requirements.
 const (
 	MaxNodeRequirements  = 32
 	MaxRequirementValues = 64
@@ -62,17 +60,17 @@ const (
 // NodeRequirements are conditions that must all hold.
 type NodeRequirements []NodeRequirement
 
-// Matches says whether a job without GPUs may run on a node: the node meets what
-// is required of it, and has at least one device that meets everything required
-// of devices. A job with GPUs needs more: each device it gets must match.
+// Matches reports whether a job without GPUs may run on a node. The node must meet the requirements on nodes. It must
+// also have at least one device that meets all requirements on devices. If a job requests GPUs, each device that it
+// gets must also match.
 func (rs NodeRequirements) Matches(n *Node) bool {
 	return rs.MatchesNode(n.Labels, len(n.Devices)) && (!rs.OnDevices() || slices.ContainsFunc(n.Devices, func(d Device) bool {
 		return rs.MatchesDevice(d.Model, d.MemoryMB)
 	}))
 }
 
-// MatchesNode says whether a node with these labels and that many devices meets
-// every requirement that is not on devices.
+// MatchesNode reports whether a node meets all requirements that concern the node as a whole. It
+// does not check requirements on single devices.
 func (rs NodeRequirements) MatchesNode(labels map[string]string, devices int) bool {
 	for i := range rs {
 		if !rs[i].MatchesNode(labels, devices) {
@@ -82,7 +80,7 @@ func (rs NodeRequirements) MatchesNode(labels map[string]string, devices int) bo
 	return true
 }
 
-// MatchesDevice says whether a device meets every requirement on devices.
+// MatchesDevice reports whether a device meets every requirement on devices.
 func (rs NodeRequirements) MatchesDevice(model string, memoryMB int) bool {
 	for i := range rs {
 		if !rs[i].MatchesDevice(model, memoryMB) {
@@ -92,20 +90,20 @@ func (rs NodeRequirements) MatchesDevice(model string, memoryMB int) bool {
 	return true
 }
 
-// OnDevices says whether any of the requirements is on devices.
+// OnDevices reports whether at least one of the requirements must be checked for each device.
 func (rs NodeRequirements) OnDevices() bool {
 	return slices.ContainsFunc(rs, NodeRequirement.OnDevices)
 }
 
-// OnDevices says whether the requirement is decided device by device, by
-// MatchesDevice. These are gpu.model and gpu.memory with a value. Whether they
-// exist is a question to the node: does it have devices at all?
+// OnDevices reports whether the requirement must be checked for each device. That is the case if the key is gpu.model
+// or gpu.memory and the operator compares values. A requirement with Exists or DoesNotExist is checked for the node. It
+// only asks whether the node has devices.
 func (r NodeRequirement) OnDevices() bool {
 	return (r.Key == KeyGPUModel || r.Key == KeyGPUMemory) && r.Operator != OperatorExists && r.Operator != OperatorDoesNotExist
 }
 
-// MatchesNode says whether a node with these labels and that many devices meets
-// the requirement. It is true of a requirement on devices, which it cannot decide.
+// MatchesNode reports whether a node with the given labels and number of devices meets the requirement. If the requirement is on
+// devices, MatchesNode returns true, because MatchesDevice checks it.
 func (r NodeRequirement) MatchesNode(labels map[string]string, devices int) bool {
 	switch r.Key {
 	case KeyGPUModel, KeyGPUMemory, KeyGPUCount:
@@ -127,9 +125,8 @@ func (r NodeRequirement) MatchesNode(labels map[string]string, devices int) bool
 	}
 }
 
-// MatchesDevice says whether a device of this model and memory meets the
-// requirement. A device of which the memory is not known, 0, meets no requirement
-// on memory. It is true of a requirement that is not on devices.
+// MatchesDevice reports whether a device of this model and memory meets the requirement. A device with unknown memory (0) meets no
+// requirement on memory. MatchesDevice returns true for a requirement that is not on devices.
 func (r NodeRequirement) MatchesDevice(model string, memoryMB int) bool {
 	if !r.OnDevices() {
 		return true
@@ -142,7 +139,7 @@ func (r NodeRequirement) MatchesDevice(model string, memoryMB int) bool {
 	return r.Operator == OperatorIn && listed || r.Operator == OperatorNotIn && !listed
 }
 
-// matchesCount decides a reserved key by the number of devices.
+// matchesCount checks a requirement with a reserved key against the node's number of devices.
 func (r NodeRequirement) matchesCount(devices int) bool {
 	listed := func() bool {
 		return slices.ContainsFunc(r.Values, func(v string) bool { n, err := strconv.Atoi(v); return err == nil && n == devices })
@@ -161,7 +158,7 @@ func (r NodeRequirement) matchesCount(devices int) bool {
 	}
 }
 
-// compares says whether a number is on the right side of the requirement's.
+// This method reports whether a number meets the requirement's lower or upper bound.
 func (r NodeRequirement) compares(number float64, parse func(string) (float64, error)) bool {
 	if len(r.Values) != 1 {
 		return false
@@ -170,10 +167,10 @@ func (r NodeRequirement) compares(number float64, parse func(string) (float64, e
 	return err == nil && (r.Operator == OperatorAtLeast && number >= bound || r.Operator == OperatorAtMost && number <= bound)
 }
 
-// bytesPerMB is what a node's record calls an MB.
+// bytesPerMB is the size of an MB in a node's record.
 const bytesPerMB = 1 << 20
 
-// parseMemory reads gpu.memory in bytes.
+// parseMemory reads a value of gpu.memory and returns bytes.
 func parseMemory(s string) (float64, error) {
 	v, err := ParseQuantity(s)
 	if isDecimal(s) {

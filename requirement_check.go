@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// check reports every mistake of a job's requirements.
+// This method reports every mistake in a job's requirements.
 func (rs NodeRequirements) check(p *Problems, field string) {
 	if len(rs) > MaxNodeRequirements {
 		p.Add(field, "at most %d requirements, got %d: list several values in one with In or NotIn", MaxNodeRequirements, len(rs))
@@ -20,7 +20,7 @@ func (rs NodeRequirements) check(p *Problems, field string) {
 func (r NodeRequirement) check(p *Problems, field string) {
 	if !usableKey(r.Key) {
 		p.Add(field+".key", "%q is not a usable key: use a label of nodes without '=', at most %d bytes, or %s, %s, %s",
-			clip(r.Key), MaxNameBytes, KeyGPUModel, KeyGPUMemory, KeyGPUCount)
+			Clip(r.Key), MaxNameBytes, KeyGPUModel, KeyGPUMemory, KeyGPUCount)
 	}
 	values := field + ".values"
 	switch r.Operator {
@@ -40,7 +40,7 @@ func (r NodeRequirement) check(p *Problems, field string) {
 			return
 		}
 	default:
-		p.Add(field+".operator", "%q is unknown: use one of %s", clip(string(r.Operator)), operatorNames())
+		p.Add(field+".operator", "%q is unknown: use one of %s", Clip(string(r.Operator)), operatorNames())
 		return
 	}
 	for i, v := range r.Values {
@@ -49,8 +49,8 @@ func (r NodeRequirement) check(p *Problems, field string) {
 	r.checkOperand(p, field)
 }
 
-// checkOperand reports an operator that the key does not have, and values that
-// it cannot compare.
+// checkOperand reports an operator that the key does not support, and values that the operator cannot
+// compare.
 func (r NodeRequirement) checkOperand(p *Problems, field string) {
 	numeric := r.Operator == OperatorAtLeast || r.Operator == OperatorAtMost
 	switch {
@@ -68,24 +68,24 @@ func (r NodeRequirement) checkOperand(p *Problems, field string) {
 	}
 }
 
-// wrongValue says what is wrong with a value, "" when nothing is.
+// wrongValue describes the mistake in a value, and returns "" for a valid value.
 func (r NodeRequirement) wrongValue(v string, numeric bool) string {
 	switch {
 	case r.Key == KeyGPUCount:
 		if n, err := strconv.Atoi(v); err != nil || n < 0 || strconv.Itoa(n) != v {
-			return fmt.Sprintf("%q is not a number of GPUs: write a whole number such as 8", clip(v))
+			return fmt.Sprintf("%q is not a number of GPUs: write a whole number such as 8", Clip(v))
 		}
 	case r.Key == KeyGPUModel && v == "":
-		return "a model is empty: write a part of its name, such as h100; Exists is any model"
+		return "a model is empty: write a part of its name, such as h100, or use Exists for any model"
 	case r.Key == KeyGPUModel && strings.Contains(v, "|"):
-		return fmt.Sprintf("%q names several models: give each a value of its own", clip(v))
+		return fmt.Sprintf("%q names several models: give each a value of its own", Clip(v))
 	case numeric:
 		n, err := ParseQuantity(v)
 		if err != nil {
 			return err.Error()
 		}
 		if r.Key == KeyGPUMemory && n <= 0 {
-			return fmt.Sprintf("%q is not an amount of memory: write it as 80G, or 81920 in MB", clip(v))
+			return fmt.Sprintf("%q is not an amount of memory: write it as 80G, or 81920 in MB", Clip(v))
 		}
 	}
 	return ""

@@ -58,23 +58,23 @@ func TestParseNodeRequirements(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		"":                  "something is missing at the end: the terms are key>=8,",
-		",":                 `something is missing before ","`,
-		"a,":                "something is missing at the end",
-		"a,,b":              `something is missing before ",b"`,
-		"!":                 "something is missing at the end",
-		"=a":                `something is missing before "=a"`,
+		"":                  "a key or value is missing at the end: the terms are key>=8,",
+		",":                 `a key or value is missing before ","`,
+		"a,":                "a key or value is missing at the end",
+		"a,,b":              `a key or value is missing before ",b"`,
+		"!":                 "a key or value is missing at the end",
+		"=a":                `a key or value is missing before "=a"`,
 		"a>8":               `">8" cannot follow a: the terms are key>=8, key<=8`,
 		"a<8":               `"<8" cannot follow a`,
 		"a b":               `"b" cannot follow a`,
 		"a in b":            `"in b" cannot follow a`,
 		"a within (b)":      `"within (b)" cannot follow a`,
-		"a in (b":           "a list of values is not closed with )",
-		"a in ()":           `something is missing before ")"`,
-		"a in (b,)":         `something is missing before ")"`,
+		"a in (b":           "a list of values has no closing parenthesis",
+		"a in ()":           `a key or value is missing before ")"`,
+		"a in (b,)":         `a key or value is missing before ")"`,
 		"a=b c":             `"c" does not belong to a=b: put a comma between two terms, and double quotes around a value with spaces`,
 		"!a=b":              `"=b" does not belong to !a: put a comma`,
-		`a="b`:              `the double quotes of "b are not closed`,
+		`a="b`:              `the closing double quote is missing in "b`,
 		"a>=":               `a>="": "" is not a number: write it as 8, 1.5T or 80Gi`,
 		"gpu.memory>=lots":  `gpu.memory>=lots: "lots" is not a number`,
 		"gpu.memory=80G":    "gpu.memory=80G: gpu.memory is compared with >= or <=, not with In",
@@ -151,8 +151,8 @@ func TestCheckNodeRequirements(t *testing.T) {
 	}
 }
 
-// TestNodeRequirementsMatch: conditions on a node with labels and 8 GPUs of one
-// model, and on one without GPUs.
+// TestNodeRequirementsMatch checks conditions on a node with labels and 8 GPUs of one model, and on a node without
+// GPUs.
 func TestNodeRequirementsMatch(t *testing.T) {
 	labels := map[string]string{"zone": "a", "disk": "4T", "gen": "3", "empty": "", "name": "4 tons", "gpu.count": "99", "gpu.model": "tpu", "gpu.memory": "900G"}
 	h100 := ares.Node{Labels: labels}
@@ -224,8 +224,9 @@ func TestNodeRequirementsMatch(t *testing.T) {
 	}
 }
 
-// TestNodeRequirementsSplit: a requirement is decided by the node or by its
-// devices, and the other side lets it pass.
+// TestNodeRequirementsSplit checks that each requirement is decided either for the node or for its devices.
+// MatchesNode must return true for every requirement that is decided for devices. MatchesDevice must return true for
+// every requirement that is decided for the node.
 func TestNodeRequirementsSplit(t *testing.T) {
 	for text, device := range map[string]bool{
 		"gpu.model=h100": true, "gpu.memory>=80G": true, "gpu.memory<=80G": true, "gpu.model!=h100": true,
@@ -250,8 +251,8 @@ func TestNodeRequirementsSplit(t *testing.T) {
 	}
 }
 
-// TestNodeRequirementsTextRoundTrip: what is written is read back, whatever words
-// it has.
+// TestNodeRequirementsTextRoundTrip checks that printed requirements are parsed back to the same value, whatever words
+// they contain.
 func TestNodeRequirementsTextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Custom(drawRequirement), 1, 6).Draw(t, "requirements")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// String writes the requirement as ParseNodeRequirements reads it.
+// String writes the requirement in the syntax that ParseNodeRequirements reads.
 func (r NodeRequirement) String() string {
 	key := quoted(r.Key)
 	switch r.Operator {
@@ -25,10 +25,10 @@ func (r NodeRequirement) String() string {
 	return key + " " + strings.ToLower(string(r.Operator)) + " (" + quotedList(r.Values) + ")"
 }
 
-// String writes the requirements as ParseNodeRequirements reads them.
+// String writes the requirements in the syntax that ParseNodeRequirements reads.
 func (rs NodeRequirements) String() string { return strings.Join(rs.Strings(), ", ") }
 
-// Strings writes each requirement by itself.
+// Strings writes each requirement as a separate string.
 func (rs NodeRequirements) Strings() []string {
 	var out []string
 	for i := range rs {
@@ -37,13 +37,14 @@ func (rs NodeRequirements) Strings() []string {
 	return out
 }
 
-// spaces stand between words, and marks end a word that is not in double quotes.
+// The constant `spaces` contains the characters that separate words. The constant `marks` contains the characters that
+// end a word if the word is not in double quotes.
 const (
 	spaces = " \t\r\n"
 	marks  = spaces + ",()!=<>\""
 )
 
-// quoted is a word that is read as one.
+// This function adds double quotes to a word that needs them.
 func quoted(word string) string {
 	if word != "" && !strings.ContainsAny(word, marks) && strconv.Quote(word) == `"`+word+`"` {
 		return word
@@ -59,10 +60,10 @@ func quotedList(words []string) string {
 	return strings.Join(list, ", ")
 }
 
-// ParseNodeRequirements reads terms with commas between them: key>=8, key<=8,
-// key=value, key!=value, key in (a, b), key notin (a, b), key, !key. A word with a
-// space or a mark in it stands in double quotes. What it returns has passed the
-// checks of a job, but for the limit on how many there are.
+// ParseNodeRequirements reads terms separated by commas. Examples of terms are key>=8, key<=8, key=value, key!=value,
+// key in (a, b), key notin (a, b), key, and !key. A word must be in double quotes if it contains a space or one of the
+// characters in the constant `marks`. Parsed requirements are checked like a job's requirements, except for the limit
+// on their number.
 func ParseNodeRequirements(s string) (NodeRequirements, error) {
 	t := termReader{s}
 	var out NodeRequirements
@@ -73,19 +74,19 @@ func ParseNodeRequirements(s string) (NodeRequirements, error) {
 		}
 		var p Problems
 		if r.check(&p, ""); len(p) > 0 {
-			return nil, Errorf(Invalid, "%s: %s", clip(r.String()), p[0].Message)
+			return nil, Errorf(Invalid, "%s: %s", Clip(r.String()), p[0].Message)
 		}
 		out = append(out, r)
 		if t.ended() {
 			return out, nil
 		}
 		if !t.take(",") {
-			return nil, Errorf(Invalid, "%q does not belong to %s: put a comma between two terms, and double quotes around a value with spaces", clip(t.rest), clip(r.String()))
+			return nil, Errorf(Invalid, "%q does not belong to %s: put a comma between two terms, and double quotes around a value with spaces", Clip(t.rest), Clip(r.String()))
 		}
 	}
 }
 
-// termReader reads terms from the left; rest is what is still to be read.
+// termReader reads terms from left to right. The field `rest` contains the text that is still unread.
 type termReader struct{ rest string }
 
 func (t *termReader) requirement() (NodeRequirement, error) {
@@ -116,10 +117,10 @@ func (t *termReader) requirement() (NodeRequirement, error) {
 			return NodeRequirement{key, o.operator, values}, err
 		}
 	}
-	return NodeRequirement{}, fmt.Errorf("%q cannot follow %s", clip(t.rest), clip(key))
+	return NodeRequirement{}, fmt.Errorf("%q cannot follow %s", Clip(t.rest), Clip(key))
 }
 
-// list reads values in parentheses.
+// This method reads values in parentheses.
 func (t *termReader) list() ([]string, error) {
 	t.take("(")
 	var values []string
@@ -132,12 +133,13 @@ func (t *termReader) list() ([]string, error) {
 			return values, nil
 		}
 		if !t.take(",") {
-			return nil, errors.New("a list of values is not closed with )")
+			return nil, errors.New("a list of values has no closing parenthesis")
 		}
 	}
 }
 
-// value reads a word that may be missing: key= asks for an empty value.
+// This method reads the word after "=" or "!=". If the word is missing, as in "key=", the value is
+// empty.
 func (t *termReader) value() (string, error) {
 	if t.ended() || t.rest[0] == ',' {
 		return "", nil
@@ -145,15 +147,15 @@ func (t *termReader) value() (string, error) {
 	return t.word()
 }
 
-// word reads a key or a value.
+// This method reads a key or a value.
 func (t *termReader) word() (string, error) {
 	if t.ended() {
-		return "", errors.New("something is missing at the end")
+		return "", errors.New("a key or value is missing at the end")
 	}
 	if t.rest[0] == '"' {
 		prefix, err := strconv.QuotedPrefix(t.rest)
 		if err != nil {
-			return "", fmt.Errorf("the double quotes of %s are not closed", clip(t.rest))
+			return "", fmt.Errorf("the closing double quote is missing in %s", Clip(t.rest))
 		}
 		t.rest = t.rest[len(prefix):]
 		return strconv.Unquote(prefix)
@@ -163,14 +165,14 @@ func (t *termReader) word() (string, error) {
 		end = len(t.rest)
 	}
 	if end == 0 {
-		return "", fmt.Errorf("something is missing before %q", clip(t.rest))
+		return "", fmt.Errorf("a key or value is missing before %q", Clip(t.rest))
 	}
 	word := t.rest[:end]
 	t.rest = t.rest[end:]
 	return word, nil
 }
 
-// take reads a mark, if it comes next.
+// If the unread text begins with the given mark, this method reads the mark and returns true.
 func (t *termReader) take(mark string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(t.rest, spaces), mark)
 	if ok {
@@ -179,7 +181,7 @@ func (t *termReader) take(mark string) bool {
 	return ok
 }
 
-// ended skips spaces and says whether that was all.
+// This method skips spaces, and reports whether the whole text has been read.
 func (t *termReader) ended() bool {
 	t.rest = strings.TrimLeft(t.rest, spaces)
 	return t.rest == ""

@@ -7,8 +7,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestRestoreOfAnArray: its elements are what may run on. At most once, those
-// that are not in the backup may have run.
+// TestRestoreOfAnArray checks that after a restore an array continues with the elements that the backup contains. An at_most_once array
+// does not continue, because elements that are not in the backup may have run.
 func TestRestoreOfAnArray(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestRestoreOfAnArray(t *testing.T) {
 		{ares.Restart, false, ares.Running},
 		{ares.AtMostOnce, false, ares.Lost},
 		{ares.Restart, true, ares.Running},
-		{ares.AtMostOnce, true, ares.Running}, // ends as cancelled, after its elements
+		{ares.AtMostOnce, true, ares.Running}, // it ends as cancelled after its elements have ended
 	} {
 		job := &ares.Job{Spec: ares.Spec{Mode: c.mode, Array: ares.Array{Count: 5}}.WithDefaults()}
 		r := ares.NewRun(now)
@@ -89,7 +89,8 @@ func TestRestoreEndsWhatWasUnderWay(t *testing.T) {
 					t.Errorf("placed beside seats that may live: %v", err)
 				}
 			}
-			// What the agents say afterwards: the old fence ends nothing, and frees.
+			// If an agent later sends a report with the old fence, the report frees the seat but
+			// ends no attempt.
 			if err := r.Finish(job, 7, 0, ares.RankResult{Outcome: ares.OutcomeSucceeded}, now); ares.CodeOf(err) != ares.Fenced {
 				t.Errorf("a late report: %v", err)
 			}

@@ -2,61 +2,61 @@ package ares
 
 import "time"
 
-// Run is the mutable state of a job. A job without a stored Run is pending.
-// Its methods are the only way it changes; each is pure, so that the store can
-// apply one inside a transaction and try again when somebody was faster.
+// Run is the mutable state of a job. A job without a stored Run is pending. A Run is changed only by its own methods. A
+// Run's methods have no side effects. The store can therefore apply them in a transaction and try again after a
+// conflict.
 type Run struct {
 	Phase       Phase
-	Attempts    []Attempt     // oldest first; old ones are dropped once free
-	Placed      int           // attempts placed so far, dropped ones included
-	Retries     int           // retries of the user's own used up
-	Losses      int           // attempts lost to infrastructure, in a row
-	Next        int           // of an array: elements made so far
-	Ran         time.Duration // of attempts no longer kept
-	NotBefore   time.Time     // while retrying: earliest next placement
+	Attempts    []Attempt     // oldest first; old ones are dropped once all their seats are free
+	Placed      int           // attempts placed so far, including dropped ones
+	Retries     int           // number of retries that count against the retry policy's limit
+	Losses      int           // number of consecutive attempts lost to infrastructure
+	Next        int           // for an array, the number of elements created so far
+	Ran         time.Duration // total runtime of dropped attempts
+	NotBefore   time.Time     // while retrying, the earliest time of the next placement
 	Stop        *Stop
-	Nominated   *Nomination // while it waits: seats that are kept for it
-	Yields      int         // times it gave way to another job
-	Lateness    Lateness    // what was noted of its deadline
+	Nominated   *Nomination // while waiting, the seats reserved for it
+	Preemptions int         `json:"Yields"` // number of times it was preempted; the JSON name is the original one, because history uses it
+	Lateness    Lateness    // deadline state recorded so far
 	Transitions []Transition
-	Dropped     int    // transitions no longer kept
-	Reason      string // of the present phase, for people
+	Dropped     int    // number of transitions no longer kept
+	Reason      string // reason for the current phase, for people
 	FinishedAt  time.Time
-	Revision    int64  // of the record; 0 when it is not stored yet
-	Extra       []byte // fields of a newer version, carried through unread
+	Revision    int64  // revision of the record; 0 before it is stored
+	Extra       []byte // fields of a newer version, kept unread
 }
 
-// Limits on what a run remembers, so that its record stays small.
+// The history in a run is limited, so that the run's record stays small.
 const (
 	MaxAttemptsKept    = 8
-	MaxSeatsKept       = 2048 // of all attempts, the present one aside
+	MaxSeatsKept       = 2048 // seats of all attempts except the current one
 	MaxTransitionsKept = 32
 )
 
-// Stop is an intent to end the present attempt. It is not a phase: the seats
-// are held until the processes are dead.
+// Stop is an intent to end the current attempt. A stop intent is not a phase, because the seats stay allocated until the
+// processes are dead.
 type Stop struct {
-	Why   StopWhy
-	By    string
-	At    time.Time
-	Grace time.Duration
-	Yield *Preemption // of a preemption: for whom, and what it costs
+	Why        StopWhy
+	By         string
+	At         time.Time
+	Grace      time.Duration
+	Preemption *Preemption `json:"Yield"` // for a preemption, the preemptor and the cost
 }
 
-// StopWhy is the reason of a stop intent.
+// StopWhy is the reason for a stop intent.
 type StopWhy string
 
-// The reasons to stop an attempt.
+// These are the reasons to stop an attempt.
 const (
-	StopCancel  StopWhy = "cancel"  // somebody asked
-	StopPreempt StopWhy = "preempt" // a more urgent job needs the place
-	StopDrain   StopWhy = "drain"   // the node is to be emptied
+	StopCancel  StopWhy = "cancel"  // a person or a program cancelled the job
+	StopPreempt StopWhy = "preempt" // another job preempts it
+	StopDrain   StopWhy = "drain"   // the node is being drained
 	StopMember  StopWhy = "member"  // another rank of the gang failed
 	StopLost    StopWhy = "lost"    // another rank of the gang was lost
-	StopQueue   StopWhy = "queue"   // it has waited for its first place as long as it would; By says how long
+	StopQueue   StopWhy = "queue"   // it waited longer than its queue timeout for its first seats; By says how long
 )
 
-// Transition is one step of a job's life as people read it.
+// Transition is one step in a job's life cycle, with a text for users.
 type Transition struct {
 	At      time.Time
 	Phase   Phase
@@ -64,15 +64,15 @@ type Transition struct {
 	Message string
 }
 
-// NewRun is the run of a job that was just accepted.
+// NewRun returns the run of a job that was just accepted.
 func NewRun(acceptedAt time.Time) Run {
 	return Run{Phase: Pending, Transitions: []Transition{{At: acceptedAt, Phase: Pending, Message: accepted}}}
 }
 
-// accepted is the message of a run's first transition.
+// This constant is the message of a run's first transition.
 const accepted = "accepted"
 
-// Current is the attempt under way, nil when there is none.
+// Current returns the unfinished attempt, or nil if there is none.
 func (r *Run) Current() *Attempt {
 	if n := len(r.Attempts); n > 0 && !r.Attempts[n-1].Ended() {
 		return &r.Attempts[n-1]
@@ -80,7 +80,7 @@ func (r *Run) Current() *Attempt {
 	return nil
 }
 
-// Last is the latest attempt, nil before the first.
+// Last returns the latest attempt, or nil before the first attempt.
 func (r *Run) Last() *Attempt {
 	if n := len(r.Attempts); n > 0 {
 		return &r.Attempts[n-1]
@@ -88,7 +88,7 @@ func (r *Run) Last() *Attempt {
 	return nil
 }
 
-// Fence is the fence of the attempt under way, 0 when there is none.
+// Fence returns the fence of the unfinished attempt, or 0 if there is none.
 func (r *Run) Fence() Fence {
 	if a := r.Current(); a != nil {
 		return a.Fence
@@ -96,8 +96,8 @@ func (r *Run) Fence() Fence {
 	return 0
 }
 
-// Settled says whether no seat of an earlier attempt can still hold a live
-// process, so that the next attempt may be placed.
+// Settled reports whether it is certain that all processes of earlier attempts will have ended when the next attempt
+// starts. Only then may the next attempt be placed.
 func (r *Run) Settled() bool {
 	for i := range r.Attempts {
 		if !r.Attempts[i].settled() {
@@ -107,7 +107,7 @@ func (r *Run) Settled() bool {
 	return true
 }
 
-// Free says whether every device the job ever held is free again.
+// Free reports whether every device that was ever allocated to the job is free again.
 func (r *Run) Free() bool {
 	for i := range r.Attempts {
 		if !r.Attempts[i].Free() {
@@ -117,19 +117,19 @@ func (r *Run) Free() bool {
 	return true
 }
 
-// RanFor is how long the job's attempts have run by now, from the start of their
-// last rank on.
+// RanFor returns the total runtime of the job's attempts until now. The runtime of an attempt counts from the time at which its last
+// rank started.
 func (r *Run) RanFor(now time.Time) time.Duration {
 	sum := r.Ran
 	for i := range r.Attempts {
-		sum += r.Attempts[i].lasted(now)
+		sum += r.Attempts[i].ranFor(now)
 	}
 	return sum
 }
 
-// Done is how much of its work a job has behind it by now: what its present
-// attempt has run, and, if it keeps its progress, what earlier ones have saved.
-// Attempts that are no longer kept are taken to have saved all they ran.
+// Done returns how much work a job has done so far. The work done includes the runtime of the current attempt. If the
+// job keeps its progress, it also includes the work that earlier attempts saved. Attempts that are no longer recorded
+// count as if they had saved all their work.
 func (r *Run) Done(j *Job, now time.Time) time.Duration {
 	sum := time.Duration(0)
 	if j.Checkpoint.Enabled {
@@ -138,15 +138,15 @@ func (r *Run) Done(j *Job, now time.Time) time.Duration {
 	for i := range r.Attempts {
 		switch a := &r.Attempts[i]; {
 		case !a.Ended():
-			sum += a.lasted(now)
+			sum += a.ranFor(now)
 		case j.Checkpoint.Enabled:
-			sum += a.Saved()
+			sum += a.SavedWork()
 		}
 	}
 	return sum
 }
 
-// Progress is what a running job says of itself.
+// Progress is a running job's report of its progress.
 type Progress struct {
 	Percent float64
 	Message string
@@ -162,7 +162,7 @@ func (r *Run) attempt(f Fence) *Attempt {
 	return nil
 }
 
-func (a *Attempt) seat(rank int) *Held {
+func (a *Attempt) seat(rank int) *SeatStatus {
 	for i := range a.Seats {
 		if a.Seats[i].Rank == rank {
 			return &a.Seats[i]
@@ -171,35 +171,12 @@ func (a *Attempt) seat(rank int) *Held {
 	return nil
 }
 
-// move sets the phase by the table of moves and notes it.
-func (r *Run) move(to Phase, now time.Time, message string) error {
-	if !r.Phase.MayBecome(to) {
-		return Errorf(Conflict, "a %s job cannot become %s", r.Phase, to)
-	}
-	r.Phase, r.Reason = to, message
-	if to.Final() {
-		r.FinishedAt, r.Nominated = now, nil
-	}
-	r.note(now, message)
-	return nil
-}
-
-func (r *Run) note(now time.Time, message string) {
-	n := r.Placed
-	r.Transitions = append(r.Transitions, Transition{At: now, Phase: r.Phase, Attempt: n, Message: message})
-	if over := len(r.Transitions) - MaxTransitionsKept; over > 0 {
-		// The first one says when the job was accepted: keep it.
-		r.Transitions = append(r.Transitions[:1:1], r.Transitions[1+over:]...)
-		r.Dropped += over
-	}
-}
-
-// Clone returns a copy that shares nothing that a transition changes.
+// Clone returns a deep copy of everything that a transition may change.
 func (r *Run) Clone() Run {
 	c := *r
 	c.Attempts = make([]Attempt, len(r.Attempts))
 	for i, a := range r.Attempts {
-		a.Seats = append([]Held(nil), a.Seats...)
+		a.Seats = append([]SeatStatus(nil), a.Seats...)
 		c.Attempts[i] = a
 	}
 	c.Transitions = append([]Transition(nil), r.Transitions...)
@@ -210,4 +187,12 @@ func (r *Run) Clone() Run {
 		c.Nominated = new(*r.Nominated)
 	}
 	return c
+}
+
+func (r *Run) pastSeats() int {
+	n := 0
+	for i := range r.Attempts[:len(r.Attempts)-1] {
+		n += len(r.Attempts[i].Seats)
+	}
+	return n
 }

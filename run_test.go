@@ -13,8 +13,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestVoid: R2, seat by seat; the first void ends the attempt, the next one
-// waits for the healthy rank too.
+// TestVoid checks rule R2 of docs/design/exactly-once.md for a gang that loses one of its nodes. The first voided seat
+// ends the attempt. The next attempt waits until the seat of the healthy rank is free too.
 func TestVoid(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	f := l.place()
@@ -27,14 +27,15 @@ func TestVoid(t *testing.T) {
 	l.unchanged(ares.Conflict, func() error { return l.run.Void(l.job, f, 0, l.now) })
 	l.unchanged(ares.Fenced, func() error { return l.run.Void(l.job, f+9, 0, l.now) })
 	l.unchanged(ares.Conflict, func() error { return l.run.Place(nil, 0, l.now) })
-	l.unchanged(ares.Fenced, func() error { return l.finish(f, 1, ares.OutcomeSucceeded) }) // the attempt is over
+	l.unchanged(ares.Fenced, func() error { return l.finish(f, 1, ares.OutcomeSucceeded) }) // the attempt has ended
 	l.ok(l.run.Release(f, 1))
 	if !l.run.Settled() || l.run.Free() {
 		t.Error("a voided seat is settled, but not free")
 	}
 	g := l.place()
 
-	// R8: a clean report frees what is not current; Release frees by fence.
+	// Rule R8 of docs/design/exactly-once.md is about a node's report. The report frees every seat on that node whose
+	// fence is no longer current. Release frees a single seat by its fence.
 	if l.run.Clear("n0", map[ares.Fence]bool{f: true}, math.MaxInt64) || l.run.Clear("n0", nil, f) {
 		t.Error("cleared a fence the node says it holds, or one younger than its report")
 	}
@@ -45,13 +46,14 @@ func TestVoid(t *testing.T) {
 		t.Error("a clean report freed a current seat, or one twice")
 	}
 
-	// A second loss in a row backs off; neither uses a retry.
+	// When an attempt is lost for the second time in a row, the job waits before its next attempt.
+	// Neither of the two losses counts against the retry limit.
 	l.ok(l.run.Void(l.job, g, 1, l.now))
 	l.is(ares.Retrying)
 	if l.run.Retries != 0 || l.run.Losses != 2 || !l.run.NotBefore.After(l.now) {
 		t.Errorf("%d retries, %d losses, not before %s", l.run.Retries, l.run.Losses, l.run.NotBefore)
 	}
-	l.ok(l.run.Void(l.job, g, 0, l.now)) // of an ended attempt: only the seat changes
+	l.ok(l.run.Void(l.job, g, 0, l.now)) // the attempt has ended, so only the seat changes
 	l.is(ares.Retrying)
 	l.ok(l.run.Release(g, 0))
 	if l.run.Last().Seats[0].State != ares.SeatCleared {
@@ -59,8 +61,8 @@ func TestVoid(t *testing.T) {
 	}
 }
 
-// TestVoidAfterTheReport: a rank that had reported keeps its result, and the
-// others go on.
+// In TestVoidAfterTheReport, the seat of a rank is voided after the rank has reported its end. The rank must keep its
+// result, and the other ranks must continue.
 func TestVoidAfterTheReport(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	f := l.place()
@@ -72,7 +74,8 @@ func TestVoidAfterTheReport(t *testing.T) {
 	l.is(ares.Succeeded)
 }
 
-// TestReportedLost: R1, a lost rank stops the others, and the job goes again.
+// TestReportedLost checks rule R1 of docs/design/exactly-once.md for a rank that its agent reports as lost. When an
+// agent reports one rank as lost, the other ranks are stopped and the job runs again.
 func TestReportedLost(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	f := l.place()
@@ -95,8 +98,8 @@ func TestAtMostOnce(t *testing.T) {
 	l.unchanged(ares.Fenced, func() error { return l.finish(f, 0, ares.OutcomeSucceeded) })
 }
 
-// TestAtMostOnceIsNotRetried: a failure of its own ends it too, whatever its
-// retry policy says.
+// In TestAtMostOnceIsNotRetried, an at_most_once job fails by itself. It must not be retried, even if its retry policy
+// would allow it.
 func TestAtMostOnceIsNotRetried(t *testing.T) {
 	l := live(t, ares.Spec{Mode: ares.AtMostOnce, Retry: ares.RetryPolicy{MaxRetries: new(3)}})
 	f := l.place()
@@ -105,8 +108,7 @@ func TestAtMostOnceIsNotRetried(t *testing.T) {
 	l.is(ares.Failed)
 }
 
-// TestMaxRetries: max_retries 3 is at most four runs; losses between do not
-// count.
+// TestMaxRetries checks that max_retries 3 allows at most four runs. Losses in between must not count.
 func TestMaxRetries(t *testing.T) {
 	l := live(t, ares.Spec{})
 	runs, failures := 0, 0
@@ -155,8 +157,7 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
-// TestRunStaysSmall: attempts and transitions are bounded, also behind a seat
-// that never comes free.
+// TestRunStaysSmall checks that the stored attempts and transitions are bounded, even if a seat never becomes free.
 func TestRunStaysSmall(t *testing.T) {
 	l := live(t, ares.Spec{Retry: ares.RetryPolicy{MaxRetries: new(100)}})
 	f := l.place()
@@ -180,10 +181,11 @@ func TestRunStaysSmall(t *testing.T) {
 	if n := len(l.run.Transitions); n != ares.MaxTransitionsKept || l.run.Dropped == 0 || l.run.Transitions[0].Message != "accepted" {
 		t.Errorf("%d transitions are kept, %d dropped, first %q", n, l.run.Dropped, l.run.Transitions[0].Message)
 	}
-	l.unchanged("", func() error { return l.run.Release(2, 0) }) // dropped long ago
+	l.unchanged("", func() error { return l.run.Release(2, 0) }) // the attempt was dropped long ago
 }
 
-// TestCloneSharesNothing that a transition, or a careless caller, changes.
+// TestCloneSharesNothing checks that a clone and its original share no data that a transition or a
+// caller may change.
 func TestCloneSharesNothing(t *testing.T) {
 	l := live(t, ares.Spec{Members: 2})
 	l.claim(l.place())
@@ -202,8 +204,8 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-// TestNoFenceNoRight: until the store has given the attempt its fence, nobody
-// can act for it, not even with none.
+// TestNoFenceNoRight uses an attempt whose fence the store has not assigned yet. No agent may act for this attempt,
+// not even with fence 0.
 func TestNoFenceNoRight(t *testing.T) {
 	l := live(t, ares.Spec{})
 	l.ok(l.run.Place([]ares.Seat{{Node: "n0"}}, 0, l.now))
@@ -211,7 +213,7 @@ func TestNoFenceNoRight(t *testing.T) {
 	l.unchanged(ares.Fenced, func() error { return l.finish(0, 0, ares.OutcomeSucceeded) })
 }
 
-// steps are everything that can happen to a run.
+// This method returns every operation that can be applied to a run.
 func (l *life) steps(t *rapid.T) map[string]func(*rapid.T) {
 	fence := func() ares.Fence { return ares.Fence(rapid.IntRange(0, int(l.n)+1).Draw(t, "fence")) }
 	rank := func() int { return rapid.IntRange(-1, l.job.Members).Draw(t, "rank") }
@@ -222,7 +224,7 @@ func (l *life) steps(t *rapid.T) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"place": func(t *rapid.T) {
 			var seats []ares.Seat
-			for r := range rapid.IntRange(1, l.job.Members).Draw(t, "seats") { // an elastic gang has as many as fit
+			for r := range rapid.IntRange(1, l.job.Members).Draw(t, "seats") { // an elastic gang gets as many seats as fit
 				seats = append(seats, ares.Seat{Node: fmt.Sprint("n", r%2), Rank: r})
 			}
 			if l.run.Place(seats, 0, l.now) == nil {
@@ -253,7 +255,8 @@ func (l *life) steps(t *rapid.T) map[string]func(*rapid.T) {
 	}
 }
 
-// after are the states a seat may come to from another in one step.
+// This map contains all allowed changes of a seat's state. The key is the old state, and the values
+// are the possible new states.
 var after = map[ares.SeatState][]ares.SeatState{
 	ares.SeatPlaced:   {ares.SeatClaimed, ares.SeatFinished, ares.SeatVoided},
 	ares.SeatClaimed:  {ares.SeatFinished, ares.SeatVoided},
@@ -261,7 +264,8 @@ var after = map[ares.SeatState][]ares.SeatState{
 	ares.SeatVoided:   {ares.SeatCleared},
 }
 
-// follows says which law the step from one run to the next breaks.
+// This function compares two successive versions of a run. It returns an error if the change
+// violates an invariant.
 func follows(was, is *ares.Run, job *ares.Job) error {
 	if was.Phase.Final() && (is.Phase != was.Phase || !is.FinishedAt.Equal(was.FinishedAt) || is.Reason != was.Reason) {
 		return fmt.Errorf("a final job went from %s to %s", was.Phase, is.Phase)
@@ -319,23 +323,23 @@ func seatsFollow(was, is *ares.Run) error {
 	return nil
 }
 
-func seatFollows(was, is ares.Held, ended bool) error {
+func seatFollows(was, is ares.SeatStatus, ended bool) error {
 	if was.State == is.State {
 		return nil
 	}
 	if slices.Contains(after[was.State], is.State) {
 		return nil
 	}
-	// Declined in one step, or never claimed or reported in an attempt that
-	// has ended, and verified dead.
+	// A seat may also change directly to Released in two cases. Either the agent declined the seat,
+	// or the attempt had ended and the end of the seat's processes was verified.
 	if is.State == ares.SeatReleased && (ended || is.Result != nil && is.Result.Outcome == ares.OutcomeStopped) {
 		return nil
 	}
 	return fmt.Errorf("from %s to %s", was.State, is.State)
 }
 
-// TestRunMachine: whatever happens in whatever order, never two attempts that
-// may be alive, final is final, and devices come free only after the end.
+// TestRunMachine applies random operations in random order. It checks that two attempts are never alive at the same
+// time and that a final phase never changes. Devices must be freed only after the end of the attempt.
 func TestRunMachine(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		spec := ares.Spec{Members: rapid.IntRange(1, 3).Draw(rt, "members"), Retry: ares.RetryPolicy{MaxRetries: new(2)}}

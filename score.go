@@ -2,37 +2,42 @@ package ares
 
 import "time"
 
-// FullScore is the score of a node of which nothing speaks against.
+// FullScore is the score of a node without failures or slow runs.
 const FullScore = 1000
 
-// NodeScore is how a node has done so far: its score, and the sums that it was
-// reckoned from, so that whoever leads next goes on from there. A sum counts what
-// ended, halved for every half-life since, in thousandths as of At.
+// NodeScore describes how reliable a node has been. A NodeScore contains the score and the weighted counts from which
+// the score is computed. With these counts, the next leader can continue counting. Each count is a number of ended
+// attempts, in thousandths. The contribution of an attempt is halved for each half-life between its end and the time
+// At.
 type NodeScore struct {
 	Node  string
 	Score int // 0 to FullScore
-	// Samples are the attempts with a seat there that ended, and Failures those
-	// that the node ended: it was lost, or a device failed.
+	// Samples counts the ended attempts with a seat on the node. Failures counts the attempts that failed because the node was lost or one
+	// of its devices failed.
 	Samples, Failures int64
-	// Own are attempts that failed by themselves. Jobs of one family count once,
-	// and they speak against the node only when it has more of them than others.
+	// Own is the count of attempts that failed because of the job itself, not because of the node. Failures of similar
+	// jobs (one family) count only once. Such failures lower the score only if more of them happen on this node than on
+	// other nodes.
 	Own int64
-	// Slowdown is how long runs took there, against what was predicted of them and
-	// as compared with other nodes of its kind: 1000 is as long as elsewhere. It
-	// rests on Timed runs, whose binary logarithms add up to Logs.
+	// Slowdown says how slow the node is, compared with other nodes of its kind. It compares the actual runtimes on the
+	// node with the predicted runtimes. Slowdown is in thousandths, so 1000 is average. Slowdown is computed from Timed
+	// and Logs. Timed is the number of measured runs. Logs is the sum of log2(actual runtime / predicted runtime) over
+	// these runs.
 	Slowdown    int
 	Timed, Logs int64
-	// Stragglers are the gangs that waited for this node, of Gangs.
+	// Gangs counts the gangs on this node that could be measured. Stragglers counts those gangs that had to wait for
+	// this node.
 	Stragglers, Gangs int64
 	At                time.Time
-	// Until is the end of the latest attempt that is counted.
+	// Until is the time at which the latest counted attempt ended.
 	Until time.Time
-	// Families are the jobs that failed there by themselves, the latest last.
+	// Families lists the job families that failed on the node because of the job. The family that
+	// failed most recently is last.
 	Families []uint64
-	Why      string // for people, "" when nothing speaks against it
+	Why      string // for people, "" at full score
 	Revision int64
 }
 
-// Restored says that the rank counts as lost because the store was restored from
-// a backup, which says nothing of its node.
+// Restored reports whether the rank counts as lost because the store was restored from a backup. Such a loss says
+// nothing about the reliability of the node.
 func (r *RankResult) Restored() bool { return r.Outcome == OutcomeLost && r.Reason == restoredReason }

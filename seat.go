@@ -2,73 +2,75 @@ package ares
 
 import "time"
 
-// Seat is one member's place: a node and what it may use there.
+// Seat is the allocation of one rank. A Seat names a node and the resources that the rank may use on
+// it.
 type Seat struct {
 	Node   string
 	Rank   int
 	Shares []Share
 	CPUs   int
 	Memory int // MB
-	NUMA   int // node the CPUs belong to, -1 for any
+	NUMA   int // NUMA node of the CPUs, -1 for any
 }
 
-// Share is a device, or a part of one in thousandths.
+// Share is the part of one device that a seat uses, in thousandths of the device.
 type Share struct {
 	Device string
 	Index  int
 	Milli  int
 }
 
-// SeatState says how far a seat has come. Devices are free only in Released
-// and Cleared.
+// SeatState is the step that a seat has reached between its placement and its release. A seat's
+// devices are free only in the states Released and Cleared.
 type SeatState string
 
-// The states of a seat.
+// These are the states of a seat.
 const (
-	SeatPlaced   SeatState = "placed"   // given by the loop
-	SeatClaimed  SeatState = "claimed"  // the agent took it; a process may live
+	SeatPlaced   SeatState = "placed"   // allocated by the scheduling loop
+	SeatClaimed  SeatState = "claimed"  // claimed by the agent; a process may be alive
 	SeatFinished SeatState = "finished" // the rank reported its end; its devices are not released yet
-	SeatReleased SeatState = "released" // death verified, devices free
-	SeatVoided   SeatState = "voided"   // taken back because its node's session ended
-	SeatCleared  SeatState = "cleared"  // voided, and the returned node reported clean
+	SeatReleased SeatState = "released" // the end of all processes is verified, the devices are free
+	SeatVoided   SeatState = "voided"   // revoked because its node's session ended
+	SeatCleared  SeatState = "cleared"  // voided, and the returned node reported that no process is left
 )
 
-// Free says whether the seat's devices may be given to another job.
+// Free reports whether the seat's devices may be allocated to another job.
 func (s SeatState) Free() bool { return s == SeatReleased || s == SeatCleared }
 
-// Settled says whether nothing of this seat can overlap with a next attempt.
+// Settled reports whether it is certain that all processes of this seat will have ended when the
+// next attempt starts.
 func (s SeatState) Settled() bool { return s.Free() || s == SeatVoided }
 
-// Held is a seat of an attempt with what became of it.
-type Held struct {
+// SeatStatus is a seat of an attempt with its state and result.
+type SeatStatus struct {
 	Seat
 	State  SeatState
-	Result *RankResult // once finished
+	Result *RankResult // set once finished
 }
 
 // Attempt is one try to run a job.
 type Attempt struct {
-	Number    int // from 1
-	Fence     Fence
-	Seats     []Held
-	PlacedAt  time.Time
-	StartedAt time.Time // every rank claimed
-	EndedAt   time.Time
-	Outcome   Outcome // "" while it lasts
-	Reason    string
-	ExitCode  int
-	Score     int // of the placement, for people
-	Merit     PlacementScore
-	// CheckpointedAt is when it last saved its progress, zero for never.
+	Number         int // counted from 1
+	Fence          Fence
+	Seats          []SeatStatus
+	PlacedAt       time.Time
+	StartedAt      time.Time // time at which every rank had claimed its seat
+	EndedAt        time.Time
+	Outcome        Outcome // "" until it ends
+	Reason         string
+	ExitCode       int
+	Score          int            // score of the placement, for people
+	PlacementScore PlacementScore `json:"Merit"` // the JSON name is the original one, because history uses it
+	// CheckpointedAt is when the attempt last saved its progress, or zero if it never did.
 	CheckpointedAt time.Time
-	Yield          *Preemption // of one that gave way: to whom, and what it cost
+	Preemption     *Preemption `json:"Yield"` // for a preempted attempt, the preemptor and the cost
 }
 
-// Ended says whether the attempt has its outcome.
+// Ended reports whether the attempt has an outcome.
 func (a *Attempt) Ended() bool { return a.Outcome != "" }
 
-// lasted is how long the attempt ran, or has run by now.
-func (a *Attempt) lasted(now time.Time) time.Duration {
+// ranFor returns how long an ended attempt ran, or how long a running attempt has run until now.
+func (a *Attempt) ranFor(now time.Time) time.Duration {
 	switch {
 	case a.StartedAt.IsZero():
 		return 0
@@ -78,7 +80,8 @@ func (a *Attempt) lasted(now time.Time) time.Duration {
 	return max(now.Sub(a.StartedAt), 0)
 }
 
-// settled says whether no seat of the attempt can overlap with a next one.
+// The method `settled` reports whether it is certain that all processes of the attempt will have
+// ended when the next attempt starts.
 func (a *Attempt) settled() bool {
 	for i := range a.Seats {
 		if !a.Seats[i].State.Settled() {
@@ -88,7 +91,7 @@ func (a *Attempt) settled() bool {
 	return true
 }
 
-// Free says whether every device of the attempt is free again.
+// Free reports whether every device of the attempt is free again.
 func (a *Attempt) Free() bool {
 	for i := range a.Seats {
 		if !a.Seats[i].State.Free() {
@@ -108,11 +111,11 @@ const (
 	OutcomeSignaled   Outcome = "signaled"    // ended by a signal Ares did not send
 	OutcomeTimeout    Outcome = "timeout"     // max_runtime_minutes passed
 	OutcomeSpawnError Outcome = "spawn_error" // the command could not be started
-	OutcomeStopped    Outcome = "stopped"     // ended on a stop intent
+	OutcomeStopped    Outcome = "stopped"     // ended because of a stop intent
 	OutcomeLost       Outcome = "lost"        // its node, agent or supervisor was lost
 )
 
-// RankResult is the end of one rank as its agent saw it.
+// RankResult says how one rank ended, as reported by its agent.
 type RankResult struct {
 	Outcome   Outcome
 	ExitCode  int

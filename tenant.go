@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Unlimited is the value of a limit that does not limit.
+// Unlimited is the value of a limit that is switched off.
 const Unlimited = math.MaxInt32
 
-// Tenant is a group of people that shares limits.
+// Tenant is a group of users that share limits.
 type Tenant struct {
 	ID            string
 	Name          string
 	Limits        Limits
-	PriorityTier  Class   // the highest class its jobs may ask for, "" for no cap
-	Weight        float64 // share of the fleet against other tenants
-	WeightMin     float64 // bounds of a weight that follows past use; both 0 for one that does not
+	PriorityTier  Class   // the highest class its jobs may use, "" for no cap
+	Weight        float64 // weight against other tenants
+	WeightMin     float64 // bounds of a weight that follows past use; both 0 for a fixed weight
 	WeightMax     float64
 	MayPreempt    bool
 	Quotas        []Quota
-	GPUHours      int // budget for a calendar month in UTC; 0 for none
-	LostAfterSecs int // default of its jobs' lost_after_seconds, 0 for the general one
+	GPUHours      int // budget in GPU hours per calendar month (UTC); 0 for none
+	LostAfterSecs int // default lost_after_seconds of its jobs, 0 for the general one
 	CreatedAt     time.Time
-	Revision      int64 // of its record; a change compares it
+	Revision      int64 // revision of its record; a change compares it
 }
 
-// CheckWeight notes what is wrong with a tenant's weight and its bounds.
+// CheckWeight reports mistakes in a tenant's weight and in the bounds of the weight.
 func (t *Tenant) CheckWeight(p *Problems) {
 	if t.Weight != 0 && !ValidWeight(t.Weight) {
 		p.Add("fair_share_weight", "must be between %v and %v, got %v", MinWeight, MaxWeight, t.Weight)
@@ -47,7 +47,7 @@ func (t *Tenant) CheckWeight(p *Problems) {
 	}
 }
 
-// Limits are what a tenant may use at once.
+// Limits are upper bounds for the resources that a tenant may use at the same time.
 type Limits struct {
 	GPUs           int
 	GPUMemoryMB    int
@@ -62,7 +62,7 @@ func NoLimits() Limits {
 	return Limits{Unlimited, Unlimited, Unlimited, Unlimited, Unlimited, Unlimited}
 }
 
-// Use is what a tenant, a job or a node holds.
+// Use is the amount of resources that a tenant, a job or a node uses.
 type Use struct {
 	GPUs        int
 	GPUMilli    int // shares of devices, in thousandths
@@ -72,7 +72,6 @@ type Use struct {
 	Jobs        int
 }
 
-// Add returns the sum of two uses.
 func (u Use) Add(v Use) Use {
 	return Use{
 		u.GPUs + v.GPUs, u.GPUMilli + v.GPUMilli, u.GPUMemoryMB + v.GPUMemoryMB,
@@ -80,7 +79,6 @@ func (u Use) Add(v Use) Use {
 	}
 }
 
-// Sub returns u less v.
 func (u Use) Sub(v Use) Use {
 	return Use{
 		u.GPUs - v.GPUs, u.GPUMilli - v.GPUMilli, u.GPUMemoryMB - v.GPUMemoryMB,
@@ -88,7 +86,7 @@ func (u Use) Sub(v Use) Use {
 	}
 }
 
-// Asks is what the whole job would hold when it runs.
+// Asks returns the total amount of resources that the job uses when it runs.
 func (s Spec) Asks() Use {
 	n := max(s.Members, 1)
 	return Use{
@@ -97,14 +95,14 @@ func (s Spec) Asks() Use {
 	}
 }
 
-// Respect is one limit and what is used of it.
+// A Respect is one limit of a tenant, together with the amount that is in use.
 type Respect struct {
 	What        string
 	Used, Limit int
 }
 
-// Respects lists every limit with what a use takes of it. A share of a device
-// counts as that part of a GPU, rounded up over the whole use.
+// Respects lists every limit with the amount that is in use. Parts of devices are added up, and the
+// sum is rounded up to whole GPUs.
 func (l Limits) Respects(u Use) [5]Respect {
 	return [5]Respect{
 		{"GPUs", u.GPUs + (u.GPUMilli+999)/1000, l.GPUs},
@@ -115,7 +113,8 @@ func (l Limits) Respects(u Use) [5]Respect {
 	}
 }
 
-// Excess names the first limit that use u passes, with its figures.
+// Excess finds the first limit that the usage u exceeds. It returns the name of the limit, the used amount, and the value of the
+// limit.
 func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
 	for _, r := range l.Respects(u) {
 		if r.Used > r.Limit {
@@ -125,17 +124,17 @@ func (l Limits) Excess(u Use) (what string, used, limit int, over bool) {
 	return "", 0, 0, false
 }
 
-// Admits says whether the tenant may ever run the job: its limits and the
-// class its tier allows. What exceeds only current use waits instead.
+// Admits returns an error if the job could never run, even without other jobs. Such a job exceeds the tenant's limits, or the highest
+// priority class that the tenant may use. A job that exceeds a limit only because other jobs are running is accepted and waits.
 func (t Tenant) Admits(s Spec, current Use) error {
 	now := t.Limits.Respects(current)
 	for i, r := range t.Limits.Respects(s.Asks()) {
 		if r.Used > r.Limit {
-			return Errorf(Refused, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
+			return Errorf(QuotaExceeded, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
 		}
 	}
 	if t.PriorityTier != "" && ClassOf(s.PriorityValue()).Rank() > t.PriorityTier.Rank() {
-		return Errorf(Refused, "tenant %s may submit up to class %s: priority %d is class %s", t.ID, t.PriorityTier, s.PriorityValue(), ClassOf(s.PriorityValue())).At("priority")
+		return Errorf(PriorityTooHigh, "tenant %s may submit jobs up to class %s: priority %d is class %s", t.ID, t.PriorityTier, s.PriorityValue(), ClassOf(s.PriorityValue())).At("priority")
 	}
 	return nil
 }

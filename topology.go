@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Level is a height in the tree of places, from the widest to a device's NUMA
-// node. A rack is a leaf by another name.
+// Level is a level of the topology, from region down to a device's NUMA node. "rack" is another name for
+// "leaf".
 type Level string
 
 // The levels.
@@ -24,7 +24,7 @@ func Levels() []Level {
 	return []Level{LevelRegion, LevelZone, LevelSpine, LevelLeaf, LevelNode, LevelNUMA}
 }
 
-// Rank orders levels: 0 is the widest, -1 means there is no such level.
+// Rank orders levels. The widest level has rank 0; an unknown level has rank -1.
 func (l Level) Rank() int {
 	if l == "rack" {
 		l = LevelLeaf
@@ -32,43 +32,42 @@ func (l Level) Rank() int {
 	return slices.Index(Levels(), l)
 }
 
-// Topology says what labels of nodes cannot: which leaves are adjacent, what
-// their switches carry, and how domains are weighed. It is one record.
+// Topology contains the properties of the network that node labels cannot express. These are adjacent leaves, switch
+// bandwidth and the weights that compare domains. The store saves the topology as one record.
 type Topology struct {
 	Domains  []Domain
 	Switches []Switch
 	Weights  Weights
-	// MaxNodesPerLeaf and MaxGPUsPerLeaf bound what one job may take of a leaf;
-	// 0 means no bound.
+	// MaxNodesPerLeaf and MaxGPUsPerLeaf limit the nodes and GPUs that one job may use in a leaf. The value 0 means no
+	// limit.
 	MaxNodesPerLeaf int
 	MaxGPUsPerLeaf  int
 	Revision        int64
 }
 
-// Domain is a named place: a region, zone, spine or leaf. Nodes may be listed
-// with their leaf; a node that is not listed is where its labels say.
+// Domain is a region, zone, spine or leaf. A leaf may list its nodes. If no leaf lists a node, the node's labels determine its leaf.
 type Domain struct {
 	Name     string
 	Level    Level
-	Parent   string   // the domain of the next wider level that is known, "" for none
-	Adjacent []string // of a leaf: leaves one hop away. It holds both ways
+	Parent   string   // the domain of the next wider known level, "" for none
+	Adjacent []string // of a leaf: leaves one hop away, in both directions
 	Switch   string   // of a leaf or spine: the class of its switch
 	Nodes    []string // of a leaf
 }
 
-// Switch is a class of switches.
+// Switch describes a class of network switches with the same bandwidth.
 type Switch struct {
 	Name         string // such as 100GbE
-	Gbps         int    // of one port
-	LatencyNanos int    // of one hop
+	Gbps         int    // bandwidth of one port
+	LatencyNanos int    // latency of one hop
 }
 
-// DefaultSwitches are known without being declared.
+// DefaultSwitches returns the switch classes that a topology can use without declaring them.
 func DefaultSwitches() []Switch {
 	return []Switch{{"10GbE", 10, 5000}, {"40GbE", 40, 2000}, {"100GbE", 100, 1000}, {"200GbE", 200, 1000}, {"400GbE", 400, 800}}
 }
 
-// Weights say what counts how much when domains are compared, in thousandths.
+// Weights holds the weight of each component of a domain's score, in thousandths.
 type Weights struct {
 	Availability int // resourceAvailability
 	Alignment    int // topologyAlignment
@@ -76,19 +75,20 @@ type Weights struct {
 	History      int // historicalPerformance
 }
 
-// DefaultWeights are those of a topology that names none.
+// DefaultWeights apply to a topology that sets no weights.
 func DefaultWeights() Weights { return Weights{400, 300, 200, 100} }
 
-// Limits on a topology.
+// These limits apply to a topology.
 const (
 	MaxDomains  = 20_000
 	MaxSwitches = 64
 	MaxAdjacent = 64
-	// MaxTopologyBytes bounds the record, so that one transaction carries it.
+	// MaxTopologyBytes limits the size of the topology's record, so that it fits into one
+	// transaction.
 	MaxTopologyBytes = 1 << 20
 )
 
-// Check reports every mistake of a topology.
+// Check reports every mistake in a topology.
 func (t Topology) Check() error {
 	var p Problems
 	if len(t.Domains) > MaxDomains {
@@ -131,13 +131,13 @@ func (t Topology) checkDomains(p *Problems, switches map[string]bool) {
 		d := &t.Domains[i]
 		field := fmt.Sprintf("domains[%d]", i)
 		if !ValidName(d.Name) {
-			p.Add(field+".name", "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", clip(d.Name))
+			p.Add(field+".name", "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", Clip(d.Name))
 		}
 		if r := d.Level.Rank(); r < 0 || r > LevelLeaf.Rank() {
-			p.Add(field+".level", "%q is not one of region, zone, spine, leaf", clip(string(d.Level)))
+			p.Add(field+".level", "%q is not one of region, zone, spine, leaf", Clip(string(d.Level)))
 		}
 		if byName[d.Name] != nil {
-			p.Add(field+".name", "%q is given twice", clip(d.Name))
+			p.Add(field+".name", "%q is given twice", Clip(d.Name))
 		}
 		byName[d.Name] = d
 	}
@@ -146,12 +146,12 @@ func (t Topology) checkDomains(p *Problems, switches map[string]bool) {
 		d := &t.Domains[i]
 		field := fmt.Sprintf("domains[%d]", i)
 		if up := byName[d.Parent]; d.Parent != "" && up == nil {
-			p.Add(field+".parent", "there is no domain %q", clip(d.Parent))
+			p.Add(field+".parent", "there is no domain %q", Clip(d.Parent))
 		} else if up != nil && up.Level.Rank() >= d.Level.Rank() {
-			p.Add(field+".parent", "%s %q cannot be inside %s %q", d.Level, clip(d.Name), up.Level, clip(d.Parent))
+			p.Add(field+".parent", "%s %q cannot be inside %s %q", d.Level, Clip(d.Name), up.Level, Clip(d.Parent))
 		}
 		if d.Switch != "" && !switches[d.Switch] {
-			p.Add(field+".switch", "%q is not a known class: declare it in switches", clip(d.Switch))
+			p.Add(field+".switch", "%q is not a known class: declare it in switches", Clip(d.Switch))
 		}
 		leaf := d.Level.Rank() == LevelLeaf.Rank()
 		if !leaf && (len(d.Adjacent) > 0 || len(d.Nodes) > 0) {
@@ -162,15 +162,15 @@ func (t Topology) checkDomains(p *Problems, switches map[string]bool) {
 		}
 		for _, other := range d.Adjacent {
 			if o := byName[other]; o == nil || o.Level.Rank() != LevelLeaf.Rank() || other == d.Name {
-				p.Add(field+".adjacent", "there is no other leaf %q", clip(other))
+				p.Add(field+".adjacent", "there is no other leaf %q", Clip(other))
 			}
 		}
 		for _, n := range d.Nodes {
 			if !ValidName(n) {
-				p.Add(field+".nodes", "%q is not the name of a node", clip(n))
+				p.Add(field+".nodes", "%q is not the name of a node", Clip(n))
 			}
 			if before, twice := home[n]; twice {
-				p.Add(field+".nodes", "node %q is in leaf %q already", clip(n), before)
+				p.Add(field+".nodes", "node %q is in leaf %q already", Clip(n), before)
 			}
 			home[n] = d.Name
 		}

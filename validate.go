@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on one job. Everything a user can send has one.
+// These limits apply to one job. Every field that a user can send has a limit.
 const (
-	MaxSpecBytes      = 32 << 10 // of the stored spec
+	MaxSpecBytes      = 32 << 10 // size of the stored spec
 	MaxNameBytes      = 253
 	MaxRequestIDBytes = 256
 	MaxMembers        = 2048
-	MaxJobGPUs        = 16_384 // of all members together, so that a run's record stays small
+	MaxJobGPUs        = 16_384 // total of all members, so that a run's record stays small
 	MaxGPUsPerMember  = 1024
 	MaxCPUs           = 65_536
 	MaxMemoryMB       = 1 << 30 // a pebibyte
@@ -23,7 +23,7 @@ const (
 	MaxLabels         = 64
 	MaxMinutes        = 60 * 24 * 366
 	MaxRetriesLimit   = 1000
-	MinLostAfterSec   = 20 // of a tenant's default; a job's own may be as short as the session TTL
+	MinLostAfterSec   = 20 // minimum for a tenant's default; a job's own value may be as short as the session TTL
 	MaxLostAfterSec   = 24 * 3600
 	MaxGraceSec       = 3600
 )
@@ -36,8 +36,8 @@ var (
 	retryReasons = []string{RetryOnFailure, RetryOnSignal, RetryOnTimeout}
 )
 
-// Check reports every mistake of a spec as received, each with its field and
-// what to do about it.
+// Check reports every mistake in a submitted spec. Each report names the field and says how to
+// correct it.
 func (s Spec) Check() error {
 	var p Problems
 	s.checkNames(&p)
@@ -101,10 +101,10 @@ func (s Spec) checkProcess(p *Problems) {
 	if len(s.Command) == 0 && len(s.Args) == 0 {
 		p.Add("command", `is required: a list of strings such as ["python", "train.py"]`)
 	} else if s.Argv()[0] == "" {
-		p.Add("command[0]", "the program's name is empty")
+		p.Add("command[0]", "the first word, the program, is empty")
 	}
 	if n := len(s.Command) + len(s.Args); n > MaxArgs {
-		p.Add("args", "at most %d words in command and args together, got %d", MaxArgs, n)
+		p.Add("args", "command and args together may have at most %d words, got %d", MaxArgs, n)
 	}
 	words(p, "command", s.Command)
 	words(p, "args", s.Args)
@@ -127,7 +127,7 @@ func (s Spec) checkLife(p *Problems) {
 	if s.LostAfterSeconds != 0 {
 		between(p, "lost_after_seconds", s.LostAfterSeconds, 1, MaxLostAfterSec)
 	}
-	if y := s.Deadline.UTC().Year(); y < 1 || y > 9999 { // JSON has no other years: it could be neither shown nor archived
+	if y := s.Deadline.UTC().Year(); y < 1 || y > 9999 { // JSON allows only these years, so another deadline could not be shown or archived
 		p.Add("deadline", "the year must be between 1 and 9999, got %d: leave deadline out for none", y)
 	}
 	if s.Mode != "" && s.Mode != Restart && s.Mode != AtMostOnce {
@@ -170,12 +170,12 @@ func (r RetryPolicy) check(p *Problems) {
 	}
 }
 
-// ParseBandwidth reads "100Gb" or "100Gbps" as gigabits a second.
+// ParseBandwidth reads "100Gb" or "100Gbps" as gigabits per second.
 func ParseBandwidth(s string) (int, error) {
 	var n int
 	digits := strings.TrimSuffix(strings.TrimSuffix(s, "ps"), "Gb")
 	if _, err := fmt.Sscanf(digits, "%d", &n); err != nil || n <= 0 || n > 100_000 || fmt.Sprint(n) != digits || !strings.Contains(s, "Gb") {
-		return 0, fmt.Errorf("%q is not a bandwidth: write it as 100Gb", s)
+		return 0, fmt.Errorf("%q is not a bandwidth: use a number and a unit, for example 100Gb", s)
 	}
 	return n, nil
 }
@@ -192,7 +192,7 @@ func seconds(p *Problems, field string, v float64) {
 	}
 }
 
-// words checks what becomes part of a command line.
+// This function checks strings that become command-line arguments.
 func words(p *Problems, field string, list []string) {
 	for i, w := range list {
 		if strings.IndexByte(w, 0) >= 0 || !utf8.ValidString(w) {
@@ -211,7 +211,7 @@ func names(p *Problems, field string, list []string) {
 	}
 }
 
-// each checks a list of words in a small language by its parser.
+// This function checks every string in a list with the given parse function.
 func each[T any](p *Problems, field string, list []string, parse func(string) (T, error)) {
 	if len(list) > MaxLabels {
 		p.Add(field, "at most %d entries, got %d", MaxLabels, len(list))
@@ -226,7 +226,7 @@ func each[T any](p *Problems, field string, list []string, parse func(string) (T
 
 func oneOf(p *Problems, field, v string, allowed []string) {
 	if v != "" && !slices.Contains(allowed, v) {
-		p.Add(field, "%q is unknown: use one of %s", clip(v), strings.Join(allowed, ", "))
+		p.Add(field, "%q is unknown: use one of %s", Clip(v), strings.Join(allowed, ", "))
 	}
 }
 
@@ -241,15 +241,15 @@ func text(p *Problems, field, v string, limit int) {
 	}
 }
 
-// name checks a word that becomes part of a key: letters, digits, dot, dash
-// and underscore.
+// This function checks a string that becomes part of a key. The string may contain letters, digits,
+// dot, dash and underscore.
 func name(p *Problems, field, v string) {
 	if v != "" && !ValidName(v) {
-		p.Add(field, "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", clip(v))
+		p.Add(field, "%q is not a name: use up to 63 letters, digits, '.', '-' and '_', first a letter or digit", Clip(v))
 	}
 }
 
-// ValidName says whether v may name a tenant, a queue or a node.
+// ValidName reports whether v is a valid name for a tenant, a queue or a node.
 func ValidName(v string) bool {
 	if v == "" || len(v) > 63 {
 		return false
@@ -271,22 +271,15 @@ func pairs(p *Problems, field string, m map[string]string, limit int) {
 	}
 	for k, v := range m {
 		if !usableKey(k) {
-			p.Add(field, "%q is not a usable key", clip(k))
+			p.Add(field, "%q is not a usable key", Clip(k))
 		}
 		if strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
-			p.Add(field+"."+clip(k), "the value holds a NUL byte or is not UTF-8")
+			p.Add(field+"."+Clip(k), "the value holds a NUL byte or is not UTF-8")
 		}
 	}
 }
 
-// usableKey says whether k may be the key of a label or of a variable.
+// usableKey reports whether k may be the key of a label or the name of an environment variable.
 func usableKey(k string) bool {
 	return k != "" && len(k) <= MaxNameBytes && !strings.ContainsAny(k, "=\x00") && utf8.ValidString(k)
-}
-
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
 }

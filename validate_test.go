@@ -22,8 +22,8 @@ func many(n int) map[string]string {
 	return m
 }
 
-// TestCheckLimits: each limit on a spec, the last value allowed and the first
-// that is not, and the field named.
+// TestCheckLimits checks each limit on a spec. The last allowed value must pass. The error for the first rejected value
+// must name the field.
 func TestCheckLimits(t *testing.T) {
 	type S = ares.Spec
 	id := string(ares.NewJobID("a", "b"))
@@ -127,8 +127,8 @@ func TestCheckLimits(t *testing.T) {
 	}
 }
 
-// limit is one limit of a spec: what is just allowed, nil where nothing new
-// is, and what is just not.
+// This type is a test case for one limit of a spec. If the function `good` is not nil, it sets a value that just meets
+// the limit. The function `bad` sets a value that just exceeds the limit.
 type limit struct {
 	field     string
 	good, bad func(*ares.Spec)
@@ -158,7 +158,7 @@ func (c limit) check(t *testing.T, i int) {
 	}
 }
 
-// TestCheckTellsAllAtOnce: every mistake of a request in one answer.
+// TestCheckTellsAllAtOnce checks that one answer lists every mistake in a request.
 func TestCheckTellsAllAtOnce(t *testing.T) {
 	err := ares.Spec{Members: -1, GPUs: -1, CPUs: -1, Queue: "/"}.Check()
 	bad, ok := errors.AsType[*ares.InvalidRequest](err)
@@ -204,11 +204,11 @@ func TestTenantAdmits(t *testing.T) {
 		want ares.Code
 	}{
 		{ares.Spec{Members: 2, GPUs: 2}, ""},
-		{ares.Spec{Members: 5, GPUs: 1}, ares.Refused},
+		{ares.Spec{Members: 5, GPUs: 1}, ares.QuotaExceeded},
 		{ares.Spec{Members: 8, GPUMilli: 500}, ""},
-		{ares.Spec{Members: 9, GPUMilli: 500}, ares.Refused},
+		{ares.Spec{Members: 9, GPUMilli: 500}, ares.QuotaExceeded},
 		{ares.Spec{Priority: new(999)}, ""},
-		{ares.Spec{Priority: new(1000)}, ares.Refused},
+		{ares.Spec{Priority: new(1000)}, ares.PriorityTooHigh},
 	} {
 		if err := tenant.Admits(c.spec, ares.Use{GPUs: 4}); ares.CodeOf(err) != c.want {
 			t.Errorf("%+v: %v, want %q", c.spec, err, c.want)
@@ -216,8 +216,9 @@ func TestTenantAdmits(t *testing.T) {
 	}
 }
 
-// TestManyProblemsAreToldAtOnce: each mistake is copied once, not once for
-// each that follows it, or one long request keeps a server busy.
+// TestManyProblemsAreToldAtOnce checks that the memory for an error text grows only in proportion
+// to the number of mistakes. If the memory grew faster, one request with many mistakes would keep
+// a server busy.
 func TestManyProblemsAreToldAtOnce(t *testing.T) {
 	sizes := []uint64{}
 	for _, n := range []int{1000, 2000} {

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,57 +16,58 @@ import (
 	"github.com/ares-scheduler/ares/agent/gpu"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/pki"
 )
 
-// errTaken is the refusal of a session because another agent has this node's
-// name: to go on would be to fight with it.
-var errTaken = errors.New("the node's name is taken")
+// errTaken means that another agent already has a session under this node's name. An agent that gets this error exits, so that two
+// agents do not compete for one session.
+var errTaken = errors.New("another agent already uses this node's name")
 
-// Agent holds the seats of one node.
+// Agent runs the seats of one node.
 type Agent struct {
-	cfg      Config
-	log      *slog.Logger
-	link     *link
-	runner   *run.Runner
-	source   gpu.Source
-	instance string
-	apart    *isolation
-	refuses  string    // why no job may run here at all, "" when one may
-	identity *pki.Node // nil where a token speaks for the node
-	outcast  error     // why a server does not take the certificate any more
+	cfg       Config
+	log       *slog.Logger
+	link      *serverLink
+	runner    *run.Runner
+	source    gpu.Source
+	instance  string
+	isolation *isolation
+	refuses   string    // why no job may run here at all, "" if jobs may
+	identity  *pki.Node // nil when the agent authenticates with a token
+	rejected  error     // why a server rejects the certificate
 
-	session atomic.Int64 // revision of the present session, 0 without one
+	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
 
 	mu         sync.Mutex
 	node       ares.Node
-	untold     bool // node has changed since a server was told
-	failures   int  // starts that failed by this node's fault, in a row
+	untold     bool // node has changed since the last report
+	failures   int  // number of consecutive failed starts caused by the node
 	unfitSince run.BootTime
-	first      *arrival // of this identity, nil before its first session
-	store      lineage  // what is known of the store it is served from
+	first      *firstSession // first session of this identity, nil before it
+	store      storeIdentity // identity of the store that the servers use
 	seats      map[run.Key]*seat
 	orders     []*apipb.SeatOrder // as last sent by a server
-	seen       int64              // revision they are true at
-	wg         sync.WaitGroup     // one for each seat's life
+	seen       int64              // revision of the state that the orders were read from
+	wg         sync.WaitGroup     // one for each seat goroutine
 	life       context.Context    // ends with the agent
 }
 
-// New prepares an agent: its identity, its devices and the seats that outlived
-// its last run.
+// New prepares an agent. New loads the agent's identity, detects the devices, and takes over the seats that a previous agent process
+// left on this node.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	// Jobs start elsewhere: what they are told of this directory must be absolute.
+	// Jobs run in other directories, so the paths passed to them must be absolute.
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("find the agent's directory: %w", err)
+		return nil, fmt.Errorf("determine the agent's directory: %w", err)
 	}
 	cfg.Dir = dir
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the agent's directory: %w", err)
+		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}}
 	if cfg.Token == "" {
@@ -75,15 +75,15 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 			return nil, err
 		}
 		if !a.identity.Joined() && cfg.Join == "" {
-			return nil, fmt.Errorf("%w: %w", ErrNotJoined, a.identity.Lacks())
+			return nil, fmt.Errorf("%w: %w", ErrNotJoined, a.identity.NotJoinedReason())
 		}
 	}
 	a.link = newLink(&cfg, a.identity)
 	if a.instance, err = instance(cfg.Dir); err != nil {
 		return nil, err
 	}
-	a.first = readArrival(cfg.Dir)
-	a.store = readLineage(cfg.Dir)
+	a.first = readFirstSession(cfg.Dir)
+	a.store = readStoreIdentity(cfg.Dir)
 	supervisor, err := run.Supervisor(filepath.Join(cfg.Dir, "bin"))
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
 		return nil, err
 	}
-	if a.apart, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
+	if a.isolation, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
 		return nil, errors.Join(err, a.runner.Close())
 	}
 	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
@@ -108,11 +108,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if !contained {
 		a.log.Warn("jobs are not held by a cgroup: their death is verified by a sweep of their descendants only", "why", why)
 	}
-	if a.apart.mode == IsolateNone {
-		a.log.Warn("jobs run as the agent's own user", "isolation", a.apart.describe())
+	if a.isolation.mode == IsolateNone {
+		a.log.Warn("jobs run as the agent's own user", "isolation", a.isolation.describe())
 	}
-	if a.refuses = a.apart.refusal(); a.refuses != "" {
-		a.log.Error("no job may run here", "why", a.refuses)
+	if a.refuses = a.isolation.refusalReason(); a.refuses != "" {
+		a.log.Error("no job may run on this node", "why", a.refuses)
 	}
 	address := cfg.Address
 	if address == "" {
@@ -121,20 +121,20 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
-		Isolation: clip(a.apart.describe(), 1024), Unfit: clip(a.refuses, 512),
+		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512),
 	}
 	return a, nil
 }
 
-// Node is what this machine offers.
+// Node returns the node's record, which describes this machine.
 func (a *Agent) Node() ares.Node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.node
 }
 
-// Run holds the node's seats until ctx ends. Processes live on then, under
-// their supervisors, for a restarted agent to take up again.
+// Run serves the node's seats until ctx ends. When ctx ends, the jobs' processes keep running under their supervisors, and a
+// restarted agent adopts them.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.link.Close()
 	defer func() { _ = a.runner.Close() }()
@@ -149,7 +149,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		err := a.ensureCertificate(life)
 		if err == nil {
 			err = a.serve(life)
-			a.refused(err)
+			a.noteRejection(err)
 		}
 		a.leave(ctx)
 		a.session.Store(0)
@@ -163,23 +163,23 @@ func (a *Agent) Run(ctx context.Context) error {
 		if errors.Is(err, errTaken) || errors.Is(err, ErrNotJoined) && !a.busy() {
 			return err
 		}
-		// Not all at once: a server that comes back is awaited by its whole fleet.
-		if !pause(ctx, time.Second/2+rand.N(time.Second)) {
+		// The delay is random, because all agents of the cluster may be waiting for the same server.
+		if !pause.For(ctx, time.Second/2+rand.N(time.Second)) {
 			return nil
 		}
 	}
 	return nil
 }
 
-// busy says whether processes of jobs may live here.
+// The method `busy` reports whether job processes may still be alive on this node.
 func (a *Agent) busy() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.seats) > 0
 }
 
-// leave ends the session when the agent is asked to end and holds nothing, so
-// that the node is known to be gone at once and not only after its TTL.
+// The method `leave` closes the session if the agent stops and no seat is left on the node. The servers then know
+// immediately that the node is gone, and do not wait until the session's TTL expires.
 func (a *Agent) leave(ctx context.Context) {
 	session := a.session.Load()
 	if ctx.Err() == nil || a.busy() || session == 0 {
@@ -187,7 +187,7 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 	control, _, _, err := a.link.connections()
 	if err != nil {
-		return // the session ends by its TTL
+		return // the session will expire after its TTL
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -197,8 +197,8 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 }
 
-// serve is one session: open it, then renew it, follow the seats and serve
-// files until one of these ends.
+// The method `serve` opens a session, renews it, follows the node's seats and serves files. It returns when any of
+// these tasks ends.
 func (a *Agent) serve(ctx context.Context) error {
 	control, bulk, server, err := a.link.connections()
 	if err != nil {
@@ -207,10 +207,10 @@ func (a *Agent) serve(ctx context.Context) error {
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	sent := run.Now()
-	resp, err := control.OpenSession(opening, a.introduce())
+	resp, err := control.OpenSession(opening, a.openSessionRequest())
 	if err != nil {
 		err = apipb.FromStatus(err)
-		if ares.CodeOf(err) != ares.Exhausted { // a server that is busy with others is there
+		if ares.CodeOf(err) != ares.Exhausted { // a busy server is alive
 			a.link.next(server)
 		}
 		if ares.CodeOf(err) == ares.Conflict {
@@ -219,7 +219,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return fmt.Errorf("open session at %s: %w", server, err)
 	}
 	ttl := time.Duration(resp.TtlSeconds) * time.Second
-	if err := errors.Join(a.arrived(resp.Session), a.belong(resp)); err != nil {
+	if err := errors.Join(a.noteFirstSession(resp.Session), a.noteStore(resp)); err != nil {
 		return err
 	}
 	a.acknowledged(sent)
@@ -249,23 +249,23 @@ func (a *Agent) serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// arrived notes the first session of this identity.
-func (a *Agent) arrived(session int64) error {
+// noteFirstSession stores the first session that was opened with this agent's identity.
+func (a *Agent) noteFirstSession(session int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.first != nil {
 		return nil
 	}
-	first := &arrival{revision: session, at: run.Now()}
+	first := &firstSession{revision: session, at: run.Now()}
 	if err := first.write(a.cfg.Dir); err != nil {
-		return fmt.Errorf("note the first session: %w", err)
+		return fmt.Errorf("record the first session: %w", err)
 	}
 	a.first = first
 	return nil
 }
 
-// renew extends the session until it cannot. A renewal that is not answered
-// in the time between two has failed, and the next server is tried.
+// The method `renew` extends the session until a renewal fails. A renewal counts as failed if it is not answered before the next
+// one is due. When a renewal fails, the agent connects to the next server.
 func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef, ttl time.Duration) error {
 	step := min(ttl, ares.MinLostAfterSec*time.Second) / 8
 	tick := time.NewTicker(step)
@@ -278,7 +278,7 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 		}
 		every, sent := a.renewEvery(ttl), run.Now()
 		if sent.Sub(run.BootTime(a.renewed.Load()))+step <= every+step/4 {
-			continue // the next step is soon enough
+			continue // the next renewal is soon enough
 		}
 		call, cancel := context.WithTimeout(ctx, every)
 		_, err := c.RenewSession(call, &apipb.RenewSessionRequest{Ref: ref})
@@ -290,15 +290,14 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 	}
 }
 
-// renewEvery is the time between two renewals: an eighth of the TTL, but not
-// more than an eighth of the least patience among the jobs that are held. In a
-// large fleet a session may outlive a job's patience, and a job must not be
-// given up for one renewal that failed.
+// renewEvery returns the time between two renewals. The interval is an eighth of the session's TTL, or of the shortest lost_after among
+// the node's jobs, whichever is shorter. In a large cluster the TTL may exceed a job's lost_after. If the interval depended only on the
+// TTL, one failed renewal could end the job.
 func (a *Agent) renewEvery(ttl time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.seats { // order-free: a minimum
-		patience := ares.MinLostAfterSec * time.Second // until a server has told of the seat
+		patience := ares.MinLostAfterSec * time.Second // used until a server has sent the seat's order
 		if s.order != nil {
 			patience = time.Duration(s.order.GetLostAfterSeconds()) * time.Second
 		}
@@ -307,9 +306,9 @@ func (a *Agent) renewEvery(ttl time.Duration) time.Duration {
 	return ttl / 8
 }
 
-// acknowledged notes that a renewal sent at a time was acknowledged, and tells
-// every supervisor, each for itself: one that does not answer must delay
-// neither the others nor the next renewal.
+// The method `acknowledged` stores the send time of an acknowledged renewal, and passes this time on to every supervisor. Each
+// supervisor is informed in a separate goroutine. A supervisor that does not answer must not delay the other supervisors or the next
+// renewal.
 func (a *Agent) acknowledged(sent run.BootTime) {
 	a.renewed.Store(int64(sent))
 	a.mu.Lock()
@@ -327,47 +326,26 @@ func (a *Agent) acknowledged(sent run.BootTime) {
 	}
 }
 
-// fresh says whether a seat of that patience may still be claimed or spawned
-// (R4): less than half of it has passed since the last acknowledged renewal
-// was sent. Before the first one it counts as expired (R6).
-func fresh(renewed run.BootTime, lostAfter time.Duration) bool {
+// isFresh reports whether a seat with the given lost_after may still be claimed or started (R4). A seat may be claimed or started until
+// half of its lost_after has passed. The time counts from the moment at which the last acknowledged renewal was sent. Before the first
+// renewal, isFresh returns false (R6).
+func isFresh(renewed run.BootTime, lostAfter time.Duration) bool {
 	return renewed != 0 && run.Now().Sub(renewed) < lostAfter/2
 }
 
-// clip keeps a text within what the contract allows, or a server takes nothing
-// of a node's words.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "")
-}
-
-// Starts that fail by this node's own fault one after the other make it unfit
-// for a while: it would only draw job after job and lose them.
+// If maxFailures consecutive starts fail because of this node, the node reports itself as unfit for the duration unfitFor.
+// Without this report, one job after another would be placed on the broken node and fail there.
 const (
 	maxFailures = 3
 	unfitFor    = time.Minute
 )
 
-// startFailed counts such a start; started forgets them.
+// startFailed counts a start that failed because of this node. A successful start resets the count of failed starts.
 func (a *Agent) startFailed(why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.failures++; a.failures >= maxFailures && a.node.Unfit == "" {
 		a.log.Error("this node is unfit for a while: jobs cannot be started here", "why", why)
-		a.node.Unfit, a.unfitSince, a.untold = clip(why, 512), run.Now(), true
-	}
-}
-
-// pause waits, and says whether it was not cut short.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
+		a.node.Unfit, a.unfitSince, a.untold = ares.Truncate(why, 512), run.Now(), true
 	}
 }

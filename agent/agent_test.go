@@ -9,27 +9,27 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestNothingIsSpawnedLate is R4 and R6: a seat may be claimed and spawned only
-// within half of its patience since the last acknowledged renewal was sent, and
-// not at all before the first.
+// TestNothingIsSpawnedLate checks that no seat is claimed or started too long after the last renewal (rules R4 and R6). A seat may be
+// claimed and started only until half of its lost_after has passed. The time counts from the moment at which the last acknowledged
+// renewal was sent. Before the first renewal, no seat may be claimed or started.
 func TestNothingIsSpawnedLate(t *testing.T) {
 	const patience = time.Hour
 	for _, c := range []struct {
-		sent time.Duration // ago
+		sent time.Duration // how long ago the renewal was sent
 		want bool
 	}{{time.Second, true}, {patience/2 - time.Minute, true}, {patience/2 + time.Second, false}, {patience, false}} {
-		if got := fresh(run.Now().Add(-c.sent), patience); got != c.want {
+		if got := isFresh(run.Now().Add(-c.sent), patience); got != c.want {
 			t.Errorf("the last renewal was sent %s ago: fresh is %v", c.sent, got)
 		}
 	}
-	// However short ago the machine was booted: its clock begins there.
-	if fresh(0, 100*365*24*time.Hour) {
+	// Without a renewal, isFresh must return false even just after a boot, when the machine's clock starts at zero.
+	if isFresh(0, 100*365*24*time.Hour) {
 		t.Error("no renewal was ever acknowledged, yet it is fresh")
 	}
 }
 
-// TestRenewalsGoByTheLeastPatience: a session of a minute is renewed as often as
-// the jobs that are held need it.
+// TestRenewalsGoByTheLeastPatience opens a session with a TTL of one minute. The session must be renewed more often if a job on the node
+// has a short lost_after.
 func TestRenewalsGoByTheLeastPatience(t *testing.T) {
 	held := func(seconds ...int32) *Agent {
 		a := &Agent{seats: map[run.Key]*seat{}}
@@ -43,7 +43,7 @@ func TestRenewalsGoByTheLeastPatience(t *testing.T) {
 		return a
 	}
 	for _, c := range []struct {
-		held []int32 // lost_after of each seat, 0 while it is not known
+		held []int32 // lost_after of each seat, 0 while it is unknown
 		ttl  int
 		want time.Duration
 	}{
@@ -60,8 +60,7 @@ func TestRenewalsGoByTheLeastPatience(t *testing.T) {
 	}
 }
 
-// TestANodeThatCannotStartJobsSaysSo: after some failures in a row it is unfit,
-// so that it does not draw job after job and lose them.
+// TestANodeThatCannotStartJobsSaysSo checks that a node reports itself as unfit after several consecutive failed starts.
 func TestANodeThatCannotStartJobsSaysSo(t *testing.T) {
 	a := &Agent{log: slog.New(slog.DiscardHandler)}
 	for i := range maxFailures {

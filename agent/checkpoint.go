@@ -8,19 +8,18 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// checkpointEvery is the least time between two reports that one job has saved
-// its progress: each is a write to the store. The last before its end is always
-// reported.
+// checkpointEvery is the minimum time between two checkpoint reports of one job. Reports are limited because each one is a write
+// to the store. The last checkpoint before the job's end is always reported.
 const checkpointEvery = 10 * time.Second
 
-// report is the checkpoint a seat was last reported with, and when.
+// The type `report` holds the checkpoint that was last reported for a seat, and the time of that report.
 type report struct {
 	checkpoint time.Time
 	at         run.BootTime
 }
 
-// checkpoint is the seat's latest that was not told yet. In a gang rank 0 speaks
-// for all: it knows when the whole is saved.
+// The method `checkpoint` returns the time of the seat's latest checkpoint. The result `news` is false if that checkpoint was
+// already reported. In a gang only rank 0 reports checkpoints, because only rank 0 knows when all ranks have saved their state.
 func (s *seat) checkpoint() (at time.Time, news bool) {
 	if s.key.Rank != 0 {
 		return at, false
@@ -31,8 +30,7 @@ func (s *seat) checkpoint() (at time.Time, news bool) {
 	return at, ok && !at.Equal(s.told.checkpoint)
 }
 
-// reportCheckpoints tells of jobs that saved their progress, each no more often
-// than checkpointEvery.
+// reportCheckpoints reports new checkpoints, at most once every checkpointEvery for each job.
 func (a *Agent) reportCheckpoints(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) {
 	a.mu.Lock()
 	var due []*seat
@@ -45,24 +43,24 @@ func (a *Agent) reportCheckpoints(ctx context.Context, c apipb.AgentServiceClien
 	for _, s := range due {
 		if at, news := s.checkpoint(); news {
 			if err := s.tellCheckpoint(ctx, c, ref, at); err != nil {
-				a.log.Debug("report a checkpoint", "seat", s.key, "error", err) // told again, at the latest with its end
+				a.log.Debug("report a checkpoint", "seat", s.key, "error", err) // it is reported again, with the seat's end at the latest
 			}
 		}
 	}
 }
 
-// lastCheckpoint tells of the one before the seat's end, if that was not told.
-// It counts, even when it was made after the job was asked to stop.
+// lastCheckpoint reports the last checkpoint before the seat's end, if it is new. The checkpoint counts even if the job
+// wrote it after the stop request.
 func (s *seat) lastCheckpoint(ctx context.Context) {
 	at, news := s.checkpoint()
 	if !news {
 		return
 	}
-	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		return s.tellCheckpoint(ctx, c, ref, at)
 	})
 	if err != nil && ctx.Err() == nil {
-		s.agent.log.Warn("a checkpoint was refused", "seat", s.key, "error", err)
+		s.agent.log.Warn("a checkpoint report was rejected", "seat", s.key, "error", err)
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// stopped is the order to stop a claimed seat for another job.
+// The function `stopped` returns an order that stops a claimed seat because of a preemption.
 func stopped(o *apipb.SeatOrder, grace int32) *apipb.SeatOrder {
 	o = proto.CloneOf(o)
 	o.State, o.Stop, o.StopGraceSeconds = string(ares.SeatClaimed), string(ares.StopPreempt), grace
 	return o
 }
 
-// TestCheckpointsAreToldNowAndThen has a job that saves its progress all the
-// time, and once more when it is preempted: the first is told, then nothing for a
-// while, and the last one in any case, before its end.
+// TestCheckpointsAreToldNowAndThen runs a job that saves its progress constantly, and once more when it is preempted. The first checkpoint
+// must be reported immediately, and the next ones only after checkpointEvery has passed. The last checkpoint must always be reported
+// before the job's end.
 func TestCheckpointsAreToldNowAndThen(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
@@ -32,9 +32,9 @@ func TestCheckpointsAreToldNowAndThen(t *testing.T) {
 	d.order(o)
 	eventually(t, "the first checkpoint", func() bool { return len(d.said("checkpoint")) > 0 })
 	first := time.Now()
-	// Two more looks at the file.
+	// Wait until the agent has checked the checkpoint file two more times.
 	eventually(t, "time to pass", func() bool { return time.Since(first) > 4500*time.Millisecond })
-	more := func() int { return int(time.Since(first) / checkpointEvery) } // none, unless the machine stands still
+	more := func() int { return int(time.Since(first) / checkpointEvery) } // zero, unless the machine stalls
 	if got := len(d.said("checkpoint")); got > 1+more() {
 		t.Errorf("told %d times in %v, want once", got, time.Since(first))
 	}
@@ -46,17 +46,16 @@ func TestCheckpointsAreToldNowAndThen(t *testing.T) {
 		t.Fatalf("told %+v", got)
 	}
 	for _, c := range got[:n] {
-		if c.fence != 100 || c.age > 10_000 { // it is looked at every other second
+		if c.fence != 100 || c.age > 10_000 { // the file is checked every two seconds
 			t.Errorf("a checkpoint of a moment ago was told as %+v", c)
 		}
 	}
-	if h.says("a checkpoint was refused") {
+	if h.says("a checkpoint report was rejected") {
 		t.Error("refused")
 	}
 }
 
-// TestAPreemptedSeatHasItsGrace: SIGTERM, and the kill only when the job's own
-// time to save its progress is over.
+// TestAPreemptedSeatHasItsGrace checks that a preempted job first gets SIGTERM, and gets SIGKILL only after its grace period.
 func TestAPreemptedSeatHasItsGrace(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
@@ -79,11 +78,11 @@ func TestAPreemptedSeatHasItsGrace(t *testing.T) {
 	}
 }
 
-// TestARefusedCheckpointHoldsNothingUp: one of an attempt that is over is
-// refused for good, and the seat's end is reported all the same.
+// TestARefusedCheckpointHoldsNothingUp lets the server reject a checkpoint because the attempt has ended. The agent must still
+// report the end of the seat.
 func TestARefusedCheckpointHoldsNothingUp(t *testing.T) {
 	d := newDoor(t)
-	d.on("checkpoint", func() error { return ares.Errorf(ares.Fenced, "fence 100 is not current") })
+	d.on("checkpoint", func() error { return ares.Errorf(ares.Fenced, "the fencing token 100 is outdated") })
 	newHands(t, d, t.TempDir())
 	d.order(seatOf(100, ares.SeatPlaced, time.Hour, `touch "$ARES_CHECKPOINT_FILE"`))
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
@@ -92,7 +91,7 @@ func TestARefusedCheckpointHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestRankZeroSpeaksForItsGang: other ranks' files are their own affair.
+// TestRankZeroSpeaksForItsGang checks that only the checkpoint file of rank 0 is reported.
 func TestRankZeroSpeaksForItsGang(t *testing.T) {
 	d := newDoor(t)
 	newHands(t, d, t.TempDir())
@@ -105,7 +104,7 @@ func TestRankZeroSpeaksForItsGang(t *testing.T) {
 	}
 }
 
-// TestANextAttemptKnowsOfTheCheckpoint finds it in its environment.
+// TestANextAttemptKnowsOfTheCheckpoint checks that the next attempt finds the time of the last checkpoint in its environment.
 func TestANextAttemptKnowsOfTheCheckpoint(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
@@ -121,8 +120,8 @@ func TestANextAttemptKnowsOfTheCheckpoint(t *testing.T) {
 	}
 }
 
-// TestACheckpointOfAKilledAgentIsTold: the job saved its progress and ended while
-// no agent was there.
+// TestACheckpointOfAKilledAgentIsTold runs a job that saves a checkpoint and ends while no agent is running. The checkpoint must still be
+// reported.
 func TestACheckpointOfAKilledAgentIsTold(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())

@@ -7,51 +7,51 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/loopback"
 )
 
-// Config of an agent.
+// Config is the configuration of an agent.
 type Config struct {
-	// Node is this machine's name in the fleet. Default: the host name.
+	// Node is this machine's name in the cluster. The default is the host name.
 	Node string
-	// Servers are gRPC addresses; the next one is tried when one is silent.
+	// Servers lists the gRPC addresses of the servers. When one server does not answer, the agent
+	// tries the next one.
 	Servers []string
-	// Token proves to a server that this is a node of the fleet. Without one the
-	// node proves itself by a certificate of its own.
+	// Token authenticates this node at a server. Without a Token the node uses its own certificate.
 	Token string
-	// Join is the join token by which a node without a good certificate gets one.
+	// Join is a join token. A node without a valid certificate exchanges this token for a certificate.
 	Join string
-	// TLS says which servers to trust. Nil for plaintext with a Token (loopback
-	// only), and else for those of the authority that the node has joined.
+	// TLS defines how servers are verified. If TLS is nil and a Token is set, the agent connects in plaintext, which is allowed only on
+	// loopback. If TLS is nil and no Token is set, the agent trusts the certificate authority of the cluster that the node has joined.
 	TLS *tls.Config
-	// Dir keeps the agent's identity and its seats between restarts.
+	// Dir is the directory where the agent stores its identity and the state of its seats between restarts.
 	Dir string
-	// Address is where ranks on other nodes reach this one. Default 127.0.0.1.
+	// Address is the address at which ranks on other nodes reach this one. The default is 127.0.0.1.
 	Address string
-	// Labels for placement, such as region, zone and rack.
+	// Labels are the node's labels for placement, such as region, zone and rack.
 	Labels map[string]string
-	// Taints keep jobs off this node that do not tolerate them.
+	// Taints keep jobs off this node unless the jobs tolerate the taints.
 	Taints []ares.Taint
-	// Mock is a profile of simulated devices; "" finds the real ones, "off"
-	// forbids mock devices.
+	// Mock is the name of a profile, which describes the devices to simulate. If Mock is empty, the agent
+	// detects the real devices. The value "off" forbids simulated devices.
 	Mock string
-	// RunImages lets a job that names an image run its command directly on the
-	// host. Without it such a job is refused.
+	// RunImages allows a job that names an image to run its command directly on the host. Without RunImages, the agent rejects a
+	// job that names an image.
 	RunImages bool
-	// Isolation sets jobs apart from the machine and each other. The zero value is
-	// the default.
+	// Isolation configures how jobs are isolated from the machine and from each other. The zero value of Isolation
+	// means the default isolation.
 	Isolation Isolation
 	Version   string
 	Log       *slog.Logger
 }
 
-// Check reports every mistake of a configuration.
+// Check reports every mistake in a configuration.
 func (c *Config) Check() error {
 	var p ares.Problems
 	if !ares.ValidName(c.Node) {
@@ -61,7 +61,7 @@ func (c *Config) Check() error {
 		p.Add("server", "give at least one server address, such as 127.0.0.1:9090")
 	}
 	for _, addr := range c.Servers {
-		if c.Token != "" && c.TLS == nil && !isLoopback(addr) {
+		if c.Token != "" && c.TLS == nil && !loopback.Addr(addr) {
 			p.Add("server", "%s is not a loopback address: a token must not travel in the clear, so give --tls or --tls-ca", addr)
 		}
 	}
@@ -75,22 +75,13 @@ func (c *Config) Check() error {
 	return p.Err()
 }
 
-func isLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// instance reads the agent's nonce, or makes it at the first start. It stays
-// the same across restarts, so that a restarted agent takes its own session
-// over while a second agent is refused.
+// The function `instance` reads the agent's nonce, or creates it at the first start. The nonce stays the same across restarts. A
+// restarted agent can therefore take over its own session, and a second agent is rejected.
 func instance(dir string) (string, error) {
 	path := filepath.Join(dir, "instance")
 	data, err := os.ReadFile(path)
-	// Only what a server takes: a damaged file would keep this node out for good.
+	// Only a valid ID is accepted, because a damaged file would otherwise keep this node out of the cluster
+	// permanently.
 	if id := strings.TrimSpace(string(data)); err == nil && len(id) >= 16 && ares.ValidName(id) {
 		return id, nil
 	}
@@ -98,46 +89,47 @@ func instance(dir string) (string, error) {
 		return "", fmt.Errorf("read the agent's identity: %w", err)
 	}
 	id := rand.Text()
-	if err := replace(path, id+"\n"); err != nil {
+	if err := writeAtomically(path, id+"\n"); err != nil {
 		return "", fmt.Errorf("write the agent's identity: %w", err)
 	}
 	return id, nil
 }
 
-// arrival is when this identity had its first session. Another agent of the
-// node, with another state directory, may have left processes behind: those
-// have fences up to the session's revision, and were last renewed before it.
-type arrival struct {
+// firstSession is the first session that was opened with this agent's identity. Another agent of the node, with another state
+// directory, may have left processes running. If another agent left processes on this node, their fencing tokens are not greater than
+// this session's revision. The last renewal of these processes was sent before this session was opened.
+type firstSession struct {
 	revision int64
 	at       run.BootTime
 }
 
-func arrivalPath(dir string) string { return filepath.Join(dir, "arrival") }
+func firstSessionPath(dir string) string { return filepath.Join(dir, "arrival") }
 
-// readArrival finds the arrival of an earlier run, nil when there was none.
-// After a reboot nothing is left of anybody, so nothing has to be waited for.
-func readArrival(dir string) *arrival {
-	data, err := os.ReadFile(arrivalPath(dir))
+// readFirstSession reads the first session that an earlier run stored. If no session is stored, readFirstSession returns nil. If
+// the machine was rebooted in the meantime, readFirstSession returns an empty session, because no old process survives a reboot.
+func readFirstSession(dir string) *firstSession {
+	data, err := os.ReadFile(firstSessionPath(dir))
 	if err != nil {
 		return nil
 	}
-	var a arrival
+	var a firstSession
 	var boot string
-	// Without its line's end a number may be cut short, and be read as an earlier time.
+	// If the newline at the end of the file is missing, the last number may be cut off. A number that is cut off would
+	// be read as an earlier time.
 	if _, err := fmt.Sscan(string(data), &boot, &a.revision, &a.at); err != nil || !strings.HasSuffix(string(data), "\n") {
-		return nil // torn: as if it had never been here
+		return nil // incomplete, so treat it as if the agent had never run here
 	}
 	if boot != bootID() {
-		return &arrival{}
+		return &firstSession{}
 	}
 	return &a
 }
 
-func (a *arrival) write(dir string) error {
-	return replace(arrivalPath(dir), fmt.Sprintln(bootID(), a.revision, int64(a.at)))
+func (a *firstSession) write(dir string) error {
+	return writeAtomically(firstSessionPath(dir), fmt.Sprintln(bootID(), a.revision, int64(a.at)))
 }
 
-// bootID names this run of the machine.
+// bootID identifies this boot of the machine.
 func bootID() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -146,8 +138,8 @@ func bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// replace writes a file so that it is there whole or not at all.
-func replace(path, content string) error {
+// writeAtomically writes a file either completely or not at all.
+func writeAtomically(path, content string) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
 		return err

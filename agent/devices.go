@@ -7,18 +7,18 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// lookEvery is how often the devices are looked at, and so the least time
-// between two tellings of how they are.
+// lookEvery is the interval between two checks of the devices. The agent therefore reports the devices' health at
+// most once per interval.
 const lookEvery = 10 * time.Second
 
-// watchDevices looks at the devices now and then and tells when their health
-// or temperature has changed. That rewrites the node's record under its session,
-// which is no return of the node: a seat is voided only while there is no
-// session, and then nobody can rewrite the record without opening one.
+// watchDevices checks the devices regularly and reports changes of health or temperature. A report rewrites the node's record. A
+// report cannot hide the loss of a node from the Reaper. The Reaper voids seats only while their node has no session. A report
+// can be made only in a session.
 func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-	for pause(ctx, lookEvery) {
+	for pause.For(ctx, lookEvery) {
 		machine, err := a.source.Detect(ctx)
 		if err != nil {
 			a.log.Warn("look at devices", "error", err)
@@ -32,15 +32,15 @@ func (a *Agent) watchDevices(ctx context.Context, c apipb.AgentServiceClient, re
 			a.node.Unfit, a.failures, a.untold = "", 0, true // try again
 		}
 		a.mu.Unlock()
-		if err := a.tell(ctx, c, ref); err != nil {
+		if err := a.reportNode(ctx, c, ref); err != nil {
 			return apipb.FromStatus(err)
 		}
 	}
 	return ctx.Err()
 }
 
-// tell reports what this node offers, if that has changed since it was told.
-func (a *Agent) tell(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+// reportNode reports the node's record, if it has changed since the last report.
+func (a *Agent) reportNode(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	a.mu.Lock()
 	node, untold := a.node, a.untold
 	a.untold = false
@@ -57,8 +57,8 @@ func (a *Agent) tell(ctx context.Context, c apipb.AgentServiceClient, ref *apipb
 	return err
 }
 
-// mergeDevices returns the devices as they are now, nil when nothing of that is
-// worth telling. A device in quarantine stays there until the agent is restarted.
+// mergeDevices returns the current state of the devices, or nil if nothing worth reporting has changed. A device in
+// quarantine stays in quarantine until the agent is restarted.
 func mergeDevices(was, now []ares.Device) []ares.Device {
 	seen := map[string]ares.Device{}
 	for _, d := range now {
@@ -73,7 +73,7 @@ func mergeDevices(was, now []ares.Device) []ares.Device {
 		if !isQuarantined(d) && (d.Healthy != fresh.Healthy || d.Reason != fresh.Reason) {
 			d.Healthy, d.Reason, changed = fresh.Healthy, fresh.Reason, true
 		}
-		changed = changed || otherHeat(d.Celsius, fresh.Celsius)
+		changed = changed || isNotableTemperature(d.Celsius, fresh.Celsius)
 		d.Celsius = fresh.Celsius
 		out[i] = d
 	}
@@ -83,10 +83,11 @@ func mergeDevices(was, now []ares.Device) []ares.Device {
 	return out
 }
 
-// otherHeat says whether a temperature is worth telling after the one that was
-// told: 5 degrees away, or past a full ten, since limits are set there. Past a
-// ten by one degree is not enough: a device that rests at 70 would tell for ever.
-func otherHeat(told, now int) bool {
+// isNotableTemperature reports whether a temperature is worth reporting. A difference of at least 5 degrees from the last
+// reported temperature is always worth reporting. A difference of 2 to 4 degrees is worth reporting only if it crosses a multiple
+// of ten. Temperature thresholds are usually multiples of ten. A difference of 1 degree is never worth reporting. Otherwise a
+// device that stays around 70 degrees would be reported again and again.
+func isNotableTemperature(told, now int) bool {
 	away := max(told-now, now-told)
 	return away >= 5 || away >= 2 && told/10 != now/10 || (told == 0) != (now == 0)
 }

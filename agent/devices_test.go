@@ -15,15 +15,15 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestHealthFollowsTheMachine: a device that falls ill or goes is told, one that
-// recovers too, and one in quarantine stays there.
+// TestHealthFollowsTheMachine checks that a device that fails, disappears or recovers is reported, and that a
+// quarantined device stays in quarantine.
 func TestHealthFollowsTheMachine(t *testing.T) {
 	well, ill := ares.Device{ID: "a", Healthy: true}, ares.Device{ID: "a", Reason: "ecc"}
-	held := ares.Device{ID: "a", Reason: quarantine + "its processes do not let go"}
+	held := ares.Device{ID: "a", Reason: quarantine + "processes of an ended job still use it"}
 	for _, c := range []struct {
 		name     string
 		was, now []ares.Device
-		want     []ares.Device // nil: nothing to tell
+		want     []ares.Device // nil if there is nothing to report
 	}{
 		{"as before", []ares.Device{well}, []ares.Device{well}, nil},
 		{"falls ill", []ares.Device{well}, []ares.Device{ill}, []ares.Device{ill}},
@@ -39,7 +39,8 @@ func TestHealthFollowsTheMachine(t *testing.T) {
 	}
 }
 
-// TestOtherHeat: five degrees or a full ten, but not a device that rests at one.
+// TestOtherHeat checks that a change of five degrees is reported, and that a smaller change is reported if it crosses a multiple
+// of ten. A device whose temperature stays around a multiple of ten must not be reported repeatedly.
 func TestOtherHeat(t *testing.T) {
 	for _, c := range []struct {
 		told, now int
@@ -59,13 +60,14 @@ func TestOtherHeat(t *testing.T) {
 		{0, 1, true},
 		{40, 0, true},
 	} {
-		if got := otherHeat(c.told, c.now); got != c.want {
+		if got := isNotableTemperature(c.told, c.now); got != c.want {
 			t.Errorf("told %d, now %d: %v", c.told, c.now, got)
 		}
 	}
 }
 
-// warming is a machine whose one device is as warm as its clock says.
+// The type `warming` is a fake machine with one device. The test sets the function `celsius`, which returns the device's
+// temperature.
 type warming struct {
 	gpu.Source
 	celsius func() int
@@ -75,7 +77,7 @@ func (w warming) Detect(context.Context) (gpu.Machine, error) {
 	return gpu.Machine{Devices: []ares.Device{{ID: "a", Healthy: true, Celsius: w.celsius()}}}, nil
 }
 
-// told is a server that keeps what temperatures it is told.
+// The type `told` is a fake server that records the reported temperatures.
 type told struct {
 	apipb.AgentServiceClient
 	celsius []int32
@@ -86,8 +88,8 @@ func (s *told) UpdateNode(_ context.Context, req *apipb.UpdateNodeRequest, _ ...
 	return &apipb.UpdateNodeResponse{}, nil
 }
 
-// A device that warms by a degree a second is told of every ten seconds, and
-// not at all once it rests, though it wavers.
+// TestTemperaturesAreToldNowAndThen checks that a device that warms by a degree per second is reported about every ten seconds.
+// The device must not be reported while its temperature only fluctuates.
 func TestTemperaturesAreToldNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

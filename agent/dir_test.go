@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDirectoryBecomesAbsolute: jobs start elsewhere, so a directory given as a
-// relative one would name another to them.
+// TestDirectoryBecomesAbsolute checks that a relative directory is made absolute, because jobs start in another working
+// directory.
 func TestDirectoryBecomesAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	a, err := New(t.Context(), Config{

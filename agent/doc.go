@@ -1,9 +1,8 @@
-// Package agent holds a node's seats: it proves by a session that the node is
-// there, claims the seats it is given, runs each under a supervisor of its own
-// (package run), and reports what became of it. It dials out to a server and
-// never sees the store.
+// Package agent runs a node's seats. The agent keeps the node's session alive, claims the seats that are allocated on the node, runs
+// each seat under its own supervisor (package run), and reports the results. The agent connects to a server and never accesses the
+// store.
 //
-// Its law: nothing is spawned before the claim has succeeded and while the last
-// acknowledged renewal is too old; nothing is released before its death is
-// verified. Who cannot renew is killed by its supervisor, agent or not.
+// The agent starts a seat's process only after the seat's claim has succeeded, and only if the last acknowledged renewal is recent enough.
+// The agent releases no seat before it has verified that all processes of the seat have ended. If the node cannot renew its session, each
+// supervisor kills its job, even if no agent is running.
 package agent

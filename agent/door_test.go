@@ -45,18 +45,18 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// call is what an agent asked of its server.
+// The type `call` is one call of an agent to its server.
 type call struct {
-	verb    string // claim, finish, release, decline, clean, checkpoint
+	verb    string // claim, finish, release, decline, clean or checkpoint
 	session int64
 	fence   int64
-	outcome string  // of a finish
-	held    []int64 // of a clean report
-	age     int64   // of a checkpoint, milliseconds
+	outcome string  // outcome of a finish
+	held    []int64 // held fences of a clean report
+	age     int64   // age of a checkpoint, in milliseconds
 }
 
-// door is a server as an agent sees it. It knows nothing of jobs: a test says
-// which orders it gives and what it answers.
+// The type `door` is a fake server for an agent. The fake server knows nothing about jobs, because each test
+// sets the server's orders and answers.
 type door struct {
 	apipb.UnimplementedAgentServiceServer
 
@@ -68,7 +68,7 @@ type door struct {
 	orders  map[int64]*apipb.SeatOrder // by fence
 	changed chan struct{}              // closed when orders change
 	calls   []call
-	hooks   map[string]func() error // by verb: what it does before it answers
+	hooks   map[string]func() error // functions that are called before the answer, by verb
 }
 
 func newDoor(t *testing.T) *door {
@@ -86,14 +86,14 @@ func newDoor(t *testing.T) *door {
 	return d
 }
 
-// on says what the door does before it answers a verb.
+// The method `on` sets a function that the fake server calls before it answers calls with the given verb.
 func (d *door) on(verb string, hook func() error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hooks[verb] = hook
 }
 
-// order tells the agent of a seat, or of its change.
+// The method `order` sends the agent a new or changed seat.
 func (d *door) order(o *apipb.SeatOrder) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *door) order(o *apipb.SeatOrder) {
 	d.changed = make(chan struct{})
 }
 
-// said are the agent's calls of some verbs, in their order.
+// The method `said` returns the agent's calls with the given verbs, in the order in which they arrived.
 func (d *door) said(verbs ...string) []call {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,8 +162,8 @@ func (d *door) ReleaseSeat(_ context.Context, r *apipb.ReleaseSeatRequest) (*api
 	return &apipb.ReleaseSeatResponse{}, d.step(call{verb: "release", session: r.Ref.Session, fence: r.Seat.Fence}, ares.SeatReleased, ares.SeatFinished)
 }
 
-// step takes a seat to a state from one of others, as the store does, or
-// refuses it. A seat that is free is told of no more.
+// The method `step` changes the state of a seat as the store would, or rejects the change. Once a seat is free, the fake
+// server no longer sends it.
 func (d *door) step(c call, to ares.SeatState, from ...ares.SeatState) error {
 	if err := d.heed(c); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (d *door) ServeFiles(stream apipb.AgentService_ServeFilesServer) error {
 	return stream.Context().Err()
 }
 
-// seatOf is the order for a seat that runs a script.
+// seatOf returns the order for a seat that runs a script.
 func seatOf(fence int64, state ares.SeatState, lostAfter time.Duration, script string) *apipb.SeatOrder {
 	spec := ares.Spec{Command: []string{"sh", "-c", script}, LostAfterSeconds: int(lostAfter / time.Second)}.WithDefaults()
 	return &apipb.SeatOrder{
@@ -223,12 +223,12 @@ func seatOf(fence int64, state ares.SeatState, lostAfter time.Duration, script s
 	}
 }
 
-// hands is an agent at work in a directory, and what it logged.
+// The type `hands` is a running agent with its state directory and its log.
 type hands struct {
 	*Agent
 
 	dir  string
-	stop func() // as a killed agent: its processes live on
+	stop func() // acts like a killed agent, so its processes stay alive
 	mu   sync.Mutex
 	log  bytes.Buffer
 }
@@ -245,8 +245,7 @@ func (h *hands) says(text string) bool {
 	return strings.Contains(h.log.String(), text)
 }
 
-// newHands starts an agent whose jobs run as its own user, so that they can write
-// into a test's directories.
+// newHands starts an agent whose jobs run as the agent's own user, so that they can write into a test's directories.
 func newHands(t *testing.T, d *door, dir string) *hands {
 	t.Helper()
 	together := DefaultIsolation()
@@ -277,14 +276,14 @@ func newHandsApart(t *testing.T, d *door, dir string, apart Isolation) *hands {
 		if t.Failed() {
 			t.Logf("%s", h.log.String())
 		}
-		bury(t, dir)
+		killLeftovers(t, dir)
 	})
 	eventually(t, "a session", func() bool { return a.session.Load() != 0 })
 	return h
 }
 
-// bury ends what agents in a directory have left, with their cgroup.
-func bury(t *testing.T, dir string) {
+// killLeftovers ends all processes that agents left running from a state directory, and removes their cgroup.
+func killLeftovers(t *testing.T, dir string) {
 	t.Helper()
 	r, err := run.Open(filepath.Join(dir, "seats"), os.Getenv("ARES_SUPERVISOR"))
 	if err != nil {
@@ -306,16 +305,16 @@ func bury(t *testing.T, dir string) {
 	}
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && e.Name() == strings.TrimSpace(string(id)) {
-			_ = os.Remove(path) // empty: every seat is dead
+			_ = os.Remove(path) // the cgroup is empty, because every seat has ended
 			return fs.SkipDir
 		}
 		return nil
 	})
 }
 
-// spawned says whether the agent has begun to start a process for any seat.
+// The method `spawned` reports whether the agent has begun to start a process for any seat.
 func (h *hands) spawned() bool {
-	names, _ := filepath.Glob(filepath.Join(h.dir, "seats", "seats", "*")) // the pattern is good
+	names, _ := filepath.Glob(filepath.Join(h.dir, "seats", "seats", "*")) // the pattern is valid
 	return len(names) > 0
 }
 
@@ -323,14 +322,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C { // reached by a failure only
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C { // only a failing test waits this long
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
 }
 
-// pidIn waits for a pid that a job writes.
+// pidIn waits for the PID that a job writes to a file.
 func pidIn(t *testing.T, path string) (pid int) {
 	t.Helper()
 	eventually(t, path, func() bool {

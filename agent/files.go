@@ -10,16 +10,17 @@ import (
 
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// chunk is how many bytes of a log go into one message.
+// The constant `chunk` is the maximum number of log bytes in one message.
 const chunk = 32 << 10
 
-// maxStreams bounds the logs read from this node at once.
+// maxStreams is the maximum number of logs that are read from this node at the same time.
 const maxStreams = 256
 
-// serveFiles answers a server's requests for logs over the agent's own bulk
-// connection. Each stream sends only as much as its reader has asked for.
+// serveFiles answers a server's requests for logs over the agent's bulk connection. Each stream sends only as much as
+// its reader has requested.
 func (a *Agent) serveFiles(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.ServeFiles(ctx)
@@ -48,12 +49,12 @@ type files struct {
 		Send(*apipb.ServeFilesRequest) error
 	}
 	wg      sync.WaitGroup
-	sending sync.Mutex // a gRPC stream has one sender at a time
+	sending sync.Mutex // a gRPC stream allows only one sender at a time
 	mu      sync.Mutex
 	readers map[int64]*reader
 }
 
-// reader is one log on its way to one reader.
+// The type `reader` is one log stream that the agent sends to a server.
 type reader struct {
 	credit chan struct{}
 	cancel context.CancelFunc
@@ -85,27 +86,27 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 		}
 		select {
 		case r.credit <- struct{}{}:
-		default: // a server that hands out more than the window is not obeyed
+		default: // ignore a server that grants more than the window
 		}
 	}
 }
 
-// copy sends a log and returns what went wrong, "" when nothing did.
+// The method `copy` sends a log. It returns an error message, or "" on success.
 func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse) string {
 	q := m.Log
 	key := run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)}
 	log, err := f.agent.runner.OpenLog(key)
 	for errors.Is(err, fs.ErrNotExist) && f.agent.isHeld(key) {
 		if !q.Follow {
-			return "" // not started yet: nothing was printed
+			return "" // the seat has not started yet, so it has no output
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if !pause.For(ctx, 50*time.Millisecond) {
 			return ""
 		}
 		log, err = f.agent.runner.OpenLog(key)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "this node keeps no log of it any more"
+		return "this node no longer keeps its log"
 	}
 	if err != nil {
 		return err.Error()
@@ -142,7 +143,7 @@ func (f *files) end(id int64, problem string) {
 	f.mu.Lock()
 	delete(f.readers, id)
 	f.mu.Unlock()
-	// A broken stream has told its server already.
+	// Ignore the error of the function `send`, because the server notices a broken stream itself.
 	_ = f.send(&apipb.ServeFilesRequest{StreamId: id, End: true, Error: problem})
 }
 

@@ -9,10 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/agent/run"
 )
 
-// FuzzStateFiles starts an agent on whatever its state directory holds. An
-// identity is one that servers take, and stays; an arrival is the one that was
-// written, or none: a file cut short must not make a stranger's processes look
-// older than they are.
+// FuzzStateFiles starts an agent with an arbitrary state directory. The agent's identity must be one that servers accept, and
+// must stay the same. The agent must read either the first session that was written, or none. A truncated file must not make
+// another agent's processes look older than they are.
 func FuzzStateFiles(f *testing.F) {
 	f.Add([]byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"), int64(5), int64(99), uint8(3))
 	f.Add([]byte(""), int64(0), int64(0), uint8(0))
@@ -34,23 +33,23 @@ func FuzzStateFiles(f *testing.F) {
 			t.Fatalf("%q was %q before, %v", again, id, lost)
 		}
 
-		write(t, arrivalPath(dir), file)
-		if a := readArrival(dir); a != nil && *a != (arrival{}) {
+		write(t, firstSessionPath(dir), file)
+		if a := readFirstSession(dir); a != nil && *a != (firstSession{}) {
 			t.Fatalf("%q is read as %+v", file, a)
 		}
-		want := arrival{revision: revision, at: run.BootTime(at)}
+		want := firstSession{revision: revision, at: run.BootTime(at)}
 		if err = want.write(dir); err != nil {
 			t.Fatal(err)
 		}
-		if got := readArrival(dir); got == nil || *got != want {
+		if got := readFirstSession(dir); got == nil || *got != want {
 			t.Fatalf("%+v is read as %+v", want, got)
 		}
-		whole, err := os.ReadFile(arrivalPath(dir))
+		whole, err := os.ReadFile(firstSessionPath(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, arrivalPath(dir), whole[:max(0, len(whole)-1-int(cut))])
-		if got := readArrival(dir); got != nil && *got != (arrival{}) {
+		write(t, firstSessionPath(dir), whole[:max(0, len(whole)-1-int(cut))])
+		if got := readFirstSession(dir); got != nil && *got != (firstSession{}) {
 			t.Fatalf("%+v, cut short by %d bytes, is read as %+v", want, int(cut)+1, got)
 		}
 	})

@@ -10,14 +10,14 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// deviceNodes knows the device files of the machine's GPUs.
+// deviceNodes finds the device files of the machine's GPUs.
 type deviceNodes struct {
 	dev  string // /dev
-	proc string // /proc/driver/nvidia/gpus: what the driver says of each
+	proc string // /proc/driver/nvidia/gpus: the driver's information on each GPU
 }
 
-// hidden are the device files that a seat must not open: those of all GPUs but
-// its own. ok is false where the driver does not say which is whose.
+// The method `hidden` returns the device files that a seat must not open. These are the files of all GPUs except the seat's
+// own. The result `ok` is false if the driver does not report which file belongs to which GPU.
 func (n deviceNodes) hidden(own []string) (paths []string, ok bool) {
 	files, err := filepath.Glob(filepath.Join(n.dev, "nvidia[0-9]*"))
 	if err != nil || len(files) == 0 {
@@ -34,8 +34,9 @@ func (n deviceNodes) hidden(own []string) (paths []string, ok bool) {
 	return files, true
 }
 
-// minors finds the number of each GPU's device file. It is not its index: that
-// goes by the bus, the number by when the driver found it.
+// The method `minors` finds the minor number of each GPU's device file. The minor number of a GPU's device file can differ from
+// the GPU's index. The index follows the order on the PCI bus, but the minor number follows the order in which the driver found
+// the GPUs.
 func (n deviceNodes) minors() map[string]int {
 	out := map[string]int{}
 	infos, err := filepath.Glob(filepath.Join(n.proc, "*", "information"))
@@ -67,10 +68,9 @@ func (n deviceNodes) minors() map[string]int {
 	return out
 }
 
-// hide are the device files that a seat with these shares must not open. A
-// slice's file is that of its GPU. On a machine of simulated devices nothing is
-// hidden: they have no files.
-func (a *Agent) hide(shares []*apipb.DeviceShare) []string {
+// hiddenDevices returns the device files that a seat with the given devices must not open. A MIG slice uses the file of
+// its GPU. Simulated devices have no files, so nothing is hidden on a mock node.
+func (a *Agent) hiddenDevices(shares []*apipb.DeviceShare) []string {
 	node := a.Node()
 	if node.Mock {
 		return nil
@@ -87,7 +87,7 @@ func (a *Agent) hide(shares []*apipb.DeviceShare) []string {
 	}
 	paths, ok := deviceNodes{dev: "/dev", proc: "/proc/driver/nvidia/gpus"}.hidden(own)
 	if !ok {
-		a.log.Warn("the driver does not say which device file is whose: a job sees those of others", "devices", own)
+		a.log.Warn("the driver does not report which device file belongs to which GPU: jobs can open the files of other jobs' GPUs", "devices", own)
 	}
 	return paths
 }

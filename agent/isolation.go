@@ -18,34 +18,36 @@ import (
 	"github.com/ares-scheduler/ares/agent/run"
 )
 
-// Isolation is how jobs are set apart from the machine, the agent and each
-// other. docs/isolation.md says what each part does and needs.
+// Isolation configures the isolation of jobs from the machine, the agent and
+// each other. See docs/guide/isolation.md.
 type Isolation struct {
-	// Mode is whom jobs run as: tenant (each tenant has a user of its own), user
-	// (all have the one that is named), none (the agent's own) or auto: tenant
-	// where the agent is root and that works, otherwise none. Default auto.
+	// Mode decides under which user the jobs run. In mode "tenant", each tenant has its own user. In mode "user",
+	// all jobs run as one user. In mode "none", jobs run as the agent's user. Mode "auto" means "tenant" if the
+	// agent is root and the machine supports it, and "none" otherwise. The default is "auto".
 	Mode string `yaml:"mode"`
-	// User is whom all jobs run as in mode user: a name of /etc/passwd, or UID:GID.
+	// User is the user that all jobs run as in mode "user". The value is a name in /etc/passwd, or UID:GID.
 	User string `yaml:"user"`
-	// Tenants are the users of some tenants, such as {research: lab, prod: 4001:4001},
-	// in mode tenant. The others get a UID that is made of their name.
+	// Tenants sets the users of some tenants in mode "tenant", such as {research: lab, prod: 4001:4001}. Other
+	// tenants get a UID that is derived from their name.
 	Tenants map[string]string `yaml:"tenants"`
-	// UIDBase is where those UIDs begin. Every node must have the same, or a
-	// tenant's files on a shared disk are not its own everywhere. Default 1879048192,
-	// from where on neither people nor containers use them.
+	// UIDBase is the first UID that can be derived from a tenant's name. It must be the same on every node.
+	// Otherwise the owner of a tenant's files on a shared disk differs between nodes. The default is
+	// 1879048192, which is above the UIDs of people and containers.
 	UIDBase int `yaml:"uid_base"`
-	// UIDRange is how many of them there are, the same on every node. Default 134217728.
+	// UIDRange is how many UIDs can be derived from tenants' names. It must be the same on every node.
+	// The default is 134217728.
 	UIDRange int `yaml:"uid_range"`
-	// Groups are those that every job is in beside its user's own: names or numbers, such as
-	// [video, render] where the devices are theirs. Default none.
+	// Groups lists additional groups of every job, as names or numbers. For example, [video, render] gives
+	// access to devices. The default is none.
 	Groups []string `yaml:"groups"`
-	// Pids bounds the processes and threads of one job on this node. Default
-	// 4096; 0 for no bound.
+	// Pids limits the number of processes and threads of one job on this node. The default is 4096, and 0
+	// means no limit.
 	Pids int `yaml:"pids"`
-	// PrivateTmp gives each job a /tmp of its own, which goes with it. Default true.
+	// PrivateTmp gives each job a private /tmp, which is removed with the job.
+	// The default is true.
 	PrivateTmp bool `yaml:"private_tmp"`
-	// Require refuses all jobs on a node that cannot set them apart whole: users,
-	// mounts, and limits of CPU, memory and processes. Default false.
+	// Require makes a node reject all jobs if the node cannot fully isolate them. Full isolation needs
+	// separate users, mounts, and limits on CPU, memory and processes. The default is false.
 	Require bool `yaml:"require"`
 }
 
@@ -57,17 +59,17 @@ const (
 	IsolateNone   = "none"
 )
 
-// DefaultIsolation sets jobs apart as far as the machine lets it.
+// DefaultIsolation isolates jobs as far as the machine allows.
 func DefaultIsolation() Isolation {
 	return Isolation{Mode: IsolateAuto, UIDBase: 0x7000_0000, UIDRange: 0x0800_0000, Pids: 4096, PrivateTmp: true}
 }
 
-// Check reports what is wrong with it, by keys below isolation.
+// Check reports every mistake in the isolation settings. Each mistake is reported with its configuration key.
 func (i *Isolation) Check(p *ares.Problems) {
 	switch i.Mode {
 	case IsolateAuto, IsolateTenant, IsolateNone:
 		if i.User != "" {
-			p.Add("isolation.user", "counts with mode user only, and the mode is %s", i.Mode)
+			p.Add("isolation.user", "is used only with mode user, and the mode is %s", i.Mode)
 		}
 	case IsolateUser:
 		if i.User == "" {
@@ -76,7 +78,7 @@ func (i *Isolation) Check(p *ares.Problems) {
 	default:
 		p.Add("isolation.mode", "%q is unknown: use auto, tenant, user or none", i.Mode)
 	}
-	// Below 65536 are the machine's own users, from 2^31 on some programs misread them.
+	// UIDs below 65536 belong to the machine's own users. Some programs misread UIDs of 2^31 and above.
 	if i.UIDBase < 65536 || i.UIDRange < 1 || i.UIDRange > 1<<31 || i.UIDBase > 1<<31-i.UIDRange {
 		p.Add("isolation.uid_base", "UIDs from %d on, %d of them, must lie between 65536 and 2147483647", i.UIDBase, i.UIDRange)
 	}
@@ -85,24 +87,24 @@ func (i *Isolation) Check(p *ares.Problems) {
 	}
 }
 
-// isolation is what comes of it on this machine.
+// The type `isolation` is the isolation in effect on this machine.
 type isolation struct {
 	Isolation
 	means  run.Means
 	mode   string // tenant, user or none
-	why    string // it is none though auto was asked for, "" otherwise
+	why    string // why auto became none, "" otherwise
 	single *run.User
 	named  map[string]*run.User // by tenant
 	groups []uint32
 
 	mu     sync.Mutex
-	path   string            // of the file that remembers tenants
-	taken  map[uint32]string // UID to tenant: of those who had jobs here
+	path   string            // of the file that stores the tenants' UIDs
+	taken  map[uint32]string // UID to tenant, for tenants that had jobs here
 	exists func(uid string) bool
 }
 
-// openIsolation decides how jobs are set apart, by what is wanted and what the
-// machine has. It fails where what is wanted by name cannot be had.
+// openIsolation decides how jobs are isolated. The decision depends on the configuration and on what the machine
+// supports. It returns an error if the configuration names a mode that is not possible on this machine.
 func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, error) {
 	i := &isolation{
 		Isolation: cfg, means: means, mode: cfg.Mode, named: map[string]*run.User{}, path: filepath.Join(dir, "tenants"),
@@ -111,7 +113,7 @@ func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, erro
 	if err := i.findUsers(); err != nil {
 		return nil, err
 	}
-	if err := i.remember(); err != nil {
+	if err := i.loadUsers(); err != nil {
 		return nil, err
 	}
 	wanted := i.mode
@@ -121,7 +123,7 @@ func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, erro
 	if i.mode == IsolateNone {
 		return i, nil
 	}
-	why := i.unable(dir)
+	why := i.unsupportedReason(dir)
 	switch {
 	case why == "":
 	case wanted == IsolateAuto:
@@ -129,17 +131,18 @@ func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, erro
 	default:
 		return nil, ares.Errorf(ares.Invalid, "isolation.mode %s: %s", wanted, why)
 	}
-	if i.mode != IsolateNone && !means.Room {
-		// Its users pass through to what is theirs; they can list and read nothing else here.
+	if i.mode != IsolateNone && !means.Sandbox {
+		// A job's user may enter this directory to reach its own files. It cannot list the directory or read
+		// anything else in it.
 		if err := os.Chmod(dir, 0o711); err != nil {
-			return nil, fmt.Errorf("open the agent's directory to jobs: %w", err)
+			return nil, fmt.Errorf("give jobs access to the agent's directory: %w", err)
 		}
 	}
 	return i, nil
 }
 
-// unable says why jobs cannot have users of their own here, "" when they can.
-func (i *isolation) unable(dir string) string {
+// unsupportedReason returns the reason why jobs cannot run as other users on this machine, or "" if they can.
+func (i *isolation) unsupportedReason(dir string) string {
 	if !i.means.Users {
 		return i.means.NoUsers
 	}
@@ -151,12 +154,12 @@ func (i *isolation) unable(dir string) string {
 	if err == nil && !hasUID(string(data), last) {
 		return fmt.Sprintf("this machine is a container without UID %d: set isolation.uid_base and uid_range to what it has", last)
 	}
-	if i.means.Room {
+	if i.means.Sandbox {
 		return ""
 	}
 	for d := filepath.Dir(dir); ; d = filepath.Dir(d) {
 		if st, err := os.Stat(d); err != nil || st.Mode().Perm()&0o001 == 0 {
-			return fmt.Sprintf("other users cannot pass %s, and mounts of their own cannot be made (%s): choose another --data-dir, such as /var/lib/ares", d, i.means.NoRoom)
+			return fmt.Sprintf("other users cannot pass %s, and mounts of their own cannot be made (%s): choose another --data-dir, such as /var/lib/ares", d, i.means.NoSandbox)
 		}
 		if d == filepath.Dir(d) {
 			return ""
@@ -164,7 +167,8 @@ func (i *isolation) unable(dir string) string {
 	}
 }
 
-// hasUID reads /proc/self/uid_map: lines of first, first outside, count.
+// hasUID reports whether a UID exists in this user namespace, according to /proc/self/uid_map. Each line of that
+// file holds the first UID inside the namespace, the first UID outside it, and the number of UIDs.
 func hasUID(uidMap string, uid uint32) bool {
 	for line := range strings.Lines(uidMap) {
 		var first, outside, count uint64
@@ -207,16 +211,16 @@ func groupOf(name string) (uint32, error) {
 	}
 	gid, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("there is no group %q on this machine", name)
+		return 0, fmt.Errorf("this machine has no group %q", name)
 	}
 	if gid == 0 {
-		return 0, errors.New("a job must not be in root's group")
+		return 0, errors.New("jobs must not run in root's group (GID 0)")
 	}
 	return uint32(gid), nil
 }
 
-// userOf finds a user by name or as UID:GID. What a directory service knows is
-// given as numbers: this program reads /etc/passwd alone.
+// userOf finds a user by name or as UID:GID. A user from a directory service must be given as UID:GID, because this
+// program reads only /etc/passwd.
 func (i *isolation) userOf(name string) (*run.User, error) {
 	uid, gid, _ := strings.Cut(name, ":")
 	if u, err := user.Lookup(name); err == nil {
@@ -225,15 +229,16 @@ func (i *isolation) userOf(name string) (*run.User, error) {
 	n, err1 := strconv.ParseUint(uid, 10, 32)
 	m, err2 := strconv.ParseUint(gid, 10, 32)
 	if err1 != nil || err2 != nil {
-		return nil, fmt.Errorf("%q is neither a user of /etc/passwd nor UID:GID, such as 4001:4001", name)
+		return nil, fmt.Errorf("%q is not a valid user: use a name from /etc/passwd, or UID:GID, for example 4001:4001", name)
 	}
 	if n == 0 || m == 0 {
-		return nil, fmt.Errorf("%q is root: jobs must not be; set isolation.mode none if they are to be", name)
+		return nil, fmt.Errorf("%q is root, but jobs must not run as root: choose another user, or set isolation.mode to none", name)
 	}
 	return &run.User{UID: uint32(n), GID: uint32(m), Groups: i.groups}, nil
 }
 
-// of is whom a tenant's jobs run as, nil for the agent's own user.
+// The method `of` returns the user that a tenant's jobs run as. The result is nil if they run as the agent's
+// own user.
 func (i *isolation) of(tenant string) (*run.User, error) {
 	if i.mode == IsolateNone {
 		return nil, nil
@@ -244,10 +249,10 @@ func (i *isolation) of(tenant string) (*run.User, error) {
 	if u := i.named[tenant]; u != nil {
 		return u, nil
 	}
-	return i.made(tenant)
+	return i.makeUser(tenant)
 }
 
-// login is the name of a tenant's user, for programs that ask for one.
+// The method `login` returns the name of a tenant's user, for programs that ask for a user name.
 func (i *isolation) login(tenant string) string {
 	name := i.Tenants[tenant]
 	if i.mode == IsolateUser {
@@ -259,40 +264,40 @@ func (i *isolation) login(tenant string) string {
 	return name
 }
 
-// made is the user made of a tenant's name: the same on every node, and never
-// anybody else's. Two names of one UID are as unlikely as they must not be
-// missed: the second is refused.
-func (i *isolation) made(tenant string) (*run.User, error) {
+// makeUser derives a user from a tenant's name. The user is the same on every node, and no other tenant has it. Two
+// tenants are unlikely to get the same UID. If two tenants do get the same UID, the second one is rejected.
+func (i *isolation) makeUser(tenant string) (*run.User, error) {
 	sum := sha256.Sum256([]byte(tenant))
 	uid := uint32(i.UIDBase) + uint32(binary.BigEndian.Uint64(sum[:8])%uint64(i.UIDRange))
-	for _, u := range i.named { // order-free: any is one too many
+	for _, u := range i.named { // order-free: any conflict is an error
 		if u.UID == uid {
-			return nil, fmt.Errorf("tenant %s has UID %d, which isolation.tenants gives to another: name a user for it there", tenant, uid)
+			return nil, fmt.Errorf("tenant %s cannot use UID %d, because isolation.tenants assigns this UID to another tenant: set a different UID in isolation.tenants", tenant, uid)
 		}
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch who, known := i.taken[uid]; {
 	case known && who != tenant:
-		return nil, fmt.Errorf("tenants %s and %s have the same UID %d: name a user for one of them in isolation.tenants", who, tenant, uid)
+		return nil, fmt.Errorf("tenants %s and %s would get the same UID %d: set a user for one of these tenants in isolation.tenants", who, tenant, uid)
 	case !known && i.exists(strconv.Itoa(int(uid))):
-		return nil, fmt.Errorf("tenant %s has UID %d, which belongs to somebody on this machine: name a user for it in isolation.tenants, or change uid_base", tenant, uid)
+		return nil, fmt.Errorf("tenant %s cannot use UID %d, because this UID already belongs to a user of this machine: set the tenant's user in isolation.tenants, or change uid_base", tenant, uid)
 	case !known:
 		i.taken[uid] = tenant
 		if err := i.write(); err != nil {
 			delete(i.taken, uid)
-			return nil, fmt.Errorf("remember the user of tenant %s: %w", tenant, err)
+			return nil, fmt.Errorf("store the UID of tenant %s: %w", tenant, err)
 		}
 	}
 	return &run.User{UID: uid, GID: uid, Groups: i.groups}, nil
 }
 
-// remember reads which tenants had jobs here: their files may still be there.
-func (i *isolation) remember() error {
+// loadUsers reads which tenants have had jobs on this machine, because files of these tenants may still
+// exist.
+func (i *isolation) loadUsers() error {
 	i.taken = map[uint32]string{}
 	data, err := os.ReadFile(i.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the users of tenants: %w", err)
+		return fmt.Errorf("read the stored UIDs of tenants: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
 		uid, tenant, ok := strings.Cut(strings.TrimSpace(line), " ")
@@ -309,10 +314,10 @@ func (i *isolation) write() error {
 		lines = append(lines, fmt.Sprintln(uid, tenant))
 	}
 	slices.Sort(lines)
-	return replace(i.path, strings.Join(lines, ""))
+	return writeAtomically(i.path, strings.Join(lines, ""))
 }
 
-// describe says in one line how jobs are set apart, for people.
+// The method `describe` returns one line that tells people how jobs are isolated.
 func (i *isolation) describe() string {
 	var parts []string
 	switch i.mode {
@@ -329,12 +334,12 @@ func (i *isolation) describe() string {
 	}
 	switch {
 	case i.mode == IsolateNone:
-	case i.means.Room && i.PrivateTmp:
+	case i.means.Sandbox && i.PrivateTmp:
 		parts = append(parts, "own /tmp, processes and devices")
-	case i.means.Room:
+	case i.means.Sandbox:
 		parts = append(parts, "own processes and devices")
 	default:
-		parts = append(parts, "no mounts of their own ("+i.means.NoRoom+")")
+		parts = append(parts, "no mounts of their own ("+i.means.NoSandbox+")")
 	}
 	if len(i.means.Limited) == 0 {
 		return strings.Join(append(parts, "no limits (no cgroup controllers)"), "; ")
@@ -342,15 +347,15 @@ func (i *isolation) describe() string {
 	return strings.Join(append(parts, fmt.Sprintf("limits of %s (cgroup v%d)", strings.Join(i.means.Limited, ", "), i.means.CgroupVersion)), "; ")
 }
 
-// refusal says why no job may run here though isolation.require asks for all of
-// it, "" when jobs may run.
-func (i *isolation) refusal() string {
+// If isolation.require is set and the isolation is incomplete, refusalReason returns the reason why no job may run
+// on this machine. If jobs may run, it returns "".
+func (i *isolation) refusalReason() string {
 	var missing []string
 	if i.mode == IsolateNone {
 		missing = append(missing, "users of their own"+strings.TrimSuffix(" ("+i.why+")", " ()"))
 	}
-	if !i.means.Room {
-		missing = append(missing, "mounts of their own ("+i.means.NoRoom+")")
+	if !i.means.Sandbox {
+		missing = append(missing, "mounts of their own ("+i.means.NoSandbox+")")
 	}
 	for _, c := range []string{"cpu", "memory", "pids"} {
 		if !slices.Contains(i.means.Limited, c) {

@@ -16,9 +16,9 @@ import (
 	"github.com/ares-scheduler/ares/agent/run"
 )
 
-// whole is a machine that has all it takes to set jobs apart.
+// The function `whole` returns the description of a machine that supports every kind of isolation.
 func whole() run.Means {
-	return run.Means{Users: true, Room: true, Limited: []string{"cpu", "memory", "pids"}, CgroupVersion: 2}
+	return run.Means{Users: true, Sandbox: true, Limited: []string{"cpu", "memory", "pids"}, CgroupVersion: 2}
 }
 
 func mustOpen(t *testing.T, cfg Isolation, means run.Means) *isolation {
@@ -30,14 +30,14 @@ func mustOpen(t *testing.T, cfg Isolation, means run.Means) *isolation {
 	return i
 }
 
-// What a machine offers, and what is made of it and said of it.
+// TestIsolationOfAMachine checks, for different machines, which isolation is used and how it is described.
 func TestIsolationOfAMachine(t *testing.T) {
-	notRoot := run.Means{NoUsers: "the agent is not root", NoRoom: "the agent is not root"}
-	inContainer := run.Means{Users: true, NoRoom: "unshare: operation not permitted", Limited: []string{"memory"}, CgroupVersion: 1}
+	notRoot := run.Means{NoUsers: "the agent is not root", NoSandbox: "the agent is not root"}
+	inContainer := run.Means{Users: true, NoSandbox: "unshare: operation not permitted", Limited: []string{"memory"}, CgroupVersion: 1}
 	for _, c := range []struct {
 		name, mode string
 		means      run.Means
-		says, lack string // "" where nothing is lacking
+		says, lack string // "" if nothing is lacking
 		fails      string
 	}{
 		{
@@ -52,7 +52,7 @@ func TestIsolationOfAMachine(t *testing.T) {
 		{
 			"none", IsolateNone, whole(), "none: jobs run as the agent's user; limits of cpu, memory, pids (cgroup v2)", "users of their own", "",
 		},
-		// t.TempDir lies below a directory that others cannot pass.
+		// The directory from t.TempDir is inside a directory that other users cannot enter.
 		{
 			"container, closed directory", IsolateAuto, inContainer, "none, other users cannot pass",
 			"users of their own (other users cannot pass", "",
@@ -75,11 +75,11 @@ func TestIsolationOfAMachine(t *testing.T) {
 			if got := i.describe(); !strings.HasPrefix(got, c.says) {
 				t.Errorf("says %q, want %q", got, c.says)
 			}
-			if got := i.refusal(); got != "" {
+			if got := i.refusalReason(); got != "" {
 				t.Errorf("refuses though nothing is required: %q", got)
 			}
 			i.Require = true
-			got := i.refusal()
+			got := i.refusalReason()
 			if (got == "") != (c.lack == "") || !strings.HasPrefix(got, "isolation.require: jobs here lack "+c.lack) && c.lack != "" {
 				t.Errorf("refuses %q, want %q", got, c.lack)
 			}
@@ -87,7 +87,9 @@ func TestIsolationOfAMachine(t *testing.T) {
 	}
 }
 
-// A directory that others can pass does without mounts, and is opened no wider than that.
+// TestIsolationWithoutMounts uses a machine that cannot give jobs their own mounts. The agent's directory is
+// inside a directory that other users can enter. Tenants must still get separate users, and the permissions of
+// the agent's directory must become 0711.
 func TestIsolationWithoutMounts(t *testing.T) {
 	top, err := os.MkdirTemp("", "ares-pass-*") //nolint:usetesting // t.TempDir is closed to other users
 	if err != nil {
@@ -102,7 +104,7 @@ func TestIsolationWithoutMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	means := whole()
-	means.Room, means.NoRoom = false, "the test says so"
+	means.Sandbox, means.NoSandbox = false, "the test says so"
 	i, err := openIsolation(DefaultIsolation(), means, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -115,18 +117,19 @@ func TestIsolationWithoutMounts(t *testing.T) {
 	}
 }
 
-// Every tenant has one user, the same on each node, within the range, and never another's.
+// TestUsersOfTenants checks that every tenant gets one user. The user's UID must be the same on each node and within the configured range.
+// No two tenants may have the same user.
 func TestUsersOfTenants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z][a-z0-9-]{0,20}`), 1, 20, rapid.ID[string]).Draw(rt, "tenants")
 		cfg := DefaultIsolation()
-		cfg.UIDRange = rapid.IntRange(1, 1000).Draw(rt, "range") // narrow: collisions are the point
+		cfg.UIDRange = rapid.IntRange(1, 1000).Draw(rt, "range") // narrow, to cause collisions
 		here, there := mustOpen(t, cfg, whole()), mustOpen(t, cfg, whole())
 		byUID := map[uint32]string{}
 		for _, name := range names {
 			u, err := here.of(name)
 			if err != nil {
-				if !strings.Contains(err.Error(), "have the same UID") {
+				if !strings.Contains(err.Error(), "would get the same UID") {
 					rt.Fatal(err)
 				}
 				continue
@@ -145,7 +148,7 @@ func TestUsersOfTenants(t *testing.T) {
 				rt.Fatalf("%s is %+v here and %+v there, %v", name, u, other, err)
 			}
 		}
-		// After a restart those who were here first still are.
+		// After a restart, tenants keep the users that they had.
 		later, err := openIsolation(cfg, whole(), filepath.Dir(here.path))
 		if err != nil {
 			rt.Fatal(err)
@@ -165,7 +168,7 @@ func TestTwoTenantsOfOneUser(t *testing.T) {
 	if _, err := i.of("one"); err != nil {
 		t.Fatal(err)
 	}
-	if u, err := i.of("two"); err == nil || !strings.Contains(err.Error(), "tenants one and two have the same UID") {
+	if u, err := i.of("two"); err == nil || !strings.Contains(err.Error(), "tenants one and two would get the same UID") {
 		t.Errorf("%+v is the other's user: %v", u, err)
 	}
 	i.Tenants, i.named = nil, map[string]*run.User{"two": {UID: 5, GID: 5}}
@@ -192,14 +195,14 @@ func TestNamedUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The UID made of a name may be anybody's who was named.
+	// The UID derived from a tenant's name may be one that the configuration assigns to another tenant.
 	cfg.Tenants["other"] = fmt.Sprintf("%d:%d", made.UID, made.GID)
 	if u, err := mustOpen(t, cfg, whole()).of("default"); err == nil {
 		t.Errorf("another's user: %+v", u)
 	}
 	i = mustOpen(t, DefaultIsolation(), whole())
 	i.exists = func(string) bool { return true }
-	if u, err := i.of("default"); err == nil || !strings.Contains(err.Error(), "belongs to somebody") {
+	if u, err := i.of("default"); err == nil || !strings.Contains(err.Error(), "already belongs to a user of this machine") {
 		t.Errorf("%+v, %v", u, err)
 	}
 	for _, bad := range []func(*Isolation){
@@ -256,7 +259,7 @@ func TestUIDMap(t *testing.T) {
 	}
 }
 
-// The number of a device's file is the driver's, not the index.
+// TestHiddenDevices checks that a device file is found by the driver's minor number, not by the GPU's index.
 func TestHiddenDevices(t *testing.T) {
 	dir := t.TempDir()
 	n := deviceNodes{dev: filepath.Join(dir, "dev"), proc: filepath.Join(dir, "gpus")}
@@ -298,7 +301,7 @@ func TestHiddenDevices(t *testing.T) {
 	}
 }
 
-// A job of an agent with secrets in its environment and its directory finds none of them.
+// TestNoSecretReachesAJob checks that a job finds none of the secrets in the agent's environment and directory.
 func TestNoSecretReachesAJob(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root has other users")
@@ -333,7 +336,7 @@ func TestNoSecretReachesAJob(t *testing.T) {
 	if strings.Contains(said, canary) {
 		t.Errorf("a secret in\n%s", said)
 	}
-	u, err := h.apart.of(ares.DefaultTenant)
+	u, err := h.isolation.of(ares.DefaultTenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +347,7 @@ func TestNoSecretReachesAJob(t *testing.T) {
 	}
 }
 
-// An agent that must set jobs apart and cannot takes none.
+// TestRequiredIsolation checks that an agent accepts no jobs if isolation is required but the machine cannot provide it.
 func TestRequiredIsolation(t *testing.T) {
 	d := newDoor(t)
 	cfg := DefaultIsolation()

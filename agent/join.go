@@ -18,39 +18,36 @@ import (
 	"github.com/ares-scheduler/ares/pki"
 )
 
-// errRenewed ends a session because the node has a new certificate: the next
-// connection shows it.
+// errRenewed ends a session because the node has a new certificate, which the next connection uses.
 var errRenewed = errors.New("the certificate was renewed")
 
-// joinTimeout bounds one try to join at one server.
+// joinTimeout is the maximum time for one attempt to join through one server.
 const joinTimeout = 10 * time.Second
 
-// CertificateDir is where an agent with that state directory keeps its key and
-// its certificate.
+// CertificateDir returns the directory where an agent with the given state directory stores its key and certificate.
 func CertificateDir(dir string) string { return filepath.Join(dir, "pki") }
 
-// ErrNotJoined is that nothing but a person can help: the node was revoked, its
-// certificate has ended, or its join token is refused. While processes may live
-// here the agent stays to see them end.
-var ErrNotJoined = errors.New("this node is not of the fleet")
+// ErrNotJoined means that an administrator must act, because the node was revoked, its certificate has expired, or its join token was
+// rejected. While job processes may be alive on the node, the agent keeps running until they have ended.
+var ErrNotJoined = errors.New("this node is not part of the cluster")
 
-// refused notes that a server does not take the node's certificate any more.
-func (a *Agent) refused(err error) {
+// noteRejection records that a server rejects the node's certificate.
+func (a *Agent) noteRejection(err error) {
 	if a.identity != nil && ares.CodeOf(err) == ares.Unauthentic {
-		a.outcast = err
+		a.rejected = err
 	}
 }
 
-// ensureCertificate joins the fleet where the node has no good certificate.
+// ensureCertificate joins the cluster if the node has no valid certificate.
 func (a *Agent) ensureCertificate(ctx context.Context) error {
-	if a.identity == nil || a.identity.Joined() && a.outcast == nil {
+	if a.identity == nil || a.identity.Joined() && a.rejected == nil {
 		return nil
 	}
 	if a.cfg.Join == "" {
-		if a.outcast != nil {
-			return fmt.Errorf("%w: %w", ErrNotJoined, a.outcast)
+		if a.rejected != nil {
+			return fmt.Errorf("%w: %w", ErrNotJoined, a.rejected)
 		}
-		return fmt.Errorf("%w: %w", ErrNotJoined, a.identity.Lacks())
+		return fmt.Errorf("%w: %w", ErrNotJoined, a.identity.NotJoinedReason())
 	}
 	token, err := pki.ParseJoinToken(a.cfg.Join)
 	if err != nil {
@@ -58,37 +55,37 @@ func (a *Agent) ensureCertificate(ctx context.Context) error {
 	}
 	for _, server := range a.cfg.Servers {
 		if err = a.join(ctx, server, token); err == nil {
-			a.outcast = nil
+			a.rejected = nil
 			a.log.Info("this node has joined", "server", server, "certificate_ends", a.identity.Ends())
 			return nil
 		}
 		err = fmt.Errorf("join at %s: %w", server, err)
-		switch ares.CodeOf(err) {
-		case ares.Unauthentic, ares.Forbidden, ares.Invalid, ares.Refused:
-			if a.outcast != nil {
-				return fmt.Errorf("%w: %w; and its join token does not help: %w", ErrNotJoined, a.outcast, err)
+		switch code := ares.CodeOf(err); {
+		case code == ares.Unauthentic, code == ares.Forbidden, code == ares.Invalid, code.Rejects():
+			if a.rejected != nil {
+				return fmt.Errorf("%w: its certificate was rejected (%w), and its join token was rejected too (%w)", ErrNotJoined, a.rejected, err)
 			}
 			return fmt.Errorf("%w: %w", ErrNotJoined, err)
-		case ares.Unavailable, ares.Exhausted, ares.Internal, ares.NotFound, ares.Conflict, ares.Fenced, ares.TooLarge:
 		}
 	}
 	return err
 }
 
-// join asks one server for a certificate.
+// The method `join` asks one server for a certificate.
 func (a *Agent) join(ctx context.Context, server string, token pki.JoinToken) error {
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {
-		return ares.Errorf(ares.Invalid, "%q is not an address: write it as host:port", server)
+		return ares.Errorf(ares.Invalid, "%q is not a server address: it must have the form HOST:PORT", server)
 	}
 	trust := a.cfg.TLS
 	if trust == nil {
-		trust = pki.Pinned(token.Authority, host, time.Now)
+		trust = pki.PinnedTLS(token.Authority, host, time.Now)
 	}
-	// Before the secret is sent, and so that the reason is told as it is.
-	if err = shakeHands(ctx, server, trust); err != nil {
+	// Verify the server before the secret is sent. The server is verified in a separate step before the RPC. The reason for a failure
+	// is then reported unchanged.
+	if err = checkServer(ctx, server, trust); err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(credentials.NewTLS(trust)))
@@ -106,26 +103,26 @@ func (a *Agent) join(ctx context.Context, server string, token pki.JoinToken) er
 	}
 	authority, err := x509.ParseCertificate(resp.GetAuthority())
 	if err != nil || pki.HashOf(authority) != token.Authority {
-		return ares.Errorf(ares.Unauthentic, "the server's authority is not the one whose hash is in the join token: the token is of another fleet, or somebody is in between")
+		return ares.Errorf(ares.Unauthentic, "the server's CA certificate does not match the join token: check that the token is for this cluster and that nobody intercepts the connection")
 	}
-	return a.identity.Take(resp.GetCertificate(), resp.GetAuthority())
+	return a.identity.Store(resp.GetCertificate(), resp.GetAuthority())
 }
 
-func shakeHands(ctx context.Context, server string, trust *tls.Config) error {
+func checkServer(ctx context.Context, server string, trust *tls.Config) error {
 	conn, err := (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", server)
 	if err != nil {
 		if own, ok := errors.AsType[*ares.Error](err); ok {
 			return own
 		}
 		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
-			return ares.Errorf(ares.Refused, "the server speaks no TLS there: it listens on the loopback alone, where an agent needs no join token but the node token (--token-file)")
+			return ares.Errorf(ares.FeatureDisabled, "the server does not use TLS at this address: use the node token (--token-file) instead of a join token")
 		}
 		return ares.Errorf(ares.Unavailable, "%s", err)
 	}
 	return conn.Close()
 }
 
-// renewCertificate keeps the node's certificate good for the time of a session.
+// renewCertificate keeps the node's certificate valid during a session.
 func (a *Agent) renewCertificate(ctx context.Context) error {
 	err := a.identity.Renew(ctx, func(ctx context.Context, request []byte) (certificate, authority []byte, err error) {
 		ctx, cancel := context.WithTimeout(ctx, joinTimeout)
@@ -137,7 +134,7 @@ func (a *Agent) renewCertificate(ctx context.Context) error {
 		resp, err := trust.RenewCertificate(ctx, &apipb.RenewCertificateRequest{Request: request})
 		if err != nil {
 			err = apipb.FromStatus(err)
-			a.log.Warn("the certificate was not renewed yet", "error", err, "ends", a.identity.Ends())
+			a.log.Warn("the certificate could not be renewed yet", "error", err, "ends", a.identity.Ends())
 		}
 		return resp.GetCertificate(), resp.GetAuthority(), err
 	})

@@ -15,13 +15,12 @@ import (
 	"github.com/ares-scheduler/ares/pki"
 )
 
-// link is the agent's way to a server: one connection for renewals, seats and
-// reports and one for bulk, so that a log never delays a renewal. When a
-// server is silent the next one is taken, with both connections.
-type link struct {
+// serverLink is the agent's link to a server. The link has one gRPC connection for renewals, seats and reports. It has another connection
+// for bulk data, so that a log never delays a renewal. When a server does not answer, both connections move to the next one.
+type serverLink struct {
 	servers []string
 	creds   func() credentials.TransportCredentials
-	token   string // "" where a certificate speaks
+	token   string // "" when a certificate is used
 
 	mu      sync.Mutex
 	at      int
@@ -29,23 +28,22 @@ type link struct {
 	bulk    *grpc.ClientConn
 }
 
-// reconnect is how soon a server that was away is tried again. gRPC's own
-// default waits up to two minutes: longer than a job lives without renewals.
+// The variable `reconnect` defines how soon gRPC tries an unreachable server again. gRPC's own default waits up to two minutes,
+// which is longer than a job may run without renewals.
 var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
-// bearer sends the node token with every call.
+// The type `bearer` sends the node token with every call.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity is false because plaintext is used on loopback;
-// Config refuses it elsewhere.
+// RequireTransportSecurity returns false because plaintext is used on loopback; Config rejects plaintext elsewhere.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-func newLink(cfg *Config, identity *pki.Node) *link {
-	return &link{servers: cfg.Servers, token: cfg.Token, creds: func() credentials.TransportCredentials {
+func newLink(cfg *Config, identity *pki.Node) *serverLink {
+	return &serverLink{servers: cfg.Servers, token: cfg.Token, creds: func() credentials.TransportCredentials {
 		switch {
 		case identity != nil:
 			return credentials.NewTLS(identity.Client(cfg.TLS))
@@ -56,8 +54,8 @@ func newLink(cfg *Config, identity *pki.Node) *link {
 	}}
 }
 
-// connections returns those to the present server, made when needed.
-func (l *link) connections() (control, bulk apipb.AgentServiceClient, server string, err error) {
+// The method `connections` returns the connections to the current server, and opens them when needed.
+func (l *serverLink) connections() (control, bulk apipb.AgentServiceClient, server string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	server = l.servers[l.at]
@@ -80,8 +78,8 @@ func (l *link) connections() (control, bulk apipb.AgentServiceClient, server str
 	return apipb.NewAgentServiceClient(l.control), apipb.NewAgentServiceClient(l.bulk), server, nil
 }
 
-// trust is where certificates are renewed, at the present server.
-func (l *link) trust() (apipb.TrustServiceClient, error) {
+// The method `trust` returns a client of the service that renews certificates, at the current server.
+func (l *serverLink) trust() (apipb.TrustServiceClient, error) {
 	if _, _, _, err := l.connections(); err != nil {
 		return nil, err
 	}
@@ -90,20 +88,20 @@ func (l *link) trust() (apipb.TrustServiceClient, error) {
 	return apipb.NewTrustServiceClient(l.control), nil
 }
 
-// next gives a silent server up for the next one. Its connections are dropped
-// even where there is no other server: they may be what is dead. Calls under
-// way on them fail and are repeated by their callers.
-func (l *link) next(server string) {
+// If a server does not answer, the method `next` switches to the next server. The connections are dropped even if only one server is
+// configured, because the connections themselves may be broken. Calls in flight on the dropped connections fail, and their callers repeat
+// them.
+func (l *serverLink) next(server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.servers[l.at] != server {
-		return // somebody moved on already
+		return // another goroutine has already switched
 	}
 	l.at = (l.at + 1) % len(l.servers)
 	l.close()
 }
 
-func (l *link) close() {
+func (l *serverLink) close() {
 	if l.control != nil {
 		_ = l.control.Close()
 		_ = l.bulk.Close()
@@ -111,7 +109,7 @@ func (l *link) close() {
 	}
 }
 
-func (l *link) Close() {
+func (l *serverLink) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.close()

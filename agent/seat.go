@@ -12,59 +12,59 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// seat is one rank's life on this node. Each has a goroutine that takes it
-// from the claim to the release; wishes reach it through its process.
+// The type `seat` is one rank on this node. Each seat has a goroutine that handles it from the claim to the release. Orders to
+// stop the seat are passed to its process.
 type seat struct {
 	agent   *Agent
 	key     run.Key
-	session int64         // it was begun under
-	named   chan struct{} // closed when a server has told of it; nil for a seat that began with that
+	session int64         // session under which it began
+	named   chan struct{} // closed when a server has sent the order; nil if the seat began with an order
 
-	// Guarded by agent.mu, but for the seat's own goroutine when it began with
-	// an order.
+	// The lock agent.mu guards these fields. If the seat began with an order, its own goroutine may use these fields without the lock.
 	order   *apipb.SeatOrder // nil for a seat found after a restart, until one comes
 	proc    *run.Proc
 	result  *run.Result
 	stopped string        // why it was asked to stop, "" when it was not
-	grace   time.Duration // it has then
-	dead    bool          // its death is verified, devices and all
-	foreign bool          // it is of another store, or of a time before a restore
-	told    report        // of its checkpoints
+	grace   time.Duration // grace period of that stop
+	dead    bool          // it is verified that its processes have ended and its devices are unused
+	foreign bool          // it belongs to another store, or to a time before a restore
+	told    report        // its reported checkpoints
 }
 
-// live claims the seat, runs its process and reports the end.
-func (s *seat) live(ctx context.Context) {
+// The method `run` claims the seat, runs its process and reports the end.
+func (s *seat) run(ctx context.Context) {
 	err := s.claim(ctx)
 	if err == nil {
 		err = s.start(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return // the agent ends; whatever was spawned has its supervisor
+		return // the agent stops; a started process has its supervisor
 	case err != nil:
 		s.agent.log.Warn("seat not started", "seat", s.key, "error", err)
 		s.agent.drop(s)
-		s.again(ctx)
+		s.reconcileLater(ctx)
 		return
 	}
 	s.finish(ctx)
 }
 
-// again lets the store's wish be looked at once more after a moment, so that a
-// seat that could not be claimed is neither forgotten nor hammered.
-func (s *seat) again(ctx context.Context) {
-	if pause(ctx, 500*time.Millisecond) {
+// reconcileLater reconciles again after a short pause. A seat that could not be claimed is thus tried again, but not continuously.
+func (s *seat) reconcileLater(ctx context.Context) {
+	if pause.For(ctx, 500*time.Millisecond) {
 		s.agent.reconcile(s.agent.session.Load())
 	}
 }
 
-// claim takes the seat under the present session. Nothing is spawned before.
+// The method `claim` claims the seat under the current session. No process may be started before the claim
+// succeeds.
 func (s *seat) claim(ctx context.Context) error {
 	session := s.agent.session.Load()
-	if session == 0 || !fresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {
-		return errors.New("no renewal was acknowledged lately: not claimed")
+	if session == 0 || !isFresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {
+		return errors.New("the session was not renewed recently, so the agent does not claim the allocation")
 	}
 	// gofail: var agentBeforeClaim struct{}
 	err := s.call(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
@@ -76,9 +76,9 @@ func (s *seat) claim(ctx context.Context) error {
 	}
 	// gofail: var agentAfterClaim struct{}
 
-	// A claim belongs to the session it was made under (R5).
+	// A claim is valid only in the session in which it was made (R5).
 	if s.agent.session.Load() != session {
-		return errors.New("the session changed during the claim: claiming anew")
+		return errors.New("the session changed during the claim, so the agent claims the allocation again")
 	}
 	s.agent.mu.Lock()
 	s.session = session
@@ -86,10 +86,10 @@ func (s *seat) claim(ctx context.Context) error {
 	return nil
 }
 
-// start spawns the process under its supervisor, or notes why it cannot.
+// The method `start` starts the seat's process under a supervisor, or records why that is not possible.
 func (s *seat) start(ctx context.Context) error {
-	if why := cmp.Or(s.agent.refuses, s.agent.lacks(s.order.Shares)); why != "" {
-		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // this node's fault, not the job's
+	if why := cmp.Or(s.agent.refuses, s.agent.missingDevices(s.order.Shares)); why != "" {
+		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // the node's fault, not the job's
 		return nil
 	}
 	spec, err := s.spec()
@@ -97,17 +97,17 @@ func (s *seat) start(ctx context.Context) error {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
 		return nil
 	}
-	// Read before the look at the session: a renewal of a later one says nothing
-	// of this claim, and would let the process live past the void of its seat.
+	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
+	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
-	if s.agent.session.Load() != s.session || !fresh(spec.RenewedAt, spec.LostAfter) {
-		return errors.New("the session changed before the start: claiming anew")
+	if s.agent.session.Load() != s.session || !isFresh(spec.RenewedAt, spec.LostAfter) {
+		return errors.New("the session changed before the process started, so the agent claims the allocation again")
 	}
 	// gofail: var agentBeforeSpawn struct{}
 	proc, err := s.agent.runner.Start(ctx, spec)
 	// gofail: var agentAfterSpawn struct{}
 	if err != nil {
-		// Nothing runs. The fault is this node's, not the job's.
+		// No process was started. The node is at fault, not the job.
 		s.agent.startFailed(err.Error())
 		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " could not start it: " + err.Error(), Ended: time.Now()})
 		return nil
@@ -118,7 +118,7 @@ func (s *seat) start(ctx context.Context) error {
 	stop, grace := s.stopped, s.grace
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
-	if stop != "" { // it was asked to while it started
+	if stop != "" { // the seat was asked to stop while it was starting
 		s.stop(stop, grace)
 	}
 	return nil
@@ -130,8 +130,8 @@ func (s *seat) end(res run.Result) {
 	s.agent.mu.Unlock()
 }
 
-// finish waits for the process's end, reports it, and frees the seat once its
-// death is verified.
+// The method `finish` waits until the process ends and reports its result. The seat is released once all of its
+// processes have verifiably ended.
 func (s *seat) finish(ctx context.Context) {
 	res, ok := s.wait(ctx)
 	if !ok {
@@ -139,12 +139,12 @@ func (s *seat) finish(ctx context.Context) {
 	}
 	s.lastCheckpoint(ctx)
 	// gofail: var agentBeforeFinish struct{}
-	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-		// A device that did not come clean, or a node that cannot start jobs, is
-		// told first: what is freed next must not be given to another job.
-		if err := s.agent.tell(ctx, c, ref); err != nil {
-			// The session may just have changed; that does not refuse the report itself.
-			return ares.Errorf(ares.Unavailable, "tell what the node offers: %v", err)
+	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+		// Before the release, report a device that is still in use or a node that cannot start jobs. If the release came first, the freed
+		// devices could be allocated to another job.
+		if err := s.agent.reportNode(ctx, c, ref); err != nil {
+			// The session may just have changed. Even if the session has changed, keep trying to report the seat's end.
+			return ares.Errorf(ares.Unavailable, "report the node's devices and readiness: %v", err)
 		}
 		_, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res)})
 		return err
@@ -153,13 +153,14 @@ func (s *seat) finish(ctx context.Context) {
 		return // the result is on disk; the next agent reports it
 	}
 	if err != nil {
-		s.agent.log.Warn("end of a seat was refused", "seat", s.key, "error", err)
+		s.agent.log.Warn("the report of a seat's end was rejected", "seat", s.key, "error", err)
 	}
 	// gofail: var agentAfterFinish struct{}
 	s.release(ctx)
 }
 
-// wait returns the result of a seat whose death is verified, devices and all.
+// The method `wait` returns the result of a seat once its processes have verifiably ended and its devices are
+// unused.
 func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 	s.agent.mu.Lock()
 	proc, res := s.proc, s.result
@@ -175,7 +176,7 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 			return got, false
 		}
 		s.agent.log.Error("wait for a seat", "seat", s.key, "error", err)
-		if !pause(ctx, time.Second) {
+		if !pause.For(ctx, time.Second) {
 			return got, false
 		}
 	}
@@ -185,12 +186,12 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 			break
 		}
 		s.agent.log.Error("a seat does not die", "seat", s.key, "error", err)
-		if !pause(ctx, time.Second) {
+		if !pause.For(ctx, time.Second) {
 			return *res, false
 		}
 	}
 	if s.named != nil {
-		// Found after a restart: its devices are known once a server has told.
+		// After a restart, the seat's devices are known only once a server has sent the seat's order.
 		select {
 		case <-s.named:
 		case <-ctx.Done():
@@ -205,9 +206,9 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 	return *res, ctx.Err() == nil
 }
 
-// release frees the seat's devices in the store and forgets its state here.
+// The method `release` frees the seat's devices in the store and deletes the seat's state on this node.
 func (s *seat) release(ctx context.Context) {
-	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		_, err := c.ReleaseSeat(ctx, &apipb.ReleaseSeatRequest{Ref: ref, Seat: refOf(s.key)})
 		return err
 	})
@@ -215,7 +216,7 @@ func (s *seat) release(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		s.agent.log.Warn("release was refused", "seat", s.key, "error", err)
+		s.agent.log.Warn("the release of a seat was rejected", "seat", s.key, "error", err)
 	}
 	// gofail: var agentAfterRelease struct{}
 	if err := s.agent.runner.Forget(s.key); err != nil {
@@ -225,25 +226,25 @@ func (s *seat) release(ctx context.Context) {
 		s.agent.log.Warn("remove a seat's working directory", "seat", s.key, "error", err)
 	}
 	s.agent.drop(s)
-	s.agent.reconcile(s.agent.session.Load()) // its devices may be awaited
+	s.agent.reconcile(s.agent.session.Load()) // another seat may be waiting for these devices
 }
 
-// decline answers a stop on a seat that was never claimed (R9).
+// The method `decline` answers a request to stop a seat that was never claimed (R9).
 func (s *seat) decline(ctx context.Context) {
-	err := s.until(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		_, err := c.DeclineSeat(ctx, &apipb.DeclineSeatRequest{Ref: ref, Seat: refOf(s.key)})
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		s.agent.log.Warn("decline was refused", "seat", s.key, "error", err)
+		s.agent.log.Warn("declining a seat was rejected", "seat", s.key, "error", err)
 	}
 	s.agent.drop(s)
 }
 
-// bury reports a seat that has no process here: as lost, if its attempt is
-// still under way (R1), and then as released.
-func (s *seat) bury(ctx context.Context) {
-	if !s.outlive(ctx) {
+// reportLost reports a seat that has no process on this node. If the seat's attempt has not ended, reportLost first reports the seat as
+// lost (R1), and then as released.
+func (s *seat) reportLost(ctx context.Context) {
+	if !s.waitForOldProcess(ctx) {
 		return
 	}
 	s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + " has no process of it", Ended: time.Now()})
@@ -259,25 +260,24 @@ func (s *seat) bury(ctx context.Context) {
 	s.release(ctx)
 }
 
-// outlive waits until nothing of a seat can live that an earlier agent with
-// another state directory may have left behind: its supervisor kills it well
-// within lost_after when nobody renews, and nobody has since this agent's
-// first session.
-func (s *seat) outlive(ctx context.Context) bool {
+// waitForOldProcess waits until an old process of the seat must have ended. An earlier agent with another state directory may
+// have left an old process. The process has received no renewals since this agent's first session. Without renewals, the
+// process's supervisor kills it well within lost_after.
+func (s *seat) waitForOldProcess(ctx context.Context) bool {
 	s.agent.mu.Lock()
 	first := s.agent.first
 	s.agent.mu.Unlock()
 	if first == nil || s.key.Fence > first.revision {
-		return true // placed for this identity
+		return true // the seat was placed after this identity's first session
 	}
 	rest := time.Duration(s.order.LostAfterSeconds)*time.Second - run.Now().Sub(first.at)
-	return rest <= 0 || pause(ctx, rest)
+	return rest <= 0 || pause.For(ctx, rest)
 }
 
-// wish passes a stop intent on to the process. The caller holds agent.mu.
-func (s *seat) wish(o *apipb.SeatOrder) {
+// If an order asks the seat to stop, applyOrder passes this request to the seat's process. The caller holds agent.mu.
+func (s *seat) applyOrder(o *apipb.SeatOrder) {
 	if s.order == nil {
-		s.order = o // found after a restart: now its devices are known too
+		s.order = o // the seat was found after a restart; its devices are known from now on
 		close(s.named)
 	}
 	why, grace := o.Stop, time.Duration(o.StopGraceSeconds)*time.Second
@@ -293,11 +293,10 @@ func (s *seat) wish(o *apipb.SeatOrder) {
 	}
 }
 
-// disown ends a process the store knows nothing of any more. The caller holds
-// agent.mu.
-func (s *seat) disown() {
+// stopUnknown stops a process that the store has no record of. The caller holds agent.mu.
+func (s *seat) stopUnknown() {
 	if s.order == nil {
-		s.order = &apipb.SeatOrder{Seat: refOf(s.key)} // nobody will tell of its devices any more
+		s.order = &apipb.SeatOrder{Seat: refOf(s.key)} // no server will send its devices any more
 		close(s.named)
 	}
 	if s.proc != nil && s.result == nil && s.stopped == "" {
@@ -313,7 +312,7 @@ func (s *seat) stop(why string, grace time.Duration) {
 	}
 }
 
-// call makes one call under the present session, bounded in time.
+// The method `call` makes one RPC under the current session, with a time limit.
 func (s *seat) call(ctx context.Context, do func(context.Context, apipb.AgentServiceClient, *apipb.SessionRef) error) error {
 	control, _, _, err := s.agent.link.connections()
 	if err != nil {
@@ -325,9 +324,8 @@ func (s *seat) call(ctx context.Context, do func(context.Context, apipb.AgentSer
 	return apipb.FromStatus(do(ctx, control, ref))
 }
 
-// until repeats a call until it is answered: done, or refused for good. The
-// report of an end is never given up while the agent lives.
-func (s *seat) until(ctx context.Context, do func(context.Context, apipb.AgentServiceClient, *apipb.SessionRef) error) error {
+// callUntilAnswered repeats an RPC until it succeeds or is rejected permanently. The agent never stops trying to report the end of a seat.
+func (s *seat) callUntilAnswered(ctx context.Context, do func(context.Context, apipb.AgentServiceClient, *apipb.SessionRef) error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 5*time.Second) {
 		err := s.call(ctx, do)
 		switch ares.CodeOf(err) {
@@ -335,9 +333,9 @@ func (s *seat) until(ctx context.Context, do func(context.Context, apipb.AgentSe
 			return nil
 		case ares.Fenced, ares.Conflict, ares.Invalid, ares.NotFound, ares.Forbidden:
 			return err
-		case ares.Unavailable, ares.Exhausted, ares.Internal, ares.Refused, ares.TooLarge, ares.Unauthentic:
+		default: // try again
 		}
-		if !pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -347,12 +345,12 @@ func (s *seat) lostAfter() time.Duration {
 	return time.Duration(s.order.GetSpec().GetLostAfterSeconds()) * time.Second
 }
 
-// scratch is the seat's own working directory.
+// The method `scratch` returns the path of the seat's own working directory.
 func (s *seat) scratch() string {
 	return filepath.Join(s.agent.cfg.Dir, "work", s.key.String())
 }
 
-// resultOf translates how a process ended into what the job's phase depends on.
+// resultOf translates the end of a process into a rank's result.
 func resultOf(r run.Result) *apipb.RankResult {
 	m := &apipb.RankResult{
 		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal), Reason: r.Reason,

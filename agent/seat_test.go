@@ -15,8 +15,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestNothingIsSpawnedBeforeItsClaim: a claim that is refused, or not answered
-// yet, has no process; one that is granted has one.
+// TestNothingIsSpawnedBeforeItsClaim checks that a process is started only once its claim is granted. No process may start while the claim
+// is unanswered or after it was rejected.
 func TestNothingIsSpawnedBeforeItsClaim(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
@@ -40,16 +40,16 @@ func TestNothingIsSpawnedBeforeItsClaim(t *testing.T) {
 	}
 }
 
-// TestAClaimBelongsToItsSession is R5: a claim that was granted under a session
-// which has ended since gives no right to spawn. The seat is claimed again or
-// reported lost.
+// TestAClaimBelongsToItsSession checks that a claim is valid only in the session in which it was granted (rule R5). If the session in
+// which a claim was granted has ended, the claim does not allow a start. After the session has changed, the seat must be claimed again or
+// reported as lost.
 func TestAClaimBelongsToItsSession(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
 	next := h.session.Load() + 1
 	d.on("claim", func() error {
 		if len(d.said("claim")) == 1 {
-			h.session.Store(next) // as when the session was lost and opened anew meanwhile
+			h.session.Store(next) // simulates a session that was lost and opened again meanwhile
 		}
 		return nil
 	})
@@ -63,10 +63,10 @@ func TestAClaimBelongsToItsSession(t *testing.T) {
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
 }
 
-// TestNothingIsClaimedLate is R4: without a renewal for half of its patience a
-// seat is neither claimed nor, when the claim's answer took that long, spawned.
+// TestNothingIsClaimedLate checks that no seat is claimed or started too long after the last renewal (rule R4). A seat is not claimed if
+// half of lost_after has passed without a renewal. If half of lost_after passed before the claim was answered, the process is not started.
 func TestNothingIsClaimedLate(t *testing.T) {
-	d := newDoor(t) // its first renewal comes long after this test
+	d := newDoor(t) // its first renewal comes long after this test has ended
 	h := newHands(t, d, t.TempDir())
 	renewed := run.BootTime(h.renewed.Load())
 	old := func(d time.Duration) func() bool { return func() bool { return run.Now().Sub(renewed) > d } }
@@ -85,8 +85,8 @@ func TestNothingIsClaimedLate(t *testing.T) {
 	}
 }
 
-// TestARenewalCountsFromItsSending, not from its answer: what happened between
-// is unknown, and the server's patience may have begun with it.
+// TestARenewalCountsFromItsSending checks that a renewal counts from the time at which it was sent, not from its answer. The
+// server may have started to count lost_after at any time between the sending of the renewal and its answer.
 func TestARenewalCountsFromItsSending(t *testing.T) {
 	d := newDoor(t)
 	d.ttl = 8
@@ -109,8 +109,8 @@ func TestARenewalCountsFromItsSending(t *testing.T) {
 	}
 }
 
-// TestALostSeatIsReported is R1: a seat that is claimed and has no process here
-// is reported as lost, and only then released.
+// TestALostSeatIsReported checks that a seat without its process is reported as lost (rule R1). A claimed seat without a process on this
+// node is reported as lost, and only then released.
 func TestALostSeatIsReported(t *testing.T) {
 	d := newDoor(t)
 	d.order(seatOf(100, ares.SeatClaimed, time.Hour, "true"))
@@ -122,9 +122,9 @@ func TestALostSeatIsReported(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherAgentLeftIsOutlived: a seat that is older than this agent may
-// have a process of another agent of this node, with another directory, whose
-// supervisor has until lost_after to end it. It is not reported before.
+// TestWhatAnotherAgentLeftIsOutlived checks a seat that was placed before the agent's first session. The seat must not be reported as lost
+// before lost_after has passed. Another agent of this node, with another state directory, may have left a process. The supervisor of that
+// process may take as long as lost_after to end it.
 func TestWhatAnotherAgentLeftIsOutlived(t *testing.T) {
 	const lostAfter = time.Second
 	d := newDoor(t)
@@ -141,8 +141,8 @@ func TestWhatAnotherAgentLeftIsOutlived(t *testing.T) {
 	eventually(t, "its release", func() bool { return len(d.said("release")) > 0 })
 }
 
-// TestAStoppedSeatIsDeclined is R9: a seat that is to stop before it was
-// claimed is declined, and nothing is spawned.
+// TestAStoppedSeatIsDeclined checks that a seat that must stop is declined if it was never claimed (rule R9). If a seat must stop before
+// it was claimed, the agent declines it and starts no process.
 func TestAStoppedSeatIsDeclined(t *testing.T) {
 	d := newDoor(t)
 	o := seatOf(100, ares.SeatPlaced, time.Hour, "true")
@@ -155,15 +155,15 @@ func TestAStoppedSeatIsDeclined(t *testing.T) {
 	}
 }
 
-// TestACleanReportNamesWhatIsHeld is R8 for an agent that comes back: what still
-// lives here is not clean, though its attempt may be over.
+// TestACleanReportNamesWhatIsHeld checks the clean report (rule R8) of an agent that was restarted. The agent's clean report must list the
+// seats with live processes, even if their attempts have ended.
 func TestACleanReportNamesWhatIsHeld(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
 	d.order(seatOf(100, ares.SeatPlaced, time.Hour, "sleep 1000"))
 	eventually(t, "its start", func() bool { return h.says("seat started") })
 	h.stop()
-	before := len(d.said("clean")) // none, if it was stopped that early
+	before := len(d.said("clean")) // none, if the agent was stopped that early
 	d.order(seatOf(100, ares.SeatClaimed, time.Hour, ""))
 	newHands(t, d, h.dir)
 	eventually(t, "its clean report", func() bool { return len(d.said("clean")) > before })
@@ -172,9 +172,8 @@ func TestACleanReportNamesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestASeatIsReleasedAfterVerifiedDeath kills the supervisor while no agent is
-// there: an orphan of the job lives on, without any deadline. The next agent
-// releases the seat only when that is dead.
+// TestASeatIsReleasedAfterVerifiedDeath kills the supervisor while no agent is running. An orphan of the job then stays alive without any
+// deadline. The next agent must release the seat only when the orphan is dead.
 func TestASeatIsReleasedAfterVerifiedDeath(t *testing.T) {
 	d := newDoor(t)
 	h := newHands(t, d, t.TempDir())
@@ -218,9 +217,8 @@ func TestASeatIsReleasedAfterVerifiedDeath(t *testing.T) {
 	}
 }
 
-// TestACleanReportSparesWhatMayYetBeClaimed: a seat that waits for its devices,
-// or whose claim was just refused, has no life here, and may have one before
-// the report arrives.
+// TestACleanReportSparesWhatMayYetBeClaimed checks which seats a clean report lists. It must also list a seat that waits for its devices,
+// and a seat whose claim was just rejected. Both kinds of seats have no process yet, but may get one before the clean report arrives.
 func TestACleanReportSparesWhatMayYetBeClaimed(t *testing.T) {
 	waiting, over := seatOf(100, ares.SeatPlaced, time.Hour, "true"), seatOf(90, ares.SeatVoided, time.Hour, "true")
 	over.Current = false

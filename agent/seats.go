@@ -10,15 +10,16 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// adopt takes up again what outlived the agent's last run, and buries what did
-// not.
+// The method `adopt` takes over the seats whose supervisors are still alive after the previous agent ended, and
+// ends all other seats.
 func (a *Agent) adopt(ctx context.Context) error {
 	// gofail: var agentBeforeAdopt struct{}
 	found, err := a.runner.Find(ctx)
 	if err != nil {
-		return fmt.Errorf("find the seats of the last run: %w", err)
+		return fmt.Errorf("find the processes of the previous agent: %w", err)
 	}
 	for _, f := range found {
 		s := &seat{agent: a, key: f.Key, proc: f.Proc, named: make(chan struct{}), foreign: f.Key.Fence < a.store.since}
@@ -32,8 +33,8 @@ func (a *Agent) adopt(ctx context.Context) error {
 	return nil
 }
 
-// follow acts on the node's seats as a server sends them: all of them, each
-// time one changes. What could not be done then is tried again.
+// The method `follow` acts on the list of the node's seats that a server sends. A server sends the list of the node's
+// seats whenever one of them changes. If a step fails, the method tries it again later.
 func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	stream, err := c.WatchSeats(ctx, &apipb.WatchSeatsRequest{Ref: ref})
 	if err != nil {
@@ -51,7 +52,7 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 		a.mu.Unlock()
 		a.reconcile(ref.Session)
 		if !clean {
-			// Once a session: free what earlier attempts held here and is dead (R8).
+			// Once per session, free the seats of earlier attempts that have no live process on this node (R8).
 			if _, err := c.ReportClean(ctx, &apipb.ReportCleanRequest{Ref: ref, Held: a.heldFences()}); err != nil {
 				return apipb.FromStatus(err)
 			}
@@ -60,7 +61,8 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 	}
 }
 
-// reconcile compares what the store wants of this node with what it holds.
+// The method `reconcile` compares the seats that the store assigns to this node with the seats that the agent runs,
+// and starts or stops seats accordingly.
 func (a *Agent) reconcile(session int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,38 +73,38 @@ func (a *Agent) reconcile(session int64) {
 		s := a.seats[key]
 		switch {
 		case s != nil:
-			s.wish(o)
+			s.applyOrder(o)
 		case o.State == string(ares.SeatPlaced) && o.Current && o.Stop != "":
 			a.begin(key, o, (*seat).decline)
 		case o.State == string(ares.SeatPlaced) && o.Current:
 			if holder := a.holds(o); holder != nil {
-				a.log.Warn("seat refused for now: its devices are still held", "seat", key, "by", holder.key)
+				a.log.Warn("seat not started yet: its devices are still in use", "seat", key, "by", holder.key)
 				continue
 			}
-			a.begin(key, o, (*seat).live)
+			a.begin(key, o, (*seat).run)
 		default:
-			// Claimed without a supervisor here (R1), finished but not released,
-			// or of an attempt that is over: nothing of it may live.
-			a.begin(key, o, (*seat).bury)
+			// The seat was claimed but has no supervisor on this node (R1), or it finished and was not released, or its attempt has ended.
+			// Make sure that none of the seat's processes is still alive.
+			a.begin(key, o, (*seat).reportLost)
 		}
 	}
 	for key, s := range a.seats {
-		// A server that lags behind the seat's own placement knows nothing of it.
+		// If a server's state is older than the seat's placement, the server does not know the seat yet.
 		if !wanted[key] && (a.seen >= key.Fence || s.foreign) && s.session != session {
-			s.disown()
+			s.stopUnknown()
 		}
 	}
 }
 
-// begin starts a seat's life. The caller holds a.mu.
+// The method `begin` starts a seat's goroutine. The caller holds a.mu.
 func (a *Agent) begin(key run.Key, o *apipb.SeatOrder, life func(*seat, context.Context)) {
 	s := &seat{agent: a, key: key, order: o, session: a.session.Load()}
 	a.seats[key] = s
 	a.wg.Go(func() { life(s, a.life) })
 }
 
-// holds finds a seat that still has one of the order's devices for itself. The
-// caller holds a.mu.
+// The method `holds` finds a running seat that blocks the order. Such a seat uses a device of the order and leaves too little of that
+// device free. The caller holds a.mu.
 func (a *Agent) holds(o *apipb.SeatOrder) *seat {
 	for _, s := range a.seats {
 		if s.order == nil || s.dead {
@@ -119,7 +121,8 @@ func (a *Agent) holds(o *apipb.SeatOrder) *seat {
 	return nil
 }
 
-// drop ends a seat's life here; its order may begin another.
+// The method `drop` removes a seat from the agent's table. Once the seat is removed, a new order may start it
+// again.
 func (a *Agent) drop(s *seat) {
 	a.mu.Lock()
 	if a.seats[s.key] == s {
@@ -128,16 +131,15 @@ func (a *Agent) drop(s *seat) {
 	a.mu.Unlock()
 }
 
-// isHeld says whether a seat has its life here.
+// isHeld reports whether the agent still has the seat in its table.
 func (a *Agent) isHeld(key run.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.seats[key] != nil
 }
 
-// heldFences are those of seats that hold a live process, or may yet: one that
-// the store shows as current can be claimed while the report is on its way, and
-// its attempt end for another rank's sake before it arrives.
+// heldFences returns the fences of all seats that have a live process or may still get one. Seats of current attempts are included. Such a
+// seat can be claimed while the report is in flight. The seat's attempt may then end because of another rank, before the report arrives.
 func (a *Agent) heldFences() []int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,11 +155,10 @@ func (a *Agent) heldFences() []int64 {
 	return slices.Sorted(maps.Keys(held))
 }
 
-// reportProgress tells what running jobs say of themselves, at most every two
-// seconds and only when it changed.
+// reportProgress reports the progress of running jobs, at most every two seconds and only if it has changed.
 func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	told := map[run.Key]run.Progress{}
-	for pause(ctx, 2*time.Second) {
+	for pause.For(ctx, 2*time.Second) {
 		maps.DeleteFunc(told, func(k run.Key, _ run.Progress) bool { return !a.isHeld(k) })
 		a.mu.Lock()
 		running := make([]*run.Proc, 0, len(a.seats))
@@ -177,7 +178,7 @@ func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, 
 			})
 			if err != nil {
 				a.log.Debug("report progress", "seat", p.Key(), "error", err)
-				continue // the next change is told again; nothing depends on it
+				continue // the next change is reported again, and nothing else depends on it
 			}
 			told[p.Key()] = progress
 		}

@@ -16,37 +16,38 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// spec turns a seat's order into what its supervisor is to run.
+// The method `spec` turns a seat's order into the spec for its supervisor.
 func (s *seat) spec() (run.Spec, error) {
 	o, job := s.order, s.order.GetSpec().Spec()
 	if job.Image != "" && !s.agent.cfg.RunImages {
-		return run.Spec{}, fmt.Errorf("the job names image %s, and this agent runs no containers: leave image out, or start the agent with --run-images to run its command directly on the host", job.Image)
+		return run.Spec{}, fmt.Errorf("the job requests image %s, but Ares does not run containers: remove the image from the job, or start the agent with --run-images to ignore it", job.Image)
 	}
-	user, err := s.agent.apart.of(job.Tenant)
+	user, err := s.agent.isolation.of(job.Tenant)
 	if err != nil {
 		return run.Spec{}, err
 	}
 	spec := run.Spec{
 		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Dir: job.WorkingDir, User: user,
 		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
-		Limits: run.Limits{MilliCPU: int64(job.CPUs) * 1000, MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.apart.Pids)},
+		Limits: run.Limits{MilliCPU: int64(job.CPUs) * 1000, MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.isolation.Pids)},
 	}
-	if user != nil && s.agent.apart.means.Room {
-		spec.Room = run.Room{
-			Private: true, OwnTmp: s.agent.apart.PrivateTmp && !inTmp(job.WorkingDir) && !inTmp(job.Checkpoint.Path),
-			Scratch: s.scratch(), Hide: s.agent.hide(o.Shares),
+	if user != nil && s.agent.isolation.means.Sandbox {
+		spec.Sandbox = run.Sandbox{
+			Private: true, OwnTmp: s.agent.isolation.PrivateTmp && !isUnderTmp(job.WorkingDir) && !isUnderTmp(job.Checkpoint.Path),
+			Scratch: s.scratch(), Hide: s.agent.hiddenDevices(o.Shares),
 		}
 	}
 	if spec.Dir == "" || user != nil {
 		if err := s.makeScratch(user); err != nil {
-			return run.Spec{}, fmt.Errorf("make the working directory: %w", err)
+			return run.Spec{}, fmt.Errorf("create the working directory: %w", err)
 		}
 	}
 	home := s.scratch()
-	if spec.Room.Private {
-		home = run.RoomWork
+	if spec.Sandbox.Private {
+		home = run.SandboxWork
 	}
 	if spec.Dir == "" {
 		spec.Dir = home
@@ -55,9 +56,8 @@ func (s *seat) spec() (run.Spec, error) {
 	return spec, nil
 }
 
-// inTmp says whether a job's own files lie where it would otherwise find a
-// directory of its own.
-func inTmp(path string) bool {
+// isUnderTmp reports whether a path is in a directory that a private /tmp would hide.
+func isUnderTmp(path string) bool {
 	path = filepath.Clean(path)
 	for _, tmp := range []string{"/tmp", "/var/tmp"} {
 		if path == tmp || strings.HasPrefix(path, tmp+"/") {
@@ -67,12 +67,12 @@ func inTmp(path string) bool {
 	return false
 }
 
-// makeScratch makes the seat's own working directory and gives it to its user.
+// makeScratch creates the seat's working directory and makes the seat's user its owner.
 func (s *seat) makeScratch(user *run.User) error {
 	dir := s.scratch()
 	above := fs.FileMode(0o700)
-	if user != nil && !s.agent.apart.means.Room {
-		above = 0o711 // its user must pass
+	if user != nil && !s.agent.isolation.means.Sandbox {
+		above = 0o711 // the seat's user must be able to enter the directory
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), above); err != nil {
 		return err
@@ -86,8 +86,9 @@ func (s *seat) makeScratch(user *run.User) error {
 	return os.Lchown(dir, int(user.UID), int(user.GID))
 }
 
-// environment is what the process sees: a plain base, the job's own variables,
-// and over them Ares's. Of the agent's own it sees what is named here.
+// The method `environment` returns the environment of the job's process. The environment contains some basic variables, the
+// job's own variables, and the variables that Ares sets. The variables of Ares override all others. From the agent's
+// environment, a job gets only the variables that are named in this function.
 func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string {
 	o := s.order
 	env := map[string]string{
@@ -99,8 +100,8 @@ func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string
 		}
 	}
 	if user != nil {
-		// A user that no password file knows is asked for by name all the same.
-		env["USER"] = s.agent.apart.login(job.Tenant)
+		// Programs ask for a user name even if no password file contains the user.
+		env["USER"] = s.agent.isolation.login(job.Tenant)
 		env["LOGNAME"] = env["USER"]
 	}
 	maps.Copy(env, job.Environment)
@@ -131,8 +132,8 @@ func (s *seat) environment(job *ares.Spec, home string, user *run.User) []string
 	return out
 }
 
-// visible is the value of CUDA_VISIBLE_DEVICES: indexes, or IDs for MIG
-// slices, which have no index of their own.
+// The method `visible` returns the value of CUDA_VISIBLE_DEVICES. The value lists a GPU by its index. It lists a MIG slice by its ID,
+// because a slice has no index of its own.
 func (a *Agent) visible(shares []*apipb.DeviceShare) string {
 	slice := map[string]bool{}
 	for _, d := range a.Node().Devices {
@@ -148,8 +149,8 @@ func (a *Agent) visible(shares []*apipb.DeviceShare) string {
 	return strings.Join(words, ",")
 }
 
-// visibleIDs is the value of NVIDIA_VISIBLE_DEVICES, which container runtimes
-// read. Empty means all of them to some, so none has a word.
+// visibleIDs returns the value of NVIDIA_VISIBLE_DEVICES, which container runtimes read. For a seat without devices the value is "none",
+// because some container runtimes treat an empty value as all devices.
 func visibleIDs(shares []*apipb.DeviceShare) string {
 	words := make([]string, len(shares))
 	for i, sh := range shares {
@@ -158,8 +159,8 @@ func visibleIDs(shares []*apipb.DeviceShare) string {
 	return cmp.Or(strings.Join(words, ","), "void")
 }
 
-// lacks says why a seat's devices cannot be used here, "" when they can.
-func (a *Agent) lacks(shares []*apipb.DeviceShare) string {
+// missingDevices returns the reason why a seat's devices cannot be used on this node, or "" if they can.
+func (a *Agent) missingDevices(shares []*apipb.DeviceShare) string {
 	node := a.Node()
 	for _, sh := range shares {
 		i := slices.IndexFunc(node.Devices, func(d ares.Device) bool { return d.ID == sh.DeviceId })
@@ -177,9 +178,8 @@ const quarantine = "quarantined: "
 
 func isQuarantined(d ares.Device) bool { return strings.HasPrefix(d.Reason, quarantine) }
 
-// checkDevices waits until no process is left on a dead seat's devices. One
-// that does not come clean is quarantined: killing a process does not always
-// free its GPU.
+// checkDevices waits until no process uses the devices of an ended seat. A device that stays in use is quarantined, because killing a
+// process does not always free its GPU.
 func (a *Agent) checkDevices(ctx context.Context, s *seat) {
 	a.mu.Lock()
 	mock, order := a.node.Mock, s.order
@@ -189,14 +189,14 @@ func (a *Agent) checkDevices(ctx context.Context, s *seat) {
 	}
 	var ids []string
 	for _, sh := range order.GetShares() {
-		if sh.Milli == 1000 { // on a shared device others may well live
+		if sh.Milli == 1000 { // on a shared device other jobs may be running
 			ids = append(ids, sh.DeviceId)
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
-	why := "its processes do not let go"
+	why := "processes of an ended job still use it"
 	for range 20 {
 		busy, err := a.source.Busy(ctx, ids)
 		if err == nil && len(busy) == 0 {
@@ -205,11 +205,11 @@ func (a *Agent) checkDevices(ctx context.Context, s *seat) {
 		if err != nil {
 			why = err.Error()
 		}
-		if !pause(ctx, 500*time.Millisecond) {
+		if !pause.For(ctx, 500*time.Millisecond) {
 			return
 		}
 	}
-	a.log.Error("devices did not come clean", "seat", s.key, "devices", ids, "why", why)
+	a.log.Error("devices of an ended job are still in use", "seat", s.key, "devices", ids, "why", why)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	devices := slices.Clone(a.node.Devices)

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/rest"
 	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/admission"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -25,12 +27,15 @@ const (
 	canary     = "canary-8f2b6c"
 )
 
-// house is a server without a loop: a real store, its view and the doors.
+// The type `house` is a test server with a real store, a view of the store and the API, but without a
+// scheduling loop.
 type house struct {
-	*Doors
+	*Server
+	*rest.Handler
+	cfg    Config
 	t      testing.TB
 	store  *store.Store
-	view   *control.View
+	view   *cache.View
 	server *httptest.Server
 	log    *lockedBuffer
 
@@ -55,7 +60,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newHouse opens a house; change may alter its configuration.
+// newHouse starts a test server. The functions in `change` can alter its configuration.
 func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Helper()
 	ctx := t.Context()
@@ -63,8 +68,8 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, store: st, view: control.NewView(time.Now), log: &lockedBuffer{}, observed: map[string]ares.Code{}}
-	policies, err := control.NewPolicies(h.view)
+	h := &house{t: t, store: st, view: cache.NewView(time.Now), log: &lockedBuffer{}, observed: map[string]ares.Code{}}
+	policies, err := admission.NewPolicies(h.view)
 	must(t, err)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -76,15 +81,15 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	t.Cleanup(func() {
 		stop()
 		wg.Wait()
-		_ = st.Close() // the directory goes with it
+		_ = st.Close() // the directory is deleted with the test
 	})
-	must(t, h.view.WaitFor(ctx, 1)) // so that it tells of what happens from here on
+	must(t, h.view.WaitFor(ctx, 1)) // so that the view reports everything from here on
 	must(t, st.RegisterTenant(ctx, ares.Tenant{ID: ares.DefaultTenant, Name: "Default", Limits: ares.NoLimits(), Weight: 1, MayPreempt: true}))
 	must(t, st.PutToken(ctx, store.Token{Name: "admin", Hash: auth.HashToken(adminToken), Role: auth.RoleAdmin}))
 	must(t, st.PutToken(ctx, store.Token{Name: "node", Hash: auth.HashToken(nodeToken), Role: auth.RoleNode}))
 	cfg := Config{
-		Desk: &control.Desk{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second, Policies: policies},
-		View: h.view,
+		Admission: &admission.Admission{Store: st, View: h.view, Now: time.Now, MinLostAfter: 20 * time.Second, Policies: policies},
+		View:      h.view,
 
 		Policies: policies,
 		Store:    st,
@@ -102,28 +107,30 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	for _, c := range change {
 		c(&cfg)
 	}
-	if h.Doors, err = New(cfg); err != nil {
+	if h.Server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.viewWait = time.Minute // a view that lags is no failure, but lists without what was written are
+	h.Handler, h.cfg = h.Server.rest, cfg
+	h.ViewWait = time.Minute // a lagging view is not an error, but a list that lacks earlier writes is
 	h.server = httptest.NewServer(h.HTTP())
 	t.Cleanup(func() {
 		h.Close(context.Background())
 		h.server.Close()
 	})
-	h.seen() // the writes above
+	h.seen() // wait for the writes above
 	return h
 }
 
-// fakeEngine knows no node, and says what it is told to.
+// fakeEngine is a fake scheduling engine that has no nodes and returns preset
+// answers.
 type fakeEngine struct {
 	before   func() // called before each answer, unless nil
 	explains ares.Explanation
-	blockers []ares.Blocker // default: there is no node
+	blockers []ares.Blocker // default: the cluster has no node
 	places   *ares.Placing
 	fair     ares.Fairness
 	moves    []ares.Consolidation
-	told     *ares.RuntimePredicted // of the last job it planned
+	told     *ares.RuntimePredicted // prediction for the last job that was planned
 }
 
 func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
@@ -133,7 +140,7 @@ func (f *fakeEngine) Refusal(id ares.JobID) ares.Refusal {
 	if f.blockers != nil {
 		return ares.Refusal{Job: id, Blockers: f.blockers}
 	}
-	return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: "there is no node"}}}
+	return ares.Refusal{Job: id, Blockers: []ares.Blocker{{Kind: "nodes", Detail: ares.PlainText("there is no node")}}}
 }
 
 func (f *fakeEngine) Explain(id ares.JobID) ares.Explanation {
@@ -169,7 +176,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// answer is a response, read whole.
+// The type `answer` is a complete HTTP response.
 type answer struct {
 	code   int
 	header http.Header
@@ -177,8 +184,8 @@ type answer struct {
 	json   map[string]any
 }
 
-// do makes a request as the administrator. A body that is not a string is
-// sent as JSON; nil is none.
+// The method `do` makes a request as the administrator. A body that is not a string is sent as JSON. If
+// the argument `body` is nil, the request has no body.
 func (h *house) do(method, path string, body any, change ...func(*http.Request)) answer {
 	h.t.Helper()
 	var r io.Reader
@@ -214,7 +221,8 @@ func (h *house) do(method, path string, body any, change ...func(*http.Request))
 	return a
 }
 
-// refused wants a failure with a code, and its sentence to say each of words.
+// The method `refused` checks that an answer is an error with the given code, and that its text
+// contains each of the given words.
 func (h *house) refused(a answer, status int, code ares.Code, words ...string) {
 	h.t.Helper()
 	if a.code != status || a.json["code"] != string(code) {
@@ -230,7 +238,7 @@ func (h *house) refused(a answer, status int, code ares.Code, words ...string) {
 	}
 }
 
-// stored counts the records of a room.
+// The method `stored` counts the records in the store whose keys have the given prefix.
 func (h *house) stored(room string) int {
 	h.t.Helper()
 	n := 0
@@ -238,7 +246,8 @@ func (h *house) stored(room string) int {
 	return n
 }
 
-// job is a submission that is fine.
+// The function `job` returns a valid submission. The arguments are names and values of fields to add or
+// replace.
 func job(more ...any) map[string]any {
 	j := map[string]any{"name": "train", "command": []string{"true"}}
 	for i := 0; i < len(more); i += 2 {
@@ -247,7 +256,7 @@ func job(more ...any) map[string]any {
 	return j
 }
 
-// submit submits a job and returns its ID.
+// The method `submit` submits a job and returns its ID.
 func (h *house) submit(more ...any) string {
 	h.t.Helper()
 	a := h.do("POST", "/api/v1/jobs", job(more...))
@@ -257,7 +266,7 @@ func (h *house) submit(more ...any) string {
 	return a.json["job_id"].(string)
 }
 
-// seen waits until the view knows everything that is stored now.
+// The method `seen` waits until the view contains everything that is in the store at the time of the call.
 func (h *house) seen() {
 	h.t.Helper()
 	snap, err := h.store.Job(h.t.Context(), ares.NewJobID("nobody", "nothing"))

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// TestArrays: an array is one row with counts, and its elements are a list of
-// their own.
+// TestArrays checks that a list of jobs shows an array as one job, with counts
+// of its elements. A separate request must list the elements.
 func TestArrays(t *testing.T) {
 	h := newHouse(t)
 	id := h.submit("name", "sweep", "array", map[string]any{"count": 5, "parallelism": 3})
@@ -47,11 +48,12 @@ func TestArrays(t *testing.T) {
 		}
 	}
 	h.refused(h.do("POST", "/api/v1/jobs", job("array", map[string]any{"count": 10_001})), 400, ares.Invalid, "array.count")
-	h.refused(h.do("POST", "/api/v1/jobs", job("after", []string{"job-aaaaaaaaaaaaaaaaaaaaaaaa"})), 403, ares.Refused, `"field":"after[0]"`)
+	h.refused(h.do("POST", "/api/v1/jobs", job("after", []string{"job-aaaaaaaaaaaaaaaaaaaaaaaa"})), 403, ares.DependencyUnknown, `"field":"after[0]"`)
 }
 
-// TestOrdersOfElements: an agent is told which element it runs, and how many
-// members the attempt really has.
+// TestOrdersOfElements checks the SeatOrder message that an agent receives for
+// an array element. The message must contain the element's index and the actual
+// number of members of the attempt.
 func TestOrdersOfElements(t *testing.T) {
 	h := newHouse(t)
 	lead, resign := storetest.NewLead(t, h.store)
@@ -64,11 +66,11 @@ func TestOrdersOfElements(t *testing.T) {
 	revision, err := h.store.Revision(t.Context())
 	must(t, err)
 	must(t, h.view.WaitFor(t.Context(), revision))
-	d := &AgentDoor{View: h.view}
+	d := &service.AgentService{View: h.view}
 	entries, _, _ := h.view.SeatsOn(node.ID)
 	seen := map[int32]bool{}
 	for _, e := range entries {
-		for _, o := range d.orders(e, node.ID) {
+		for _, o := range d.Orders(e, node.ID) {
 			if e.Job.ID == elastic.ID {
 				if o.GetWorldSize() != 2 || o.GetArrayJobId() != "" {
 					t.Errorf("the order for an elastic gang is %v", o)

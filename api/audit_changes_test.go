@@ -9,20 +9,22 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/method"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/history"
 )
 
-// change is a call that changes something, and how it is recorded.
+// The type `change` is an API call that changes an object, with the audit entry that the test expects.
 type change struct {
 	method, path string
 	body         any
 	action       string
-	object       string // TOKEN stands for the join token that was made
+	object       string // TOKEN stands for the join token that the test created
 	tenant       string
-	was, is      bool // there is something before, after
+	was, is      bool // whether the object exists before and after the call
 }
 
 var (
@@ -30,8 +32,9 @@ var (
 	secondJob = string(ares.NewJobID("default", "r-2"))
 )
 
-// changesInTurn has what is made made twice: the second time it was there before,
-// and nothing changes.
+// changesInTurn lists the changes in the order in which the test makes them.
+// Most requests that create an object are sent twice. The second request
+// changes nothing, because the object already exists.
 func changesInTurn() []change {
 	binding := map[string]any{"subject": "group:ml", "role": "viewer", "tenant_id": "default"}
 	rule := func(text string) map[string]any {
@@ -78,18 +81,18 @@ func changesInTurn() []change {
 	}
 }
 
-// digestless are the changes that the table cannot make: what a node is, or needs,
-// and an alert, which changes no object.
+// The variable `digestless` lists the changes that changesInTurn leaves out. Most changes in digestless need
+// a real node. A test alert changes no object.
 var digestless = []string{"JOIN_NODE", "REMOVE_NODE", "TEST_ALERT_CHANNEL"}
 
-// TestAuditOfChanges wants one entry for each change, with what it was about and
-// the digests to go with the changes before and after it. It fails for a method
-// that changes something and is not tried.
+// TestAuditOfChanges checks that each change has one audit entry, which names its object. In each entry, the
+// digest before the change must equal the digest after the previous change of the same object. The test fails
+// if a method that changes something is in neither changesInTurn nor digestless.
 func TestAuditOfChanges(t *testing.T) {
 	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
 	must(t, err)
 	t.Cleanup(func() { must(t, past.Close()) })
-	h, l := audited(t, func(c *Config) { c.Ledger = &control.Ledger{View: c.View, History: past, Now: time.Now} })
+	h, l := audited(t, func(c *Config) { c.Accounting = &accounting.Accounting{View: c.View, History: past, Now: time.Now} })
 	_, err = h.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute, 0)
 	must(t, err)
 	tried, token, after := digestless, "", map[string]string{}
@@ -127,15 +130,15 @@ func TestAuditOfChanges(t *testing.T) {
 			t.Errorf("%s: nothing changed, and that is told as %q", c.action, e.Detail)
 		}
 	}
-	for method, d := range deeds {
-		if d.keep == changes && !slices.Contains(tried, d.action) {
-			t.Errorf("%s changes something, and no row says what is recorded of it", method)
+	for _, m := range method.All() {
+		if m.Audit.Level == method.Changes && !slices.Contains(tried, m.Audit.Action) {
+			t.Errorf("%s changes something, and no row says what is recorded of it", m.Name)
 		}
 	}
 }
 
-// TestAuditOfARetry wants the digest of the job's specification as it is shown, so
-// that it can be found again.
+// TestAuditOfARetry checks the digest in the audit entry for a retried job. It must be the digest of the spec
+// that users see, so that users can compute it too.
 func TestAuditOfARetry(t *testing.T) {
 	h, l := audited(t)
 	first := h.submit()
@@ -145,13 +148,13 @@ func TestAuditOfARetry(t *testing.T) {
 	e := l.one(t, "RETRY_JOB")
 	made, err := h.store.Job(t.Context(), ares.JobID(again))
 	must(t, err)
-	if want := messageDigest(apipb.NewJobSpec(&made.Job.Spec)); e.After != want {
+	if want := pipeline.MessageDigest(apipb.NewJobSpec(&made.Job.Spec)); e.After != want {
 		t.Errorf("a retry is recorded as %+v, and its specification has the digest %s", e, want)
 	}
 }
 
-// TestAuditOfARevocation wants the digest of the revocation as it is kept, whatever
-// clock the server has.
+// TestAuditOfARevocation checks the digest in the audit entry for a revocation. It must be the digest of the
+// stored revocation, even if the server's clock is wrong.
 func TestAuditOfARevocation(t *testing.T) {
 	h, l := audited(t, func(c *Config) {
 		c.Trust.Now = func() time.Time {
@@ -162,21 +165,21 @@ func TestAuditOfARevocation(t *testing.T) {
 	e := l.one(t, "REVOKE_NODE")
 	kept, err := h.store.Revocations(t.Context())
 	must(t, err)
-	if len(kept) != 1 || e.After != digestOf(kept[0]) {
+	if len(kept) != 1 || e.After != pipeline.DigestOf(kept[0]) {
 		t.Errorf("the revocations %+v are recorded as %+v", kept, e)
 	}
 }
 
-// chained are the kinds of objects that nobody changes but by calls.
+// The variable `chained` lists the kinds of objects that only API calls can change.
 var chained = []string{"queue", "tenant", "reservation", "token", "binding", "policy", "price", "join-token", "node"}
 
-// TestAuditOfCertificates wants the audit to have the digest of each certificate
-// that a node was given, so that one that turns up can be found there.
+// TestAuditOfCertificates checks that the audit log has the digest of each
+// certificate issued to a node, so that a certificate can be traced.
 func TestAuditOfCertificates(t *testing.T) {
 	l := newLedger()
 	f := newFortress(t, func(c *Config) { c.Audit = l })
 	n, conn := f.join("n1")
-	entries := l.take() // the first is of the token
+	entries := l.take() // the first entry is for the token
 	first := leafOf(t, n).Raw
 	if joined := entries[len(entries)-1]; joined.Action != "JOIN_NODE" || joined.Object != "node/n1" || joined.Before != "" || joined.After != audit.Digest(first) {
 		t.Errorf("joining is recorded as %+v", joined)
@@ -185,13 +188,14 @@ func TestAuditOfCertificates(t *testing.T) {
 	must(t, err)
 	next, err := apipb.NewTrustServiceClient(conn).RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
 	must(t, err)
-	must(t, n.Take(next.GetCertificate(), next.GetAuthority()))
+	must(t, n.Store(next.GetCertificate(), next.GetAuthority()))
 	if renewed := l.one(t, "RENEW_CERTIFICATE"); renewed.Object != "node/n1" || renewed.Before != audit.Digest(first) || renewed.After != audit.Digest(leafOf(t, n).Raw) {
 		t.Errorf("a renewal is recorded as %+v", renewed)
 	}
 }
 
-// TestAuditNamesPolicies wants the audit to say which policies refused a call.
+// TestAuditNamesPolicies checks that the audit log says which policies rejected
+// a call.
 func TestAuditNamesPolicies(t *testing.T) {
 	h, l := audited(t)
 	for name, body := range map[string]map[string]any{
@@ -206,7 +210,7 @@ func TestAuditNamesPolicies(t *testing.T) {
 	}
 	h.seen()
 	l.take()
-	h.refused(h.do("POST", "/api/v1/jobs", job("gpu_count", 4)), 403, ares.Refused)
+	h.refused(h.do("POST", "/api/v1/jobs", job("gpu_count", 4)), 403, ares.PolicyDenied)
 	if e := l.one(t, "SUBMIT_JOB"); e.Status != audit.Refused || e.Detail != "policy small, tiny" {
 		t.Errorf("a submission is recorded as %+v", e)
 	}

@@ -8,29 +8,31 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/history/historytest"
 )
 
-// shipped is history behind doors, which can be made to fail.
+// The type `shipped` is a fake audit history that can be made to fail.
 type shipped struct {
-	history.Deeds
+	history.AuditEntries
 
 	down error
 }
 
-func (s *shipped) List(ctx context.Context, q audit.Query, after *history.DeedsAfter) ([]audit.Entry, bool, error) {
+func (s *shipped) List(ctx context.Context, q audit.Query, after *history.AuditCursor) ([]audit.Entry, bool, error) {
 	if s.down != nil {
 		return nil, false, s.down
 	}
-	return s.Deeds.List(ctx, q, after)
+	return s.AuditEntries.List(ctx, q, after)
 }
 
-// TestAuditOfAllServers wants the entries of all servers where history answers,
-// this server's own where it does not, and to be told which.
+// TestAuditOfAllServers checks a list of audit entries. If the history database answers, the list
+// has the entries of all servers. Otherwise it has only this server's entries. The answer must
+// say whether it contains the entries of all servers.
 func TestAuditOfAllServers(t *testing.T) {
-	all := &shipped{Deeds: history.Deeds{History: historytest.SQLite(t).Open(t)}}
+	all := &shipped{AuditEntries: history.AuditEntries{History: historytest.SQLite(t).Open(t)}}
 	must(t, all.Take(t.Context(), []audit.Entry{
 		{Sequence: 1, Server: "elsewhere", Action: "CREATE_QUEUE", Object: "queue/x", Status: audit.Done, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 		{Sequence: 2, Server: "elsewhere", Action: "DELETE_QUEUE", Object: "queue/x", Status: audit.Done, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
@@ -72,9 +74,9 @@ func TestAuditOfAllServers(t *testing.T) {
 	}
 }
 
-// TestAuditDoesNotNameOutsiders: a tenant's administrator is told what somebody of
-// another tenant tried, and not who that is, whichever way the question is put.
-// Who reads the audit of all tenants is told.
+// TestAuditDoesNotNameOutsiders checks what a tenant's administrator sees of callers of other
+// tenants. The administrator can see what they tried to do, but no query shows their names. A
+// caller that may read the audit log of all tenants must see the names.
 func TestAuditDoesNotNameOutsiders(t *testing.T) {
 	e := newEstate(t)
 	thief := e.put("thief", "b", ares.Binding{Role: ares.TenantAdmin, Tenant: "b"})
@@ -84,14 +86,14 @@ func TestAuditDoesNotNameOutsiders(t *testing.T) {
 	e.do("DELETE", "/api/v1/tenants/a/queues/q", nil, with(thief))
 	e.do("POST", "/api/v1/jobs:batch", batch, with(thief))
 	e.do("DELETE", "/api/v1/jobs/"+e.jobs["a"], nil, with(thief))
-	e.do("DELETE", "/api/v1/tenants/a/queues/nosuch", nil, with(e.tokens["tenant-admin"])) // refused, and of the tenant
+	e.do("DELETE", "/api/v1/tenants/a/queues/nosuch", nil, with(e.tokens["tenant-admin"])) // rejected, and the entry belongs to the tenant
 
-	past := history.Deeds{History: historytest.SQLite(t).Open(t)}
+	past := history.AuditEntries{History: historytest.SQLite(t).Open(t)}
 	all, err := e.cfg.AuditLog.List(t.Context(), audit.Query{OldestFirst: true, Limit: 1000})
 	must(t, err)
 	must(t, past.Take(t.Context(), all.Entries))
-	for name, shipped := range map[string]AuditHistory{"its own log": nil, "history": past} {
-		e.cfg.AuditHistory = shipped
+	for name, shipped := range map[string]service.AuditHistory{"its own log": nil, "history": past} {
+		e.Services.Cfg.AuditHistory = shipped
 		ask := func(as, query string) string {
 			t.Helper()
 			got := e.do("GET", "/api/v1/audit?page_size=1000&"+query, nil, with(e.tokens[as]))
@@ -101,13 +103,15 @@ func TestAuditDoesNotNameOutsiders(t *testing.T) {
 			return got.body
 		}
 		for _, query := range []string{"", "tenant_id=a", "status=refused", "user=token:b/thief"} {
-			for _, reader := range []string{"tenant-admin", "auditor"} { // of the tenant
+			for _, reader := range []string{"tenant-admin", "auditor"} { // both belong to the tenant
 				if body := ask(reader, query); strings.Contains(body, "thief") {
 					t.Errorf("%s: %s asks for %q and reads %s", name, reader, query, body)
 				}
 			}
 		}
-		// Nor can a name be guessed: an entry's hash is also that of the one before the next.
+		// A tenant's administrator must not see the hash of any entry, because a
+		// guessed name could be checked against the hash. Each entry also contains
+		// the hash of the previous entry.
 		whole, mine := ask("platform-admin", ""), ask("tenant-admin", "")
 		for i := range all.Entries {
 			if hash := all.Entries[i].Hash; !strings.Contains(whole, hash) || strings.Contains(mine, hash) {

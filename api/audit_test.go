@@ -4,40 +4,36 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
 )
 
-// ledger is an auditor that remembers, and fails when it is told to.
+// The type `ledger` is an auditor that stores entries in memory and can be made to fail.
 type ledger struct {
 	mu       sync.Mutex
-	more     *sync.Cond // with mu: there are more entries
+	more     *sync.Cond // uses mu; signals new entries
 	entries  []audit.Entry
 	notReady error
 	failing  error
-	hold     chan struct{} // Record waits for it, unless it is nil
+	hold     chan struct{} // unless nil, Record waits for it
 }
 
 func newLedger() *ledger {
@@ -46,7 +42,7 @@ func newLedger() *ledger {
 	return l
 }
 
-// next waits for entries, and takes them.
+// The method `next` waits until the ledger has entries, and removes them.
 func (l *ledger) next() []audit.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +80,7 @@ func (l *ledger) Note(entries ...audit.Entry) {
 	l.more.Broadcast()
 }
 
-// take empties the ledger.
+// The method `take` removes all entries from the ledger and returns them.
 func (l *ledger) take() []audit.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +95,7 @@ func (l *ledger) set(change func()) {
 	change()
 }
 
-// one wants exactly one entry to be there, and takes it.
+// The method `one` checks that the ledger has exactly one entry, and removes this entry.
 func (l *ledger) one(t *testing.T, what string) audit.Entry {
 	t.Helper()
 	got := l.take()
@@ -113,76 +109,6 @@ func audited(t *testing.T, change ...func(*Config)) (*house, *ledger) {
 	t.Helper()
 	l := newLedger()
 	return newHouse(t, append([]func(*Config){func(c *Config) { c.Audit = l }}, change...)...), l
-}
-
-// readers begins the names of methods that change nothing.
-var readers = regexp.MustCompile(`^(Get|List|Watch|Stream|Explain|Plan|Predict|Verify|Check|Can|Who|Test|Export|Dump|Backup|Record)`)
-
-// TestEveryMethodIsADeed fails for a method that the audit does not know, and for
-// one that changes something and is said to read.
-func TestEveryMethodIsADeed(t *testing.T) {
-	actions := map[string]string{}
-	seen := map[string]bool{}
-	protoregistry.GlobalFiles.RangeFilesByPackage("ares.v1", func(file protoreflect.FileDescriptor) bool {
-		for i := range file.Services().Len() {
-			service := file.Services().Get(i)
-			for k := range service.Methods().Len() {
-				m := service.Methods().Get(k)
-				method := fmt.Sprintf("/%s/%s", service.FullName(), m.Name())
-				seen[method] = true
-				checkDeed(t, method, m)
-				if d := deeds[method]; actions[d.action] != "" && d.action != "SUBMIT_JOB" && d.keep != nothing {
-					t.Errorf("%s and %s have the same action, %s", method, actions[d.action], d.action)
-				} else {
-					actions[d.action] = method
-				}
-			}
-		}
-		return true
-	})
-	for method := range deeds {
-		if !seen[method] {
-			t.Errorf("%s is in the table of deeds and is no method", method)
-		}
-	}
-}
-
-func checkDeed(t *testing.T, method string, m protoreflect.MethodDescriptor) {
-	t.Helper()
-	d, ok := deeds[method]
-	switch {
-	case !ok:
-		t.Errorf("%s is not in the table of deeds: say in api/deeds.go what of it is in the audit", method)
-		return
-	case d.keep == nothing:
-		return
-	case !regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`).MatchString(d.action):
-		t.Errorf("%s has the action %q: write it as SUBMIT_JOB", method, d.action)
-	}
-	if d.keep == reads && !readers.MatchString(string(m.Name())) {
-		t.Errorf("%s is said to change nothing, but its name does not say so", method)
-	}
-	if rule, ok := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule); ok && rule != nil && d.keep == reads && rule.GetGet() == "" && rule.GetPost() == "" {
-		t.Errorf("%s is said to change nothing, but is neither GET nor POST", method)
-	}
-	for _, name := range d.names {
-		if !hasText(m.Input(), name) && !hasText(m.Output(), name) {
-			t.Errorf("%s is named by %s, which neither its request nor its answer has", method, name)
-		}
-	}
-}
-
-func hasText(d protoreflect.MessageDescriptor, path string) bool {
-	name, rest, more := strings.Cut(path, ".")
-	field := d.Fields().ByName(protoreflect.Name(name))
-	switch {
-	case field == nil:
-		return false
-	case !more:
-		return field.Kind() == protoreflect.StringKind
-	default:
-		return field.Message() != nil && hasText(field.Message(), rest)
-	}
 }
 
 func TestAuditOfABatch(t *testing.T) {
@@ -201,8 +127,8 @@ func TestAuditOfABatch(t *testing.T) {
 	}
 }
 
-// TestAuditOfRefusals goes through every door, and wants each refusal to be
-// recorded once, with its code.
+// TestAuditOfRefusals makes bad calls over every protocol, and checks that each
+// rejection is recorded once, with its code.
 func TestAuditOfRefusals(t *testing.T) {
 	h, l := audited(t, func(c *Config) { c.MaxBody, c.AgentService = 4096, noAgents{} })
 	anonymous := func(r *http.Request) { r.Header.Del("Authorization") }
@@ -253,7 +179,7 @@ func TestAuditOfRefusals(t *testing.T) {
 			_, _ = s.Recv()
 		}, "BACKUP_STORE", ares.Unauthentic, "", "grpc"},
 		{"a gRPC message that is too large", func() {
-			big := &apipb.SubmitJobRequest{Job: &apipb.JobSpec{Name: strings.Repeat("x", MaxBatchBody+1)}}
+			big := &apipb.SubmitJobRequest{Job: &apipb.JobSpec{Name: strings.Repeat("x", pipeline.MaxBatchBody+1)}}
 			_, err := jobs.SubmitJob(as(t.Context(), adminToken), big)
 			if status.Code(err) != codes.ResourceExhausted {
 				t.Errorf("answered %v", err)
@@ -277,7 +203,7 @@ func TestAuditOfRefusals(t *testing.T) {
 	} {
 		l.take()
 		c.try()
-		got := l.next() // what gRPC refuses by itself is told beside the answer
+		got := l.next() // a call that gRPC itself rejects is recorded concurrently with its answer
 		if len(got) != 1 {
 			t.Fatalf("%s: %d entries, want one: %+v", c.what, len(got), got)
 		}
@@ -288,7 +214,7 @@ func TestAuditOfRefusals(t *testing.T) {
 	}
 }
 
-// raw sends bytes as they are.
+// The type `raw` is a codec that sends bytes unchanged.
 type raw struct{}
 
 func (raw) Name() string { return "proto" }
@@ -304,8 +230,8 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return encoding.GetCodecV2("proto").Unmarshal(data, v)
 }
 
-// TestReadsAreNotRecorded: only changes and refusals are, and streams that hand
-// out the store.
+// TestReadsAreNotRecorded checks that the audit log records only changes,
+// rejections and streams that export the store.
 func TestReadsAreNotRecorded(t *testing.T) {
 	h, l := audited(t)
 	id := h.submit()
@@ -324,8 +250,8 @@ func TestReadsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// TestNothingHappensUnrecorded wants a server that cannot record to change
-// nothing, to say why, and to go on answering questions.
+// TestNothingHappensUnrecorded checks that a server that cannot write its audit
+// log changes nothing, says why, and still answers reads.
 func TestNothingHappensUnrecorded(t *testing.T) {
 	h, l := audited(t)
 	id := h.submit()
@@ -339,19 +265,20 @@ func TestNothingHappensUnrecorded(t *testing.T) {
 	if a := h.do("GET", "/api/v1/jobs/"+id, nil); a.code != 200 {
 		t.Errorf("a question is answered %d", a.code)
 	}
-	// It fails when the deed is done: that is not called a success.
+	// The audit log fails after the change is made, so the answer must not be a
+	// success.
 	l.set(func() {
 		l.notReady, l.failing = nil, errors.Join(ares.Errorf(ares.Unavailable, "the audit log cannot be written"))
 	})
 	h.refused(h.do("POST", "/api/v1/jobs", job("request_id", "again")), 503, ares.Unavailable, "audit")
 	l.set(func() { l.failing = nil })
-	if a := h.do("POST", "/api/v1/jobs", job("request_id", "again")); a.code != 200 || a.json["status"] != duplicate {
+	if a := h.do("POST", "/api/v1/jobs", job("request_id", "again")); a.code != 200 || a.json["status"] != service.Duplicate {
 		t.Errorf("the same request again is answered %d %s", a.code, a.body)
 	}
 }
 
-// TestAnswerWaitsForTheAudit holds the entry back: no answer may come, and nobody
-// else's place is taken meanwhile.
+// TestAnswerWaitsForTheAudit delays the write of a call's audit entry. The server must not answer before the
+// audit entry is written. While the call waits, it must not hold a slot that other calls need.
 func TestAnswerWaitsForTheAudit(t *testing.T) {
 	h, l := audited(t)
 	hold := make(chan struct{})
@@ -362,7 +289,7 @@ func TestAnswerWaitsForTheAudit(t *testing.T) {
 	if n := h.stored("jobs/"); n != 1 {
 		t.Errorf("%d jobs are stored", n)
 	}
-	if !h.gates.writes.has(0, 0) {
+	if !has(h.Limiters.Writes, 0, 0) {
 		t.Error("who waits for the disk has a place among those who write")
 	}
 	select {
@@ -376,8 +303,8 @@ func TestAnswerWaitsForTheAudit(t *testing.T) {
 	}
 }
 
-// TestAuditHoldsNoSecret puts a canary wherever a caller can, and looks for it in
-// the files of a real log.
+// TestAuditHoldsNoSecret puts a canary into every field that a caller can set,
+// and searches for it in the files of a real log.
 func TestAuditHoldsNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	log, err := audit.Open(audit.Config{Dir: dir, Server: "s"})

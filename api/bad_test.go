@@ -10,8 +10,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestBadInput sends every kind of mistake over real HTTP: each is refused
-// with its field and what to do, and nothing is stored.
+// TestBadInput sends requests with every kind of mistake over real HTTP. The
+// server must reject each request with an error that names the field and a
+// remedy, and must store nothing.
 func TestBadInput(t *testing.T) {
 	h := newHouse(t)
 	a := h.do("POST", "/api/v1/tenants", tenant("name", "zero", "max_gpus", 0, "max_concurrent_jobs", 0))
@@ -60,25 +61,25 @@ func TestBadInput(t *testing.T) {
 		{"huge within 32 bits", job("gpu_count", 1<<31-1), 400, ares.Invalid, []string{"gpu_count", "1024"}},
 		{"beyond floats", `{"command": ["x"], "gpu_count": 1e999}`, 400, ares.Invalid, []string{"gpu_count"}},
 		{"huge retries", job("retry", map[string]any{"max_retries": 1 << 30}), 400, ares.Invalid, []string{"retry.max_retries"}},
-		{"NaN", `{"command": ["x"], "retry": {"multiplier": NaN}}`, 400, ares.Invalid, []string{"not JSON"}},
+		{"NaN", `{"command": ["x"], "retry": {"multiplier": NaN}}`, 400, ares.Invalid, []string{"JSON is invalid"}},
 		{"no command", map[string]any{"name": "x"}, 400, ares.Invalid, []string{"command", "required"}},
 		{"NUL byte", job("command", []string{"a\x00b"}), 400, ares.Invalid, []string{"command", "NUL"}},
 		{"control character", job("name", "a\x1b[31m"), 400, ares.Invalid, []string{"name", "control"}},
 		{"unknown tenant", job("tenant_id", "nobody"), 400, ares.Invalid, []string{"tenant_id", "create it"}},
 		{"tenant as path", job("tenant_id", "../x"), 400, ares.Invalid, []string{"tenant_id"}},
-		{"quota 0", job("tenant_id", a.json["id"], "gpu_count", 1), 403, ares.Refused, []string{"quota exceeded for tenant", "quota=0"}},
-		{"quota 0 without devices", job("tenant_id", a.json["id"]), 403, ares.Refused, []string{"concurrent jobs"}},
-		{"pending quota 0", job("tenant_id", tiny.json["id"]), 403, ares.Refused, []string{"pending jobs"}},
-		{"above the tier", job("tenant_id", tiny.json["id"], "priority", 3000), 403, ares.Refused, []string{"priority", "normal"}},
+		{"quota 0", job("tenant_id", a.json["id"], "gpu_count", 1), 403, ares.QuotaExceeded, []string{"quota exceeded for tenant", "quota=0"}},
+		{"quota 0 without devices", job("tenant_id", a.json["id"]), 403, ares.QuotaExceeded, []string{"concurrent jobs"}},
+		{"pending quota 0", job("tenant_id", tiny.json["id"]), 403, ares.QuotaExceeded, []string{"pending jobs"}},
+		{"above the tier", job("tenant_id", tiny.json["id"], "priority", 3000), 403, ares.PriorityTooHigh, []string{"priority", "normal"}},
 		{"10,000 variables", job("environment", env), 400, ares.Invalid, []string{"environment", "256", "file"}},
 		{"more than is stored", job("args", []string{huge}), 413, ares.TooLarge, []string{"32768"}},
 		{"2 MB", job("args", []string{strings.Repeat("x", 2<<20)}), 413, ares.TooLarge, []string{"1048576", "files"}},
 		{"bad UTF-8", "{\"command\": [\"\xff\"]}", 400, ares.Invalid, []string{"UTF-8"}},
 		{"lone surrogate", `{"command": ["\ud800"]}`, 400, ares.Invalid, nil},
 		{"empty", "", 400, ares.Invalid, []string{"empty"}},
-		{"not JSON", "hello", 400, ares.Invalid, []string{"not JSON"}},
+		{"not JSON", "hello", 400, ares.Invalid, []string{"JSON is invalid"}},
 		{"cut off", `{"command": ["x"`, 400, ares.Invalid, []string{"ends too early"}},
-		{"trailing garbage", `{"command": ["x"]} {}`, 400, ares.Invalid, []string{"more after"}},
+		{"trailing garbage", `{"command": ["x"]} {}`, 400, ares.Invalid, []string{"extra data after"}},
 		{"a list", `[]`, 400, ares.Invalid, []string{"object"}},
 		{"null", `null`, 400, ares.Invalid, []string{"object"}},
 		{"deep", `{"placement":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, 400, ares.Invalid, []string{"deep"}},
@@ -102,7 +103,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestWrongRequests: what is wrong before any body is looked at.
+// TestWrongRequests checks errors that are found before the body is read.
 func TestWrongRequests(t *testing.T) {
 	h := newHouse(t)
 	h.refused(h.do("GET", "/api/v1/nothing", nil), 404, ares.NotFound, "openapi")
@@ -134,7 +135,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 	chunked := func(r *http.Request) { r.ContentLength = -1 }
 	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), chunked), 413, ares.TooLarge)
-	h.server.Client().Transport.(*http.Transport).ExpectContinueTimeout = time.Minute // one that asks first
+	h.server.Client().Transport.(*http.Transport).ExpectContinueTimeout = time.Minute // this client waits for "100 Continue" before it sends the body
 	expect := func(r *http.Request) { r.Header.Set("Expect", "100-continue") }
 	h.refused(h.do("POST", "/api/v1/jobs", job("args", []string{strings.Repeat("x", 2<<20)}), expect), 413, ares.TooLarge)
 	if n := h.stored("jobs/"); n != 2 {

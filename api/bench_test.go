@@ -16,24 +16,26 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/admission"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
-	"github.com/ares-scheduler/ares/test/perf/rounds"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
-// BenchmarkRESTDoor is what the REST door itself costs: routing, token, decoding,
-// validation and an answer, for a submission that is refused before the store.
+// BenchmarkRESTDoor measures the cost of the REST layer alone: routing, token check, decoding, validation
+// and the answer. The benchmark sends a submission that is rejected before it reaches the store.
 func BenchmarkRESTDoor(b *testing.B) {
 	st, err := store.Open(b.Context(), store.Config{Dir: b.TempDir()})
 	must(b, err)
 	defer st.Close()
-	view := control.NewView(nil)
+	view := cache.NewView(nil)
 	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "default", Revision: 1}}}})
 	d, err := New(Config{
 		Engine: &fakeEngine{}, Trust: newTrust(b, st),
-		Desk: &control.Desk{Store: st, View: view}, View: view, Store: st,
+		Admission: &admission.Admission{Store: st, View: view}, View: view, Store: st,
 		Auth: auth.New(auth.Config{Tokens: func(context.Context) ([]store.Token, error) {
 			return []store.Token{{Name: "admin", Hash: auth.HashToken(adminToken), Role: auth.RoleAdmin}}, nil
 		}}),
@@ -53,10 +55,10 @@ func BenchmarkRESTDoor(b *testing.B) {
 	}
 }
 
-// BenchmarkSubmitAudited is a submission through the REST door into a real store,
-// with the audit and without it, in turns: closed-loop callers of eight users, each
-// with its next submission as soon as the one before is answered, at the gates of
-// default size. It prints medians and ratios.
+// BenchmarkSubmitAudited measures submissions over REST to two servers with real stores. The
+// benchmark alternates between a server with an audit log and a server without one. Each of eight
+// users has several callers, and each caller sends the next job as soon as it gets an answer. The
+// limits on concurrent calls have their default values. The benchmark prints medians and ratios.
 func BenchmarkSubmitAudited(b *testing.B) {
 	var syncs, entries atomic.Int64
 	without := newPoured(b, nil)
@@ -84,7 +86,7 @@ func BenchmarkSubmitAudited(b *testing.B) {
 	must(b, rounds.Table(os.Stdout, fmt.Sprintf("Submissions over REST with and without the audit, median of %d rounds (range)", rounds.Count), rows))
 }
 
-// side is what was measured of one side.
+// The type `side` holds the measurements of one server, which runs either with or without the audit log.
 type side struct{ rate, cpu, p50, p99 rounds.Figures }
 
 func (s *side) add(n int, wall, cpu time.Duration, each []time.Duration) {
@@ -95,18 +97,18 @@ func (s *side) add(n int, wall, cpu time.Duration, each []time.Duration) {
 	s.p99 = append(s.p99, float64(each[len(each)*99/100]))
 }
 
-// poured is a house that is poured full of jobs by some users.
+// The type `poured` is a test server to which several users submit many jobs.
 type poured struct {
 	*house
 
 	tokens []string
 }
 
-// newPoured makes a house, with an audit when its syncs are to be observed.
+// newPoured starts a test server. If the argument `observe` is not nil, the server has an audit log.
 func newPoured(b *testing.B, observe func(int, time.Duration, error)) poured {
 	h := poured{house: newHouse(b, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.Wait = time.Minute // nobody is turned away
+		c.Limits = pipeline.DefaultLimits()
+		c.Limits.Wait = time.Minute // no caller is rejected
 		if observe != nil {
 			c.Audit = openLog(b, observe)
 		}
@@ -119,9 +121,10 @@ func newPoured(b *testing.B, observe func(int, time.Duration, error)) poured {
 	return h
 }
 
-// pour has callers submit n jobs, and says how long that took, in all and each.
+// The method `pour` submits n jobs from several callers, and returns the total time and the time of each
+// submission.
 func (h poured) pour(b *testing.B, callers, n int) (jobs int, wall, cpu time.Duration, each []time.Duration) {
-	runtime.GC() // what the other side left
+	runtime.GC() // free the garbage of the other side's measurement
 	each = make([]time.Duration, n)
 	cpu, start := rounds.CPU(), time.Now()
 	var next atomic.Int64
@@ -145,7 +148,7 @@ func (h poured) pour(b *testing.B, callers, n int) (jobs int, wall, cpu time.Dur
 	return n, time.Since(start), rounds.CPU() - cpu, each
 }
 
-// openLog is an audit log that is written until the test ends.
+// openLog opens an audit log; it is closed when the test ends.
 func openLog(tb testing.TB, observe func(int, time.Duration, error)) *audit.Log {
 	tb.Helper()
 	log, err := audit.Open(audit.Config{Dir: tb.TempDir(), Server: "s", Observe: observe})

@@ -7,19 +7,20 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/admission"
 )
 
-// TestDeadlines: a submission that will hardly be in time is answered with a
-// warning or refused, and plan, explain and get say how the job stands.
+// TestDeadlines checks that a submission that will probably miss its deadline gets a warning or is rejected.
+// The test also checks that the answers to plan, explain and get show whether the job will probably meet its
+// deadline.
 func TestDeadlines(t *testing.T) {
-	var desk *control.Desk
+	var adm *admission.Admission
 	h := newHouse(t, func(c *Config) {
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour, Basis: "30 runs of it", Samples: 30}
 		}
-		desk = c.Desk
-		desk.Predict, desk.Infeasible = c.Predict, control.InfeasibleWarn
+		adm = c.Admission
+		adm.Predict, adm.DeadlinePolicy = c.Predict, admission.DeadlineWarn
 	})
 	within := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
 	began := time.Now()
@@ -54,9 +55,9 @@ func TestDeadlines(t *testing.T) {
 	if a := h.do("POST", "/api/v1/jobs:plan", job()); strings.Contains(a.body, "p90") {
 		t.Errorf("planned without a deadline %d %s", a.code, a.body)
 	}
-	desk.Infeasible = control.InfeasibleRefuse
-	h.refused(h.do("POST", "/api/v1/jobs", job("deadline", tight)), 403, ares.Refused, "cannot be met")
-	h.refused(h.do("POST", "/api/v1/jobs", job("deadline", within(-time.Hour))), 403, ares.Refused, "is past")
+	adm.DeadlinePolicy = admission.DeadlineReject
+	h.refused(h.do("POST", "/api/v1/jobs", job("deadline", tight)), 403, ares.DeadlineUnreachable, "cannot end in time")
+	h.refused(h.do("POST", "/api/v1/jobs", job("deadline", within(-time.Hour))), 403, ares.DeadlineUnreachable, "is in the past")
 	if again := h.do("POST", "/api/v1/jobs", job("deadline", tight, "request_id", "r1")); again.json["job_id"] != id {
 		t.Errorf("accepted once, and then %d %s", again.code, again.body)
 	}

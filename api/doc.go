@@ -1,12 +1,14 @@
-// Package api is the doors of a server: gRPC, REST, server-sent events and
-// WebSocket, all from the contract in package apipb. A door says who is
-// asking, whether the request has the form of the contract, and translates;
-// what happens is decided behind it, by control.Desk and the store.
+// Package api serves the API that package apipb defines, over gRPC, REST,
+// server-sent events and WebSocket. This package only wires the parts of one
+// server:
 //
-// There is one way in. A REST request is decoded and then makes the same call
-// a gRPC client would make, in the same process, so authentication, roles,
-// validation and the shape of errors are written once (see Doors.call). Access
-// is denied unless the table of methods in auth.go grants it.
+//   - package method has a row of facts per RPC: permission, scope, audit rule, limiter, routes;
+//   - package pipeline is the list of steps that every call passes;
+//   - package service has the handlers, such as jobService for JobService;
+//   - package rest decodes a REST request and sends it through the same pipeline steps, in the same process.
+//
+// Package api makes no scheduling decisions: package control makes them, and
+// the store records them.
 //
 // Answers are snake_case JSON: numbers are numbers, fences and revisions are
 // strings, lists are lists even when empty, and a failure is

@@ -13,20 +13,23 @@ import (
 	"github.com/coder/websocket"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/rest"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// sse is one server-sent event.
+// The type `sse` is one server-sent event.
 type sse struct {
 	id, event string
 	data      map[string]any
 	comment   bool
 }
 
-// follow opens /api/v1/events and returns a function that reads the next event.
+// The method `follow` opens /api/v1/events and returns a function that reads the next event.
 func (h *house) follow(query string, change ...func(*http.Request)) (next func() (sse, bool), stop func()) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -80,7 +83,8 @@ func TestSSE(t *testing.T) {
 	stop()
 	h.do("DELETE", "/api/v1/jobs/"+id, nil)
 	other := h.submit("name", "two")
-	// Cut off after the first event: what came since is told, from either place.
+	// A client that is disconnected after the first event must get all later
+	// events, whichever way it resumes the stream.
 	resume := func(r *http.Request) { r.Header.Set("Last-Event-ID", one.id) }
 	for _, again := range []func() (func() (sse, bool), func()){
 		func() (func() (sse, bool), func()) { return h.follow("", resume) },
@@ -103,11 +107,11 @@ func TestSSE(t *testing.T) {
 	h.refused(h.do("GET", "/api/v1/events?revision=x", nil), 400, ares.Invalid, "revision")
 	h.refused(h.do("GET", "/api/v1/events?since=1", nil), 400, ares.Invalid, "since")
 	h.refused(h.do("GET", "/api/v1/events?job_id=x", nil), 404, ares.NotFound)
-	h.refused(h.do("GET", "/api/v1/events?revision=0", nil), 404, ares.NotFound, "no longer kept", "list the jobs")
+	h.refused(h.do("GET", "/api/v1/events?revision=0", nil), 404, ares.NotFound, "no longer available", "list the jobs")
 }
 
-// TestSSEWholeRevision: of a revision with many events only the last one can
-// be resumed from, so that none is missed.
+// TestSSEWholeRevision checks that a stream can be resumed only after the last event of a
+// revision. The client then misses no event.
 func TestSSEWholeRevision(t *testing.T) {
 	h := newHouse(t)
 	next, _ := h.follow("")
@@ -121,10 +125,11 @@ func TestSSEWholeRevision(t *testing.T) {
 	}
 }
 
-// TestSSEEnds: heartbeats, a token taken away, the limit, and closing doors.
+// TestSSEEnds checks that a stream sends heartbeats, and that it ends with an
+// error when the caller's token is no longer valid.
 func TestSSEEnds(t *testing.T) {
 	h := newHouse(t)
-	h.heartbeat, h.recheck = time.Millisecond, 5*time.Millisecond
+	h.Heartbeat, h.Recheck = time.Millisecond, 5*time.Millisecond
 	next, _ := h.follow("")
 	_, _ = next()
 	if e, _ := next(); !e.comment || e.id == "" || e.data != nil {
@@ -146,7 +151,7 @@ func TestClose(t *testing.T) {
 	next, _ := h.follow("")
 	_, _ = next()
 	conn := h.socket(http.Header{"Authorization": {"Bearer " + adminToken}})
-	h.gates.events.limit = 2
+	h.Limiters.Events.Limit = 2
 	h.refused(h.do("GET", "/api/v1/events", nil), 429, ares.Exhausted, "event streams")
 	h.Close(t.Context())
 	e, _ := next()
@@ -166,7 +171,7 @@ func TestClose(t *testing.T) {
 	h.refused(h.do("GET", "/api/v1/events", nil), 503, ares.Unavailable)
 }
 
-// socket opens a WebSocket.
+// The method `socket` opens a WebSocket.
 func (h *house) socket(header http.Header, protocols ...string) *websocket.Conn {
 	h.t.Helper()
 	conn, _, err := h.trySocket("", header, protocols...)
@@ -185,12 +190,12 @@ func (h *house) trySocket(query string, header http.Header, protocols ...string)
 
 func TestWebSocket(t *testing.T) {
 	h := newHouse(t)
-	h.heartbeat = time.Millisecond // pings go between the messages
-	token := bearerProtocol + adminToken
+	h.Heartbeat = time.Millisecond // so that pings come between the messages
+	token := rest.BearerProtocol + adminToken
 	byHeader := h.socket(http.Header{"Authorization": {"Bearer " + adminToken}})
-	both := h.socket(nil, socketProtocol, token)
+	both := h.socket(nil, rest.SocketProtocol, token)
 	alone := h.socket(http.Header{"Origin": {h.server.URL}}, token)
-	if both.Subprotocol() != socketProtocol || alone.Subprotocol() != token {
+	if both.Subprotocol() != rest.SocketProtocol || alone.Subprotocol() != token {
 		t.Errorf("chose the protocols %q and %q", both.Subprotocol(), alone.Subprotocol())
 	}
 	id := h.submit("name", "one")
@@ -230,7 +235,7 @@ func TestWebSocket(t *testing.T) {
 		}
 	}
 	must(t, both.Close(websocket.StatusNormalClosure, ""))
-	must(t, byHeader.Write(t.Context(), websocket.MessageText, []byte("hello"))) // it is not spoken to
+	must(t, byHeader.Write(t.Context(), websocket.MessageText, []byte("hello"))) // the server expects no messages from the client
 	for err == nil {
 		_, _, err = byHeader.Read(t.Context())
 	}
@@ -239,16 +244,16 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// stuck is a reader that does not read until it is told to.
+// The type `stuck` is an event reader that blocks until the test releases it.
 type stuck struct {
 	entered, resume chan struct{}
 	sent            int
 }
 
-func (s *stuck) begin(int64) error { return nil }
-func (s *stuck) beat(int64) error  { return nil }
+func (s *stuck) Begin(int64) error { return nil }
+func (s *stuck) Beat(int64) error  { return nil }
 
-func (s *stuck) send(*apipb.WatchEventsResponse, bool) error {
+func (s *stuck) Send(*apipb.WatchEventsResponse, bool) error {
 	if s.sent++; s.sent == 1 {
 		close(s.entered)
 		<-s.resume
@@ -256,19 +261,22 @@ func (s *stuck) send(*apipb.WatchEventsResponse, bool) error {
 	return nil
 }
 
-// TestSlowReader: a server keeps nothing for a reader that is slower than it
-// forgets, and says so.
+// TestSlowReader checks that the server buffers nothing for a slow reader. If a
+// reader needs events that the server no longer retains, it gets an error that
+// says so.
 func TestSlowReader(t *testing.T) {
-	view := control.NewView(time.Now)
+	view := cache.NewView(time.Now)
 	view.Apply(ares.Batch{Revision: 10, Reset: true})
-	d := &Doors{cfg: Config{View: view}, heartbeat: time.Hour}
+	d := service.New(nil, &service.Config{View: view})
 	r := &stuck{entered: make(chan struct{}), resume: make(chan struct{})}
 	ended := make(chan error)
 	who, err := auth.NewCaller(t.Context(), func(context.Context) (ares.Identity, error) {
 		return ares.Identity{Bindings: []ares.Binding{{Role: ares.Viewer}}}, nil
 	})
 	must(t, err)
-	go func() { ended <- d.watch(withCaller(t.Context(), who), &apipb.WatchEventsRequest{Revision: "10"}, r) }()
+	go func() {
+		ended <- d.Watch(pipeline.WithCaller(t.Context(), who), &apipb.WatchEventsRequest{Revision: "10"}, r)
+	}()
 	apply := func(rev int64) {
 		j := &ares.Job{ID: ares.NewJobID("t", strconv.FormatInt(rev, 10)), Revision: rev}
 		view.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Revision: rev, Job: j}}})
@@ -279,7 +287,7 @@ func TestSlowReader(t *testing.T) {
 		apply(12 + rev)
 	}
 	close(r.resume)
-	if err := <-ended; ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "too slow") {
+	if err := <-ended; ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "were dropped before the client read them") {
 		t.Errorf("a slow reader was told %v after %d events", err, r.sent)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -32,7 +33,8 @@ func TestPredict(t *testing.T) {
 	if a := h.do("GET", "/api/v1/jobs/"+id+"/forecast", nil); a.body != want {
 		t.Errorf("what would be said now is %d %s", a.code, a.body)
 	}
-	// What was said stays, whatever would be said now.
+	// The stored prediction does not change, even if a prediction made now would
+	// differ.
 	snap, err := h.store.Job(t.Context(), ares.JobID(id))
 	must(t, err)
 	lead, _ := storetest.NewLead(t, h.store)
@@ -55,7 +57,7 @@ func TestEndsOfARunningJob(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run := &ares.Run{Phase: ares.Running, Attempts: []ares.Attempt{{Number: 1, StartedAt: start}}}
-	got := newForecast(&ares.RuntimePredicted{P50: time.Minute, P90: time.Hour}, run)
+	got := service.NewForecast(&ares.RuntimePredicted{P50: time.Minute, P90: time.Hour}, run)
 	if !got.GetP50End().AsTime().Equal(start.Add(time.Minute)) || !got.GetP90End().AsTime().Equal(start.Add(time.Hour)) {
 		t.Errorf("ends %v", got)
 	}

@@ -10,12 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/rest"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// FuzzJobJSON feeds the job decoder. Whatever comes in is a refusal with a
-// sentence or a job; a job survives translation to the vocabulary and back,
-// and its JSON is read as the same job.
+// FuzzJobJSON fuzzes the job decoder. The decoder must either return a job or
+// reject the input with an error text. A job must be unchanged after conversion
+// to the internal types and back, and its JSON must decode to the same job.
 func FuzzJobJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"command": ["true"]}`, `{}`, `null`, `[]`, `{"command": "x"}`, `{"gpus": 1}`, `{"gpu_count": -1}`, `{"gpu_count": 1e999}`, "{\"name\": \"\xff\"}",
@@ -29,11 +31,11 @@ func FuzzJobJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m *apipb.JobSpec
-		if err := unmarshalBody(data, &m); err != nil {
+		if err := rest.UnmarshalBody(data, &m); err != nil {
 			if ares.CodeOf(err) != ares.Invalid || err.Error() == "" {
 				t.Fatalf("a body was refused with %v", err)
 			}
-			_, body, _ := refusal(err)
+			_, body, _ := pipeline.ErrorAnswer(err)
 			if !json.Valid(body) {
 				t.Fatalf("the refusal is not JSON: %s", body)
 			}
@@ -57,7 +59,7 @@ func FuzzJobJSON(f *testing.F) {
 		if err := full.Check(); err != nil {
 			t.Fatalf("a good spec is bad with its defaults: %v", err)
 		}
-		out, err := compact(lean.Marshal(apipb.NewJobSpec(&full)))
+		out, err := rest.Compact(rest.Lean.Marshal(apipb.NewJobSpec(&full)))
 		if err != nil {
 			t.Fatalf("a job cannot be shown: %v", err)
 		}
@@ -71,7 +73,7 @@ func FuzzJobJSON(f *testing.F) {
 	})
 }
 
-// plain makes empty and absent lists and maps alike.
+// The function `plain` replaces empty lists and maps with nil, so that specs can be compared.
 func plain(s ares.Spec) ares.Spec {
 	for _, l := range []*[]string{&s.Command, &s.Args, &s.After, &s.Placement.Tolerations, &s.Placement.Regions, &s.Retry.RetryOn} {
 		if len(*l) == 0 {
@@ -89,7 +91,7 @@ func plain(s ares.Spec) ares.Spec {
 	return s
 }
 
-// normal is a message after one trip over the wire.
+// The function `normal` returns a message after one round trip through the wire format.
 func normal(t *testing.T, m *apipb.JobSpec) *apipb.JobSpec {
 	data, err := protojson.Marshal(m)
 	must(t, err)

@@ -15,18 +15,19 @@ import (
 	"google.golang.org/grpc/peer"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// with makes a request as the holder of a token.
+// The function `with` adds a token to an HTTP request.
 func with(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }
 
-// TestTokens: a token is made, shown once, works within its bounds and is
-// revoked.
+// TestTokens checks that a new token is shown only once. The token must allow exactly the calls
+// that its permissions cover, until it is revoked.
 func TestTokens(t *testing.T) {
 	e := newEstate(t)
 	lead := with(e.tokens["tenant-admin"])
@@ -68,7 +69,8 @@ func TestTokens(t *testing.T) {
 	if list.json["total"] != 1.0 {
 		t.Errorf("of queue q it sees %s", list.body)
 	}
-	// The default queue of its own tenant is as unknown as any other.
+	// This caller may use only queue q, so the default queue of its tenant must
+	// seem not to exist.
 	e.refused(e.do("POST", "/api/v1/jobs", job(), mine), 400, ares.Invalid, `tenant a has no queue \"default\"`)
 	e.refused(e.do("POST", "/api/v1/jobs", job("tenant_id", "b", "queue", "q"), mine), 400, ares.Invalid, `there is no tenant \"b\"`)
 	for what, bad := range map[string]struct {
@@ -98,20 +100,21 @@ func TestTokens(t *testing.T) {
 	if got := e.do("DELETE", "/api/v1/tenants/a/tokens/ci", nil, lead); got.code != 200 {
 		t.Error(got.body)
 	}
-	e.refused(e.do("GET", "/api/v1/auth/whoami", nil, mine), 401, ares.Unauthentic, "not known")
+	e.refused(e.do("GET", "/api/v1/auth/whoami", nil, mine), 401, ares.Unauthentic, "unknown")
 	e.refused(e.do("DELETE", "/api/v1/tenants/a/tokens/ci", nil, lead), 404, ares.NotFound)
 	if strings.Contains(e.log.String(), secret) {
 		t.Error("the log shows a token")
 	}
 }
 
-// TestBindings: rights come and go with bindings, at once on this server.
+// TestBindings checks that permissions change immediately on this server when
+// bindings change.
 func TestBindings(t *testing.T) {
 	e := newEstate(t)
 	lead, nobody := with(e.tokens["tenant-admin"]), with(e.tokens["unbound"])
 	bind := map[string]any{"subject": "token:a/unbound", "role": "viewer", "tenant_id": "a"}
 	e.refused(e.do("GET", "/api/v1/jobs", nil, nobody), 403, ares.Forbidden, "no role")
-	for range 2 { // the same again is the same
+	for range 2 { // repeating the request changes nothing
 		if a := e.do("POST", "/api/v1/bindings", bind, lead); a.code != 201 || a.json["created_by"] != "token:a/tenant-admin" {
 			t.Fatal(a.body)
 		}
@@ -146,9 +149,10 @@ func TestBindings(t *testing.T) {
 	e.refused(e.do("GET", "/api/v1/jobs", nil, nobody), 403, ares.Forbidden)
 }
 
-// TestRightsNeedTheirPlace: a binding, or a token, in a queue or a tenant that is
-// not there is a mistyped one: it would give nothing, and whoever makes the queue
-// later would not know who is in it already.
+// TestRightsNeedTheirPlace creates bindings and tokens that name a tenant or a queue. They must
+// be rejected if that tenant or queue does not exist. A name that matches no tenant or queue is
+// probably mistyped. Suppose that a binding to a missing queue were accepted. A person who
+// creates this queue later would not know that others already have access to it.
 func TestRightsNeedTheirPlace(t *testing.T) {
 	e := newEstate(t)
 	admin := with(adminToken)
@@ -160,10 +164,10 @@ func TestRightsNeedTheirPlace(t *testing.T) {
 	}
 	for _, c := range []struct {
 		tenant, queue string
-		says          []string // nothing where it is there
+		says          []string // words of the error; empty if the tenant and queue exist
 	}{
 		{"a", "night", nil},
-		{"a", "default", nil}, // every tenant has it, made or not
+		{"a", "default", nil}, // every tenant has a default queue, even if nobody created it
 		{"a", "", nil},
 		{"a", "nigth", []string{"there is no queue nigth of tenant a", "ares queue list", "ares queue create a/nigth"}},
 		{"b", "night", []string{"there is no queue night of tenant b"}},
@@ -187,15 +191,15 @@ func TestRightsNeedTheirPlace(t *testing.T) {
 	if n := e.stored("bindings/c/") + e.stored("bindings/b/night/") + e.stored("tokens/t-c"); n != 0 {
 		t.Errorf("%d rights in places that are not there", n)
 	}
-	// Nobody learns by that what another tenant has.
+	// An error must not reveal which queues another tenant has.
 	lead := with(e.tokens["tenant-admin"])
 	foreign := at("b", "nosuch")
 	foreign["subject"] = "group:people"
 	e.refused(e.do("POST", "/api/v1/bindings", foreign, lead), 404, ares.NotFound, "no tenant b")
 }
 
-// TestRightsEndWithTheTenant: whoever makes a tenant of the same name again has
-// it for themselves.
+// TestRightsEndWithTheTenant checks that a new tenant does not inherit the
+// bindings of a deleted tenant with the same name.
 func TestRightsEndWithTheTenant(t *testing.T) {
 	h := newHouse(t)
 	make := func() {
@@ -225,11 +229,12 @@ func TestRightsEndWithTheTenant(t *testing.T) {
 	}
 }
 
-// TestStreamsAreRechecked: a stream ends when its token ends, or what its caller
-// is bound to, and shows from then on only what may be seen.
+// TestStreamsAreRechecked checks that a stream ends when its token is revoked
+// or its caller's binding is deleted. Until a stream ends, it must send only
+// events about objects that the caller may still see.
 func TestStreamsAreRechecked(t *testing.T) {
 	e := newEstate(t)
-	e.heartbeat, e.recheck = time.Millisecond, 5*time.Millisecond
+	e.Heartbeat, e.Recheck = time.Millisecond, 5*time.Millisecond
 	last := func(next func() (sse, bool)) sse {
 		end := sse{}
 		for ev, ok := next(); ok; ev, ok = next() {
@@ -269,13 +274,13 @@ func TestStreamsAreRechecked(t *testing.T) {
 	}
 }
 
-// put2 registers a token again, with nothing that it is bound to.
+// put2 registers an existing token again, this time without role bindings.
 func (e *estate) put2(name, token string) {
 	must(e.t, e.store.PutToken(e.t.Context(), store.Token{Name: name, Hash: auth.HashToken(token)}))
 }
 
-// TestAgentsOwnNode: an agent whose identity names a node speaks for that alone,
-// and a certificate counts only where somebody answers for it.
+// TestAgentsOwnNode checks that an agent whose identity names a node may act only for that node.
+// The test also checks that a certificate is accepted only if the server can verify it.
 func TestAgentsOwnNode(t *testing.T) {
 	revoked := false
 	h := newHouse(t, func(c *Config) {
@@ -294,48 +299,48 @@ func TestAgentsOwnNode(t *testing.T) {
 	proven := credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}
 	offered := credentials.TLSInfo{State: tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}}
 	const renew = apipb.AgentService_RenewSession_FullMethodName
-	ctx, err := h.admit(by(proven), renew)
+	ctx, err := admit(by(proven), h.Pipeline, renew)
 	must(t, err)
-	if id := identityOf(ctx); id.Name != "node:n1" || id.Kind != ares.ByCert || id.Node != "n1" {
+	if id := pipeline.IdentityOf(ctx); id.Name != "node:n1" || id.Kind != ares.ByCert || id.Node != "n1" {
 		t.Errorf("it is %+v", id)
 	}
 	for node, want := range map[string]ares.Code{"n1": "", "n2": ares.Forbidden, "": ares.Forbidden} {
 		ref := &apipb.SessionRef{NodeId: node}
 		for _, req := range []any{&apipb.RenewSessionRequest{Ref: ref}, &apipb.WatchSeatsRequest{Ref: ref}, &apipb.ServeFilesRequest{Ref: ref}, &apipb.ClaimSeatRequest{Ref: ref}} {
-			if err = h.permit(ctx, renew, req); ares.CodeOf(err) != want {
+			if err = permit(ctx, h.Pipeline, renew, req); ares.CodeOf(err) != want {
 				t.Errorf("%T for node %q: %v", req, node, err)
 			}
 		}
-		if err = h.permit(ctx, apipb.AgentService_OpenSession_FullMethodName, &apipb.OpenSessionRequest{Node: &apipb.NodeInfo{NodeId: node}}); ares.CodeOf(err) != want {
+		if err = permit(ctx, h.Pipeline, apipb.AgentService_OpenSession_FullMethodName, &apipb.OpenSessionRequest{Node: &apipb.NodeInfo{NodeId: node}}); ares.CodeOf(err) != want {
 			t.Errorf("a session for node %q: %v", node, err)
 		}
 	}
-	if _, err = h.admit(by(offered), renew); ares.CodeOf(err) != ares.Unauthentic {
+	if _, err = admit(by(offered), h.Pipeline, renew); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("a certificate that nobody verified: %v", err)
 	}
-	if _, err = h.admit(by(proven), apipb.JobService_ListJobs_FullMethodName); ares.CodeOf(err) != ares.Forbidden {
+	if _, err = admit(by(proven), h.Pipeline, apipb.JobService_ListJobs_FullMethodName); ares.CodeOf(err) != ares.Forbidden {
 		t.Errorf("an agent lists jobs: %v", err)
 	}
 	revoked = true
-	if err = h.still(ctx, renew, &overseen{}); ares.CodeOf(err) != ares.Unauthentic {
+	if err = h.RecheckCaller(ctx, callAs(ctx, renew, nil)); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("a stream of a revoked certificate: %v", err)
 	}
-	h.cfg.Certified = nil
-	if _, err = h.admit(by(proven), renew); ares.CodeOf(err) != ares.Unauthentic {
+	h.Pipeline.Cfg.Certified = nil
+	if _, err = admit(by(proven), h.Pipeline, renew); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("a certificate where they are nobody's: %v", err)
 	}
 }
 
-// TestNodesHideForeignJobs: everybody sees nodes and what of them is free, and of
-// the jobs there their own.
+// TestNodesHideForeignJobs checks that every caller sees all nodes and their
+// free resources, but only its own tenant's jobs on the nodes.
 func TestNodesHideForeignJobs(t *testing.T) {
 	e := newEstate(t)
 	at := e.view.Revision()
 	devices := []ares.Device{{ID: "g0", Healthy: true}, {ID: "g1", Index: 1, Healthy: true}, {ID: "g2", Index: 2, Healthy: true}}
 	batch := ares.Batch{Revision: at + 1, Events: []ares.Event{{Revision: at + 1, Node: &ares.Node{ID: "n1", Devices: devices, CPUs: 8}}}}
 	for i, tenant := range []string{"a", "b"} {
-		held := ares.Held{Seat: ares.Seat{Node: "n1", Shares: []ares.Share{{Device: fmt.Sprintf("g%d", i), Milli: 1000}}}, State: ares.SeatClaimed}
-		run := ares.Run{Phase: ares.Running, Placed: 1, Attempts: []ares.Attempt{{Number: 1, Fence: 5, Seats: []ares.Held{held}}}, Revision: at + 1}
+		held := ares.SeatStatus{Seat: ares.Seat{Node: "n1", Shares: []ares.Share{{Device: fmt.Sprintf("g%d", i), Milli: 1000}}}, State: ares.SeatClaimed}
+		run := ares.Run{Phase: ares.Running, Placed: 1, Attempts: []ares.Attempt{{Number: 1, Fence: 5, Seats: []ares.SeatStatus{held}}}, Revision: at + 1}
 		batch.Events = append(batch.Events, ares.Event{Revision: at + 1, Run: &ares.RunEvent{Job: ares.JobID(e.jobs[tenant]), Run: run}})
 	}
 	e.view.Apply(batch)
@@ -353,8 +358,8 @@ func TestNodesHideForeignJobs(t *testing.T) {
 	}
 }
 
-// TestAfterIsOfOneTenant: who comes after another's job would learn how that
-// ended.
+// TestAfterIsOfOneTenant checks that a job cannot depend on another tenant's
+// job, because that would reveal how the other job ended.
 func TestAfterIsOfOneTenant(t *testing.T) {
 	e := newEstate(t)
 	submits := with(e.tokens["submitter"])
@@ -369,8 +374,8 @@ func TestAfterIsOfOneTenant(t *testing.T) {
 	}
 }
 
-// TestHomes: a request without a tenant is for the caller's own, or must say
-// which of several.
+// TestHomes checks that a request that names no tenant applies to the caller's
+// own tenant. A caller that is bound to several tenants must name a tenant.
 func TestHomes(t *testing.T) {
 	e := newEstate(t)
 	both := e.put("both", "", ares.Binding{Role: ares.Submitter, Tenant: "a"}, ares.Binding{Role: ares.Submitter, Tenant: "b"})
@@ -385,7 +390,7 @@ func TestHomes(t *testing.T) {
 		t.Errorf("made %s", a.body)
 	}
 	batch := e.do("POST", "/api/v1/jobs:batch", map[string]any{"jobs": []any{job(), job("tenant_id", "a"), job("tenant_id", "nowhere")}}, with(one))
-	if batch.json["accepted"] != 1.0 || batch.json["refused"] != 2.0 || strings.Count(batch.body, "there is no tenant") != 2 {
+	if batch.json["accepted"] != 1.0 || batch.json["refused"] != 2.0 || strings.Count(batch.body, `"error":"tenant_id: there is no tenant`) != 2 {
 		t.Errorf("a batch: %s", batch.body)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/rest"
+	"github.com/ares-scheduler/ares/api/service"
 )
 
 func TestSubmitGetList(t *testing.T) {
@@ -89,7 +91,7 @@ func TestBatch(t *testing.T) {
 	if bad["code"] != "invalid" || !strings.Contains(bad["error"].(string), "gpu_count") || bad["job_id"] != "" {
 		t.Errorf("the bad one was answered %v", bad)
 	}
-	jobs := make([]any, MaxBatch+1)
+	jobs := make([]any, service.MaxBatch+1)
 	for i := range jobs {
 		jobs[i] = job()
 	}
@@ -99,7 +101,7 @@ func TestBatch(t *testing.T) {
 	if n := h.stored("jobs/"); n != 2 {
 		t.Errorf("%d jobs are stored, want 2", n)
 	}
-	// A batch may be larger than one job's body.
+	// The body of a batch may exceed the size limit for a single job.
 	fat := strings.Repeat("x", 16<<10)
 	for i := range jobs {
 		jobs[i] = job("args", []string{fat})
@@ -113,7 +115,7 @@ func TestBatch(t *testing.T) {
 func TestPages(t *testing.T) {
 	h := newHouse(t)
 	jobs := []any{}
-	for i := range 50 { // many of one revision
+	for i := range 50 { // many jobs with the same revision
 		jobs = append(jobs, job("request_id", strconv.Itoa(i), "name", fmt.Sprintf("n-%d", i%2)))
 	}
 	h.do("POST", "/api/v1/jobs:batch", map[string]any{"jobs": jobs})
@@ -207,7 +209,8 @@ func TestCancelRetryArchive(t *testing.T) {
 	}
 }
 
-// TestArchivedDuplicate: a late repetition finds its job although it is gone.
+// TestArchivedDuplicate checks that repeating a submission returns the existing
+// job, even if that job has been archived.
 func TestArchivedDuplicate(t *testing.T) {
 	h := newHouse(t)
 	id := h.submit("request_id", "late")
@@ -221,22 +224,23 @@ func TestArchivedDuplicate(t *testing.T) {
 	}
 }
 
-// TestWire: what a run went through is shown with strings for 64-bit numbers.
+// TestWire checks that the JSON of a run's history represents 64-bit numbers as
+// strings.
 func TestWire(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	j := &ares.Job{Spec: ares.Spec{Command: []string{"x"}, Members: 2}.WithDefaults(), ID: ares.NewJobID("a", "b"), AcceptedAt: now, Revision: 7}
 	run := ares.NewRun(now)
 	run.Revision = 1 << 60
 	run.Phase, run.Placed, run.FinishedAt = ares.Failed, 2, now
-	seat := ares.Held{
+	seat := ares.SeatStatus{
 		Seat: ares.Seat{Node: "n1", Shares: []ares.Share{{Device: "GPU-3", Index: 3, Milli: 1000}}}, State: ares.SeatReleased,
 		Result: &ares.RankResult{Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"},
 	}
 	run.Attempts = []ares.Attempt{
 		{Number: 1, Fence: 1 << 61, Outcome: ares.OutcomeLost, Reason: "node lost"},
-		{Number: 2, Fence: 1<<61 + 1, Seats: []ares.Held{seat}, StartedAt: now, Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"},
+		{Number: 2, Fence: 1<<61 + 1, Seats: []ares.SeatStatus{seat}, StartedAt: now, Outcome: ares.OutcomeFailed, ExitCode: 3, Reason: "exit code 3"},
 	}
-	data, err := publicJSON{}.Marshal(newJob(j, &run, &ares.Progress{Percent: 12.5, At: now}))
+	data, err := rest.PublicJSON{}.Marshal(service.NewJob(j, &run, &ares.Progress{Percent: 12.5, At: now}))
 	must(t, err)
 	for _, want := range []string{
 		`"revision":"1152921504606846976"`, `"fence":"2305843009213693953"`, `"gpus":[3]`, `"devices":["GPU-3"]`, `"state":"failed"`,
@@ -268,7 +272,7 @@ func TestClusterStatus(t *testing.T) {
 			{ID: "a", Index: 0, Healthy: true, Celsius: 61}, {ID: "b", Index: 1, Healthy: true}, {ID: "c", Index: 2},
 		}, NUMA: []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 1000}}, Taints: []ares.Taint{{Key: "lab", Value: "x", Effect: ares.NoSchedule}},
 		Links: [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}},
-	} // as far as it says
+	} // the other fields are not compared
 	_, err := h.store.OpenSession(ctx, node, "0123456789abcdef", "here", time.Minute, 0)
 	must(t, err)
 	h.submit()

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// late is a store whose watch tells of each revision a moment after it was made, as
-// that of a busy server does.
+// The type `late` is a store whose watch reports each revision with a delay, as on a busy server.
 type late struct{ *store.Store }
 
 func (l late) Watch(ctx context.Context, apply func(ares.Batch) error) error {
@@ -28,11 +27,11 @@ func (l late) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 	})
 }
 
-// newLateHouse opens a house whose view lags behind its store.
+// newLateHouse starts a test server whose view lags behind its store.
 func newLateHouse(t *testing.T, e *fakeEngine) *house {
 	t.Helper()
-	view := control.NewView(time.Now)
-	h := newHouse(t, func(c *Config) { c.View, c.Desk.View, c.Engine = view, view, e })
+	view := cache.NewView(time.Now)
+	h := newHouse(t, func(c *Config) { c.View, c.Admission.View, c.Engine = view, view, e })
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -49,8 +48,9 @@ func newLateHouse(t *testing.T, e *fakeEngine) *house {
 	return h
 }
 
-// TestExplainOfAJobJustSubmitted: the engine is asked when it has been told of the
-// job. Before that it would say that nothing keeps the job waiting.
+// TestExplainOfAJobJustSubmitted checks that the server asks the engine to
+// explain a job only after the engine knows the job. An engine that does not
+// know the job yet would answer that nothing keeps the job waiting.
 func TestExplainOfAJobJustSubmitted(t *testing.T) {
 	e := &fakeEngine{}
 	h := newLateHouse(t, e)
@@ -67,8 +67,8 @@ func TestExplainOfAJobJustSubmitted(t *testing.T) {
 	}
 }
 
-// TestAListShowsWhatWasAnsweredBefore: a job that was accepted is in the list that is
-// asked for next, and one that was cancelled is cancelled there.
+// TestAListShowsWhatWasAnsweredBefore checks the first list of jobs after a change. It must contain an
+// accepted job, and must show a cancelled job as cancelled.
 func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
 	h := newLateHouse(t, &fakeEngine{})
 	id := h.submit("name", "mine")
@@ -86,8 +86,9 @@ func TestAListShowsWhatWasAnsweredBefore(t *testing.T) {
 	}
 }
 
-// TestAListShowsTheNewJobOfABatch: one of its requests was made before, so each job of
-// the batch is written by itself, and the new one is in the list all the same.
+// TestAListShowsTheNewJobOfABatch submits a batch in which one job repeats an
+// earlier request. The jobs of the batch are written to the store separately,
+// but the next list of jobs must contain the new job.
 func TestAListShowsTheNewJobOfABatch(t *testing.T) {
 	h := newLateHouse(t, &fakeEngine{})
 	h.submit("request_id", "again", "name", "mine")
@@ -103,8 +104,8 @@ func TestAListShowsTheNewJobOfABatch(t *testing.T) {
 	}
 }
 
-// TestNodesAreShownAsTheyWereChanged: whoever was told that a node is cordoned, or
-// gone, is not shown it as it was before.
+// TestNodesAreShownAsTheyWereChanged checks that a caller that has cordoned or
+// removed a node never sees the old state again.
 func TestNodesAreShownAsTheyWereChanged(t *testing.T) {
 	h := newLateHouse(t, &fakeEngine{})
 	session, err := h.store.OpenSession(t.Context(), ares.Node{ID: "n1", CPUs: 8, MemoryMB: 1000}, "0123456789abcdef", "here", time.Minute, 0)

@@ -8,25 +8,27 @@ import (
 	"unicode/utf8"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestAReasonIsNeverCutThroughARune: half a rune would make the run's record
-// unwritable, and the rank could never report its end.
+// TestAReasonIsNeverCutThroughARune checks that a long reason is not cut inside
+// a rune. A reason that is cut inside a rune is invalid UTF-8. The server could
+// not store it, and the rank could never report its end.
 func TestAReasonIsNeverCutThroughARune(t *testing.T) {
 	for pad := range 4 {
 		s := strings.Repeat("x", pad) + strings.Repeat("€", 300)
-		if got := atMost(s, 512); !utf8.ValidString(got) || len(got) > 512 || len(got) < 509 {
+		if got := ares.Truncate(s, 512); !utf8.ValidString(got) || len(got) > 512 || len(got) < 509 {
 			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
 		}
 	}
-	if got := atMost("short", 512); got != "short" {
+	if got := ares.Truncate("short", 512); got != "short" {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestPagesOfNodesAndTenants: long lists come in pages that follow each other
-// without a gap, also when what a page ended with is gone by then.
+// TestPagesOfNodesAndTenants checks that the pages of a long list leave nothing
+// out. The last item of a page may be deleted before the next page is read.
 func TestPagesOfNodesAndTenants(t *testing.T) {
 	h := newHouse(t)
 	for i := range 5 {
@@ -70,18 +72,19 @@ func TestPagesOfNodesAndTenants(t *testing.T) {
 	}
 }
 
-// TestAPageEndsEarly: a page of large rows ends before it is too large.
+// TestAPageEndsEarly checks that a page of a list with large items ends before
+// it exceeds the maximum page size.
 func TestAPageEndsEarly(t *testing.T) {
 	all := []string{"a", "b", "c"}
 	public := func(s string) *apipb.Node {
-		return &apipb.Node{NodeId: s, Address: strings.Repeat("x", MaxPageBytes/2)}
+		return &apipb.Node{NodeId: s, Address: strings.Repeat("x", service.MaxPageBytes/2)}
 	}
 	same := func(s string) string { return s }
-	first, next, err := pageByID(all, 0, "", same, public)
+	first, next, err := service.PageByID(all, 0, "", same, public)
 	if err != nil || len(first) != 1 || next == "" {
 		t.Fatalf("%d rows, next %q, %v", len(first), next, err)
 	}
-	second, next, err := pageByID([]string{"b", "c"}, 0, next, same, public) // "a" is gone
+	second, next, err := service.PageByID([]string{"b", "c"}, 0, next, same, public) // "a" has been deleted
 	if err != nil || len(second) != 1 || second[0].NodeId != "b" || next == "" {
 		t.Errorf("then %d rows, next %q, %v", len(second), next, err)
 	}

@@ -7,15 +7,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// An agent that has seen more of this very store than there is, is refused and
-// the server told; one that comes from another store is let in.
+// TestAgentsThatHaveSeenMore checks that the server rejects an agent that has seen a higher revision of this
+// store than the store now has. The server process must be notified of this. An agent that has seen only
+// another store must be accepted.
 func TestAgentsThatHaveSeenMore(t *testing.T) {
 	h := newHouse(t)
 	var told *ares.Error
-	door := &AgentDoor{
+	door := &service.AgentService{
 		Store: h.store, View: h.view, Server: "here", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now, Outrun: func(why *ares.Error) { told = why },
 	}
 	id, revision, err := h.store.Identity(t.Context())

@@ -13,19 +13,20 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// script is a LogSource that says its lines, then ends with err. With gate,
-// each line waits for a word.
+// The type `script` is a LogSource that sends preset lines of output and then returns err. If the field
+// `gate` is set, the log source waits for a signal before it sends each line.
 type script struct {
 	lines []string
 	gate  chan struct{}
 	err   error
-	asked chan LogQuery
+	asked chan service.LogQuery
 }
 
-func (s *script) Logs(ctx context.Context, q LogQuery, send func([]byte) error) error {
+func (s *script) Logs(ctx context.Context, q service.LogQuery, send func([]byte) error) error {
 	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("authorization")) != 1 {
 		return errors.New("the caller's token is not passed on")
 	}
@@ -45,7 +46,7 @@ func (s *script) Logs(ctx context.Context, q LogQuery, send func([]byte) error) 
 	return s.err
 }
 
-// place gives a job its seats, as the loop would.
+// The method `place` assigns seats to a job, as the scheduling loop would.
 func (h *house) place(id string) {
 	h.t.Helper()
 	must(h.t, h.store.Lead(h.t.Context(), "test", time.Minute, func(ctx context.Context, lead *store.Leadership) error {
@@ -67,7 +68,7 @@ func (h *house) place(id string) {
 }
 
 func TestLogs(t *testing.T) {
-	src := &script{lines: []string{"one\n", "two\n"}, asked: make(chan LogQuery, 10)}
+	src := &script{lines: []string{"one\n", "two\n"}, asked: make(chan service.LogQuery, 10)}
 	h := newHouse(t, func(c *Config) { c.Logs = src })
 	id := h.submit("members", 2)
 	path := "/api/v1/jobs/" + id + "/logs"
@@ -81,7 +82,7 @@ func TestLogs(t *testing.T) {
 	if q.Job != ares.JobID(id) || q.Rank != 1 || q.Attempt != 1 || q.TailBytes != 9 || q.Follow || q.Entry.Job == nil {
 		t.Errorf("asked for %+v", q)
 	}
-	if at, seat := q.seat(); at == nil || seat == nil || seat.Rank != 1 {
+	if at, seat := q.Seat(); at == nil || seat == nil || seat.Rank != 1 {
 		t.Errorf("the seat is %v of %v", seat, at)
 	}
 	src.lines = nil
@@ -106,10 +107,10 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestLogsFollow: a job is followed from before it is placed, what it prints
-// comes at once, and an end that is not clean shows.
+// TestLogsFollow checks that a caller can follow a job's output even before the job is placed. The output
+// must arrive immediately, and the caller must see when the output is incomplete.
 func TestLogsFollow(t *testing.T) {
-	src := &script{lines: []string{"one\n", "two\n"}, gate: make(chan struct{}), asked: make(chan LogQuery, 1)}
+	src := &script{lines: []string{"one\n", "two\n"}, gate: make(chan struct{}), asked: make(chan service.LogQuery, 1)}
 	h := newHouse(t, func(c *Config) { c.Logs = src })
 	for _, ending := range []error{nil, errors.New("the agent went")} {
 		src.err = ending

@@ -13,7 +13,8 @@ import (
 	"github.com/ares-scheduler/ares/history/historytest"
 )
 
-// archive ends a job of a tenant and leaves its tombstone alone.
+// The method `archive` ends a tenant's job and archives it, so that only the job's tombstone is left in the
+// store.
 func (e *estate) archive(tenant string) string {
 	id := e.submit("tenant_id", tenant, "queue", "q", "name", canaryOf(tenant))
 	a := e.do("DELETE", "/api/v1/jobs/"+id, nil)
@@ -27,9 +28,10 @@ func (e *estate) archive(tenant string) string {
 	return id
 }
 
-// TestNotYoursWithoutHistory wants "not yours" answered as "not there" by every
-// method about a job while history does not answer, too: whether a job never was
-// cannot be said then, so it must not be said of another tenant's either.
+// TestNotYoursWithoutHistory calls the methods that take a job ID while the history database is closed. The
+// answer for another tenant's job must be the same as for a job that does not exist. Without the history
+// database, the server cannot tell whether a job ever existed. Its answer must not reveal that another
+// tenant's job exists.
 func TestNotYoursWithoutHistory(t *testing.T) {
 	e := newEstate(t)
 	gone := e.archive("b")
@@ -65,8 +67,10 @@ func TestNotYoursWithoutHistory(t *testing.T) {
 	}
 }
 
-// TestArchivedWithoutHistory wants who may see an archived job told that more is
-// known of it, and not that there is none.
+// TestArchivedWithoutHistory checks what a caller learns about an archived job
+// if the history database does not have the job or does not answer. If the
+// history database does not answer, the server must not say that the job does
+// not exist.
 func TestArchivedWithoutHistory(t *testing.T) {
 	e := newEstate(t)
 	gone := e.archive("a")
@@ -95,26 +99,24 @@ func TestArchivedWithoutHistory(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithoutHistory wants a stream about a job ended once its caller has
-// no right to the job, although nobody can say then that there is no such job.
+// TestStreamsEndWithoutHistory checks that a stream about a job ends once its caller loses the permission.
+// The stream must end even while the server cannot tell whether the job exists.
 func TestStreamsEndWithoutHistory(t *testing.T) {
 	e := newEstate(t)
 	must(t, e.past.Close())
 	const logs = apipb.JobService_StreamLogs_FullMethodName
-	ctx, err := e.admit(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+e.tokens["viewer"])), logs)
+	ctx, err := admit(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+e.tokens["viewer"])), e.Pipeline, logs)
 	must(t, err)
 	for tenant, ends := range map[string]bool{"a": false, "b": true} {
 		var req any = &apipb.StreamLogsRequest{JobId: e.jobs[tenant]}
-		w := &overseen{}
-		w.req.Store(&req)
-		if err := e.still(ctx, logs, w); (err != nil) != ends {
+		if err := e.RecheckCaller(ctx, callAs(ctx, logs, req)); (err != nil) != ends {
 			t.Errorf("a stream about a job of tenant %s: %v", tenant, err)
 		}
 	}
 }
 
-// TestStatusTellsOfHistory wants who looks after a server told that its history does
-// not answer.
+// TestStatusTellsOfHistory checks that the server status tells an operator when
+// the history database does not answer.
 func TestStatusTellsOfHistory(t *testing.T) {
 	e := newEstate(t)
 	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" {
@@ -130,14 +132,14 @@ func TestStatusTellsOfHistory(t *testing.T) {
 	another, err := base.Raw.BeginTx(t.Context(), nil)
 	must(t, err)
 	defer func() { _ = another.Rollback() }()
-	_, err = another.ExecContext(t.Context(), "DELETE FROM jobs") // the update waits for it
+	_, err = another.ExecContext(t.Context(), "DELETE FROM jobs") // the update waits for this statement
 	must(t, err)
-	e.cfg.Ledger.History = base.Open(t)
+	e.cfg.Accounting.History = base.Open(t)
 	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" || a.json["history_updating"] != true {
 		t.Errorf("a history with tables of an earlier version: %d %s", a.code, a.body)
 	}
 	must(t, another.Rollback())
-	must(t, e.cfg.Ledger.History.Ready(t.Context()))
+	must(t, e.cfg.Accounting.History.Ready(t.Context()))
 	if a := e.do("GET", "/api/v1/server/status", nil); a.code != 200 || a.json["history_error"] != "" || a.json["history_updating"] != false {
 		t.Errorf("a history that is up to date: %d %s", a.code, a.body)
 	}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/method"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/notify"
 )
@@ -24,15 +26,15 @@ func small(edit ...any) map[string]any {
 	return m
 }
 
-// apply writes a policy.
+// The method `apply` creates or replaces a policy.
 func (h *house) apply(name string, body map[string]any) answer {
 	h.t.Helper()
 	body["name"] = name
 	return h.do("PUT", policiesPath, body)
 }
 
-// TestPolicies: they are written, read, replaced and deleted, and every mistake has
-// its field.
+// TestPolicies checks that policies can be created, read, replaced and deleted,
+// and that the error for each mistake names its field.
 func TestPolicies(t *testing.T) {
 	h := newHouse(t)
 	if a := h.do("POST", "/api/v1/tenants", tenant("id", "vision")); a.code != 201 {
@@ -60,7 +62,7 @@ func TestPolicies(t *testing.T) {
 		{"rule", "line 1, column 4: there is no field cores", small("rule", "job.cores < 4")},
 		{"rule", "must be bool", small("rule", "job.gpus")},
 		{"mode", "use enforce, warn, dry-run", small("mode", "on")},
-		{"require", "for placement alone", small("require", `{"a": "b"}`)},
+		{"require", "only for placement policies", small("require", `{"a": "b"}`)},
 		{"updated_by", "not part of a request", small("updated_by", "me")},
 		{"broken", "not part of a request", small("broken", "me")},
 	} {
@@ -74,7 +76,7 @@ func TestPolicies(t *testing.T) {
 	h.refused(put("theirs", small("tenant_id", "nobody")), 404, ares.NotFound, "there is no tenant nobody")
 	a := h.do("GET", policiesPath, nil)
 	if a.json["total"] != 2.0 || strings.Index(a.body, `"own"`) > strings.Index(a.body, `"small"`) {
-		t.Errorf("list answered %s", a.body) // the higher priority first
+		t.Errorf("list answered %s", a.body) // the policy with the higher priority comes first
 	}
 	first := h.do("GET", policiesPath+"?page_size=1", nil)
 	next, _ := first.json["next_page_token"].(string)
@@ -97,14 +99,14 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestPoliciesOnSubmission: a refusal names the policy, a warning comes with the
-// answer and stays with the job.
+// TestPoliciesOnSubmission checks that the error names the policy that rejected a submission. The
+// test also checks that a policy's warning is in the answer and is stored with the job.
 func TestPoliciesOnSubmission(t *testing.T) {
 	h := newHouse(t)
 	h.apply("small", small())
 	h.apply("team", map[string]any{"on": "submission", "rule": `"team" in job.labels`, "action": "WARN", "message": "say which team"})
 	h.apply("pool", map[string]any{"on": "placement", "match": "job.members > 1", "require": `{"pool": "a100"}`})
-	h.refused(h.do("POST", "/api/v1/jobs", job("cpu_cores", 5)), 403, ares.Refused, "policy small: too many cores")
+	h.refused(h.do("POST", "/api/v1/jobs", job("cpu_cores", 5)), 403, ares.PolicyDenied, "policy small: too many cores")
 	a := h.do("POST", "/api/v1/jobs", job("cpu_cores", 1, "members", 2))
 	const team, pool = "policy team: say which team", "policy pool requires node label pool=a100"
 	if a.code != 201 || fmt.Sprint(a.json["warnings"]) != "["+team+" "+pool+"]" {
@@ -127,8 +129,9 @@ func TestPoliciesOnSubmission(t *testing.T) {
 	}
 }
 
-// TestPoliciesOnAccess: they deny through every door, but never the agents, health,
-// or an administrator who mends policies.
+// TestPoliciesOnAccess checks that policies can deny calls over every protocol.
+// Policies must never deny the calls of agents, health checks, or an
+// administrator who changes policies.
 func TestPoliciesOnAccess(t *testing.T) {
 	h := newHouse(t)
 	id := h.submit()
@@ -175,7 +178,7 @@ func TestPoliciesOnAccess(t *testing.T) {
 	}
 }
 
-// TestBeyondPolicies: who is never asked about.
+// TestBeyondPolicies checks which callers are exempt from policies.
 func TestBeyondPolicies(t *testing.T) {
 	bound := func(role ares.Role, tenant string) *ares.Identity {
 		return &ares.Identity{Bindings: []ares.Binding{{Role: role, Tenant: tenant}}}
@@ -194,17 +197,21 @@ func TestBeyondPolicies(t *testing.T) {
 		{apipb.JobService_CancelJob_FullMethodName, bound(ares.PlatformAdmin, ""), false},
 		{apipb.JobService_ListJobs_FullMethodName, bound(ares.Auditor, ""), false},
 	} {
-		if got := beyondPolicies(c.method, c.who); got != c.want {
+		if got := pipeline.IsExempt(method.Of(c.method), c.who); got != c.want {
 			t.Errorf("%s by %v: %v", c.method, c.who.Bindings, got)
 		}
 	}
 }
 
-// TestObjects: what policies on access are told of a call.
+// TestObjects checks how the object that a call acts on is described to access
+// policies.
 func TestObjects(t *testing.T) {
 	h := newHouse(t)
 	id := h.submit()
 	h.seen()
+	who, err := h.cfg.Auth.Check(t.Context(), adminToken)
+	must(t, err)
+	ctx := pipeline.WithCaller(t.Context(), who)
 	for _, c := range []struct {
 		method string
 		req    any
@@ -223,7 +230,9 @@ func TestObjects(t *testing.T) {
 		{apipb.PolicyService_GetPolicy_FullMethodName, &apipb.GetPolicyRequest{Name: "p"}, "read policy p "},
 		{apipb.ClusterService_DumpStore_FullMethodName, &apipb.DumpStoreRequest{}, "read store  "},
 	} {
-		r, o := requestOf(c.method), h.objectOf(c.method, c.req)
+		call := callAs(ctx, c.method, nil)
+		_ = h.Authorize(ctx, call, c.req) // job-none does not exist
+		r, o := pipeline.PolicyRequest(call.Method), h.PolicyObject(call, c.req)
 		word := "read"
 		if r.Write {
 			word = "write"
@@ -234,16 +243,17 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// channels is a notifier with one channel, which fails when it is told to.
+// The type `channels` is a fake notifier with one alert channel, which can be made to fail.
 type channels struct{ fails error }
 
 func (c *channels) Has(name string) bool { return name == "ops" }
 func (c *channels) Status() []notify.Status {
-	return []notify.Status{{Name: "ops", Kind: "slack", Sent: 3, Repeated: 2, LastError: "the webhook answered 500"}}
+	return []notify.Status{{Name: "ops", Kind: "slack", Sent: 3, Repeated: 2, LastError: "the webhook answered with status 500"}}
 }
 func (c *channels) Test(context.Context, string, string) error { return c.fails }
 
-// TestAlertChannels: they are listed and tried, and never say where they lead.
+// TestAlertChannels checks that alert channels can be listed and tested, and
+// that their addresses are never shown.
 func TestAlertChannels(t *testing.T) {
 	c := &channels{}
 	h := newHouse(t, func(cfg *Config) { cfg.Notifier = c })
@@ -254,18 +264,19 @@ func TestAlertChannels(t *testing.T) {
 		t.Errorf("test answered %s", a.body)
 	}
 	h.refused(h.do("POST", "/api/v1/alerts/channels/pager:test", map[string]any{}), 404, ares.NotFound, "no alert channel")
-	c.fails = ares.Errorf(ares.Unavailable, "the alert was not delivered: the webhook answered 500")
-	h.refused(h.do("POST", "/api/v1/alerts/channels/ops:test", map[string]any{}), 503, ares.Unavailable, "answered 500")
+	c.fails = ares.Errorf(ares.Unavailable, "the alert was not delivered: the webhook answered with status 500")
+	h.refused(h.do("POST", "/api/v1/alerts/channels/ops:test", map[string]any{}), 503, ares.Unavailable, "answered with status 500")
 }
 
-// BenchmarkPoliced is what policies on access add to a call.
-func BenchmarkPoliced(b *testing.B) {
+// BenchmarkAccessPolicy measures how much access policies add to the cost of
+// authorization.
+func BenchmarkAccessPolicy(b *testing.B) {
 	h := newHouse(b)
 	id := h.submit()
 	h.seen()
 	who, err := h.cfg.Auth.Check(b.Context(), adminToken)
 	must(b, err)
-	ctx := withCaller(b.Context(), who)
+	c := callAs(pipeline.WithCaller(b.Context(), who), apipb.JobService_GetJob_FullMethodName, nil)
 	req := &apipb.GetJobRequest{JobId: id}
 	for _, n := range []int{0, 1, 10} {
 		for i := range n {
@@ -276,7 +287,7 @@ func BenchmarkPoliced(b *testing.B) {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := h.policed(ctx, apipb.JobService_GetJob_FullMethodName, req); err != nil {
+				if err := h.Authorize(b.Context(), c, req); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -9,20 +9,21 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// cast is a critical job of one tenant and those who give way to it: one of its
-// own tenant, one of another.
+// The type `cast` holds a critical job of one tenant and its two victims. One victim belongs to the critical
+// job's tenant, and the other victim belongs to another tenant.
 type cast struct {
 	lead       *store.Leadership
 	to         *ares.Job
 	own, other store.SeatRef
 }
 
-// preempt has two running jobs asked to give way.
+// The method `preempt` makes a critical job preempt two running jobs.
 func (h *house) preempt() *cast {
 	h.t.Helper()
 	c := &cast{}
@@ -77,7 +78,7 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 		"by_job_id": string(c.to.ID), "by_tenant_id": "default", "by_priority_class": "critical", "why": "class",
 		"gpus": 1.0, "asked_gpus": 2.0, "gpu_seconds_lost": 62.0, "restart_gpu_seconds": 60.0,
 		"at": "2030-01-02T12:00:12Z", "checkpointed_at": "2030-01-02T12:00:10Z",
-		"text": "gave way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 2 GPU-seconds since its last checkpoint at 2030-01-02T12:00:10Z, and 60 for the restart",
+		"text": "was preempted by job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 2 GPU-seconds since its last checkpoint at 2030-01-02T12:00:10Z, and 60 for the restart",
 	} {
 		if first[key] != want {
 			t.Errorf("%s is %v, want %v", key, first[key], want)
@@ -106,7 +107,8 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 	}
 }
 
-// Whoever reads for one tenant is told nothing of another's jobs.
+// TestPreemptionsTellNothingOfOtherTenants reads lists of preemptions as a caller that may see only one
+// tenant. The caller must learn nothing about another tenant's jobs.
 func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 	h := newHouse(t)
 	c := h.preempt()
@@ -142,12 +144,14 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 			}
 		}
 	}
-	// Nor do people of the job that is given way to learn who does.
+	// Users of the preemptor's tenant do not learn which job of another tenant was
+	// preempted.
 	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID), nil, ours)
 	if strings.Contains(a.body, string(c.other.Job)) || strings.Contains(a.body, "theirs") || !strings.Contains(a.body, string(c.own.Job)) {
 		t.Errorf("the nominated job shows %s", a.body)
 	}
-	// Who sees both tenants is told who it was, on either side.
+	// A caller that may see both tenants sees the names of the preemptor and the
+	// victim.
 	for path, name := range map[string]ares.JobID{
 		"/api/v1/jobs/" + string(c.other.Job): c.to.ID, "/api/v1/jobs/" + string(c.other.Job) + "/explain": c.to.ID, "/api/v1/jobs/" + string(c.to.ID): c.other.Job,
 	} {
@@ -162,14 +166,14 @@ func TestExplainSaysWhoGaveWayAndWhatIsKept(t *testing.T) {
 	c := h.preempt()
 	a := h.do("GET", "/api/v1/jobs/"+string(c.to.ID)+"/explain", nil)
 	n := a.json["nomination"].(map[string]any)
-	if got := n["text"]; got != fmt.Sprintf("2 seats are kept on %s, %s until 2030-01-02T12:01:00Z, while 2 of 2 jobs are still to give way", c.own.Node, c.other.Node) {
+	if got := n["text"]; got != fmt.Sprintf("2 seats are kept on %s, %s until 2030-01-02T12:01:00Z, while 2 of 2 jobs are still to stop", c.own.Node, c.other.Node) {
 		t.Errorf("kept: %v", got)
 	}
 	if seats := n["seats"].([]any); len(seats) != 2 || seats[1].(map[string]any)["node"] != c.other.Node {
 		t.Errorf("seats %v", seats)
 	}
 	a = h.do("GET", "/api/v1/jobs/"+string(c.own.Job)+"/explain", nil)
-	want := "gives way to job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 7140 GPU-seconds since its start at 2030-01-02T12:00:00Z, and 60 for the restart"
+	want := "is being preempted by job " + string(c.to.ID) + " of tenant default (critical over low): 1 GPU, 7140 GPU-seconds since its start at 2030-01-02T12:00:00Z, and 60 for the restart"
 	if a.code != 200 || a.json["state"] != "running" || texts(a.json["preemptions"]) != want {
 		t.Errorf("the victim's: %s", a.body)
 	}
@@ -179,7 +183,7 @@ func TestExplainSaysWhoGaveWayAndWhatIsKept(t *testing.T) {
 	}
 	h.seen()
 	a = h.do("GET", "/api/v1/jobs/"+string(c.own.Job), nil)
-	if a.json["state"] != "preempted" || a.json["preemptions"] != 1.0 || !strings.Contains(a.json["reason"].(string), "gave way to job "+string(c.to.ID)+" (class)") ||
+	if a.json["state"] != "preempted" || a.json["preemptions"] != 1.0 || !strings.Contains(a.json["reason"].(string), "preempted by job "+string(c.to.ID)+" (class)") ||
 		a.json["explanation"].(map[string]any)["preemptions"] == nil || a.json["waiting_for"] == nil {
 		t.Errorf("the victim is %s", a.body)
 	}
@@ -200,7 +204,7 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	h.seen()
 	since := h.view.Revision()
 	now := storetest.Noon.Add(time.Hour)
-	door := &AgentDoor{Store: h.store, View: h.view, Now: func() time.Time { return now }}
+	door := &service.AgentService{Store: h.store, View: h.view, Now: func() time.Time { return now }}
 	report := func(age int64, change ...func(*apipb.SeatRef)) error {
 		ref := &apipb.SeatRef{JobId: string(job.ID), Fence: int64(seats[0].Fence)}
 		for _, c := range change {
@@ -217,7 +221,7 @@ func TestCheckpointsComeThroughTheAgentsDoor(t *testing.T) {
 	if at := a.json["attempts"].([]any)[0].(map[string]any)["checkpointed_at"]; a.code != http.StatusOK || at != "2030-01-02T12:58:30Z" {
 		t.Errorf("checkpointed at %v", at)
 	}
-	must(t, report(1<<62)) // a file from long ago says nothing
+	must(t, report(1<<62)) // a file that is very old says nothing
 	must(t, report(30_000))
 	must(t, report(20_000))
 	h.seen()

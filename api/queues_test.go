@@ -14,7 +14,7 @@ func TestQueues(t *testing.T) {
 		t.Fatal(a.body)
 	}
 	quota := []any{map[string]any{"gpu_model": "h100", "nominal_gpus": 16, "borrowing_limit": 8}}
-	for range 2 { // it may be repeated
+	for range 2 { // the request may be repeated
 		a := h.do("POST", "/api/v1/queues", map[string]any{"tenant_id": "vision", "name": "training", "weight": 3, "max_gpus": 32, "quotas": quota})
 		if a.code != 201 || a.json["id"] != "vision/training" || a.json["max_gpus"] != 32.0 || a.json["max_cpu_cores"] != nil || a.json["weight"] != 3.0 {
 			t.Fatalf("create answered %d %s", a.code, a.body)
@@ -32,7 +32,7 @@ func TestQueues(t *testing.T) {
 	if a := h.do("POST", "/api/v1/queues", map[string]any{"tenant_id": "vision", "name": "night", "parent": "training"}); a.code != 201 || a.json["parent"] != "training" {
 		t.Errorf("create answered %d %s", a.code, a.body)
 	}
-	h.refused(h.do("PATCH", training, map[string]any{"parent": "night"}), 400, ares.Invalid, "ring")
+	h.refused(h.do("PATCH", training, map[string]any{"parent": "night"}), 400, ares.Invalid, "cycle")
 	h.refused(h.do("PATCH", training, map[string]any{"name": "other"}), 400, ares.Invalid, "name")
 	if a := h.do("PATCH", training, map[string]any{"max_gpus": 2147483647}); a.code != 200 || a.json["max_gpus"] != nil || a.json["weight"] != 3.0 || a.json["quotas"] == nil {
 		t.Errorf("patch answered %d %s", a.code, a.body)
@@ -73,8 +73,8 @@ func TestAJobNeedsItsQueue(t *testing.T) {
 	}
 }
 
-// TestTheDefaultQueue is there without being created, takes settings, and loses
-// them again, whatever waits in it.
+// TestTheDefaultQueue checks that the default queue exists without being created
+// and can be configured. While jobs wait in it, it can be reset to its defaults.
 func TestTheDefaultQueue(t *testing.T) {
 	h := newHouse(t)
 	const path = "/api/v1/tenants/default/queues/default"
@@ -141,7 +141,7 @@ func TestTopology(t *testing.T) {
 		t.Errorf("what was read cannot be applied: %d %s", b.code, b.body)
 	}
 	a.json["revision"], a.json["max_nodes_per_leaf"] = "1", 5
-	h.refused(h.do("PUT", "/api/v1/topology", a.json), 409, ares.Conflict, "somebody else")
+	h.refused(h.do("PUT", "/api/v1/topology", a.json), 409, ares.Conflict, "another request")
 	h.refused(h.do("PUT", "/api/v1/topology", map[string]any{"domains": []any{map[string]any{"name": "x", "level": "planet"}}}), 400, ares.Invalid, "level")
 	h.refused(h.do("PUT", "/api/v1/topology", map[string]any{"weights": map[string]any{"resource_availability": 0.3333}}), 400, ares.Invalid, "0.001")
 	h.refused(h.do("PUT", "/api/v1/topology", map[string]any{"weights": map[string]any{"resource_availability": 0.3}}), 400, ares.Invalid, "add up to 1")
@@ -149,8 +149,8 @@ func TestTopology(t *testing.T) {
 	h.refused(h.do("PUT", "/api/v1/topology", map[string]any{"racks": 1}), 400, ares.Invalid, "racks")
 }
 
-// TestExplain: whatever the engine says, nothing of another tenant's jobs goes
-// out.
+// TestExplain checks that an explanation never reveals other tenants' jobs, even
+// if the engine names them.
 func TestExplain(t *testing.T) {
 	e := &fakeEngine{}
 	h := newHouse(t, func(c *Config) { c.Engine = e })
@@ -159,17 +159,19 @@ func TestExplain(t *testing.T) {
 	}
 	id, theirs := h.submit(), h.submit("tenant_id", "vision")
 	h.seen()
+	own, other := ares.JobRef(ares.JobID(id), "default", "default"), ares.JobRef(ares.JobID(theirs), "vision", "default")
 	e.explains = ares.Explanation{
 		Queue: "default", Rank: 2, Of: 5,
 		Remedies: []ares.Remedy{
-			{{Kind: ares.StepEnd, Target: theirs, Text: "end " + theirs}},
-			{{Kind: ares.StepEnd, Target: id, Text: "end it"}, {Kind: ares.StepLimit, Target: "default: GPUs", Amount: 2, Text: "raise it"}},
+			{{Kind: ares.StepEnd, Target: other, Text: ares.Textf("end %s", other)}},
+			{{Kind: ares.StepEnd, Target: own, Text: ares.Textf("end %s", own)}, {Kind: ares.StepLimit, Target: ares.ScopeRef("default", ""), Amount: 2, Text: ares.PlainText("raise it")}},
+			{{Kind: ares.StepSucceed, Target: other, Text: ares.Textf("%s succeeds", other)}},
 		},
 		Ahead:   []ares.Ahead{{Tenant: "default", Jobs: 1, First: "job-ours"}, {Tenant: "vision", Jobs: 3, First: ares.JobID(theirs)}},
 		Holders: []ares.Holder{{Tenant: "vision", Job: ares.JobID(theirs), GPUs: 8, Nodes: 1}, {Tenant: "default", Job: "job-ours", GPUs: 1, Nodes: 1}},
 	}
 	a := h.do("GET", "/api/v1/jobs/"+id+"/explain", nil)
-	if a.code != 200 || a.json["rank"] != 2.0 || a.json["of"] != 5.0 || a.json["job_id"] != id || len(a.json["remedies"].([]any)) != 1 {
+	if a.code != 200 || a.json["rank"] != 2.0 || a.json["of"] != 5.0 || a.json["job_id"] != id || len(a.json["remedies"].([]any)) != 2 {
 		t.Fatalf("got %d %s", a.code, a.body)
 	}
 	for _, secret := range []string{theirs, "vision"} {
@@ -189,12 +191,12 @@ func TestExplain(t *testing.T) {
 	h.refused(h.do("GET", "/api/v1/jobs/job-aaaaaaaaaaaaaaaaaaaaaaaa/explain", nil), 404, ares.NotFound)
 }
 
-// TestPlanOfOneThatWaits: a job that is only planned is judged by how long it is
-// thought to run, and whoever asks hears when it would start and who would give
-// way to it.
+// TestPlanOfOneThatWaits checks that a plan for a job that would wait uses the
+// job's predicted runtime. The plan must say when the job would start and which
+// jobs it would preempt.
 func TestPlanOfOneThatWaits(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	e := &fakeEngine{explains: ares.Explanation{Queue: "default", Rank: 2, Of: 2, ETA: ares.ETA{Latest: at, Reserved: true, Basis: "behind 1 job in the queue"}}}
+	e := &fakeEngine{explains: ares.Explanation{Queue: "default", Rank: 2, Of: 2, ETA: ares.ETA{Latest: at, Reserved: true, Basis: ares.PlainText("behind 1 job in the queue")}}}
 	h := newHouse(t, func(c *Config) {
 		c.Engine = e
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
@@ -220,7 +222,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("got %d %s", a.code, a.body)
 	}
 	e.places = &ares.Placing{
-		Score: 7, Merit: ares.PlacementScore{Level: ares.LevelLeaf, Domain: "leaf-1", Stranded: -3, Bandwidth: 9},
+		Score: 7, PlacementScore: ares.PlacementScore{Level: ares.LevelLeaf, Domain: "leaf-1", Stranded: -3, Bandwidth: 9},
 		Seats: []ares.Seat{{Node: "n1", Shares: []ares.Share{{Device: "g", Index: 3, Milli: 1000}}}},
 	}
 	a = h.do("POST", "/api/v1/jobs:plan", job())

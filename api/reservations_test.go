@@ -37,7 +37,7 @@ func TestReservations(t *testing.T) {
 		{"must be after from", ask("until", from.Add(-time.Hour).Format(time.RFC3339))},
 		{"in the past", ask("from", "2020-01-01T00:00:00Z", "until", "2020-01-02T00:00:00Z")},
 		{"92 days", ask("until", from.Add(100*24*time.Hour).Format(time.RFC3339))},
-		{"which nodes", ask("nodes", []string{})},
+		{"give nodes", ask("nodes", []string{})},
 		{"leaf/l1", ask("domain", "l1")},
 		{"tenant_id too", ask("queue", "training")},
 		{"drain too", ask("drain", false, "force", true)},
@@ -47,7 +47,8 @@ func TestReservations(t *testing.T) {
 	}
 	h.refused(h.do("POST", path, ask("name", "theirs", "tenant_id", "nobody")), 404, ares.NotFound, "tenant")
 	h.refused(h.do("POST", path, ask("name", "theirs", "tenant_id", "vision", "queue", "training")), 404, ares.NotFound, "queue")
-	// Without a beginning it is open at once, and may be repeated.
+	// A reservation without a start time begins immediately, and the request may
+	// be repeated.
 	now := map[string]any{"name": "now", "until": from.Format(time.RFC3339), "node_selector": map[string]string{"pool": "fast"}, "tenant_id": "vision"}
 	for range 2 {
 		if a := h.do("POST", path, now); a.code != 201 || a.json["state"] != "open" || !strings.Contains(a.body, "no node is meant by it yet") {

@@ -14,18 +14,20 @@ import (
 	"github.com/coder/websocket"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/rest"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestASocketsLastWord: a stream that ends while an event is being written, or is
-// about to be, still tells why, in a message and in the close frame.
+// TestASocketsLastWord checks that a stream sends the reason for its end in a
+// message and in the close frame. The stream must send the reason even if it
+// ends just before or during the write of an event.
 func TestASocketsLastWord(t *testing.T) {
 	why := ares.Errorf(ares.Unauthentic, "this token was revoked")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 		defer cancel(nil)
-		s := &socketReader{w: w, r: r, ctx: ctx, left: func() { cancel(nil) }}
-		if err := s.begin(0); err != nil {
+		s := &rest.SocketReader{W: w, R: r, Ctx: ctx, Left: func() { cancel(nil) }}
+		if err := s.Begin(0); err != nil {
 			t.Error(err)
 			return
 		}
@@ -34,15 +36,15 @@ func TestASocketsLastWord(t *testing.T) {
 		go func() {
 			defer close(ended)
 			<-sent
-			cancel(why) // as watchOver does, while the next is on its way
+			cancel(why) // as the pipeline does, while the next event is being sent
 		}()
-		for n := 0; s.send(&apipb.WatchEventsResponse{Revision: "1"}, true) == nil; n++ {
+		for n := 0; s.Send(&apipb.WatchEventsResponse{Revision: "1"}, true) == nil; n++ {
 			if n == 3 {
 				close(sent)
 			}
 		}
 		<-ended
-		s.end(why)
+		s.End(why)
 	}))
 	defer server.Close()
 	for range 100 {
@@ -61,11 +63,12 @@ func TestASocketsLastWord(t *testing.T) {
 	}
 }
 
-// TestASocketThatDoesNotAnswer: the last word to a client that does not read is
-// short, so that closing has time left for others.
+// TestASocketThatDoesNotAnswer sends the final message of a stream to a
+// client that does not read. The server must give up soon, so that enough
+// time is left to close the other connections.
 func TestASocketThatDoesNotAnswer(t *testing.T) {
 	h := newHouse(t)
-	h.heartbeat = time.Millisecond
+	h.Heartbeat = time.Millisecond
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(h.server.URL, "http://"))
 	must(t, err)
 	defer conn.Close()
@@ -79,10 +82,10 @@ func TestASocketThatDoesNotAnswer(t *testing.T) {
 	if frame, readErr := in.ReadByte(); resp.StatusCode != http.StatusSwitchingProtocols || frame != ping || readErr != nil {
 		t.Fatalf("the socket began with %s, %#x, %v", resp.Status, frame, readErr)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // a server has 5 s for all that ends
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // a server has 5 s to close everything
 	defer cancel()
-	h.Close(ctx) // it waits for a pong now
-	if open, _ := h.gates.events.underWay(); ctx.Err() != nil || open != 0 {
+	h.Close(ctx) // the server waits for a pong now
+	if open, _ := h.Limiters.Events.UnderWay(); ctx.Err() != nil || open != 0 {
 		t.Errorf("%d streams are open after closing: %v", open, ctx.Err())
 	}
 }

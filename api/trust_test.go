@@ -22,27 +22,29 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/pki"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// newTrust is a fleet's trust, just made.
-func newTrust(tb testing.TB, st *store.Store) *Trust {
+// newTrust returns a Trust with a new certificate authority.
+func newTrust(tb testing.TB, st *store.Store) *pipeline.Trust {
 	tb.Helper()
 	authority, err := pki.NewAuthority(time.Now())
 	must(tb, err)
-	t := &Trust{Authority: authority, Store: st, NodeLife: time.Hour, Now: time.Now}
+	t := &pipeline.Trust{Authority: authority, Store: st, NodeLife: time.Hour, Now: time.Now}
 	must(tb, t.Load(tb.Context()))
 	return t
 }
 
-// lasting is an agents' door whose stream lasts until it is ended.
+// The type `lasting` is an agent service whose stream lasts until the test ends it.
 type lasting struct {
 	apipb.UnimplementedAgentServiceServer
 	opened chan struct{}
-	door   *AgentDoor
+	door   *service.AgentService
 }
 
 func (w *lasting) WatchSeats(_ *apipb.WatchSeatsRequest, s apipb.AgentService_WatchSeatsServer) error {
@@ -56,29 +58,29 @@ func (w *lasting) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest
 }
 
 func (w *lasting) ServeFiles(s apipb.AgentService_ServeFilesServer) error {
-	return (&AgentDoor{Files: &Files{}}).ServeFiles(s)
+	return (&service.AgentService{Files: &service.Files{}}).ServeFiles(s)
 }
 
 func (w *lasting) RenewSession(context.Context, *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	return &apipb.RenewSessionResponse{}, nil
 }
 
-// fortress is a house whose gRPC door has TLS.
+// The type `fortress` is a test server whose gRPC listener uses TLS.
 type fortress struct {
 	*house
 	at     string
 	agents *lasting
-	clock  atomic.Int64 // ahead of the real one
+	clock  atomic.Int64 // how far the test clock is ahead of the real one
 }
 
 func newFortress(t *testing.T, change ...func(*Config)) *fortress {
 	f := &fortress{agents: &lasting{opened: make(chan struct{}, 1)}}
 	f.house = newHouse(t, append(change, func(c *Config) {
 		c.AgentService = f.agents
-		f.agents.door = &AgentDoor{Store: c.Store, View: c.View, Server: "here", TTL: func(int) time.Duration { return time.Minute }, Now: time.Now}
+		f.agents.door = &service.AgentService{Store: c.Store, View: c.View, Server: "here", TTL: func(int) time.Duration { return time.Minute }, Now: time.Now}
 		c.Trust.Now = func() time.Time { return time.Now().Add(time.Duration(f.clock.Load())) }
 	})...)
-	serving, err := pki.Issued(f.cfg.Trust.Authority, t.TempDir(), []string{"127.0.0.1"}, slog.New(slog.DiscardHandler))
+	serving, err := pki.IssueServing(f.cfg.Trust.Authority, t.TempDir(), []string{"127.0.0.1"}, slog.New(slog.DiscardHandler))
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -89,7 +91,7 @@ func newFortress(t *testing.T, change ...func(*Config)) *fortress {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = s.Serve(l) // ends with Stop
+		_ = s.Serve(l) // returns after Stop
 	}()
 	t.Cleanup(func() {
 		s.Stop()
@@ -106,7 +108,7 @@ func (f *fortress) connect(config *tls.Config) *grpc.ClientConn {
 	return conn
 }
 
-// anonymous is a connection without a certificate.
+// The method `anonymous` returns a connection without a client certificate.
 func (f *fortress) anonymous() *grpc.ClientConn {
 	return f.connect(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: f.cfg.Trust.Authority.Pool()})
 }
@@ -118,7 +120,7 @@ func (f *fortress) token(node string) string {
 	return made.GetToken()
 }
 
-// join makes a node that has joined, and its connection.
+// The method `join` makes a node join the cluster, and returns the node and its connection.
 func (f *fortress) join(name string) (*pki.Node, *grpc.ClientConn) {
 	f.t.Helper()
 	n, err := pki.OpenNode(f.t.TempDir(), name, time.Now)
@@ -127,7 +129,7 @@ func (f *fortress) join(name string) (*pki.Node, *grpc.ClientConn) {
 	return n, f.connect(n.Client(nil))
 }
 
-// leafOf is the certificate that a node shows.
+// leafOf returns the certificate that a node presents.
 func leafOf(t *testing.T, n *pki.Node) *x509.Certificate {
 	t.Helper()
 	shown, err := n.Client(nil).GetClientCertificate(nil)
@@ -142,7 +144,7 @@ func (f *fortress) joinBy(n *pki.Node, token string) error {
 	if err != nil {
 		return err
 	}
-	return n.Take(got.GetCertificate(), got.GetAuthority())
+	return n.Store(got.GetCertificate(), got.GetAuthority())
 }
 
 func refusedAs(t *testing.T, err error, code codes.Code, words ...string) {
@@ -167,11 +169,11 @@ func TestJoin(t *testing.T) {
 	must(t, err)
 	must(t, f.joinBy(first, token))
 	must(t, f.joinBy(first, token)) // the answer may have been lost
-	refusedAs(t, f.joinBy(second, token), codes.Unauthenticated, "used already, by node n1")
+	refusedAs(t, f.joinBy(second, token), codes.Unauthenticated, "already used by node n1")
 	for _, bad := range []string{"", "x", "ares-join.a.b.c", token[:len(token)-1], token + "0"} {
 		refusedAs(t, f.joinBy(second, bad), codes.InvalidArgument, "ares node token create")
 	}
-	refusedAs(t, f.joinBy(second, strings.Replace(token, ".", ".x", 1)), codes.Unauthenticated, "not known")
+	refusedAs(t, f.joinBy(second, strings.Replace(token, ".", ".x", 1)), codes.Unauthenticated, "is unknown or no longer valid")
 	must(t, f.joinBy(second, f.token("n1")))
 	if strings.Contains(f.log.String(), strings.Split(token, ".")[2]) {
 		t.Error("the log has a secret")
@@ -182,18 +184,17 @@ func TestJoin(t *testing.T) {
 	must(t, err)
 	next, err := trust.RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
 	must(t, err)
-	must(t, first.Take(next.GetCertificate(), next.GetAuthority()))
+	must(t, first.Store(next.GetCertificate(), next.GetAuthority()))
 	_, err = trust.CreateJoinToken(t.Context(), &apipb.CreateJoinTokenRequest{})
 	refusedAs(t, err, codes.PermissionDenied)
 	_, err = apipb.NewTrustServiceClient(f.anonymous()).RenewCertificate(t.Context(), &apipb.RenewCertificateRequest{Request: request})
 	refusedAs(t, err, codes.Unauthenticated)
 	_, err = apipb.NewTrustServiceClient(f.anonymous()).RenewCertificate(as(t.Context(), nodeToken), &apipb.RenewCertificateRequest{Request: request})
-	refusedAs(t, err, codes.FailedPrecondition, "has a certificate")
+	refusedAs(t, err, codes.FailedPrecondition, "only a node with a certificate can renew it")
 }
 
-// TestNodeSpeaksForItself: of every method for agents, as the contract lists
-// them, the certificate of n1 may call what is said in its own name alone. A
-// new method whose requests do not say in whose name they are is refused.
+// TestNodeSpeaksForItself calls every agent method of the API with the certificate of node n1.
+// The certificate must be accepted only for n1. Calls that name no node must be rejected too.
 func TestNodeSpeaksForItself(t *testing.T) {
 	f := newFortress(t)
 	_, conn := f.join("n1")
@@ -207,7 +208,7 @@ func TestNodeSpeaksForItself(t *testing.T) {
 			full := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			done := make(chan struct{})
-			go func() { // the stream that lasts has said that it was let in
+			go func() { // the long stream has reported that it was accepted
 				defer close(done)
 				select {
 				case <-f.agents.opened:
@@ -237,11 +238,11 @@ func say(ctx context.Context, conn *grpc.ClientConn, full string, m protoreflect
 	if err = s.SendMsg(req); err != nil {
 		return s.RecvMsg(answer)
 	}
-	_ = s.CloseSend() // RecvMsg tells
+	_ = s.CloseSend() // RecvMsg returns the error
 	return s.RecvMsg(answer)
 }
 
-// inNameOf makes a request in a node's name.
+// inNameOf makes a request on behalf of a node.
 func inNameOf(kind protoreflect.MessageDescriptor, node string) proto.Message {
 	m := dynamicpb.NewMessage(kind)
 	for _, c := range []struct {
@@ -272,17 +273,18 @@ func TestRevocationEndsStreams(t *testing.T) {
 	must(t, err)
 	<-f.agents.opened
 
-	// Another server of the store, which reads the revocations for itself.
-	beside := &Trust{Authority: f.cfg.Trust.Authority, Store: f.store, NodeLife: time.Hour, Now: time.Now}
+	// The variable `beside` represents a second server with the same store. This server reads the
+	// revocations from the store itself.
+	beside := &pipeline.Trust{Authority: f.cfg.Trust.Authority, Store: f.store, NodeLife: time.Hour, Now: time.Now}
 	must(t, beside.Load(t.Context()))
-	_, err = beside.identify(t.Context(), leafOf(t, n1))
+	_, err = beside.Identify(t.Context(), leafOf(t, n1))
 	must(t, err)
-	changed := beside.changed()
+	changed := beside.Changed()
 
 	admin := apipb.NewTrustServiceClient(f.anonymous())
 	_, err = admin.RevokeNode(as(t.Context(), adminToken), &apipb.RevokeNodeRequest{NodeId: "n1", Reason: "stolen"})
 	must(t, err)
-	_, err = stream.Recv() // ends long before the minute of the other checks
+	_, err = stream.Recv() // the stream ends long before the next regular check, which is a minute later
 	refusedAs(t, err, codes.Unauthenticated, "revoked")
 	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
 	refusedAs(t, err, codes.Unauthenticated, "revoked")
@@ -305,7 +307,7 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 	stop()
 	must(t, <-ended)
-	if _, err = beside.identify(t.Context(), leafOf(t, n1)); ares.CodeOf(err) != ares.Unauthentic {
+	if _, err = beside.Identify(t.Context(), leafOf(t, n1)); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("the other server says %v", err)
 	}
 
@@ -321,8 +323,9 @@ func TestRevocationEndsStreams(t *testing.T) {
 	}
 }
 
-// TestRevocationEndsTheSession: at once, and for good. A server that has not read
-// of the revocation yet takes the certificate still, but opens no session by it.
+// TestRevocationEndsTheSession checks that a revocation ends the session
+// immediately and permanently. A server that has not yet read the revocation
+// still accepts the certificate, but opens no session with it.
 func TestRevocationEndsTheSession(t *testing.T) {
 	f := newFortress(t)
 	n1, conn := f.join("n1")
@@ -332,7 +335,7 @@ func TestRevocationEndsTheSession(t *testing.T) {
 		})
 		return err
 	}
-	seen := func(what string, is func(*control.NodeEntry) bool) {
+	seen := func(what string, is func(*cache.NodeEntry) bool) {
 		t.Helper()
 		now, err := f.store.Revision(t.Context())
 		must(t, err)
@@ -342,47 +345,48 @@ func TestRevocationEndsTheSession(t *testing.T) {
 		}
 	}
 	must(t, open(conn))
-	seen("it has come, and says of itself what is the server's to say", func(n *control.NodeEntry) bool { return n.Session != nil && !n.Node.SessionCut })
-	_, err := f.store.Revoke(t.Context(), store.Revocation{Node: "n1", At: time.Now()}, time.Now()) // at another server
+	seen("it has come, and says of itself what is the server's to say", func(n *cache.NodeEntry) bool { return n.Session != nil && !n.Node.SessionCut })
+	_, err := f.store.Revoke(t.Context(), store.Revocation{Node: "n1", At: time.Now()}, time.Now()) // as another server would
 	must(t, err)
-	seen("revoked", func(n *control.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
+	seen("revoked", func(n *cache.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
 	refusedAs(t, open(conn), codes.Unauthenticated, "revoked")
-	seen("it tried again", func(n *control.NodeEntry) bool { return n.Session == nil })
+	seen("it tried again", func(n *cache.NodeEntry) bool { return n.Session == nil })
 	must(t, f.joinBy(n1, f.token("n1")))
 	must(t, open(f.connect(n1.Client(nil))))
 	_, err = apipb.NewTrustServiceClient(f.anonymous()).RevokeNode(as(t.Context(), adminToken), &apipb.RevokeNodeRequest{NodeId: "n1"})
 	must(t, err)
-	seen("revoked by the API", func(n *control.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
+	seen("revoked by the API", func(n *cache.NodeEntry) bool { return n.Session == nil && n.Node.SessionCut })
 }
 
-// TestCertificateEnds: a connection outlives its certificate, its calls and
-// streams do not.
+// TestCertificateEnds checks that a connection stays open when its certificate
+// expires, but its calls and streams fail.
 func TestCertificateEnds(t *testing.T) {
 	f := newFortress(t)
-	f.recheck = 10 * time.Millisecond
+	f.Recheck = 10 * time.Millisecond
 	_, conn := f.join("n1")
 	agents := apipb.NewAgentServiceClient(conn)
 	ref := &apipb.SessionRef{NodeId: "n1", Session: 1}
 	stream, err := agents.WatchSeats(t.Context(), &apipb.WatchSeatsRequest{Ref: ref})
 	must(t, err)
 	<-f.agents.opened
-	// Its end comes while the revocations are fresh, whenever the stream is looked at.
-	for ahead := staleAfter / 2; ahead < time.Hour; ahead += staleAfter / 2 {
+	// Advance the clock in steps and read the revocations at each step, so that
+	// the certificate expires while the revocations are still fresh.
+	for ahead := pipeline.StaleAfter / 2; ahead < time.Hour; ahead += pipeline.StaleAfter / 2 {
 		f.clock.Store(int64(ahead))
-		must(t, f.cfg.Trust.Load(t.Context())) // at that time
+		must(t, f.cfg.Trust.Load(t.Context())) // with the clock at that time
 	}
 	f.clock.Store(int64(time.Hour + time.Second))
 	_, err = stream.Recv()
-	refusedAs(t, err, codes.Unauthenticated, "ended at")
+	refusedAs(t, err, codes.Unauthenticated, "expired at")
 	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
-	refusedAs(t, err, codes.Unauthenticated, "ended at")
-	f.clock.Store(int64(time.Hour + time.Second + staleAfter + time.Second))
+	refusedAs(t, err, codes.Unauthenticated, "expired at")
+	f.clock.Store(int64(time.Hour + time.Second + pipeline.StaleAfter + time.Second))
 	_, err = agents.RenewSession(t.Context(), &apipb.RenewSessionRequest{Ref: ref})
 	refusedAs(t, err, codes.Unavailable, "cannot be checked")
 }
 
-// TestForeignCertificates: neither another authority's nor a server's
-// certificate makes a node.
+// TestForeignCertificates checks that neither another authority's certificate
+// nor a server's certificate is accepted for a node.
 func TestForeignCertificates(t *testing.T) {
 	f := newFortress(t)
 	key, err := pki.NewKey()
@@ -438,13 +442,14 @@ func TestNodeTokenIsForThisMachine(t *testing.T) {
 		if c.token == adminToken {
 			method = apipb.ClusterService_ListNodes_FullMethodName
 		}
-		if _, err := h.admit(ctx, method); ares.CodeOf(err) != c.want {
+		if _, err := admit(ctx, h.Pipeline, method); ares.CodeOf(err) != c.want {
 			t.Errorf("%s from %v to %v: %v", c.token, c.from, c.to, err)
 		}
 	}
 }
 
-// TestRemovedNodeIsRevoked: who is declared gone does not come back by itself.
+// TestRemovedNodeIsRevoked checks that the certificate of a removed node is
+// revoked.
 func TestRemovedNodeIsRevoked(t *testing.T) {
 	f := newFortress(t)
 	_, conn := f.join("n1")
@@ -460,11 +465,11 @@ func TestRemovedNodeIsRevoked(t *testing.T) {
 func TestRevocationsGrowOld(t *testing.T) {
 	f := newFortress(t)
 	n, _ := f.join("n1")
-	tr := &Trust{Now: time.Now}
-	if _, err := tr.identify(t.Context(), leafOf(t, n)); ares.CodeOf(err) != ares.Unavailable {
+	tr := &pipeline.Trust{Now: time.Now}
+	if _, err := tr.Identify(t.Context(), leafOf(t, n)); ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("before the first reading: %v", err)
 	}
-	if tr.changed() != nil {
+	if tr.Changed() != nil {
 		t.Error("a channel before the first reading")
 	}
 }

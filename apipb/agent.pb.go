@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NodeInfo is what a machine offers.
+// NodeInfo describes a machine and its devices.
 type NodeInfo struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	NodeId  string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -34,21 +34,24 @@ type NodeInfo struct {
 	CpuCores int32             `protobuf:"varint,5,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
 	MemoryMb int32             `protobuf:"varint,6,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	Labels   map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Mock     bool              `protobuf:"varint,8,opt,name=mock,proto3" json:"mock,omitempty"`
-	Contains bool              `protobuf:"varint,9,opt,name=contains,proto3" json:"contains,omitempty"`
-	Version  string            `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
-	// Why nothing can be started there now, "" when it can.
+	// Its devices are simulated; its processes are real.
+	Mock bool `protobuf:"varint,8,opt,name=mock,proto3" json:"mock,omitempty"`
+	// Job processes are in a cgroup, so that their death can be verified.
+	Contains bool   `protobuf:"varint,9,opt,name=contains,proto3" json:"contains,omitempty"`
+	Version  string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Why the node cannot start jobs now; "" when it can.
 	Unfit string `protobuf:"bytes,11,opt,name=unfit,proto3" json:"unfit,omitempty"`
-	// How long its session outlives its last renewal; the server's word.
+	// How long its session lasts after the last renewal; set by the server.
 	SessionTtlSeconds int32 `protobuf:"varint,12,opt,name=session_ttl_seconds,json=sessionTtlSeconds,proto3" json:"session_ttl_seconds,omitempty"`
-	// How far its wall clock was ahead when its session began; the server's word.
+	// How far its wall clock was ahead of the server's when its session began; set by
+	// the server.
 	ClockAheadMs int32       `protobuf:"varint,13,opt,name=clock_ahead_ms,json=clockAheadMs,proto3" json:"clock_ahead_ms,omitempty"`
 	Numa         []*NumaNode `protobuf:"bytes,14,rep,name=numa,proto3" json:"numa,omitempty"`
 	Taints       []*Taint    `protobuf:"bytes,15,rep,name=taints,proto3" json:"taints,omitempty"`
-	// How jobs are set apart there, in words: users, mounts, limits.
+	// How jobs are isolated on the node: users, mounts, limits.
 	Isolation string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
-	// That its last session was ended by a revocation and not by its silence; the
-	// server's word.
+	// Its last session was ended by a revocation, not by silence; set by the
+	// server.
 	SessionCut    bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -203,7 +206,7 @@ func (x *NodeInfo) GetSessionCut() bool {
 	return false
 }
 
-// DeviceInfo is one accelerator as its agent sees it.
+// DeviceInfo is one accelerator as its agent reports it.
 type DeviceInfo struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -216,7 +219,7 @@ type DeviceInfo struct {
 	Profile  string                 `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
 	Healthy  bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Reason   string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	// 0 when it is not known.
+	// Temperature; 0 when unknown.
 	Celsius       int32 `protobuf:"varint,11,opt,name=celsius,proto3" json:"celsius,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -332,11 +335,12 @@ func (x *DeviceInfo) GetCelsius() int32 {
 type OpenSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  *NodeInfo              `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Made once for an agent's state directory and kept across its restarts.
+	// Identifies the agent's data directory. It is created once and kept across
+	// restarts.
 	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	// The store this agent was last served from, and the highest revision of it
-	// that it has seen as a fence or a session. A store that is behind that was
-	// restored without raising its revisions, and would give fences out again.
+	// The store that this agent was last connected to, and the highest revision of it
+	// that the agent has seen as a fence or a session. A store with a lower revision
+	// was rolled back without `ares restore`, and would issue fences a second time.
 	StoreId       string                 `protobuf:"bytes,3,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	HighestFence  int64                  `protobuf:"varint,4,opt,name=highest_fence,json=highestFence,proto3" json:"highest_fence,omitempty"`
 	WallClock     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
@@ -414,7 +418,7 @@ type OpenSessionResponse struct {
 	Session    int64                  `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
 	TtlSeconds int32                  `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
 	Server     string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
-	// Which store this is, and which restore of it, "" before the first.
+	// Identity of the store, and of its last restore; "" without a restore.
 	StoreId       string `protobuf:"bytes,4,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	RestoreId     string `protobuf:"bytes,5,opt,name=restore_id,json=restoreId,proto3" json:"restore_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -486,7 +490,7 @@ func (x *OpenSessionResponse) GetRestoreId() string {
 	return ""
 }
 
-// SessionRef names the session a call is made under.
+// SessionRef identifies the session of a call.
 type SessionRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -883,34 +887,34 @@ func (x *WatchSeatsResponse) GetRevision() int64 {
 	return 0
 }
 
-// SeatOrder is one seat of the node that is not free yet.
+// SeatOrder is one seat of the node that is not released yet.
 type SeatOrder struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Seat    *SeatRef               `protobuf:"bytes,1,opt,name=seat,proto3" json:"seat,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// placed, claimed, finished or voided.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	// The attempt is under way under this fence.
+	// The fence is that of the job's current attempt.
 	Current bool `protobuf:"varint,4,opt,name=current,proto3" json:"current,omitempty"`
-	// Why it is to be stopped, "" when it is not.
+	// Why the agent must stop it; "" if it must not.
 	Stop             string `protobuf:"bytes,5,opt,name=stop,proto3" json:"stop,omitempty"`
 	StopGraceSeconds int32  `protobuf:"varint,6,opt,name=stop_grace_seconds,json=stopGraceSeconds,proto3" json:"stop_grace_seconds,omitempty"`
-	// Sent while the seat is not yet claimed.
+	// Present until the seat is claimed.
 	Spec      *JobSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
 	WorldSize int32    `protobuf:"varint,8,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
-	// Where rank 0 can be reached.
+	// Address of rank 0.
 	MasterAddress string         `protobuf:"bytes,9,opt,name=master_address,json=masterAddress,proto3" json:"master_address,omitempty"`
 	MasterPort    int32          `protobuf:"varint,10,opt,name=master_port,json=masterPort,proto3" json:"master_port,omitempty"`
 	Shares        []*DeviceShare `protobuf:"bytes,11,rep,name=shares,proto3" json:"shares,omitempty"`
 	CpuCores      int32          `protobuf:"varint,12,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
 	MemoryMb      int32          `protobuf:"varint,13,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	// How long a silent node keeps the job.
+	// How long the job stays assigned to a node that is silent.
 	LostAfterSeconds int32 `protobuf:"varint,14,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
-	// Of an array's element: its array, index and how many there are.
+	// For an element of an array: the array, the index, and the number of elements.
 	ArrayJobId string `protobuf:"bytes,15,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
 	ArrayIndex int32  `protobuf:"varint,16,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	ArrayCount int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
-	// When an earlier attempt of the job last saved its progress.
+	// The last checkpoint of earlier attempts.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1072,7 +1076,7 @@ func (x *SeatOrder) GetCheckpointedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// DeviceShare is a device, or thousandths of one.
+// DeviceShare is a whole device (milli is 1000), or thousandths of one.
 type DeviceShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId      string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -1133,7 +1137,7 @@ func (x *DeviceShare) GetMilli() int32 {
 	return 0
 }
 
-// SeatRef names one rank of one attempt.
+// SeatRef identifies one rank of one attempt.
 type SeatRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1835,9 +1839,9 @@ func (*ReportProgressResponse) Descriptor() ([]byte, []int) {
 type ReportCheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// Rank 0 speaks for its job.
+	// Only rank 0 reports.
 	Seat *SeatRef `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
-	// How long ago it was; clocks differ.
+	// The age of the checkpoint. It is not a time, because clocks differ.
 	AgeMs         int64 `protobuf:"varint,3,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1932,9 +1936,9 @@ func (*ReportCheckpointResponse) Descriptor() ([]byte, []int) {
 
 type ServeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first message names the session; later ones carry data.
+	// Set in the first message; later messages contain data.
 	Ref *SessionRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// Which request this answers.
+	// The request that this answers.
 	StreamId      int64  `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
 	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	End           bool   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
@@ -2011,12 +2015,12 @@ func (x *ServeFilesRequest) GetError() string {
 type ServeFilesResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	StreamId int64                  `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// Set to begin a stream.
+	// Set to start a stream.
 	Log *LogQuery `protobuf:"bytes,2,opt,name=log,proto3" json:"log,omitempty"`
-	// Set to end a stream the reader has left.
+	// Set to end a stream whose reader has gone.
 	Cancel bool `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
-	// So many more messages may be sent on this stream: a slow reader holds up
-	// nobody else.
+	// Number of further messages that the agent may send on this stream, so that a slow
+	// reader does not block the others.
 	Credit        int32 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2080,7 +2084,7 @@ func (x *ServeFilesResponse) GetCredit() int32 {
 	return 0
 }
 
-// LogQuery asks for what one rank printed.
+// LogQuery requests the output of one rank.
 type LogQuery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`

@@ -38,37 +38,38 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AgentService is the door for node agents. They dial out; nobody dials them.
+// AgentService is for the agents on nodes. Agents connect to servers, never the
+// other way round.
 type AgentServiceClient interface {
-	// OpenSession proves that a node is there. Another instance of the same node
-	// is refused while the session lives.
+	// OpenSession opens the session of a node, which is then online. A second agent
+	// for the same node is rejected while the session lasts.
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(ctx context.Context, in *RenewSessionRequest, opts ...grpc.CallOption) (*RenewSessionResponse, error)
-	// UpdateNode changes what a node offers: a device fell ill, recovered, or
-	// became hotter or cooler.
+	// UpdateNode reports changed devices: health or temperature.
 	UpdateNode(ctx context.Context, in *UpdateNodeRequest, opts ...grpc.CallOption) (*UpdateNodeResponse, error)
-	// CloseSession ends a session at once; the agent holds no seat any more.
+	// CloseSession ends a session at once. The agent must hold no seat any more.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
-	// WatchSeats sends every seat of the node, whole, whenever one changes.
+	// WatchSeats sends all seats of the node whenever one of them changes.
 	WatchSeats(ctx context.Context, in *WatchSeatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSeatsResponse], error)
-	// ClaimSeat takes a seat before anything is spawned.
+	// ClaimSeat claims a seat. The agent starts the process only after it.
 	ClaimSeat(ctx context.Context, in *ClaimSeatRequest, opts ...grpc.CallOption) (*ClaimSeatResponse, error)
 	// FinishSeat reports the end of a rank.
 	FinishSeat(ctx context.Context, in *FinishSeatRequest, opts ...grpc.CallOption) (*FinishSeatResponse, error)
-	// DeclineSeat answers a stop intent on a seat that was never claimed.
+	// DeclineSeat ends a seat that was stopped before the agent claimed it.
 	DeclineSeat(ctx context.Context, in *DeclineSeatRequest, opts ...grpc.CallOption) (*DeclineSeatResponse, error)
-	// ReleaseSeat frees a seat's devices after verified death.
+	// ReleaseSeat frees the devices of a seat, after the agent has verified that its
+	// processes are dead.
 	ReleaseSeat(ctx context.Context, in *ReleaseSeatRequest, opts ...grpc.CallOption) (*ReleaseSeatResponse, error)
-	// ReportClean frees every seat of the node whose fence is not current, but
-	// for those named as still held.
+	// ReportClean frees every seat of the node whose fence is not current, except
+	// those that the request lists as held.
 	ReportClean(ctx context.Context, in *ReportCleanRequest, opts ...grpc.CallOption) (*ReportCleanResponse, error)
-	// ReportProgress says how far a rank has come.
+	// ReportProgress reports the progress of a rank.
 	ReportProgress(ctx context.Context, in *ReportProgressRequest, opts ...grpc.CallOption) (*ReportProgressResponse, error)
-	// ReportCheckpoint says that a job has saved its progress.
+	// ReportCheckpoint reports that a job has saved its state.
 	ReportCheckpoint(ctx context.Context, in *ReportCheckpointRequest, opts ...grpc.CallOption) (*ReportCheckpointResponse, error)
-	// ServeFiles lets the server ask the agent for logs over the agent's own
-	// bulk connection.
+	// ServeFiles lets the server request logs from the agent, over a separate
+	// connection of the agent.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
 }
 
@@ -226,37 +227,38 @@ type AgentService_ServeFilesClient = grpc.BidiStreamingClient[ServeFilesRequest,
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
-// AgentService is the door for node agents. They dial out; nobody dials them.
+// AgentService is for the agents on nodes. Agents connect to servers, never the
+// other way round.
 type AgentServiceServer interface {
-	// OpenSession proves that a node is there. Another instance of the same node
-	// is refused while the session lives.
+	// OpenSession opens the session of a node, which is then online. A second agent
+	// for the same node is rejected while the session lasts.
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
 	// RenewSession is answered after the store has extended the session.
 	RenewSession(context.Context, *RenewSessionRequest) (*RenewSessionResponse, error)
-	// UpdateNode changes what a node offers: a device fell ill, recovered, or
-	// became hotter or cooler.
+	// UpdateNode reports changed devices: health or temperature.
 	UpdateNode(context.Context, *UpdateNodeRequest) (*UpdateNodeResponse, error)
-	// CloseSession ends a session at once; the agent holds no seat any more.
+	// CloseSession ends a session at once. The agent must hold no seat any more.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
-	// WatchSeats sends every seat of the node, whole, whenever one changes.
+	// WatchSeats sends all seats of the node whenever one of them changes.
 	WatchSeats(*WatchSeatsRequest, grpc.ServerStreamingServer[WatchSeatsResponse]) error
-	// ClaimSeat takes a seat before anything is spawned.
+	// ClaimSeat claims a seat. The agent starts the process only after it.
 	ClaimSeat(context.Context, *ClaimSeatRequest) (*ClaimSeatResponse, error)
 	// FinishSeat reports the end of a rank.
 	FinishSeat(context.Context, *FinishSeatRequest) (*FinishSeatResponse, error)
-	// DeclineSeat answers a stop intent on a seat that was never claimed.
+	// DeclineSeat ends a seat that was stopped before the agent claimed it.
 	DeclineSeat(context.Context, *DeclineSeatRequest) (*DeclineSeatResponse, error)
-	// ReleaseSeat frees a seat's devices after verified death.
+	// ReleaseSeat frees the devices of a seat, after the agent has verified that its
+	// processes are dead.
 	ReleaseSeat(context.Context, *ReleaseSeatRequest) (*ReleaseSeatResponse, error)
-	// ReportClean frees every seat of the node whose fence is not current, but
-	// for those named as still held.
+	// ReportClean frees every seat of the node whose fence is not current, except
+	// those that the request lists as held.
 	ReportClean(context.Context, *ReportCleanRequest) (*ReportCleanResponse, error)
-	// ReportProgress says how far a rank has come.
+	// ReportProgress reports the progress of a rank.
 	ReportProgress(context.Context, *ReportProgressRequest) (*ReportProgressResponse, error)
-	// ReportCheckpoint says that a job has saved its progress.
+	// ReportCheckpoint reports that a job has saved its state.
 	ReportCheckpoint(context.Context, *ReportCheckpointRequest) (*ReportCheckpointResponse, error)
-	// ServeFiles lets the server ask the agent for logs over the agent's own
-	// bulk connection.
+	// ServeFiles lets the server request logs from the agent, over a separate
+	// connection of the agent.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
 	mustEmbedUnimplementedAgentServiceServer()
 }

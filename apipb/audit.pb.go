@@ -24,44 +24,46 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AuditEntry is one line of the log. Digests are SHA-256 in hex; values that
-// somebody sent are not in it.
+// AuditEntry is one line of the log. Digests are SHA-256 in hex. An entry never
+// contains the values of a request.
 type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the entries of one server from 1, without a gap.
+	// The number of the entry on its server, from 1, without gaps.
 	Sequence string                 `protobuf:"bytes,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Time     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	Server   string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
 	Cluster  string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// What was asked for, such as SUBMIT_JOB.
+	// The action, such as SUBMIT_JOB.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
-	// Who asked; "" when that is not known. To readers of one tenant, of whom has no
-	// part in it only that: "somebody outside this tenant".
+	// The caller; "" when unknown. Readers of one tenant see "somebody outside this
+	// tenant" for callers without a role in it.
 	User     string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
 	TenantId string `protobuf:"bytes,7,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// A job's ID, or a kind and a name, such as queue/red/night.
 	Object string `protobuf:"bytes,8,opt,name=object,proto3" json:"object,omitempty"`
-	// The address that asked.
+	// The address of the caller.
 	Source string `protobuf:"bytes,9,opt,name=source,proto3" json:"source,omitempty"`
-	// grpc, rest or websocket.
+	// The protocol: grpc, rest, websocket or metrics.
 	Door string `protobuf:"bytes,10,opt,name=door,proto3" json:"door,omitempty"`
-	// Of the request, and of the object before and after.
+	// Digests of the request, and of the object before and after the call.
 	RequestDigest string `protobuf:"bytes,11,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
 	BeforeDigest  string `protobuf:"bytes,12,opt,name=before_digest,json=beforeDigest,proto3" json:"before_digest,omitempty"`
 	AfterDigest   string `protobuf:"bytes,13,opt,name=after_digest,json=afterDigest,proto3" json:"after_digest,omitempty"`
-	// done, refused or unknown: it failed on the way.
+	// done, refused, or unknown if the call failed midway.
 	Status string `protobuf:"bytes,14,opt,name=status,proto3" json:"status,omitempty"`
-	// The error's code, "" without one.
+	// The error code; "" without an error.
 	Code      string `protobuf:"bytes,15,opt,name=code,proto3" json:"code,omitempty"`
 	RequestId string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Detail    string `protobuf:"bytes,17,opt,name=detail,proto3" json:"detail,omitempty"`
-	// How many refusals alike it stands for, the first of them at since; 0 for one.
+	// Number of similar rejections that this entry stands for, and the time of the
+	// first; 0 if it stands for one.
 	Count int32                  `protobuf:"varint,18,opt,name=count,proto3" json:"count,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=since,proto3" json:"since,omitempty"`
-	// The hash of the entry before, and of this one; "" to readers of some tenants.
+	// The hashes of the previous entry and of this one; "" for readers that may not
+	// read all tenants.
 	Previous string `protobuf:"bytes,20,opt,name=previous,proto3" json:"previous,omitempty"`
 	Hash     string `protobuf:"bytes,21,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Who asked neither belongs to the tenant nor has a role there.
+	// The caller has no role in the tenant.
 	Outside       bool `protobuf:"varint,22,opt,name=outside,proto3" json:"outside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -257,11 +259,11 @@ type ListAuditEntriesRequest struct {
 	TenantId string                 `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// Such as SUBMIT_JOB.
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
-	// A whole name, or a kind with a slash at its end: queue/.
+	// A complete name, or a kind with a slash at the end: queue/.
 	Object string `protobuf:"bytes,4,opt,name=object,proto3" json:"object,omitempty"`
 	// done, refused or unknown.
 	Status string `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
-	// An error's code, such as forbidden.
+	// An error code, such as forbidden.
 	Code  string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
@@ -270,7 +272,7 @@ type ListAuditEntriesRequest struct {
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The oldest first.
 	OldestFirst bool `protobuf:"varint,11,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
-	// Only the log of the server that is asked, as it stands there.
+	// Only the log of the answering server.
 	OwnLog        bool `protobuf:"varint,12,opt,name=own_log,json=ownLog,proto3" json:"own_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -393,12 +395,13 @@ func (x *ListAuditEntriesRequest) GetOwnLog() bool {
 type ListAuditEntriesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// A page may have fewer entries than were asked for, or none, and yet not be the
-	// last: so much of the log is read for one page. The last has no token.
+	// Empty on the last page. A page can have fewer entries than page_size, or none,
+	// without being the last, because the server reads a limited part of the log for
+	// each page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The server that was asked. Without from_history it is its log.
+	// The answering server. Without from_history the entries are those of its log.
 	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
-	// The entries are those of every server that shares this one's history.
+	// The entries are from all servers with the same history database.
 	FromHistory   bool `protobuf:"varint,4,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -462,17 +465,17 @@ func (x *ListAuditEntriesResponse) GetFromHistory() bool {
 	return false
 }
 
-// AuditHead is a signed statement: that the entry with this sequence has this hash.
+// AuditHead is a signed statement that the entry seq has this hash.
 type AuditHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// head, or floor: entries up to it were removed by age.
+	// head; or floor, if the entries up to it were removed by age.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Counts the heads of a log from 1.
+	// The number of this head in its log, from 1.
 	N      string `protobuf:"bytes,2,opt,name=n,proto3" json:"n,omitempty"`
 	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
 	Seq    string `protobuf:"bytes,4,opt,name=seq,proto3" json:"seq,omitempty"`
 	Hash   string `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`
-	// As it was signed: RFC 3339.
+	// RFC 3339, exactly as it was signed.
 	Time string `protobuf:"bytes,6,opt,name=time,proto3" json:"time,omitempty"`
 	// The public key, Ed25519, base64.
 	Key           string `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
@@ -649,7 +652,7 @@ func (x *GetAuditHeadResponse) GetHead() *AuditHead {
 
 type VerifyAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Heads that were kept elsewhere: the log must hold each.
+	// Heads that were kept elsewhere. The log must contain each of them.
 	Heads         []*AuditHead `protobuf:"bytes,1,rep,name=heads,proto3" json:"heads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -695,7 +698,7 @@ func (x *VerifyAuditRequest) GetHeads() []*AuditHead {
 type AuditFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	File  string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
-	// 0 when it is no single line.
+	// 0 if the fault is not in a single line.
 	Line          int32  `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -755,7 +758,7 @@ func (x *AuditFault) GetText() string {
 
 type VerifyAuditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nothing is wrong.
+	// The log has no faults.
 	Ok       bool   `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`
 	Server   string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	Segments int32  `protobuf:"varint,3,opt,name=segments,proto3" json:"segments,omitempty"`
@@ -765,8 +768,8 @@ type VerifyAuditResponse struct {
 	Last  string `protobuf:"bytes,6,opt,name=last,proto3" json:"last,omitempty"`
 	Hash  string `protobuf:"bytes,7,opt,name=hash,proto3" json:"hash,omitempty"`
 	Heads int32  `protobuf:"varint,8,opt,name=heads,proto3" json:"heads,omitempty"`
-	// Up to which entry signed heads reach. What follows is chained, but its
-	// absence would not show.
+	// The last entry that a signed head covers. If entries after it were cut off, the
+	// log would not show it.
 	Signed string `protobuf:"bytes,9,opt,name=signed,proto3" json:"signed,omitempty"`
 	Key    string `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
 	// The first 100.

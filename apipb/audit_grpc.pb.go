@@ -28,16 +28,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AuditService tells who did what, and what was refused.
+// AuditService reads and verifies the audit log.
 type AuditServiceClient interface {
-	// ListAuditEntries finds entries of all servers where history answers, else of
-	// the log of the server that is asked; the latest first unless asked otherwise.
+	// ListAuditEntries lists entries of all servers from history, or of the
+	// answering server alone when history is unavailable; newest first by default.
 	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
-	// GetAuditHead signs the end of the log as it is now. Who keeps the answer
-	// elsewhere can tell later whether the log still holds all that it held.
+	// GetAuditHead returns a signed head of the log. Keep it elsewhere to prove later
+	// that no entry was removed.
 	GetAuditHead(ctx context.Context, in *GetAuditHeadRequest, opts ...grpc.CallOption) (*GetAuditHeadResponse, error)
-	// VerifyAudit reads the whole log of the server that is asked and reports what
-	// is not as it was written.
+	// VerifyAudit reads the whole log of the answering server and reports every
+	// entry that was changed or removed.
 	VerifyAudit(ctx context.Context, in *VerifyAuditRequest, opts ...grpc.CallOption) (*VerifyAuditResponse, error)
 }
 
@@ -83,16 +83,16 @@ func (c *auditServiceClient) VerifyAudit(ctx context.Context, in *VerifyAuditReq
 // All implementations must embed UnimplementedAuditServiceServer
 // for forward compatibility.
 //
-// AuditService tells who did what, and what was refused.
+// AuditService reads and verifies the audit log.
 type AuditServiceServer interface {
-	// ListAuditEntries finds entries of all servers where history answers, else of
-	// the log of the server that is asked; the latest first unless asked otherwise.
+	// ListAuditEntries lists entries of all servers from history, or of the
+	// answering server alone when history is unavailable; newest first by default.
 	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
-	// GetAuditHead signs the end of the log as it is now. Who keeps the answer
-	// elsewhere can tell later whether the log still holds all that it held.
+	// GetAuditHead returns a signed head of the log. Keep it elsewhere to prove later
+	// that no entry was removed.
 	GetAuditHead(context.Context, *GetAuditHeadRequest) (*GetAuditHeadResponse, error)
-	// VerifyAudit reads the whole log of the server that is asked and reports what
-	// is not as it was written.
+	// VerifyAudit reads the whole log of the answering server and reports every
+	// entry that was changed or removed.
 	VerifyAudit(context.Context, *VerifyAuditRequest) (*VerifyAuditResponse, error)
 	mustEmbedUnimplementedAuditServiceServer()
 }

@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -24,11 +25,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tenant is a group of people that shares limits. Every max_ field is
-// required; 2147483647 means no limit.
+// Tenant is a group of users that shares limits and quotas. An absent limit
+// (max_…) means unlimited, in requests and in answers.
 type Tenant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Made from the name when left out.
+	// Default: derived from the name.
 	Id                string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name              string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	MaxGpus           *int32 `protobuf:"varint,3,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
@@ -36,31 +37,30 @@ type Tenant struct {
 	MaxCpuCores       *int32 `protobuf:"varint,5,opt,name=max_cpu_cores,json=maxCpuCores,proto3,oneof" json:"max_cpu_cores,omitempty"`
 	MaxMemoryMb       *int32 `protobuf:"varint,6,opt,name=max_memory_mb,json=maxMemoryMb,proto3,oneof" json:"max_memory_mb,omitempty"`
 	MaxConcurrentJobs *int32 `protobuf:"varint,7,opt,name=max_concurrent_jobs,json=maxConcurrentJobs,proto3,oneof" json:"max_concurrent_jobs,omitempty"`
-	// Default 100,000.
+	// Absent when a tenant is created: 100,000. null in a PATCH: unlimited.
 	MaxPendingJobs *int32 `protobuf:"varint,8,opt,name=max_pending_jobs,json=maxPendingJobs,proto3,oneof" json:"max_pending_jobs,omitempty"`
-	// The highest class its jobs may ask for; none means no cap.
+	// The highest priority class of its jobs; absent or "" for any.
 	PriorityTier *string `protobuf:"bytes,9,opt,name=priority_tier,json=priorityTier,proto3,oneof" json:"priority_tier,omitempty"`
 	// Default 1.
 	FairShareWeight *float64 `protobuf:"fixed64,10,opt,name=fair_share_weight,json=fairShareWeight,proto3,oneof" json:"fair_share_weight,omitempty"`
 	// Default true.
 	AllowPreemption *bool `protobuf:"varint,11,opt,name=allow_preemption,json=allowPreemption,proto3,oneof" json:"allow_preemption,omitempty"`
-	// Default of its jobs' lost_after_seconds.
+	// Default for lost_after_seconds of its jobs.
 	DefaultLostAfterSeconds *int32                 `protobuf:"varint,12,opt,name=default_lost_after_seconds,json=defaultLostAfterSeconds,proto3,oneof" json:"default_lost_after_seconds,omitempty"`
 	CreatedAt               *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// What its jobs hold now. Not part of a request.
+	// Current usage of its jobs. Not part of a request.
 	Current *TenantUse `protobuf:"bytes,14,opt,name=current,proto3" json:"current,omitempty"`
-	// What it is promised of the GPUs of each model. In a change, a list replaces
-	// the one before.
+	// Quotas by GPU model. In an update, a list replaces the previous one.
 	Quotas []*Quota `protobuf:"bytes,15,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	// Budget for a calendar month in UTC; 0 for none.
 	GpuHoursPerMonth *int32 `protobuf:"varint,16,opt,name=gpu_hours_per_month,json=gpuHoursPerMonth,proto3,oneof" json:"gpu_hours_per_month,omitempty"`
-	// Bounds of a weight that follows past use: who used less than its weight
-	// entitles it to counts for more, up to the max, and who used more for less.
-	// 0 for both, the default, keeps the weight as it is.
+	// Bounds of an adaptive weight: a tenant that used less than its fair share
+	// gets a higher weight, up to the max, and one that used more a lower weight.
+	// 0 for both, the default, means a fixed weight.
 	FairShareWeightMin *float64 `protobuf:"fixed64,17,opt,name=fair_share_weight_min,json=fairShareWeightMin,proto3,oneof" json:"fair_share_weight_min,omitempty"`
 	FairShareWeightMax *float64 `protobuf:"fixed64,18,opt,name=fair_share_weight_max,json=fairShareWeightMax,proto3,oneof" json:"fair_share_weight_max,omitempty"`
-	// What its jobs have used of the budget in this month, those that run up to now.
-	// Left out without a budget. Not part of a request.
+	// Usage of the budget in this month, running jobs included. Absent without a
+	// budget. Not part of a request.
 	GpuHoursThisMonth *float64 `protobuf:"fixed64,19,opt,name=gpu_hours_this_month,json=gpuHoursThisMonth,proto3,oneof" json:"gpu_hours_this_month,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -229,17 +229,16 @@ func (x *Tenant) GetGpuHoursThisMonth() float64 {
 	return 0
 }
 
-// Quota is what a tenant or a queue is promised of the GPUs of a model, what it
-// may use beyond that while others leave theirs idle, and how much of its own
-// it lets others use.
+// Quota is the GPUs of a model guaranteed to a tenant or a queue, how many idle
+// GPUs of others it may borrow, and how many of its own it lends.
 type Quota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Part of the model's name in any case, "" for all GPUs.
+	// Part of the model's name, in upper or lower case; "" for all GPUs.
 	GpuModel    string `protobuf:"bytes,1,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
 	NominalGpus int32  `protobuf:"varint,2,opt,name=nominal_gpus,json=nominalGpus,proto3" json:"nominal_gpus,omitempty"`
-	// Most GPUs beyond nominal_gpus; no bound when it is left out.
+	// The most GPUs it may borrow beyond nominal_gpus; absent means unlimited.
 	BorrowingLimit *int32 `protobuf:"varint,3,opt,name=borrowing_limit,json=borrowingLimit,proto3,oneof" json:"borrowing_limit,omitempty"`
-	// Most GPUs of nominal_gpus that others may use; no bound when it is left out.
+	// The most GPUs of nominal_gpus that others may borrow; absent means unlimited.
 	LendingLimit  *int32 `protobuf:"varint,4,opt,name=lending_limit,json=lendingLimit,proto3,oneof" json:"lending_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -303,7 +302,7 @@ func (x *Quota) GetLendingLimit() int32 {
 	return 0
 }
 
-// TenantUse is what a tenant's jobs hold now.
+// TenantUse is the current usage of a tenant's jobs.
 type TenantUse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpus          int32                  `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`
@@ -683,7 +682,12 @@ type UpdateTenantRequest struct {
 	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Tenant   *Tenant                `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Remove all quotas.
-	ClearQuotas   bool `protobuf:"varint,3,opt,name=clear_quotas,json=clearQuotas,proto3" json:"clear_quotas,omitempty"`
+	ClearQuotas bool `protobuf:"varint,3,opt,name=clear_quotas,json=clearQuotas,proto3" json:"clear_quotas,omitempty"`
+	// The fields of tenant to change, for example "max_gpus,quotas". A field that is named
+	// here and absent in tenant is reset to its default; a limit is removed. Without
+	// a mask the fields that are present are changed. Over REST the default is
+	// the names in the body.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +741,13 @@ func (x *UpdateTenantRequest) GetClearQuotas() bool {
 		return x.ClearQuotas
 	}
 	return false
+}
+
+func (x *UpdateTenantRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 type UpdateTenantResponse struct {
@@ -871,7 +882,7 @@ func (x *DeleteTenantResponse) GetMessage() string {
 	return ""
 }
 
-// Node is a machine that runs seats.
+// Node is a machine that runs jobs.
 type Node struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -889,7 +900,7 @@ type Node struct {
 	Labels       map[string]string      `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its devices are simulated; its processes are real.
 	Mock bool `protobuf:"varint,13,opt,name=mock,proto3" json:"mock,omitempty"`
-	// Job processes are held by a cgroup, so that their death can be verified.
+	// Job processes are in a cgroup, so that their death can be verified.
 	Contains     bool   `protobuf:"varint,14,opt,name=contains,proto3" json:"contains,omitempty"`
 	Version      string `protobuf:"bytes,15,opt,name=version,proto3" json:"version,omitempty"`
 	CordonedBy   string `protobuf:"bytes,16,opt,name=cordoned_by,json=cordonedBy,proto3" json:"cordoned_by,omitempty"`
@@ -897,22 +908,21 @@ type Node struct {
 	// Jobs with a seat on the node.
 	Jobs []string `protobuf:"bytes,18,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// How far the node's wall clock was ahead of the server's when its session
-	// began; the way of the message included.
+	// began, transmission time included.
 	ClockAheadSeconds float64 `protobuf:"fixed64,19,opt,name=clock_ahead_seconds,json=clockAheadSeconds,proto3" json:"clock_ahead_seconds,omitempty"`
-	// Empty when the machine does not say.
+	// Empty when unknown.
 	Numa   []*NumaNode `protobuf:"bytes,20,rep,name=numa,proto3" json:"numa,omitempty"`
 	Taints []*Taint    `protobuf:"bytes,21,rep,name=taints,proto3" json:"taints,omitempty"`
 	// Set while the node is drained.
 	Drain *NodeDrain `protobuf:"bytes,22,opt,name=drain,proto3" json:"drain,omitempty"`
-	// links[i].to[j] is how devices[i] reaches devices[j]: NV4, PIX, SYS, …; only
-	// of a single node, lists leave it out.
+	// links[i].to[j] is the link from devices[i] to devices[j]: NV4, PIX, SYS, …;
+	// absent in lists.
 	Links []*LinkRow `protobuf:"bytes,23,rep,name=links,proto3" json:"links,omitempty"`
-	// Those that are not over, by their beginning; only of a single node, and
-	// without what runs there.
+	// Reservations that are not over, by start time; absent in lists.
 	Reservations []*Reservation `protobuf:"bytes,25,rep,name=reservations,proto3" json:"reservations,omitempty"`
-	// How it has done so far; unset while nothing is known of it.
+	// Its reliability; absent when unknown.
 	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
-	// How jobs are set apart there, in words: users, mounts, limits.
+	// How jobs are isolated on the node: users, mounts, limits.
 	Isolation     string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1130,13 +1140,13 @@ func (x *Node) GetIsolation() string {
 	return ""
 }
 
-// NodeScore is how a node has done so far. Counts are of what ended there, each
-// worth half for every day since.
+// NodeScore is the reliability of a node. Counts decay with a half-life of one
+// day.
 type NodeScore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 to 1000; 1000 when nothing speaks against it.
+	// 0 to 1000; 1000 without any problem.
 	Score int32 `protobuf:"varint,1,opt,name=score,proto3" json:"score,omitempty"`
-	// What speaks against it.
+	// What lowers the score.
 	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	// Attempts that ended there, and those that the node ended: it was lost, or a
 	// device failed.
@@ -1144,11 +1154,11 @@ type NodeScore struct {
 	Failures float64 `protobuf:"fixed64,4,opt,name=failures,proto3" json:"failures,omitempty"`
 	// Attempts of different jobs that failed there by themselves.
 	JobFailures float64 `protobuf:"fixed64,5,opt,name=job_failures,json=jobFailures,proto3" json:"job_failures,omitempty"`
-	// How long runs take there against those on other nodes of its kind: 1 is as
-	// long. It rests on timed_runs.
+	// Runtime of jobs relative to other nodes of the same kind; 1 is equal. Based on
+	// timed_runs.
 	Slowdown  float64 `protobuf:"fixed64,6,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
 	TimedRuns float64 `protobuf:"fixed64,7,opt,name=timed_runs,json=timedRuns,proto3" json:"timed_runs,omitempty"`
-	// Gangs that waited for it, of all gangs with a member there.
+	// Gangs that waited for this node, and all gangs with a member on it.
 	Stragglers    float64                `protobuf:"fixed64,8,opt,name=stragglers,proto3" json:"stragglers,omitempty"`
 	Gangs         float64                `protobuf:"fixed64,9,opt,name=gangs,proto3" json:"gangs,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=at,proto3" json:"at,omitempty"`
@@ -1256,15 +1266,16 @@ func (x *NodeScore) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// NodeDrain is how far the drain of a node has come.
+// NodeDrain is the progress of a node's drain.
 type NodeDrain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
-	// At_most_once jobs that run are stopped too; they end as lost.
+	// Running at_most_once jobs are stopped too; they end as lost.
 	Force bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	// Seats on the node that may still hold a live process. The node is empty at 0.
 	SeatsLeft int32 `protobuf:"varint,3,opt,name=seats_left,json=seatsLeft,proto3" json:"seats_left,omitempty"`
-	// At_most_once jobs that run there. Without force the drain waits for their end.
+	// Running at_most_once jobs on the node. Without force the drain waits for their
+	// end.
 	LeftRunning   []string `protobuf:"bytes,4,rep,name=left_running,json=leftRunning,proto3" json:"left_running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1389,7 +1400,7 @@ func (x *NumaNode) GetMemoryMb() int32 {
 	return 0
 }
 
-// Taint keeps jobs off a node that do not tolerate it.
+// Taint keeps jobs without a matching toleration off a node.
 type Taint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1451,7 +1462,7 @@ func (x *Taint) GetEffect() string {
 	return ""
 }
 
-// LinkRow is how one device reaches the others: NV4, PIX, SYS, …
+// LinkRow is the links from one device to the others: NV4, PIX, SYS, …
 type LinkRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            []string               `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"`
@@ -1507,14 +1518,13 @@ type Device struct {
 	Numa     int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
 	Healthy  bool                   `protobuf:"varint,7,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Reason   string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The job that holds it, "" when it is free or its job is not the caller's to
-	// see.
+	// The job that uses it, "" when it is free or the caller may not see the job.
 	JobId      string `protobuf:"bytes,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Parent     string `protobuf:"bytes,10,opt,name=parent,proto3" json:"parent,omitempty"`
 	MigProfile string `protobuf:"bytes,11,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
-	// Its temperature when last told; 0 when it is not known.
+	// The last reported temperature; 0 when unknown.
 	Celsius int32 `protobuf:"varint,12,opt,name=celsius,proto3" json:"celsius,omitempty"`
-	// A job holds it, whoever's.
+	// A job uses it, of any tenant.
 	Taken         bool `protobuf:"varint,13,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2143,8 +2153,8 @@ func (x *DrainNodeResponse) GetNode() *Node {
 type RemoveNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Also take back seats that the node may still use: give it only for a machine
-	// that is switched off or has been started anew.
+	// Also free allocations that the node may still use. Set it only for a machine
+	// that is switched off or was rebooted.
 	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2196,7 +2206,7 @@ func (x *RemoveNodeRequest) GetForce() bool {
 
 type RemoveNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Seats that were freed.
+	// Number of freed allocations.
 	Seats         int32 `protobuf:"varint,1,opt,name=seats,proto3" json:"seats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2291,11 +2301,11 @@ type GetClusterStatusResponse struct {
 	CordonedNodes int32            `protobuf:"varint,11,opt,name=cordoned_nodes,json=cordonedNodes,proto3" json:"cordoned_nodes,omitempty"`
 	// Some devices are simulated.
 	Mock bool `protobuf:"varint,12,opt,name=mock,proto3" json:"mock,omitempty"`
-	// The server that leads the loop.
+	// The server that runs the scheduler.
 	Leader  string `protobuf:"bytes,13,opt,name=leader,proto3" json:"leader,omitempty"`
 	Version string `protobuf:"bytes,14,opt,name=version,proto3" json:"version,omitempty"`
-	// What is held back and why, "" when nothing is: the reassignment of lost
-	// nodes' jobs, or placements after a restore.
+	// What is paused and why: the reassignment of jobs from lost nodes, or placements
+	// after a restore. "" when nothing is paused.
 	Alert         string `protobuf:"bytes,15,opt,name=alert,proto3" json:"alert,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2478,12 +2488,12 @@ type GetServerStatusResponse struct {
 	Server  string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Leader  string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
-	// Why it must not be sent work and what to do, "" when it is ready.
+	// Why it is not ready and what to do, "" when it is ready.
 	NotReady  string                 `protobuf:"bytes,4,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
 	WallClock *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
-	// Since the process began, on a clock that nobody can set.
+	// Since the process started, on a monotonic clock.
 	UptimeSeconds float64 `protobuf:"fixed64,6,opt,name=uptime_seconds,json=uptimeSeconds,proto3" json:"uptime_seconds,omitempty"`
-	// The revision its lists are true at, and the store's own ("" when that does
+	// The store revision of its cache, and the store's own ("" when the store does
 	// not answer).
 	Revision      string `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	StoreRevision string `protobuf:"bytes,8,opt,name=store_revision,json=storeRevision,proto3" json:"store_revision,omitempty"`
@@ -2494,10 +2504,10 @@ type GetServerStatusResponse struct {
 	Alarms        []string `protobuf:"bytes,11,rep,name=alarms,proto3" json:"alarms,omitempty"`
 	DataDirFreeMb int32    `protobuf:"varint,12,opt,name=data_dir_free_mb,json=dataDirFreeMb,proto3" json:"data_dir_free_mb,omitempty"`
 	Alert         string   `protobuf:"bytes,13,opt,name=alert,proto3" json:"alert,omitempty"`
-	// Why history does not answer, "" when it does. Jobs do not wait for it.
+	// Why history does not answer; "" when it does. Scheduling does not depend on it.
 	HistoryError string `protobuf:"bytes,14,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"`
-	// History's tables are being brought up to date, after an upgrade. It answers
-	// once that is done.
+	// The history database is being migrated after an upgrade. It answers when the
+	// migration is done.
 	HistoryUpdating bool `protobuf:"varint,15,opt,name=history_updating,json=historyUpdating,proto3" json:"history_updating,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2647,9 +2657,9 @@ type StoreMember struct {
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	SizeMb  int32  `protobuf:"varint,4,opt,name=size_mb,json=sizeMb,proto3" json:"size_mb,omitempty"`
 	InUseMb int32  `protobuf:"varint,5,opt,name=in_use_mb,json=inUseMb,proto3" json:"in_use_mb,omitempty"`
-	// 0 when it does not tell.
+	// 0 when unknown.
 	QuotaMb int32 `protobuf:"varint,6,opt,name=quota_mb,json=quotaMb,proto3" json:"quota_mb,omitempty"`
-	// It knows a leader of etcd, so it is with a majority.
+	// It knows the leader of etcd, so it belongs to the majority.
 	HasLeader     bool `protobuf:"varint,7,opt,name=has_leader,json=hasLeader,proto3" json:"has_leader,omitempty"`
 	IsLeader      bool `protobuf:"varint,8,opt,name=is_leader,json=isLeader,proto3" json:"is_leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2904,7 +2914,7 @@ func (x *GetReadyResponse) GetStatus() string {
 
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Send what happened after this store revision; "" for from now on.
+	// Send events after this store revision; "" for new events only.
 	Revision      string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	TenantId      string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	JobId         string `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2965,7 +2975,7 @@ func (x *WatchEventsRequest) GetJobId() string {
 
 type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hand this back to go on after it.
+	// Pass this to continue after this event.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// job or node.
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -3085,7 +3095,7 @@ type DumpStoreRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only keys that begin with this, below /ares/.
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Every change from now on, instead of what is there.
+	// Every change from now on, instead of the current records.
 	Watch         bool `protobuf:"varint,2,opt,name=watch,proto3" json:"watch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3376,7 +3386,7 @@ var File_apipb_cluster_proto protoreflect.FileDescriptor
 
 const file_apipb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\t\n" +
+	"\x13apipb/cluster.proto\x12\aares.v1\x1a\x17apipb/reservation.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\t\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -3444,11 +3454,13 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13ListTenantsResponse\x12)\n" +
 	"\atenants\x18\x01 \x03(\v2\x0f.ares.v1.TenantR\atenants\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x86\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xc3\x01\n" +
 	"\x13UpdateTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12/\n" +
 	"\x06tenant\x18\x02 \x01(\v2\x0f.ares.v1.TenantB\x06\xbaH\x03\xc8\x01\x01R\x06tenant\x12!\n" +
-	"\fclear_quotas\x18\x03 \x01(\bR\vclearQuotas\"?\n" +
+	"\fclear_quotas\x18\x03 \x01(\bR\vclearQuotas\x12;\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"?\n" +
 	"\x14UpdateTenantResponse\x12'\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x0f.ares.v1.TenantR\x06tenant\"2\n" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
@@ -3751,7 +3763,8 @@ var file_apipb_cluster_proto_goTypes = []any{
 	nil,                              // 49: ares.v1.Node.LabelsEntry
 	nil,                              // 50: ares.v1.GetClusterStatusResponse.JobsEntry
 	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
-	(*Reservation)(nil),              // 52: ares.v1.Reservation
+	(*fieldmaskpb.FieldMask)(nil),    // 52: google.protobuf.FieldMask
+	(*Reservation)(nil),              // 53: ares.v1.Reservation
 }
 var file_apipb_cluster_proto_depIdxs = []int32{
 	51, // 0: ares.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
@@ -3762,70 +3775,71 @@ var file_apipb_cluster_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.GetTenantResponse.tenant:type_name -> ares.v1.Tenant
 	0,  // 6: ares.v1.ListTenantsResponse.tenants:type_name -> ares.v1.Tenant
 	0,  // 7: ares.v1.UpdateTenantRequest.tenant:type_name -> ares.v1.Tenant
-	0,  // 8: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
-	51, // 9: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
-	19, // 10: ares.v1.Node.devices:type_name -> ares.v1.Device
-	49, // 11: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
-	16, // 12: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
-	17, // 13: ares.v1.Node.taints:type_name -> ares.v1.Taint
-	15, // 14: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
-	18, // 15: ares.v1.Node.links:type_name -> ares.v1.LinkRow
-	52, // 16: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
-	14, // 17: ares.v1.Node.score:type_name -> ares.v1.NodeScore
-	51, // 18: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
-	51, // 19: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	13, // 20: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
-	13, // 21: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
-	13, // 22: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 23: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
-	13, // 24: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
-	50, // 25: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
-	51, // 26: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
-	36, // 27: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
-	51, // 28: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
-	3,  // 29: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
-	5,  // 30: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
-	7,  // 31: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
-	9,  // 32: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
-	11, // 33: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
-	20, // 34: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
-	22, // 35: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
-	24, // 36: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
-	26, // 37: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
-	28, // 38: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
-	30, // 39: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
-	32, // 40: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
-	34, // 41: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
-	37, // 42: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
-	39, // 43: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
-	41, // 44: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
-	43, // 45: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
-	44, // 46: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
-	46, // 47: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
-	4,  // 48: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
-	6,  // 49: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
-	8,  // 50: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
-	10, // 51: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
-	12, // 52: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
-	21, // 53: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
-	23, // 54: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
-	25, // 55: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
-	27, // 56: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
-	29, // 57: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
-	31, // 58: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
-	33, // 59: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
-	35, // 60: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
-	38, // 61: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
-	40, // 62: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
-	42, // 63: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
-	48, // 64: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
-	45, // 65: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
-	47, // 66: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
-	48, // [48:67] is the sub-list for method output_type
-	29, // [29:48] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	52, // 8: ares.v1.UpdateTenantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0,  // 9: ares.v1.UpdateTenantResponse.tenant:type_name -> ares.v1.Tenant
+	51, // 10: ares.v1.Node.state_since:type_name -> google.protobuf.Timestamp
+	19, // 11: ares.v1.Node.devices:type_name -> ares.v1.Device
+	49, // 12: ares.v1.Node.labels:type_name -> ares.v1.Node.LabelsEntry
+	16, // 13: ares.v1.Node.numa:type_name -> ares.v1.NumaNode
+	17, // 14: ares.v1.Node.taints:type_name -> ares.v1.Taint
+	15, // 15: ares.v1.Node.drain:type_name -> ares.v1.NodeDrain
+	18, // 16: ares.v1.Node.links:type_name -> ares.v1.LinkRow
+	53, // 17: ares.v1.Node.reservations:type_name -> ares.v1.Reservation
+	14, // 18: ares.v1.Node.score:type_name -> ares.v1.NodeScore
+	51, // 19: ares.v1.NodeScore.at:type_name -> google.protobuf.Timestamp
+	51, // 20: ares.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	13, // 21: ares.v1.ListNodesResponse.nodes:type_name -> ares.v1.Node
+	13, // 22: ares.v1.GetNodeResponse.node:type_name -> ares.v1.Node
+	13, // 23: ares.v1.CordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 24: ares.v1.UncordonNodeResponse.node:type_name -> ares.v1.Node
+	13, // 25: ares.v1.DrainNodeResponse.node:type_name -> ares.v1.Node
+	50, // 26: ares.v1.GetClusterStatusResponse.jobs:type_name -> ares.v1.GetClusterStatusResponse.JobsEntry
+	51, // 27: ares.v1.GetServerStatusResponse.wall_clock:type_name -> google.protobuf.Timestamp
+	36, // 28: ares.v1.GetServerStatusResponse.members:type_name -> ares.v1.StoreMember
+	51, // 29: ares.v1.WatchEventsResponse.at:type_name -> google.protobuf.Timestamp
+	3,  // 30: ares.v1.TenantService.CreateTenant:input_type -> ares.v1.CreateTenantRequest
+	5,  // 31: ares.v1.TenantService.GetTenant:input_type -> ares.v1.GetTenantRequest
+	7,  // 32: ares.v1.TenantService.ListTenants:input_type -> ares.v1.ListTenantsRequest
+	9,  // 33: ares.v1.TenantService.UpdateTenant:input_type -> ares.v1.UpdateTenantRequest
+	11, // 34: ares.v1.TenantService.DeleteTenant:input_type -> ares.v1.DeleteTenantRequest
+	20, // 35: ares.v1.ClusterService.ListNodes:input_type -> ares.v1.ListNodesRequest
+	22, // 36: ares.v1.ClusterService.GetNode:input_type -> ares.v1.GetNodeRequest
+	24, // 37: ares.v1.ClusterService.CordonNode:input_type -> ares.v1.CordonNodeRequest
+	26, // 38: ares.v1.ClusterService.UncordonNode:input_type -> ares.v1.UncordonNodeRequest
+	28, // 39: ares.v1.ClusterService.DrainNode:input_type -> ares.v1.DrainNodeRequest
+	30, // 40: ares.v1.ClusterService.RemoveNode:input_type -> ares.v1.RemoveNodeRequest
+	32, // 41: ares.v1.ClusterService.GetClusterStatus:input_type -> ares.v1.GetClusterStatusRequest
+	34, // 42: ares.v1.ClusterService.GetServerStatus:input_type -> ares.v1.GetServerStatusRequest
+	37, // 43: ares.v1.ClusterService.GetHealth:input_type -> ares.v1.GetHealthRequest
+	39, // 44: ares.v1.ClusterService.GetReady:input_type -> ares.v1.GetReadyRequest
+	41, // 45: ares.v1.ClusterService.WatchEvents:input_type -> ares.v1.WatchEventsRequest
+	43, // 46: ares.v1.ClusterService.DumpStore:input_type -> ares.v1.DumpStoreRequest
+	44, // 47: ares.v1.ClusterService.BackupStore:input_type -> ares.v1.BackupStoreRequest
+	46, // 48: ares.v1.ClusterService.RecordState:input_type -> ares.v1.RecordStateRequest
+	4,  // 49: ares.v1.TenantService.CreateTenant:output_type -> ares.v1.CreateTenantResponse
+	6,  // 50: ares.v1.TenantService.GetTenant:output_type -> ares.v1.GetTenantResponse
+	8,  // 51: ares.v1.TenantService.ListTenants:output_type -> ares.v1.ListTenantsResponse
+	10, // 52: ares.v1.TenantService.UpdateTenant:output_type -> ares.v1.UpdateTenantResponse
+	12, // 53: ares.v1.TenantService.DeleteTenant:output_type -> ares.v1.DeleteTenantResponse
+	21, // 54: ares.v1.ClusterService.ListNodes:output_type -> ares.v1.ListNodesResponse
+	23, // 55: ares.v1.ClusterService.GetNode:output_type -> ares.v1.GetNodeResponse
+	25, // 56: ares.v1.ClusterService.CordonNode:output_type -> ares.v1.CordonNodeResponse
+	27, // 57: ares.v1.ClusterService.UncordonNode:output_type -> ares.v1.UncordonNodeResponse
+	29, // 58: ares.v1.ClusterService.DrainNode:output_type -> ares.v1.DrainNodeResponse
+	31, // 59: ares.v1.ClusterService.RemoveNode:output_type -> ares.v1.RemoveNodeResponse
+	33, // 60: ares.v1.ClusterService.GetClusterStatus:output_type -> ares.v1.GetClusterStatusResponse
+	35, // 61: ares.v1.ClusterService.GetServerStatus:output_type -> ares.v1.GetServerStatusResponse
+	38, // 62: ares.v1.ClusterService.GetHealth:output_type -> ares.v1.GetHealthResponse
+	40, // 63: ares.v1.ClusterService.GetReady:output_type -> ares.v1.GetReadyResponse
+	42, // 64: ares.v1.ClusterService.WatchEvents:output_type -> ares.v1.WatchEventsResponse
+	48, // 65: ares.v1.ClusterService.DumpStore:output_type -> ares.v1.DumpStoreResponse
+	45, // 66: ares.v1.ClusterService.BackupStore:output_type -> ares.v1.BackupStoreResponse
+	47, // 67: ares.v1.ClusterService.RecordState:output_type -> ares.v1.RecordStateResponse
+	49, // [49:68] is the sub-list for method output_type
+	30, // [30:49] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_apipb_cluster_proto_init() }

@@ -30,12 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TenantService manages the groups that share the fleet.
+// TenantService manages tenants.
 type TenantServiceClient interface {
 	CreateTenant(ctx context.Context, in *CreateTenantRequest, opts ...grpc.CallOption) (*CreateTenantResponse, error)
 	GetTenant(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
-	// UpdateTenant changes the fields that are given and keeps the others.
+	// UpdateTenant changes some fields of a tenant: those in update_mask, or else
+	// those that the request contains. Over REST null removes a limit.
 	UpdateTenant(ctx context.Context, in *UpdateTenantRequest, opts ...grpc.CallOption) (*UpdateTenantResponse, error)
 	// DeleteTenant removes a tenant that has no live jobs.
 	DeleteTenant(ctx context.Context, in *DeleteTenantRequest, opts ...grpc.CallOption) (*DeleteTenantResponse, error)
@@ -103,12 +104,13 @@ func (c *tenantServiceClient) DeleteTenant(ctx context.Context, in *DeleteTenant
 // All implementations must embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
-// TenantService manages the groups that share the fleet.
+// TenantService manages tenants.
 type TenantServiceServer interface {
 	CreateTenant(context.Context, *CreateTenantRequest) (*CreateTenantResponse, error)
 	GetTenant(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
-	// UpdateTenant changes the fields that are given and keeps the others.
+	// UpdateTenant changes some fields of a tenant: those in update_mask, or else
+	// those that the request contains. Over REST null removes a limit.
 	UpdateTenant(context.Context, *UpdateTenantRequest) (*UpdateTenantResponse, error)
 	// DeleteTenant removes a tenant that has no live jobs.
 	DeleteTenant(context.Context, *DeleteTenantRequest) (*DeleteTenantResponse, error)
@@ -301,38 +303,38 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ClusterService tells about the nodes and the whole.
+// ClusterService reports on nodes, servers and the cluster, and manages nodes.
 type ClusterServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
-	// CordonNode keeps new work off a node; what runs there goes on.
+	// CordonNode stops new placements on a node; running jobs continue.
 	CordonNode(ctx context.Context, in *CordonNodeRequest, opts ...grpc.CallOption) (*CordonNodeResponse, error)
 	UncordonNode(ctx context.Context, in *UncordonNodeRequest, opts ...grpc.CallOption) (*UncordonNodeResponse, error)
-	// DrainNode cordons a node and moves what runs there to other nodes. It goes on
+	// DrainNode cordons a node and moves its jobs to other nodes. The drain lasts
 	// until the node is uncordoned, or cordoned without a drain.
 	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
-	// RemoveNode declares that a machine is gone for good: what it still held is
-	// free, and its record goes. It is refused while the node has a session.
+	// RemoveNode removes a node that is gone for good, and frees its allocations.
+	// It is rejected while the node has a session.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
 	GetClusterStatus(ctx context.Context, in *GetClusterStatusRequest, opts ...grpc.CallOption) (*GetClusterStatusResponse, error)
-	// GetServerStatus tells how the answering server itself fares: its store, its
-	// clock, and why it is not ready.
+	// GetServerStatus reports on the answering server: its store, its clock, and
+	// why it is not ready.
 	GetServerStatus(ctx context.Context, in *GetServerStatusRequest, opts ...grpc.CallOption) (*GetServerStatusResponse, error)
-	// GetHealth answers anybody: is this process alive.
+	// GetHealth reports whether this process is alive. It needs no token.
 	GetHealth(ctx context.Context, in *GetHealthRequest, opts ...grpc.CallOption) (*GetHealthResponse, error)
-	// GetReady answers anybody: may this server be sent work.
+	// GetReady reports whether this server accepts calls. It needs no token.
 	GetReady(ctx context.Context, in *GetReadyRequest, opts ...grpc.CallOption) (*GetReadyResponse, error)
-	// WatchEvents sends every step of every job from a revision on. Over REST:
+	// WatchEvents sends every event of every job from a revision on. Over REST:
 	// GET /api/v1/events as server-sent events or WebSocket.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
-	// DumpStore shows the records of the store as they are, for people who look
-	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
+	// DumpStore sends the records of the store, for debugging. Over REST:
+	// GET /api/v1/debug/store, one JSON object on each line.
 	DumpStore(ctx context.Context, in *DumpStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpStoreResponse], error)
 	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
-	// `ares restore`. It holds everything that was acknowledged before the call.
+	// `ares restore`. It contains every write acknowledged before the call.
 	BackupStore(ctx context.Context, in *BackupStoreRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupStoreResponse], error)
-	// RecordState sends what decisions are made from at this moment, as a
-	// recording that `ares sim` reads.
+	// RecordState sends the scheduler's current state as a recording that
+	// `ares sim` reads.
 	RecordState(ctx context.Context, in *RecordStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RecordStateResponse], error)
 }
 
@@ -524,38 +526,38 @@ type ClusterService_RecordStateClient = grpc.ServerStreamingClient[RecordStateRe
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
 //
-// ClusterService tells about the nodes and the whole.
+// ClusterService reports on nodes, servers and the cluster, and manages nodes.
 type ClusterServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
-	// CordonNode keeps new work off a node; what runs there goes on.
+	// CordonNode stops new placements on a node; running jobs continue.
 	CordonNode(context.Context, *CordonNodeRequest) (*CordonNodeResponse, error)
 	UncordonNode(context.Context, *UncordonNodeRequest) (*UncordonNodeResponse, error)
-	// DrainNode cordons a node and moves what runs there to other nodes. It goes on
+	// DrainNode cordons a node and moves its jobs to other nodes. The drain lasts
 	// until the node is uncordoned, or cordoned without a drain.
 	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
-	// RemoveNode declares that a machine is gone for good: what it still held is
-	// free, and its record goes. It is refused while the node has a session.
+	// RemoveNode removes a node that is gone for good, and frees its allocations.
+	// It is rejected while the node has a session.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
 	GetClusterStatus(context.Context, *GetClusterStatusRequest) (*GetClusterStatusResponse, error)
-	// GetServerStatus tells how the answering server itself fares: its store, its
-	// clock, and why it is not ready.
+	// GetServerStatus reports on the answering server: its store, its clock, and
+	// why it is not ready.
 	GetServerStatus(context.Context, *GetServerStatusRequest) (*GetServerStatusResponse, error)
-	// GetHealth answers anybody: is this process alive.
+	// GetHealth reports whether this process is alive. It needs no token.
 	GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error)
-	// GetReady answers anybody: may this server be sent work.
+	// GetReady reports whether this server accepts calls. It needs no token.
 	GetReady(context.Context, *GetReadyRequest) (*GetReadyResponse, error)
-	// WatchEvents sends every step of every job from a revision on. Over REST:
+	// WatchEvents sends every event of every job from a revision on. Over REST:
 	// GET /api/v1/events as server-sent events or WebSocket.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
-	// DumpStore shows the records of the store as they are, for people who look
-	// for a fault. Over REST: GET /api/v1/debug/store, a JSON object on a line.
+	// DumpStore sends the records of the store, for debugging. Over REST:
+	// GET /api/v1/debug/store, one JSON object on each line.
 	DumpStore(*DumpStoreRequest, grpc.ServerStreamingServer[DumpStoreResponse]) error
 	// BackupStore sends a snapshot of the store with its SHA-256 at the end, for
-	// `ares restore`. It holds everything that was acknowledged before the call.
+	// `ares restore`. It contains every write acknowledged before the call.
 	BackupStore(*BackupStoreRequest, grpc.ServerStreamingServer[BackupStoreResponse]) error
-	// RecordState sends what decisions are made from at this moment, as a
-	// recording that `ares sim` reads.
+	// RecordState sends the scheduler's current state as a recording that
+	// `ares sim` reads.
 	RecordState(*RecordStateRequest, grpc.ServerStreamingServer[RecordStateResponse]) error
 	mustEmbedUnimplementedClusterServiceServer()
 }

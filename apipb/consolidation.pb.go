@@ -21,24 +21,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Consolidation is a waiting job that there is room for in all, but in no one
-// place, with the running jobs that would be moved for it. All of them run then.
+// Consolidation is a waiting job that fits only after running jobs are moved, and
+// these moves. Afterwards all of them run.
 type Consolidation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job that waits.
 	JobId    string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// Where it would be.
+	// Where it would be placed.
 	Seats []*KeptSeat `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
 	Moves []*Move     `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"`
 	// How much sooner it would start.
 	WaitSavedSeconds float64 `protobuf:"fixed64,5,opt,name=wait_saved_seconds,json=waitSavedSeconds,proto3" json:"wait_saved_seconds,omitempty"`
-	// Whether that is known from when others are predicted to end; else it is
-	// assumed.
+	// Whether wait_saved_seconds is based on predicted ends of running jobs; otherwise
+	// it is an assumption.
 	Foreseen bool `protobuf:"varint,6,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
-	// The wait saved times the GPUs it asks for.
+	// wait_saved_seconds times the GPUs that the job requests.
 	GpuSecondsGained float64 `protobuf:"fixed64,7,opt,name=gpu_seconds_gained,json=gpuSecondsGained,proto3" json:"gpu_seconds_gained,omitempty"`
-	// What the moves cost.
+	// The cost of the moves.
 	GpuSecondsLost float64 `protobuf:"fixed64,8,opt,name=gpu_seconds_lost,json=gpuSecondsLost,proto3" json:"gpu_seconds_lost,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -130,7 +130,7 @@ func (x *Consolidation) GetGpuSecondsLost() float64 {
 	return 0
 }
 
-// Move is a running job that would be stopped and go on in another place.
+// Move is a running job that would be stopped and continue elsewhere.
 type Move struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	JobId    string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -138,7 +138,7 @@ type Move struct {
 	From     []*KeptSeat            `protobuf:"bytes,3,rep,name=from,proto3" json:"from,omitempty"`
 	To       []*KeptSeat            `protobuf:"bytes,4,rep,name=to,proto3" json:"to,omitempty"`
 	Gpus     float64                `protobuf:"fixed64,5,opt,name=gpus,proto3" json:"gpus,omitempty"`
-	// Its work since its last checkpoint, and its restart.
+	// GPU-seconds since its last checkpoint, plus those of its restart.
 	GpuSecondsLost float64 `protobuf:"fixed64,6,opt,name=gpu_seconds_lost,json=gpuSecondsLost,proto3" json:"gpu_seconds_lost,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -254,11 +254,11 @@ func (*PlanConsolidationRequest) Descriptor() ([]byte, []int) {
 
 type PlanConsolidationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What would be moved now, for the first in line first.
+	// The moves for each waiting job, in queue order.
 	Consolidations []*Consolidation `protobuf:"bytes,1,rep,name=consolidations,proto3" json:"consolidations,omitempty"`
-	// Whether the server does that (scheduler.consolidation.enabled).
+	// Whether the server makes such moves (scheduler.consolidation.enabled).
 	Enabled bool `protobuf:"varint,2,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// How many times what it costs a consolidation must gain.
+	// Required ratio of gain to cost.
 	Gain             float64 `protobuf:"fixed64,3,opt,name=gain,proto3" json:"gain,omitempty"`
 	GpuSecondsGained float64 `protobuf:"fixed64,4,opt,name=gpu_seconds_gained,json=gpuSecondsGained,proto3" json:"gpu_seconds_gained,omitempty"`
 	GpuSecondsLost   float64 `protobuf:"fixed64,5,opt,name=gpu_seconds_lost,json=gpuSecondsLost,proto3" json:"gpu_seconds_lost,omitempty"`

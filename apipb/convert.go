@@ -8,7 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Spec translates the wire form of what a user asks for.
+// Spec translates a job's specification from its wire form.
 func (m *JobSpec) Spec() ares.Spec {
 	if m == nil {
 		return ares.Spec{}
@@ -42,7 +42,8 @@ func (m *Placement) placement() ares.Placement {
 	}
 }
 
-// Requirements translates conditions on nodes; none are nil.
+// Requirements translates node-selection conditions from their wire form. For
+// an empty list, Requirements returns nil.
 func Requirements(list []*NodeRequirement) ares.NodeRequirements {
 	var out ares.NodeRequirements
 	for _, r := range list {
@@ -51,7 +52,7 @@ func Requirements(list []*NodeRequirement) ares.NodeRequirements {
 	return out
 }
 
-// NewRequirements translates conditions on nodes into their wire form.
+// NewRequirements translates node-selection conditions into their wire form.
 func NewRequirements(list ares.NodeRequirements) []*NodeRequirement {
 	var out []*NodeRequirement
 	for _, r := range list {
@@ -77,8 +78,8 @@ func (m *Checkpoint) checkpoint() ares.Checkpoint {
 	return ares.Checkpoint{Enabled: m.Enabled, IntervalMinutes: int(m.IntervalMinutes), Path: m.Path}
 }
 
-// NewJobSpec translates a spec into its wire form. It shares slices and maps
-// with s; neither side may change them.
+// NewJobSpec translates a spec into its wire form. The result shares slices and
+// maps with s, so the caller must change neither the result nor s.
 func NewJobSpec(s *ares.Spec) *JobSpec {
 	m := &JobSpec{
 		RequestId: s.RequestID, Name: s.Name, TenantId: s.Tenant, Queue: s.Queue,
@@ -102,7 +103,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 	return m
 }
 
-// newPlacement is nil when nothing was said, as in what was received.
+// newPlacement returns nil if no placement option is set.
 func newPlacement(p *ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
@@ -129,7 +130,8 @@ func newRetryPolicy(r *ares.RetryPolicy) *RetryPolicy {
 	}
 }
 
-// Time translates a timestamp; an absent one is the zero time.
+// Time converts a protobuf timestamp to a time. A missing timestamp becomes the
+// zero time.
 func Time(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -137,7 +139,8 @@ func Time(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Timestamp translates a time; the zero time is an absent timestamp.
+// Timestamp converts a time to a protobuf timestamp. The zero time becomes a
+// missing timestamp.
 func Timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -145,7 +148,7 @@ func Timestamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// Node translates what a machine offers.
+// Node translates a machine's description from its wire form.
 func (m *NodeInfo) Node() ares.Node {
 	n := ares.Node{
 		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
@@ -190,7 +193,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 	return m
 }
 
-// NewNUMANodes translates the parts of a machine into their wire form.
+// NewNUMANodes translates a machine's NUMA nodes into their wire form.
 func NewNUMANodes(parts []ares.NUMANode) []*NumaNode {
 	var out []*NumaNode
 	for _, p := range parts {
@@ -208,7 +211,7 @@ func NewTaints(taints []ares.Taint) []*Taint {
 	return out
 }
 
-// Links translates a link matrix.
+// Links translates a link matrix from its wire form.
 func Links(rows []*LinkRow) [][]string {
 	var links [][]string
 	for _, row := range rows {

@@ -13,8 +13,9 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestNodeRequirementsTravel: conditions on nodes are the same after protobuf and
-// after JSON, and a job without any has no trace of them.
+// TestNodeRequirementsTravel checks that node-selection conditions are
+// unchanged after a round trip through protobuf and JSON. The JSON of a job
+// without conditions must have no field for them.
 func TestNodeRequirementsTravel(t *testing.T) {
 	rs, err := ares.ParseNodeRequirements(`gpu.memory>=80G, gpu.model in (h100, "a b"), zone!=b, pool=, nvme, !spot`)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package apipb is the wire contract of Ares: protobuf messages, gRPC services
-// and the REST gateway generated from them, and the translation between these
-// and the vocabulary of package ares. It stands one rung above the vocabulary
-// because the store keeps specs in the same form that the doors speak.
+// Package apipb is the wire contract of Ares. The package contains the protobuf messages, and the
+// gRPC services and the REST gateway that are generated from them. It also translates messages to
+// and from the types of package ares. Package apipb is only one layer above package ares. The
+// store uses package apipb too, because it saves job specs in the same form as the API.
 package apipb
 
 import _ "embed"
 
-// OpenAPI is the description of the REST contract, generated with the rest.
+// OpenAPI is the generated description of the REST API.
 //
 //go:embed openapi.json
 var OpenAPI []byte

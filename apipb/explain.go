@@ -20,16 +20,16 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Limits on a JSON request: how deep it nests and how many mistakes of one
-// body are told at once.
+// These constants limit the nesting depth of a JSON request, and the number of
+// mistakes that one answer reports.
 const (
 	maxJSONDepth    = 32
 	maxJSONProblems = 10
 )
 
-// UnmarshalJSON reads a request body into m. It takes the public form only:
-// snake_case names, numbers as numbers, null as not said. Whatever is wrong is
-// an ares.Invalid that names the field and what belongs there.
+// UnmarshalJSON reads a request body into m. UnmarshalJSON accepts only the public form: snake_case
+// names, numbers as JSON numbers, and null for a missing value. Every mistake is returned as an
+// ares.Invalid that names the field and the expected value.
 func UnmarshalJSON(data []byte, m proto.Message) error {
 	if err := ExplainJSON(data, m); err != nil {
 		return err
@@ -40,8 +40,8 @@ func UnmarshalJSON(data []byte, m proto.Message) error {
 	return nil
 }
 
-// ExplainJSON walks data against m's descriptor and reports what UnmarshalJSON
-// would refuse, nil when it finds nothing. m is not changed.
+// ExplainJSON compares data with m's descriptor. ExplainJSON returns an error that lists everything that
+// UnmarshalJSON would reject, or nil if there is nothing to reject. ExplainJSON does not change m.
 func ExplainJSON(data []byte, m proto.Message) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return ares.Errorf(ares.Invalid, "the body is empty: send a JSON object")
@@ -72,11 +72,11 @@ func firstInvalid(data []byte) int {
 	return len(data)
 }
 
-// errEnough ends a walk that has found all the mistakes worth telling.
+// errEnough ends the check of a body once the maximum number of mistakes is found.
 var errEnough = errors.New("enough problems")
 
-// explainer is one walk over one body. Its methods return an error only when
-// the walk cannot go on; mistakes in fields go to problems.
+// The type `explainer` checks one request body. An explainer's methods return an error only if the check
+// cannot continue; mistakes in fields are added to problems.
 type explainer struct {
 	dec      *json.Decoder
 	data     []byte
@@ -89,13 +89,13 @@ func (x *explainer) document(d protoreflect.MessageDescriptor) error {
 		return err
 	}
 	if tok != json.Delim('{') {
-		return ares.Errorf(ares.Invalid, "want a JSON object such as {%s: …}, got %s", strconv.Quote(string(d.Fields().Get(0).Name())), kindOf(tok))
+		return ares.Errorf(ares.Invalid, "expected a JSON object such as {%s: …}, but found %s", strconv.Quote(string(d.Fields().Get(0).Name())), kindOf(tok))
 	}
 	if err := x.message(d, "", 1); err != nil {
 		return err
 	}
 	if _, err := x.dec.Token(); !errors.Is(err, io.EOF) {
-		return ares.Errorf(ares.Invalid, "there is more after the end of the JSON object: send one object")
+		return ares.Errorf(ares.Invalid, "there is extra data after the end of the JSON object: send exactly one object")
 	}
 	return nil
 }
@@ -114,24 +114,24 @@ func (x *explainer) next() (json.Token, error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, ares.Errorf(ares.Invalid, "the JSON ends too early, at line %d: a bracket or quote is not closed", line)
 	}
-	return nil, ares.Errorf(ares.Invalid, "this is not JSON, at line %d: %s", line, err)
+	return nil, ares.Errorf(ares.Invalid, "the JSON is invalid at line %d: %s", line, err)
 }
 
 func (x *explainer) wrong(path, format string, args ...any) error {
 	if path == "" {
 		path = "body"
 	}
-	x.problems.Add(clipped(path), format, args...)
+	x.problems.Add(ares.Clip(path), format, args...)
 	if len(x.problems) >= maxJSONProblems {
 		return errEnough
 	}
 	return nil
 }
 
-// message reads an object whose opening brace has been read.
+// The method `message` checks an object whose opening brace has already been read.
 func (x *explainer) message(d protoreflect.MessageDescriptor, path string, depth int) error {
 	if depth > maxJSONDepth {
-		return ares.Errorf(ares.Invalid, "the JSON nests deeper than %d levels", maxJSONDepth).At(clipped(path))
+		return ares.Errorf(ares.Invalid, "the JSON nests deeper than %d levels", maxJSONDepth).At(ares.Clip(path))
 	}
 	seen := map[string]bool{}
 	for x.dec.More() {
@@ -141,11 +141,11 @@ func (x *explainer) message(d protoreflect.MessageDescriptor, path string, depth
 		}
 		key, ok := tok.(string)
 		if !ok {
-			return ares.Errorf(ares.Invalid, "this is not JSON: the name of a field must be a string")
+			return ares.Errorf(ares.Invalid, "the JSON is invalid: the name of a field must be a string")
 		}
 		at := join(path, key)
 		if seen[key] {
-			if err := x.wrong(at, "is there twice: keep one of them"); err != nil {
+			if err := x.wrong(at, "appears twice: remove one"); err != nil {
 				return err
 			}
 		}
@@ -215,7 +215,7 @@ func (x *explainer) mapping(fd protoreflect.FieldDescriptor, path string, depth 
 		key, _ := tok.(string)
 		at := join(path, key)
 		if seen[key] {
-			if err = x.wrong(at, "is there twice: keep one of them"); err != nil {
+			if err = x.wrong(at, "appears twice: remove one"); err != nil {
 				return err
 			}
 		}
@@ -232,7 +232,7 @@ func (x *explainer) mapping(fd protoreflect.FieldDescriptor, path string, depth 
 	return err
 }
 
-// value checks one value that is neither list nor map.
+// The method `value` checks one value that is neither a list nor a map.
 func (x *explainer) value(fd protoreflect.FieldDescriptor, at string, tok json.Token, depth int) error {
 	switch fd.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
@@ -248,7 +248,7 @@ func (x *explainer) value(fd protoreflect.FieldDescriptor, at string, tok json.T
 	case protoreflect.DoubleKind, protoreflect.FloatKind:
 		if n, ok := tok.(json.Number); ok {
 			if _, err := n.Float64(); err != nil {
-				return x.wrong(at, "%s is beyond what a number can hold", clipped(n.String()))
+				return x.wrong(at, "%s is beyond what a number can hold", ares.Clip(n.String()))
 			}
 			return nil
 		}
@@ -269,7 +269,7 @@ func (x *explainer) submessage(fd protoreflect.FieldDescriptor, at string, tok j
 			return x.mismatch(fd, at, tok, depth)
 		}
 		if _, err := time.Parse(time.RFC3339Nano, s); err != nil {
-			return x.wrong(at, "want a time such as \"2026-01-31T18:00:00Z\", got %s", strconv.Quote(clipped(s)))
+			return x.wrong(at, "want a time such as \"2026-01-31T18:00:00Z\", got %s", strconv.Quote(ares.Clip(s)))
 		}
 		return nil
 	}
@@ -287,9 +287,9 @@ func (x *explainer) integer(fd protoreflect.FieldDescriptor, at string, n json.N
 	f, err := n.Float64()
 	switch {
 	case err == nil && f != math.Trunc(f):
-		return x.wrong(at, "want a whole number, got %s", clipped(n.String()))
+		return x.wrong(at, "want a whole number, got %s", ares.Clip(n.String()))
 	case err != nil, f < float(lo), f > float(hi):
-		return x.wrong(at, "%s is out of range: want a whole number from %s to %s", clipped(n.String()), lo, hi)
+		return x.wrong(at, "%s is out of range: want a whole number from %s to %s", ares.Clip(n.String()), lo, hi)
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func float(i *big.Int) float64 {
 	return f
 }
 
-// mismatch reports a value of the wrong type and reads past it.
+// The method `mismatch` reports a value of the wrong type and skips it.
 func (x *explainer) mismatch(fd protoreflect.FieldDescriptor, at string, tok json.Token, depth int) error {
 	want := wanted(fd)
 	if strings.HasSuffix(at, "]") && fd.IsList() || fd.ContainingMessage().IsMapEntry() {
@@ -332,7 +332,7 @@ func (x *explainer) skipNext(depth int) error {
 	return x.skip(tok, depth)
 }
 
-// skip reads past a value whose first token has been read.
+// The method `skip` skips the rest of a value whose first token has already been read.
 func (x *explainer) skip(tok json.Token, depth int) error {
 	if tok != json.Delim('{') && tok != json.Delim('[') {
 		return nil

@@ -3,12 +3,13 @@ package apipb
 import (
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
-// examples show what belongs into a field that people often get wrong.
+// The variable `examples` holds a correct value for each field that users often get wrong.
 var examples = map[protoreflect.Name]string{
 	"command":           ` such as ["python", "train.py"]`,
 	"args":              ` such as ["--epochs", "100"]`,
@@ -21,7 +22,8 @@ var examples = map[protoreflect.Name]string{
 	"retry_on":          ` such as ["failure", "signal"]`,
 }
 
-// spellings are names people try, and the field they mean.
+// The variable `spellings` holds wrong field names that users often write. Each name is
+// mapped to the field that the user means.
 var spellings = map[string][]protoreflect.Name{
 	"gpus":        {"gpu_count", "max_gpus"},
 	"gpu":         {"gpu_count"},
@@ -47,8 +49,9 @@ var spellings = map[string][]protoreflect.Name{
 	"tier":        {"priority_tier"},
 }
 
-// nearest is the field of d that key most likely means, as a path when it
-// belongs one level deeper, or "".
+// The function `nearest` returns the name of the field of d that is most similar to `key`,
+// or "" if no name is similar. If the field is one level deeper, the function returns its
+// path.
 func nearest(d protoreflect.MessageDescriptor, key string) string {
 	fields := d.Fields()
 	for _, name := range spellings[strings.ToLower(key)] {
@@ -76,7 +79,8 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 	return best
 }
 
-// Nearest is the one of names that word most likely means, or "".
+// Nearest returns the element of `names` that is most similar to `word`. If no element is
+// similar, it returns "".
 func Nearest(word string, names []string) string {
 	if len(word) > 64 {
 		return ""
@@ -91,8 +95,8 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// distance is how many letters must be changed, added or removed to make a
-// into b.
+// The function `distance` returns the edit distance: how many letters must be changed, added
+// or removed to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -112,7 +116,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// wanted says in words what a field takes.
+// The function `wanted` describes the values that a field accepts.
 func wanted(fd protoreflect.FieldDescriptor) string {
 	switch {
 	case fd.IsMap():
@@ -165,7 +169,7 @@ func kindOf(tok json.Token) string {
 	case string:
 		return "a string"
 	case json.Number:
-		return "the number " + clipped(t.String())
+		return "the number " + ares.Clip(t.String())
 	case bool:
 		if t {
 			return "true"
@@ -181,20 +185,7 @@ func kindOf(tok json.Token) string {
 
 func join(path, key string) string {
 	if path == "" {
-		return clipped(key)
+		return ares.Clip(key)
 	}
-	return path + "." + clipped(key)
-}
-
-// clipped keeps what a caller sent from filling a message.
-func clipped(s string) string {
-	const limit = 80
-	if len(s) <= limit {
-		return s
-	}
-	n := limit
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	return path + "." + ares.Clip(key)
 }

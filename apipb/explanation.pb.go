@@ -22,34 +22,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Explanation is everything that can be said of a waiting job.
+// Explanation is why a job waits, its queue position, its ETA, and suggestions.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// Every reason it waits; none when nothing keeps it from the next plan.
+	// Every reason why it waits; none when it will be placed in the next cycle.
 	Blockers []*Blocker `protobuf:"bytes,2,rep,name=blockers,proto3" json:"blockers,omitempty"`
-	// The smallest changes that would put the job into the next plan, each by
-	// itself; none when no such change is known.
+	// Suggestions: the smallest changes after which the job would be placed in the
+	// next cycle, each by itself; none when no such change is known.
 	Remedies []*Remedy `protobuf:"bytes,3,rep,name=remedies,proto3" json:"remedies,omitempty"`
-	// Where it waits, its place there from 1 (0 when it is not in line), and how
-	// many are in line.
+	// The queue of the job, its position there from 1 (0 if it is not queued), and
+	// the number of queued jobs.
 	Queue   string    `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	Rank    int32     `protobuf:"varint,5,opt,name=rank,proto3" json:"rank,omitempty"`
 	Of      int32     `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`
 	Ahead   []*Ahead  `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"`
 	Holders []*Holder `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
-	// When it is thought to start, of a job that is in line.
+	// Estimated start.
 	Eta *Eta `protobuf:"bytes,9,opt,name=eta,proto3" json:"eta,omitempty"`
-	// Where the job stands, as in Job; "" for one that is only planned.
+	// The state, as in Job; "" for a job that is only planned.
 	State string `protobuf:"bytes,20,opt,name=state,proto3" json:"state,omitempty"`
 	// Its attempts that were preempted, or are being preempted, oldest first.
 	Preemptions []*Preemption `protobuf:"bytes,21,rep,name=preemptions,proto3" json:"preemptions,omitempty"`
 	// Seats that are held for it while other jobs stop.
 	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
-	// How it stands to its deadline, if it has one.
+	// Whether it is expected to meet its deadline.
 	Deadline *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// What policies said of the job when it was accepted, such as which labels its
-	// nodes must have.
+	// Results of policies at admission, such as required node labels.
 	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -183,17 +182,17 @@ func (x *Explanation) GetPolicyNotes() []string {
 	return nil
 }
 
-// Eta is when a waiting job is thought to start, as things stand: jobs that come
-// later and go first are not in it.
+// Eta is the estimated start of a waiting job. Jobs that are submitted later are
+// not considered.
 type Eta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ends of an interval in which it starts in most cases; either is missing
-	// when nobody can say.
+	// Bounds of the interval in which it starts in most cases; each is absent when
+	// unknown.
 	Earliest *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=earliest,proto3" json:"earliest,omitempty"`
 	Latest   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=latest,proto3" json:"latest,omitempty"`
-	// A place is kept for it already.
+	// A backfill reservation exists for it.
 	Reserved bool `protobuf:"varint,3,opt,name=reserved,proto3" json:"reserved,omitempty"`
-	// What it was drawn from, for people.
+	// What the estimate is based on.
 	Basis         string `protobuf:"bytes,4,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -257,19 +256,19 @@ func (x *Eta) GetBasis() string {
 	return ""
 }
 
-// DeadlineOutlook is how a job stands to its deadline.
+// DeadlineOutlook is whether a job is expected to meet its deadline.
 type DeadlineOutlook struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// When half of the jobs like it would have ended, and nine of ten, if it starts
-	// now or goes on running; absent when nobody knows.
+	// Predicted end, median and 90th percentile, if it starts now or continues to
+	// run; absent when unknown.
 	P50End *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
 	P90End *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
-	// What p90_end leaves to the deadline; negative when it is late.
+	// Time from p90_end to the deadline; negative when it is late.
 	SlackSeconds float64 `protobuf:"fixed64,4,opt,name=slack_seconds,json=slackSeconds,proto3" json:"slack_seconds,omitempty"`
-	// at_risk or missed once that was noted in the events of the job.
+	// at_risk or missed, once an event of the job has recorded it.
 	Noted string `protobuf:"bytes,5,opt,name=noted,proto3" json:"noted,omitempty"`
-	// The same for people.
+	// A sentence with the fields above.
 	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,7 +351,8 @@ type Blocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// quota, budget, nodes, capacity, affinity, delay, dependency, array or order.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Nodes it rules out, of how many; both 0 when it is not about nodes.
+	// Number of nodes that it rules out, and of all nodes; both 0 if it is not about
+	// nodes.
 	Count         int32  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Of            int32  `protobuf:"varint,3,opt,name=of,proto3" json:"of,omitempty"`
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -418,7 +418,7 @@ func (x *Blocker) GetDetail() string {
 	return ""
 }
 
-// Remedy is what to do, all of it, to get a job placed.
+// Remedy is a suggestion: after all of its steps, the job is placed in the next cycle.
 type Remedy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Steps         []*Step                `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
@@ -466,12 +466,12 @@ func (x *Remedy) GetSteps() []*Step {
 // Step is one change from a closed list.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// wait (amount milliseconds), dependency (target is the job that must succeed
-	// first), raise_priority (to amount), relax (field of the job is dropped, or
-	// becomes amount, or more by value), fewer_members (amount instead),
-	// raise_limit (field of target's limits, by amount), raise_quota (target's
-	// quota of model field, by amount), uncordon_node, end_job (target), free_gpus
-	// (amount GPUs on target come free when jobs end there) or add_nodes (amount,
+	// wait (for amount milliseconds), dependency (the job target must succeed first),
+	// raise_priority (to amount), relax (remove the field of the job, or set it to
+	// amount, or add value to it), fewer_members (reduce members to amount), raise_limit
+	// (raise the limit field of target by amount), raise_quota (raise the quota of target
+	// for the model field by amount), uncordon_node (target), end_job (target),
+	// free_gpus (amount GPUs on target must become free) or add_nodes (amount nodes
 	// like target).
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// A tenant, queue (tenant/name), node or job.
@@ -556,14 +556,14 @@ func (x *Step) GetValue() string {
 	return ""
 }
 
-// Ahead counts jobs before this one. Those of other tenants are counted
+// Ahead is the number of jobs ahead of this one. Jobs of other tenants are counted
 // together.
 type Ahead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job's own tenant, or "" for the others.
 	TenantId string `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Jobs     int32  `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	// Of its own tenant: the next in line.
+	// The first of these jobs; only for the job's own tenant.
 	First         string `protobuf:"bytes,3,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,8 +620,8 @@ func (x *Ahead) GetFirst() string {
 	return ""
 }
 
-// Holder is who holds devices the job could use. Other tenants are counted
-// together.
+// Holder is a tenant whose jobs hold devices that the job could use. Other tenants are
+// counted together.
 type Holder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job's own tenant, or "" for the others.
@@ -691,23 +691,23 @@ func (x *Holder) GetNodes() int32 {
 	return 0
 }
 
-// Merit says what speaks for a placement, by parts.
+// PlacementScore is the score of a placement, by component.
 type PlacementScore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The narrowest level that holds every seat, and the place's name there.
+	// The lowest topology level that contains every rank, and the domain's name.
 	Level  string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
 	Domain string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// Of jobs over several nodes: 0 to 1000 each, and their weighted sum.
+	// For jobs on several nodes: 0 to 1000 each, and their weighted sum.
 	Availability int32 `protobuf:"varint,3,opt,name=availability,proto3" json:"availability,omitempty"`
 	Alignment    int32 `protobuf:"varint,4,opt,name=alignment,proto3" json:"alignment,omitempty"`
 	Utilization  int32 `protobuf:"varint,5,opt,name=utilization,proto3" json:"utilization,omitempty"`
 	History      int32 `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
 	Weighted     int32 `protobuf:"varint,7,opt,name=weighted,proto3" json:"weighted,omitempty"`
-	// What it adds to the GPU capacity that waiting kinds of jobs could not use,
-	// in thousandths of a device; it may be negative.
+	// The fragmentation that the placement causes: GPU capacity that expected jobs can no
+	// longer use, in thousandths of a device. It can be negative.
 	StrandedMilli int32 `protobuf:"varint,8,opt,name=stranded_milli,json=strandedMilli,proto3" json:"stranded_milli,omitempty"`
-	// What the slowest link between two of its devices carries by the model, and
-	// that of the devices a first fit would have taken.
+	// The modelled bandwidth of the slowest link between two of its devices, and the
+	// same for a first-fit placement, in MB/s.
 	BandwidthMbps int32 `protobuf:"varint,9,opt,name=bandwidth_mbps,json=bandwidthMbps,proto3" json:"bandwidth_mbps,omitempty"`
 	FirstFitMbps  int32 `protobuf:"varint,10,opt,name=first_fit_mbps,json=firstFitMbps,proto3" json:"first_fit_mbps,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -19,9 +19,9 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// FuzzConvert translates messages as gRPC delivers them, which no JSON parser
-// has looked at. Nothing is lost on the way to the vocabulary and back, and a
-// job that is accepted can be shown as JSON.
+// FuzzConvert translates arbitrary protobuf messages, because the checks for JSON do not apply to gRPC
+// requests. No information may be lost when a message is translated to package ares and back, and every
+// accepted job must be printable as JSON.
 func FuzzConvert(f *testing.F) {
 	gang, four := true, int32(4)
 	node := &apipb.NodeInfo{
@@ -91,9 +91,8 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// FuzzStatus reads the status of a call that failed, from whoever sent it. It
-// becomes an error of the vocabulary, which travels on with the same code and
-// within the limits.
+// FuzzStatus reads the status of a failed call from an untrusted server. The status becomes an ares error.
+// Another server must be able to forward this error with the same code and within the size limits.
 func FuzzStatus(f *testing.F) {
 	info, err1 := anypb.New(&errdetails.ErrorInfo{Reason: "conflict", Domain: "ares"})
 	bad, err2 := anypb.New(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "a", Description: "b"}, {Field: "c"}}})

@@ -26,19 +26,18 @@ const (
 
 type GetUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to count by: tenant, queue, user, model, region. Without any, there is
-	// one sum.
+	// Group by: tenant, queue, user, model, region. Without any, there is one sum.
 	By []string `protobuf:"bytes,1,rep,name=by,proto3" json:"by,omitempty"`
-	// day or month; without it time is not cut.
+	// day or month; without it there is one period.
 	Period string `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
 	// Days such as 2026-01-31, in UTC, both included.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	To   string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
-	// Only the use of these.
+	// Only the usage of this tenant, queue, user and model.
 	TenantId string `protobuf:"bytes,5,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Queue    string `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
 	User     string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
-	// Part of the model's name, in any case.
+	// Part of the model's name, in upper or lower case.
 	GpuModel string `protobuf:"bytes,8,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
 	// 1 to 10,000. Default 1,000.
 	PageSize      int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -149,10 +148,10 @@ func (x *GetUsageRequest) GetPageToken() string {
 
 type GetUsageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By period, then by what was asked to count by.
+	// Ordered by period, then by the fields of by.
 	Rows          []*UsageRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
 	NextPageToken string      `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// What cost is in.
+	// The currency of cost.
 	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
 	// On all pages.
 	Total         int32 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
@@ -218,8 +217,7 @@ func (x *GetUsageResponse) GetTotal() int32 {
 	return 0
 }
 
-// UsageRow is what somebody has used. Fields that were not asked to count by are
-// empty.
+// UsageRow is one sum. Fields that the sum is not grouped by are empty.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as 2026-01-31 or 2026-01.
@@ -232,9 +230,9 @@ type UsageRow struct {
 	// Jobs that ended.
 	Jobs     int32   `protobuf:"varint,7,opt,name=jobs,proto3" json:"jobs,omitempty"`
 	GpuHours float64 `protobuf:"fixed64,8,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
-	// Of the GPU time that has a price.
+	// Cost of the GPU time that has a price.
 	Cost float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
-	// GPU time that has none.
+	// GPU time without a price.
 	UnpricedGpuHours float64 `protobuf:"fixed64,10,opt,name=unpriced_gpu_hours,json=unpricedGpuHours,proto3" json:"unpriced_gpu_hours,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -340,12 +338,12 @@ func (x *UsageRow) GetUnpricedGpuHours() float64 {
 	return 0
 }
 
-// Price is what an hour of one GPU costs from a day on, until another price of
-// the same model and region follows. Of those that fit a device, the one with the
-// longest part of its model's name counts, then one for its very region.
+// Price is the price of a GPU-hour from a day on, until the next price for the same
+// model and region. If several prices match a device, the longest gpu_model wins, then
+// a price for its region.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Part of the model's name, in any case; empty for every model.
+	// Part of the model's name, in upper or lower case; empty for every model.
 	GpuModel string `protobuf:"bytes,1,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
 	// Empty for every region.
 	Region string `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`

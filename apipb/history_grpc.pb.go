@@ -29,11 +29,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HistoryService says what was used and what it cost. Jobs that are no longer
-// live are found by JobService, with all.
+// HistoryService reports usage and cost, and manages prices. JobService.ListJobs with
+// all lists finished jobs.
 type HistoryServiceClient interface {
-	// GetUsage sums up GPU time and cost, of jobs that ended and, up to now, of those
-	// that run.
+	// GetUsage sums GPU time and cost of finished jobs, and of running jobs up to now.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
 	// SetPrice adds a price, or replaces the one of that model, region and day.
@@ -93,11 +92,10 @@ func (c *historyServiceClient) DeletePrice(ctx context.Context, in *DeletePriceR
 // All implementations must embed UnimplementedHistoryServiceServer
 // for forward compatibility.
 //
-// HistoryService says what was used and what it cost. Jobs that are no longer
-// live are found by JobService, with all.
+// HistoryService reports usage and cost, and manages prices. JobService.ListJobs with
+// all lists finished jobs.
 type HistoryServiceServer interface {
-	// GetUsage sums up GPU time and cost, of jobs that ended and, up to now, of those
-	// that run.
+	// GetUsage sums GPU time and cost of finished jobs, and of running jobs up to now.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
 	// SetPrice adds a price, or replaces the one of that model, region and day.

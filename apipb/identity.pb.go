@@ -114,18 +114,18 @@ func (x *Binding) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Token is what is told of a token.
+// Token describes a token without its secret.
 type Token struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its home: what it submits goes there. "" for one of the platform.
+	// The tenant of jobs it submits. "" for a token of the platform.
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// What it stands for in bindings and as a job's owner.
+	// Its subject in bindings and as a job's owner.
 	Subject   string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Bindings  []*Binding             `protobuf:"bytes,4,rep,name=bindings,proto3" json:"bindings,omitempty"`
 	CreatedBy string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Left out for one without an end: those that servers make for themselves.
+	// Absent for the tokens that servers create for themselves: they do not expire.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -251,13 +251,12 @@ type WhoAmIResponse struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// token, oidc or cert.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Where what it submits goes unless it names another tenant; "" for
-	// "default".
+	// The tenant of its jobs, unless a job names another; "" means "default".
 	TenantId  string                 `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Groups    []string               `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
 	Bindings  []*Binding             `protobuf:"bytes,5,rep,name=bindings,proto3" json:"bindings,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Of an agent: the one node it speaks for, "" for any.
+	// For an agent: the node that it acts for; "" for any.
 	NodeId        string `protobuf:"bytes,7,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -344,7 +343,7 @@ func (x *WhoAmIResponse) GetNodeId() string {
 
 type CanIRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Such as job.submit; an unknown one is answered with the list.
+	// Such as job.submit. The error for an unknown verb lists all verbs.
 	Verb string `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
 	// Default: the caller's own tenant; "*" for all of them.
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
@@ -408,7 +407,7 @@ func (x *CanIRequest) GetQueue() string {
 type CanIResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// In a sentence.
+	// A sentence.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -462,11 +461,11 @@ type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique in its tenant.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its home, "" for one of the platform.
+	// The tenant of jobs it submits. "" for a token of the platform.
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// What it may do. Subjects are not part of a request.
+	// Its roles. The subject of each is ignored.
 	Bindings []*Binding `protobuf:"bytes,3,rep,name=bindings,proto3" json:"bindings,omitempty"`
-	// How long it is good for: 60 seconds to 366 days. Default 90 days.
+	// How long it is valid: 60 seconds to 366 days. Default 90 days.
 	LifetimeSeconds int64 `protobuf:"varint,4,opt,name=lifetime_seconds,json=lifetimeSeconds,proto3" json:"lifetime_seconds,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -33,28 +33,28 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// IdentityService tells callers who they are and what they may do, and manages
-// tokens and bindings.
+// IdentityService reports the identity and permissions of the caller, and manages
+// tokens and role bindings.
 type IdentityServiceClient interface {
-	// WhoAmI tells who makes the call and what it is bound to.
+	// WhoAmI returns the identity of the caller and its role bindings.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
-	// CanI tells whether the caller may do something, and why not.
+	// CanI reports whether the caller has a permission, and if not, why.
 	CanI(ctx context.Context, in *CanIRequest, opts ...grpc.CallOption) (*CanIResponse, error)
-	// CreateToken makes a service token. It is answered once and kept as a hash
-	// alone.
+	// CreateToken creates a service token. The token is in the answer only; servers
+	// store its hash.
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
 	// ListTokens lists the tokens the caller may see, without the tokens
 	// themselves.
 	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
-	// RevokeToken ends a token, and what it was bound to. Streams it opened end
+	// RevokeToken revokes a token and deletes its bindings. Streams it opened end
 	// within half a minute.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
-	// CreateBinding gives somebody a role. Nobody gives more than they have. The
-	// same request may be repeated.
+	// CreateBinding grants a role. A caller cannot grant permissions that it lacks.
+	// Repeating a request changes nothing.
 	CreateBinding(ctx context.Context, in *CreateBindingRequest, opts ...grpc.CallOption) (*CreateBindingResponse, error)
 	// ListBindings lists the bindings the caller may see.
 	ListBindings(ctx context.Context, in *ListBindingsRequest, opts ...grpc.CallOption) (*ListBindingsResponse, error)
-	// DeleteBinding takes a role away again.
+	// DeleteBinding revokes a role.
 	DeleteBinding(ctx context.Context, in *DeleteBindingRequest, opts ...grpc.CallOption) (*DeleteBindingResponse, error)
 }
 
@@ -150,28 +150,28 @@ func (c *identityServiceClient) DeleteBinding(ctx context.Context, in *DeleteBin
 // All implementations must embed UnimplementedIdentityServiceServer
 // for forward compatibility.
 //
-// IdentityService tells callers who they are and what they may do, and manages
-// tokens and bindings.
+// IdentityService reports the identity and permissions of the caller, and manages
+// tokens and role bindings.
 type IdentityServiceServer interface {
-	// WhoAmI tells who makes the call and what it is bound to.
+	// WhoAmI returns the identity of the caller and its role bindings.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
-	// CanI tells whether the caller may do something, and why not.
+	// CanI reports whether the caller has a permission, and if not, why.
 	CanI(context.Context, *CanIRequest) (*CanIResponse, error)
-	// CreateToken makes a service token. It is answered once and kept as a hash
-	// alone.
+	// CreateToken creates a service token. The token is in the answer only; servers
+	// store its hash.
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
 	// ListTokens lists the tokens the caller may see, without the tokens
 	// themselves.
 	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
-	// RevokeToken ends a token, and what it was bound to. Streams it opened end
+	// RevokeToken revokes a token and deletes its bindings. Streams it opened end
 	// within half a minute.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
-	// CreateBinding gives somebody a role. Nobody gives more than they have. The
-	// same request may be repeated.
+	// CreateBinding grants a role. A caller cannot grant permissions that it lacks.
+	// Repeating a request changes nothing.
 	CreateBinding(context.Context, *CreateBindingRequest) (*CreateBindingResponse, error)
 	// ListBindings lists the bindings the caller may see.
 	ListBindings(context.Context, *ListBindingsRequest) (*ListBindingsResponse, error)
-	// DeleteBinding takes a role away again.
+	// DeleteBinding revokes a role.
 	DeleteBinding(context.Context, *DeleteBindingRequest) (*DeleteBindingResponse, error)
 	mustEmbedUnimplementedIdentityServiceServer()
 }

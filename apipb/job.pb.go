@@ -24,11 +24,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// JobSpec is what a user asks for. Fields a later version acts on are checked
-// and kept now.
+// JobSpec is what a user requests. Some fields have no effect yet; they are validated
+// and stored.
 type JobSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the submission repeatable: the same ID is the same job.
+	// Makes the submission repeatable: the same ID returns the same job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Default "default".
@@ -38,7 +38,7 @@ type JobSpec struct {
 	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// best-effort, low, normal, high or critical; instead of priority.
 	PriorityClass string `protobuf:"bytes,6,opt,name=priority_class,json=priorityClass,proto3" json:"priority_class,omitempty"`
-	// Processes of the job, each with its own seat. Default 1.
+	// Number of processes (ranks) of the job, each with its own devices. Default 1.
 	Members int32 `protobuf:"varint,7,opt,name=members,proto3" json:"members,omitempty"`
 	// Whole devices for each member.
 	GpuCount int32 `protobuf:"varint,8,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
@@ -60,13 +60,13 @@ type JobSpec struct {
 	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// All members or none, or as many as min_members says. Default true for
-	// members > 1. False makes min_members 1 where it is not given. True with a
-	// gpu_count beyond the largest node and no members splits the job into equal
-	// members over the fewest nodes.
+	// All members start together, or at least min_members of them. Default true for
+	// members > 1. False sets min_members to 1 if it is absent. If it is true, members
+	// is absent and gpu_count is larger than any node, the job is split into the
+	// smallest number of equal members that fit.
 	GangScheduling *bool `protobuf:"varint,22,opt,name=gang_scheduling,json=gangScheduling,proto3,oneof" json:"gang_scheduling,omitempty"`
-	// The fewest members an attempt may have: each attempt gets between these and
-	// members, as many as fit when it starts. Default members.
+	// The fewest members of an attempt. Each attempt starts with between min_members and
+	// members ranks, as many as fit. Default members.
 	MinMembers      int32                  `protobuf:"varint,23,opt,name=min_members,json=minMembers,proto3" json:"min_members,omitempty"`
 	Placement       *Placement             `protobuf:"bytes,24,opt,name=placement,proto3" json:"placement,omitempty"`
 	Deadline        *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=deadline,proto3" json:"deadline,omitempty"`
@@ -76,12 +76,14 @@ type JobSpec struct {
 	Retry             *RetryPolicy `protobuf:"bytes,28,opt,name=retry,proto3" json:"retry,omitempty"`
 	// restart (default) or at_most_once.
 	ExecutionMode string `protobuf:"bytes,29,opt,name=execution_mode,json=executionMode,proto3" json:"execution_mode,omitempty"`
-	// How long a silent node keeps the job: 20 to 86,400. Default 30.
+	// How long the job stays assigned to a node that is silent: 20 to 86,400. Default
+	// 30.
 	LostAfterSeconds int32 `protobuf:"varint,30,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
-	// Between SIGTERM and SIGKILL. Default 30.
+	// Time between SIGTERM and SIGKILL. Default 30.
 	GraceSeconds *int32      `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`
 	Checkpoint   *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Jobs that must have succeeded first, accepted before this one.
+	// Jobs that must succeed before this one starts. They must exist when this one is
+	// submitted.
 	After         []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
 	Array         *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
 	Labels        map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -364,7 +366,7 @@ func (x *JobSpec) GetLabels() map[string]string {
 	return nil
 }
 
-// Placement says where a job wants to be.
+// Placement is what a job requires and prefers of its nodes.
 type Placement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// consolidated, distributed or balanced (default).
@@ -382,12 +384,13 @@ type Placement struct {
 	// Conditions on a node's labels, all of which must hold: "gen in (3, 4)",
 	// "zone notin (b)", "disk=nvme", "infiniband", "!spot".
 	NodeAffinity []string `protobuf:"bytes,10,rep,name=node_affinity,json=nodeAffinity,proto3" json:"node_affinity,omitempty"`
-	// Conditions that make a node more welcome.
+	// Preferred conditions: nodes that meet them are chosen first.
 	PreferredNodeAffinity []string `protobuf:"bytes,11,rep,name=preferred_node_affinity,json=preferredNodeAffinity,proto3" json:"preferred_node_affinity,omitempty"`
-	// Running jobs of the same tenant by their labels, and how near counts:
-	// "app=db", "app=web,tier=front @leaf". The job goes only near such jobs.
+	// Labels of running jobs of the same tenant, and a topology level: "app=db",
+	// "app=web,tier=front @leaf". The job is placed only in the same domain as such a
+	// job; without a level, on the same node.
 	Affinity []string `protobuf:"bytes,12,rep,name=affinity,proto3" json:"affinity,omitempty"`
-	// The job never goes near such jobs.
+	// As affinity, but the job is never placed in the same domain as such a job.
 	AntiAffinity []string `protobuf:"bytes,13,rep,name=anti_affinity,json=antiAffinity,proto3" json:"anti_affinity,omitempty"`
 	// Conditions on a node and on the GPUs that the job gets there, at most 32. All
 	// of them must hold.
@@ -527,10 +530,10 @@ func (x *Placement) GetNodeRequirements() []*NodeRequirement {
 // NodeRequirement is one condition on a label of a node or on its GPUs.
 type NodeRequirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which are
-	// taken from what the node reports; a label of that name does not count. Every
-	// GPU that the job gets meets gpu.model and gpu.memory. For a job without GPUs
-	// the node has at least one such GPU.
+	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which the node
+	// reports; labels with these names are ignored. Every GPU that the job gets meets
+	// the conditions on gpu.model and gpu.memory. For a job without GPUs, at least one
+	// GPU of the node meets them.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// In, NotIn, Exists, DoesNotExist, >= or <=. gpu.model has no >= and <=, and
 	// gpu.memory no In and NotIn.
@@ -596,7 +599,7 @@ func (x *NodeRequirement) GetValues() []string {
 	return nil
 }
 
-// RetryPolicy says which failures are tried again and after how long.
+// RetryPolicy is which failures are retried, and after which delay.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default 3, so at most 4 runs.
@@ -675,7 +678,7 @@ func (x *RetryPolicy) GetRetryOn() []string {
 	return nil
 }
 
-// Checkpoint says whether and how often a job saves its state.
+// Checkpoint is whether and how often a job saves its state.
 type Checkpoint struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Enabled         bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
@@ -736,12 +739,12 @@ func (x *Checkpoint) GetPath() string {
 	return ""
 }
 
-// Array asks for many alike elements of one job.
+// Array submits many equal elements as one job.
 type Array struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many, up to 10,000.
 	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// The most under way at once. Default count.
+	// The largest number of elements that run at the same time. Default count.
 	Parallelism   int32 `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -791,7 +794,7 @@ func (x *Array) GetParallelism() int32 {
 	return 0
 }
 
-// Job is an accepted job and where it stands.
+// Job is an accepted job and its state.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -818,9 +821,9 @@ type Job struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// The attempt under way or the last one, from 1; 0 before the first.
+	// The current or last attempt, from 1; 0 before the first.
 	Attempt int32 `protobuf:"varint,21,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Retries of its own the job has used.
+	// Number of retries used. Attempts lost to infrastructure failures do not count.
 	Retries int32 `protobuf:"varint,22,opt,name=retries,proto3" json:"retries,omitempty"`
 	// Earliest next attempt while it is retrying.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
@@ -836,33 +839,32 @@ type Job struct {
 	SubmittedBy string   `protobuf:"bytes,30,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	// Store revision of the job's latest change.
 	Revision string `protobuf:"bytes,31,opt,name=revision,proto3" json:"revision,omitempty"`
-	// It is no longer live. Where history has it, it is whole but for the values of
-	// its environment; else only how it ended is known.
+	// The job has left the live store. If history has it, it is complete except for the
+	// values of its environment; otherwise only its end is known.
 	Archived bool `protobuf:"varint,32,opt,name=archived,proto3" json:"archived,omitempty"`
-	// Everything that was asked for, defaults filled in.
+	// The spec with its defaults filled in.
 	Spec *JobSpec `protobuf:"bytes,33,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Everything that can be said of why it waits; in lists only waiting_for is
-	// given.
+	// Why it waits, in detail; lists contain only waiting_for.
 	Explanation *Explanation `protobuf:"bytes,40,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// Thousandths of one device that each member asks for, instead of gpu_count.
+	// Thousandths of one device that each member requests, instead of gpu_count.
 	GpuMilli int32 `protobuf:"varint,41,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
-	// Of an array: what became of its elements.
+	// For an array: the states of its elements.
 	Elements *ArrayElements `protobuf:"bytes,34,opt,name=elements,proto3" json:"elements,omitempty"`
-	// Of an element: the job ID of its array, and its index there.
+	// For an element of an array: the array's job ID, and its index.
 	ArrayOf    string `protobuf:"bytes,35,opt,name=array_of,json=arrayOf,proto3" json:"array_of,omitempty"`
 	ArrayIndex int32  `protobuf:"varint,36,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
-	// How long it is thought to run; absent while nothing was said.
+	// Predicted runtime; absent without a prediction.
 	Forecast *RuntimeForecast `protobuf:"bytes,42,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	// Seats that are held for it while other jobs stop.
 	Nomination *Nomination `protobuf:"bytes,50,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// Times it was preempted.
 	Preemptions int32 `protobuf:"varint,51,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
-	// How it stands to its deadline; absent without one, and once it has ended.
+	// Whether it is expected to meet its deadline; absent without a deadline, and
+	// once it has ended.
 	DeadlineOutlook *DeadlineOutlook `protobuf:"bytes,60,opt,name=deadline_outlook,json=deadlineOutlook,proto3" json:"deadline_outlook,omitempty"`
-	// What policies said of it when it was accepted: warnings, and labels that its
-	// nodes must have.
+	// Results of policies at admission: warnings, and required node labels.
 	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
-	// What it has used by now and what that costs; in lists with all only.
+	// Usage and cost so far; in lists only with all.
 	Use           *JobUse `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,12 +1208,12 @@ func (x *Job) GetUse() *JobUse {
 	return nil
 }
 
-// JobUse is what a job has used.
+// JobUse is the usage and cost of a job.
 type JobUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time that its devices were held, from each placement to its end.
+	// GPU time from placement to end, over all attempts.
 	GpuHours float64 `protobuf:"fixed64,1,opt,name=gpu_hours,json=gpuHours,proto3" json:"gpu_hours,omitempty"`
-	// In the currency; of the GPU time that has a price.
+	// Cost of the GPU time that has a price.
 	Cost     float64 `protobuf:"fixed64,2,opt,name=cost,proto3" json:"cost,omitempty"`
 	Currency string  `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
 	// GPU time without a price.
@@ -1278,16 +1280,16 @@ func (x *JobUse) GetUnpricedGpuHours() float64 {
 	return 0
 }
 
-// RuntimeForecast is how long a run is thought to last.
+// RuntimeForecast is the predicted runtime of an attempt.
 type RuntimeForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Half of such runs end within this.
+	// Median.
 	P50Seconds float64 `protobuf:"fixed64,1,opt,name=p50_seconds,json=p50Seconds,proto3" json:"p50_seconds,omitempty"`
-	// Nine of ten such runs end within this.
+	// 90th percentile.
 	P90Seconds float64 `protobuf:"fixed64,2,opt,name=p90_seconds,json=p90Seconds,proto3" json:"p90_seconds,omitempty"`
-	// What it rests on, in words.
+	// What the prediction is based on.
 	Basis string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
-	// Of a running job: when half of such runs have ended, and nine of ten.
+	// For a running job: the predicted end, median and 90th percentile.
 	P50End        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
 	P90End        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1359,15 +1361,15 @@ func (x *RuntimeForecast) GetP90End() *timestamppb.Timestamp {
 	return nil
 }
 
-// ArrayElements counts the elements of an array. An element is made when it is
-// placed; list them with array_of.
+// ArrayElements counts the elements of an array. An element is created when it is
+// placed. ListJobs with array_of lists them.
 type ArrayElements struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Total int32                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
 	Made  int32                  `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
 	// Scheduled or running.
 	Running int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// Made, and waiting for another attempt.
+	// Created, and waiting for another attempt.
 	Waiting       int32 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Succeeded     int32 `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	Failed        int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
@@ -1463,7 +1465,7 @@ func (x *ArrayElements) GetLost() int32 {
 	return 0
 }
 
-// StopIntent is a wish to end an attempt that is not yet fulfilled.
+// StopIntent is a request to stop a running attempt.
 type StopIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// cancel, preempt, drain, member or lost.
@@ -1525,7 +1527,7 @@ func (x *StopIntent) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// JobProgress is what a running job last said of itself.
+// JobProgress is the last progress that a running job reported.
 type JobProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Percent       float64                `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
@@ -1648,7 +1650,7 @@ func (x *JobResult) GetReason() string {
 	return ""
 }
 
-// Attempt is one try to run a job.
+// Attempt is one execution of a job.
 type Attempt struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -1662,11 +1664,11 @@ type Attempt struct {
 	Reason    string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	ExitCode  int32                  `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Score     int32                  `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
-	// What speaks for the placement, by parts.
+	// The score of the placement, by component.
 	PlacementScore *PlacementScore `protobuf:"bytes,11,opt,name=placement_score,json=placementScore,proto3" json:"placement_score,omitempty"`
-	// When it last saved its progress; absent for never.
+	// The last checkpoint; absent without one.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
-	// Of a preempted attempt: for which job, why and what it costs.
+	// For a preempted attempt: the preempting job, the reason and the cost.
 	Preemption    *Preemption `protobuf:"bytes,13,opt,name=preemption,proto3" json:"preemption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1793,7 +1795,7 @@ func (x *Attempt) GetPreemption() *Preemption {
 	return nil
 }
 
-// JobSeat is one rank's place in an attempt.
+// JobSeat is the node and the devices of one rank in an attempt.
 type JobSeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1946,9 +1948,9 @@ type SubmitJobResponse struct {
 	// "submitted", or "duplicate" when this request had been accepted before.
 	Status  string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Where the job stands; pending for a new one.
+	// The state of the job; pending for a new one.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	// What speaks against it, although it was accepted.
+	// Warnings about an accepted job.
 	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2138,8 +2140,11 @@ type SubmitResult struct {
 	// submitted, duplicate or refused.
 	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Error  string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	Code   string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
-	// What speaks against it, although it was accepted.
+	// The error code, for programs.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// The fields at fault.
+	Details []*ErrorDetail `protobuf:"bytes,5,rep,name=details,proto3" json:"details,omitempty"`
+	// Warnings about an accepted job.
 	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2203,11 +2208,71 @@ func (x *SubmitResult) GetCode() string {
 	return ""
 }
 
+func (x *SubmitResult) GetDetails() []*ErrorDetail {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
 func (x *SubmitResult) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
 	}
 	return nil
+}
+
+// ErrorDetail is one field at fault.
+type ErrorDetail struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErrorDetail) Reset() {
+	*x = ErrorDetail{}
+	mi := &file_apipb_job_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErrorDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErrorDetail) ProtoMessage() {}
+
+func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
+func (*ErrorDetail) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ErrorDetail) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *ErrorDetail) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 type GetJobRequest struct {
@@ -2219,7 +2284,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2296,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2309,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2263,7 +2328,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2340,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2353,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2327,7 +2392,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2404,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2417,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2442,13 +2507,13 @@ func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Jobs that match, on all pages. With all it comes with the first page alone, and
-	// is absent where it is not known without reading them all: with several pages
-	// and name, from or to; while very many jobs go to history; and when history
-	// cannot count them in time.
+	// Number of matching jobs on all pages. With all, only the first page has it, and it
+	// is absent when counting is expensive: for several pages with name, from or to,
+	// while very many jobs are being written to history, and when history does not
+	// count them in time.
 	Total         *int32 `protobuf:"varint,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Store revision the list is true at.
+	// Store revision of the list.
 	Revision      string `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2456,7 +2521,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2533,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2546,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2521,7 +2586,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2598,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2611,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2568,7 +2633,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2645,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2658,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2620,7 +2685,7 @@ func (x *CancelJobResponse) GetMessage() string {
 type RetryJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// Makes the retry repeatable. One is made when it is left out.
+	// Makes the retry repeatable. Default: a new ID.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2628,7 +2693,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2705,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2718,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2676,7 +2741,7 @@ type RetryJobResponse struct {
 	Status  string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	RetryOf string                 `protobuf:"bytes,4,opt,name=retry_of,json=retryOf,proto3" json:"retry_of,omitempty"`
-	// What policies said of the new job.
+	// Warnings of policies.
 	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2684,7 +2749,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2761,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2774,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2751,7 +2816,7 @@ type PredictJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A job that is not submitted.
 	Job *JobSpec `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Or one that is.
+	// Or a submitted job.
 	JobId         string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2759,7 +2824,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2836,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2849,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -2810,7 +2875,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2887,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2900,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -2854,7 +2919,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2931,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2944,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2898,7 +2963,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +2975,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +2988,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -2942,7 +3007,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3019,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3032,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -2979,16 +3044,16 @@ func (x *PlanJobRequest) GetJob() *JobSpec {
 
 type PlanJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It would be placed now, at these seats.
+	// The job would be placed now, on these nodes and devices.
 	Placed         bool            `protobuf:"varint,1,opt,name=placed,proto3" json:"placed,omitempty"`
 	Seats          []*JobSeat      `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
 	Score          int32           `protobuf:"varint,3,opt,name=score,proto3" json:"score,omitempty"`
 	PlacementScore *PlacementScore `protobuf:"bytes,4,opt,name=placement_score,json=placementScore,proto3" json:"placement_score,omitempty"`
-	// Why it would wait, when it would.
+	// Why it would wait; absent if it would be placed.
 	Explanation *Explanation `protobuf:"bytes,5,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// How it would stand to its deadline, if it has one and started now.
+	// Whether it would meet its deadline if it started now.
 	Deadline *DeadlineOutlook `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// What policies said of it: warnings, and labels that its nodes must have.
+	// Results of policies: warnings, and required node labels.
 	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2996,7 +3061,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3073,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3086,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3082,7 +3147,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3159,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3172,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3128,7 +3193,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3205,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3218,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3170,7 +3235,7 @@ func (x *ListJobEventsResponse) GetDropped() int32 {
 	return 0
 }
 
-// JobEvent is one step of a job's life.
+// JobEvent is one change of a job's state.
 type JobEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -3183,7 +3248,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3260,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3273,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3245,9 +3310,9 @@ type StreamLogsRequest struct {
 	Rank  int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
 	// Which attempt, from 1; 0 for the latest.
 	Attempt int32 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Go on until the attempt has ended.
+	// Continue until the attempt ends.
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Only the last bytes; 0 for all that is kept.
+	// Only the last bytes; 0 for all.
 	TailBytes     int32 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3255,7 +3320,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3332,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3345,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3327,7 +3392,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3404,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3417,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3593,13 +3658,17 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"duplicates\x18\x03 \x01(\x05R\n" +
 	"duplicates\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\x05R\arefused\"\x83\x01\n" +
+	"\arefused\x18\x04 \x01(\x05R\arefused\"\xb3\x01\n" +
 	"\fSubmitResult\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x04 \x01(\tR\x04code\x12\x1a\n" +
-	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"&\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12.\n" +
+	"\adetails\x18\x05 \x03(\v2\x14.ares.v1.ErrorDetailR\adetails\x12\x1a\n" +
+	"\bwarnings\x18\x14 \x03(\tR\bwarnings\"=\n" +
+	"\vErrorDetail\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"&\n" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
@@ -3712,7 +3781,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*Placement)(nil),                 // 1: ares.v1.Placement
@@ -3734,123 +3803,125 @@ var file_apipb_job_proto_goTypes = []any{
 	(*SubmitJobsRequest)(nil),         // 17: ares.v1.SubmitJobsRequest
 	(*SubmitJobsResponse)(nil),        // 18: ares.v1.SubmitJobsResponse
 	(*SubmitResult)(nil),              // 19: ares.v1.SubmitResult
-	(*GetJobRequest)(nil),             // 20: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 21: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 22: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 23: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),          // 24: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 25: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 26: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 27: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 28: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 29: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 30: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 31: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 32: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 33: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 34: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 35: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 36: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 37: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 38: ares.v1.StreamLogsResponse
-	nil,                               // 39: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 40: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 41: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 42: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 43: ares.v1.Explanation
-	(*Nomination)(nil),                // 44: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 45: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 46: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 47: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 48: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 49: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 50: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 51: ares.v1.PlanConsolidationResponse
+	(*ErrorDetail)(nil),               // 20: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 21: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 22: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 23: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 24: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 25: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 26: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 27: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 28: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 29: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 30: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 31: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 32: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 33: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 34: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 35: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 36: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 37: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 38: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 39: ares.v1.StreamLogsResponse
+	nil,                               // 40: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 41: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 42: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 43: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 44: ares.v1.Explanation
+	(*Nomination)(nil),                // 45: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 46: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 47: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 48: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 49: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 50: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 51: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 52: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	39, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	40, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	42, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	43, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	3,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	4,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	5,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	40, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	41, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	41, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	42, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	2,  // 8: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	42, // 9: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	42, // 10: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	42, // 11: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	42, // 12: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	43, // 9: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	43, // 10: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	43, // 11: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	43, // 12: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	10, // 13: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	11, // 14: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	12, // 15: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	13, // 16: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 17: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	43, // 18: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	44, // 18: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	9,  // 19: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	8,  // 20: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	44, // 21: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	45, // 22: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	45, // 21: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	46, // 22: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	7,  // 23: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	42, // 24: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	42, // 25: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	42, // 26: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	42, // 27: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	43, // 24: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	43, // 25: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	43, // 26: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	43, // 27: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	14, // 28: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	42, // 29: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	42, // 30: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	42, // 31: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	46, // 32: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	42, // 33: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	47, // 34: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	43, // 29: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	43, // 30: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	43, // 31: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	47, // 32: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	43, // 33: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	48, // 34: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 35: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 36: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	19, // 37: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	6,  // 38: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	42, // 39: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 40: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	6,  // 41: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 42: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	8,  // 43: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	43, // 44: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 45: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	14, // 46: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	46, // 47: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	43, // 48: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	45, // 49: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	36, // 50: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	42, // 51: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	15, // 52: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	17, // 53: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	20, // 54: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	22, // 55: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	24, // 56: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	26, // 57: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	34, // 58: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	30, // 59: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	32, // 60: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	28, // 61: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	48, // 62: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	49, // 63: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	37, // 64: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	16, // 65: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	18, // 66: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	21, // 67: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	23, // 68: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	25, // 69: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	27, // 70: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	35, // 71: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	31, // 72: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	33, // 73: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	29, // 74: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	50, // 75: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	51, // 76: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	38, // 77: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	65, // [65:78] is the sub-list for method output_type
-	52, // [52:65] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	20, // 38: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	6,  // 39: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	43, // 40: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	43, // 41: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	6,  // 42: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 43: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	8,  // 44: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	44, // 45: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 46: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	14, // 47: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	47, // 48: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	44, // 49: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	46, // 50: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	37, // 51: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	43, // 52: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	15, // 53: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	17, // 54: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	21, // 55: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	23, // 56: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	25, // 57: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	27, // 58: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	35, // 59: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	31, // 60: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	33, // 61: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	29, // 62: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	49, // 63: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	50, // 64: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	38, // 65: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	16, // 66: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	18, // 67: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	22, // 68: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	24, // 69: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	26, // 70: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	28, // 71: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	36, // 72: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	32, // 73: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	34, // 74: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	30, // 75: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	51, // 76: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	52, // 77: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	39, // 78: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	66, // [66:79] is the sub-list for method output_type
+	53, // [53:66] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3863,14 +3934,14 @@ func file_apipb_job_proto_init() {
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[3].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[23].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

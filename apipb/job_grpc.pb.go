@@ -38,39 +38,39 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// JobService takes jobs and tells what became of them.
+// JobService accepts jobs and reports their state.
 type JobServiceClient interface {
-	// SubmitJob accepts a job once: the same tenant_id and request_id with the
-	// same body is the same job; with another body it is a conflict.
+	// SubmitJob accepts a job once: repeating a tenant_id and request_id with the same
+	// body returns the same job; with another body it is a conflict.
 	SubmitJob(ctx context.Context, in *SubmitJobRequest, opts ...grpc.CallOption) (*SubmitJobResponse, error)
-	// SubmitJobs accepts up to 1,000 jobs in one call. Each is answered for itself.
+	// SubmitJobs accepts up to 1,000 jobs in one call, each with its own result.
 	SubmitJobs(ctx context.Context, in *SubmitJobsRequest, opts ...grpc.CallOption) (*SubmitJobsResponse, error)
 	// GetJob reads one job; the answer is linearizable.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	// ListJobs lists live jobs, newest first, from this server's cache.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
-	// CancelJob ends a job in whatever phase it is. The devices stay taken until
-	// its processes are dead.
+	// CancelJob ends a job in any phase. Its devices stay allocated until its
+	// processes are dead.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
-	// ListJobEvents tells the steps of one job's life.
+	// ListJobEvents lists the events of one job, oldest first.
 	ListJobEvents(ctx context.Context, in *ListJobEventsRequest, opts ...grpc.CallOption) (*ListJobEventsResponse, error)
-	// ExplainJob says everything that keeps a waiting job waiting.
+	// ExplainJob lists every reason why a job waits, and suggestions.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
-	// PlanJob says where a job would go if it were submitted now, or why it would
+	// PlanJob reports where a job would be placed if it were submitted now, or why it would
 	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
 	PlanJob(ctx context.Context, in *PlanJobRequest, opts ...grpc.CallOption) (*PlanJobResponse, error)
-	// PredictJob says how long a job will run, from the runs before it: one that
-	// is not submitted, or one that is. It changes nothing.
+	// PredictJob predicts the runtime of a job, submitted or not, from earlier runs
+	// of similar jobs. It changes nothing.
 	PredictJob(ctx context.Context, in *PredictJobRequest, opts ...grpc.CallOption) (*PredictJobResponse, error)
-	// ListPreemptions lists who gave way to whom, newest first, of the jobs that
-	// are not archived yet.
+	// ListPreemptions lists preemptions of jobs that are not archived yet, newest
+	// first.
 	ListPreemptions(ctx context.Context, in *ListPreemptionsRequest, opts ...grpc.CallOption) (*ListPreemptionsResponse, error)
-	// PlanConsolidation says which running jobs would be moved now to make room
-	// for waiting ones, and what that gains and costs. It changes nothing.
+	// PlanConsolidation lists the running jobs that would be moved now to free
+	// nodes for waiting jobs, with gain and cost. It changes nothing.
 	PlanConsolidation(ctx context.Context, in *PlanConsolidationRequest, opts ...grpc.CallOption) (*PlanConsolidationResponse, error)
-	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
+	// StreamLogs sends the output of a job. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
 
@@ -225,39 +225,39 @@ type JobService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsResponse
 // All implementations must embed UnimplementedJobServiceServer
 // for forward compatibility.
 //
-// JobService takes jobs and tells what became of them.
+// JobService accepts jobs and reports their state.
 type JobServiceServer interface {
-	// SubmitJob accepts a job once: the same tenant_id and request_id with the
-	// same body is the same job; with another body it is a conflict.
+	// SubmitJob accepts a job once: repeating a tenant_id and request_id with the same
+	// body returns the same job; with another body it is a conflict.
 	SubmitJob(context.Context, *SubmitJobRequest) (*SubmitJobResponse, error)
-	// SubmitJobs accepts up to 1,000 jobs in one call. Each is answered for itself.
+	// SubmitJobs accepts up to 1,000 jobs in one call, each with its own result.
 	SubmitJobs(context.Context, *SubmitJobsRequest) (*SubmitJobsResponse, error)
 	// GetJob reads one job; the answer is linearizable.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	// ListJobs lists live jobs, newest first, from this server's cache.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
-	// CancelJob ends a job in whatever phase it is. The devices stay taken until
-	// its processes are dead.
+	// CancelJob ends a job in any phase. Its devices stay allocated until its
+	// processes are dead.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
-	// ListJobEvents tells the steps of one job's life.
+	// ListJobEvents lists the events of one job, oldest first.
 	ListJobEvents(context.Context, *ListJobEventsRequest) (*ListJobEventsResponse, error)
-	// ExplainJob says everything that keeps a waiting job waiting.
+	// ExplainJob lists every reason why a job waits, and suggestions.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
-	// PlanJob says where a job would go if it were submitted now, or why it would
+	// PlanJob reports where a job would be placed if it were submitted now, or why it would
 	// wait, when it would start and which jobs would be preempted for it. It changes nothing.
 	PlanJob(context.Context, *PlanJobRequest) (*PlanJobResponse, error)
-	// PredictJob says how long a job will run, from the runs before it: one that
-	// is not submitted, or one that is. It changes nothing.
+	// PredictJob predicts the runtime of a job, submitted or not, from earlier runs
+	// of similar jobs. It changes nothing.
 	PredictJob(context.Context, *PredictJobRequest) (*PredictJobResponse, error)
-	// ListPreemptions lists who gave way to whom, newest first, of the jobs that
-	// are not archived yet.
+	// ListPreemptions lists preemptions of jobs that are not archived yet, newest
+	// first.
 	ListPreemptions(context.Context, *ListPreemptionsRequest) (*ListPreemptionsResponse, error)
-	// PlanConsolidation says which running jobs would be moved now to make room
-	// for waiting ones, and what that gains and costs. It changes nothing.
+	// PlanConsolidation lists the running jobs that would be moved now to free
+	// nodes for waiting jobs, with gain and cost. It changes nothing.
 	PlanConsolidation(context.Context, *PlanConsolidationRequest) (*PlanConsolidationResponse, error)
-	// StreamLogs sends what a job printed. Over REST: GET /api/v1/jobs/{id}/logs.
+	// StreamLogs sends the output of a job. Over REST: GET /api/v1/jobs/{id}/logs.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedJobServiceServer()
 }

@@ -26,9 +26,9 @@ const (
 
 type CreateJoinTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The one node that may join by it; "" for any that is not known yet.
+	// The node that may join with it; "" for any unknown node.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// How long it is good: a minute to a week. Default an hour.
+	// How long it is valid: a minute to a week. Default an hour.
 	TtlSeconds    int32 `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -138,9 +138,9 @@ type JoinToken struct {
 	CreatedBy string                 `protobuf:"bytes,3,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Unset while it was not used.
+	// Absent until it is used.
 	UsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
-	// Which node joined by it.
+	// The node that joined with it.
 	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -396,7 +396,7 @@ func (x *RevokeJoinTokenResponse) GetMessage() string {
 type RevokeNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// For people.
+	// A note.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -490,7 +490,7 @@ func (x *RevokeNodeResponse) GetRevocation() *Revocation {
 	return nil
 }
 
-// Revocation says that the certificates of a node are not good any more.
+// Revocation invalidates the certificates of a node.
 type Revocation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -679,13 +679,13 @@ type GetAuthorityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As PEM.
 	Certificate string `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// SHA-256 of its public key, as join tokens carry it.
+	// SHA-256 of its public key, as in join tokens.
 	Hash      string                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Until when the certificate of the answering server is good; unset where it
-	// has none because it is reached over the loopback alone.
+	// When the certificate of the answering server expires; absent if it has none
+	// because it listens only on the loopback.
 	ServerExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=server_expires_at,json=serverExpiresAt,proto3" json:"server_expires_at,omitempty"`
-	// Whether the server's certificate is one of its own files (tls.cert_file).
+	// Whether the server's certificate comes from tls.cert_file.
 	ServerCertificateGiven bool `protobuf:"varint,5,opt,name=server_certificate_given,json=serverCertificateGiven,proto3" json:"server_certificate_given,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -760,7 +760,7 @@ type JoinNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Token  string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	NodeId string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// PKCS #10, signed by the key that the machine has made and keeps.
+	// PKCS #10, signed with the key of the machine, which never leaves it.
 	Request       []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -821,7 +821,7 @@ type JoinNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// DER.
 	Certificate []byte `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	// Of the authority, DER.
+	// The certificate of the authority, DER.
 	Authority     []byte `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

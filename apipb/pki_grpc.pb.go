@@ -33,27 +33,28 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TrustService is how machines come to trust each other: join tokens, the
-// certificates of nodes, and their revocation.
+// TrustService manages join tokens, the certificates of nodes, and their
+// revocation.
 type TrustServiceClient interface {
-	// CreateJoinToken makes a token by which one machine may join, once. The token
-	// is in the answer and nowhere else.
+	// CreateJoinToken creates a token with which one machine may join, once. The
+	// token is in the answer only.
 	CreateJoinToken(ctx context.Context, in *CreateJoinTokenRequest, opts ...grpc.CallOption) (*CreateJoinTokenResponse, error)
 	// ListJoinTokens lists the tokens that have not expired, used ones too.
 	ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error)
-	// RevokeJoinToken ends a token. A node that has joined by it stays.
+	// RevokeJoinToken revokes a token. A node that has joined with it stays.
 	RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error)
-	// RevokeNode ends every certificate that a node was given so far. It may join
-	// again by a new token that names it.
+	// RevokeNode revokes every certificate of a node. The node may join again with
+	// a new token that names it.
 	RevokeNode(ctx context.Context, in *RevokeNodeRequest, opts ...grpc.CallOption) (*RevokeNodeResponse, error)
-	// ListRevocations lists the nodes whose certificates were ended.
+	// ListRevocations lists the nodes whose certificates are revoked.
 	ListRevocations(ctx context.Context, in *ListRevocationsRequest, opts ...grpc.CallOption) (*ListRevocationsResponse, error)
-	// GetAuthority tells the certificate that all others are verified by.
+	// GetAuthority returns the certificate of the authority.
 	GetAuthority(ctx context.Context, in *GetAuthorityRequest, opts ...grpc.CallOption) (*GetAuthorityResponse, error)
-	// JoinNode gives a machine its first certificate for a join token. The same
-	// token again is refused, but for the same key: the answer may have been lost.
+	// JoinNode exchanges a join token for the first certificate of a node. A second use of
+	// the token is rejected, except with the same key, because the answer may have been
+	// lost.
 	JoinNode(ctx context.Context, in *JoinNodeRequest, opts ...grpc.CallOption) (*JoinNodeResponse, error)
-	// RenewCertificate gives a node that has a certificate the next one.
+	// RenewCertificate issues the next certificate to a node with a valid one.
 	RenewCertificate(ctx context.Context, in *RenewCertificateRequest, opts ...grpc.CallOption) (*RenewCertificateResponse, error)
 }
 
@@ -149,27 +150,28 @@ func (c *trustServiceClient) RenewCertificate(ctx context.Context, in *RenewCert
 // All implementations must embed UnimplementedTrustServiceServer
 // for forward compatibility.
 //
-// TrustService is how machines come to trust each other: join tokens, the
-// certificates of nodes, and their revocation.
+// TrustService manages join tokens, the certificates of nodes, and their
+// revocation.
 type TrustServiceServer interface {
-	// CreateJoinToken makes a token by which one machine may join, once. The token
-	// is in the answer and nowhere else.
+	// CreateJoinToken creates a token with which one machine may join, once. The
+	// token is in the answer only.
 	CreateJoinToken(context.Context, *CreateJoinTokenRequest) (*CreateJoinTokenResponse, error)
 	// ListJoinTokens lists the tokens that have not expired, used ones too.
 	ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error)
-	// RevokeJoinToken ends a token. A node that has joined by it stays.
+	// RevokeJoinToken revokes a token. A node that has joined with it stays.
 	RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error)
-	// RevokeNode ends every certificate that a node was given so far. It may join
-	// again by a new token that names it.
+	// RevokeNode revokes every certificate of a node. The node may join again with
+	// a new token that names it.
 	RevokeNode(context.Context, *RevokeNodeRequest) (*RevokeNodeResponse, error)
-	// ListRevocations lists the nodes whose certificates were ended.
+	// ListRevocations lists the nodes whose certificates are revoked.
 	ListRevocations(context.Context, *ListRevocationsRequest) (*ListRevocationsResponse, error)
-	// GetAuthority tells the certificate that all others are verified by.
+	// GetAuthority returns the certificate of the authority.
 	GetAuthority(context.Context, *GetAuthorityRequest) (*GetAuthorityResponse, error)
-	// JoinNode gives a machine its first certificate for a join token. The same
-	// token again is refused, but for the same key: the answer may have been lost.
+	// JoinNode exchanges a join token for the first certificate of a node. A second use of
+	// the token is rejected, except with the same key, because the answer may have been
+	// lost.
 	JoinNode(context.Context, *JoinNodeRequest) (*JoinNodeResponse, error)
-	// RenewCertificate gives a node that has a certificate the next one.
+	// RenewCertificate issues the next certificate to a node with a valid one.
 	RenewCertificate(context.Context, *RenewCertificateRequest) (*RenewCertificateResponse, error)
 	mustEmbedUnimplementedTrustServiceServer()
 }

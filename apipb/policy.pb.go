@@ -28,37 +28,37 @@ const (
 type Policy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whose jobs, or whose objects, it is about; empty for all.
+	// The tenant that it applies to; empty for all.
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// submission, placement or access.
 	On string `protobuf:"bytes,3,opt,name=on,proto3" json:"on,omitempty"`
-	// Whom it is about: a bool. Empty for everybody.
+	// The policy applies where this is true. Empty for always.
 	Match string `protobuf:"bytes,4,opt,name=match,proto3" json:"match,omitempty"`
-	// What is allowed: a bool. Of submission and access.
+	// A bool expression that is true for allowed requests. For submission and access.
 	Rule string `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The labels nodes must have: a map of strings. Of placement.
+	// Required node labels: a map of strings. For placement.
 	Require string `protobuf:"bytes,6,opt,name=require,proto3" json:"require,omitempty"`
 	// REJECT_JOB (submission), REQUIRE_LABELS (placement), DENY_ACCESS (access), or
-	// WARN. Default the one of its point.
+	// WARN. Default: the first of these for its on.
 	Action string `protobuf:"bytes,7,opt,name=action,proto3" json:"action,omitempty"`
-	// What whoever breaks the rule is told.
+	// The message to the caller when the rule is violated.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// An expression for the message instead: a string.
 	MessageExpression string `protobuf:"bytes,9,opt,name=message_expression,json=messageExpression,proto3" json:"message_expression,omitempty"`
 	// enforce, warn or dry-run. Default enforce.
 	Mode string `protobuf:"bytes,10,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Channels that are told when the rule is broken.
+	// Alert channels for violations.
 	Alert []string `protobuf:"bytes,11,rep,name=alert,proto3" json:"alert,omitempty"`
-	// Higher ones are asked first. Default 0.
+	// Policies with higher values are evaluated first. Default 0.
 	Priority int32 `protobuf:"varint,12,opt,name=priority,proto3" json:"priority,omitempty"`
-	// For people.
+	// A note.
 	Why       string                 `protobuf:"bytes,13,opt,name=why,proto3" json:"why,omitempty"`
 	UpdatedBy string                 `protobuf:"bytes,14,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Of its record, for the deletion of what was read.
+	// Revision of its record.
 	Revision string `protobuf:"bytes,16,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Why this server cannot read it: in enforce it then refuses all it is about.
-	// Empty when it can.
+	// Why this server cannot compile it; in mode enforce it then denies every request
+	// it applies to. Empty when it can.
 	Broken        string `protobuf:"bytes,17,opt,name=broken,proto3" json:"broken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -216,7 +216,7 @@ func (x *Policy) GetBroken() string {
 type ApplyPolicyRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Policy *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Only say whether it could be applied, and write nothing.
+	// Only validate it.
 	CheckOnly     bool `protobuf:"varint,2,opt,name=check_only,json=checkOnly,proto3" json:"check_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,7 +271,7 @@ type ApplyPolicyResponse struct {
 	Policy *Policy                `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	// created, updated, unchanged or checked.
 	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// What may not be as meant, such as a channel that this server does not have.
+	// Warnings, such as a channel that this server does not have.
 	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -331,7 +331,7 @@ func (x *ApplyPolicyResponse) GetWarnings() []string {
 type GetPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whose it is, empty for one that is for all.
+	// The tenant of the policy; empty for a policy for all tenants.
 	TenantId      string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -430,7 +430,7 @@ type ListPoliciesRequest struct {
 	// 1 to 1,000. Default 100.
 	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those about this tenant's jobs and objects, those for all included.
+	// Only the policies that apply to this tenant, including those for all tenants.
 	TenantId      string `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,7 +551,7 @@ func (x *ListPoliciesResponse) GetNextPageToken() string {
 type DeletePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whose it is, empty for one that is for all.
+	// The tenant of the policy; empty for a policy for all tenants.
 	TenantId      string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -725,8 +725,7 @@ func (x *ListAlertChannelsResponse) GetChannels() []*AlertChannel {
 	return nil
 }
 
-// AlertChannel is a way to tell people. Where it leads is not shown: the address
-// of a webhook is a secret.
+// AlertChannel is a destination of alerts. Its address is a secret and not shown.
 type AlertChannel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -735,12 +734,12 @@ type AlertChannel struct {
 	// Counted since this server's start.
 	Sent   int64 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
 	Failed int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Not sent because the same was told a short while ago.
+	// Not sent, because the same alert was sent recently.
 	Repeated int64 `protobuf:"varint,5,opt,name=repeated,proto3" json:"repeated,omitempty"`
-	// Not sent because too many waited or came at once.
+	// Not sent, because too many alerts were waiting.
 	Dropped int64 `protobuf:"varint,6,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Waiting int32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// What the last failure was, empty when the last one was delivered.
+	// The last failure; empty if the last alert was delivered.
 	LastError     string `protobuf:"bytes,8,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

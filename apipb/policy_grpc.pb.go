@@ -31,21 +31,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PolicyService keeps the rules that people write on what is submitted, where it
-// runs and who may call what.
+// PolicyService manages policies: rules in CEL on submission, placement and
+// access.
 type PolicyServiceClient interface {
-	// ApplyPolicy writes a policy, new or in place of the one of its name and
-	// tenant. The expressions are read first: every mistake is told.
+	// ApplyPolicy creates a policy, or replaces the one with the same name and tenant. It
+	// compiles the expressions first and reports every error.
 	ApplyPolicy(ctx context.Context, in *ApplyPolicyRequest, opts ...grpc.CallOption) (*ApplyPolicyResponse, error)
 	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
-	// ListPolicies lists the policies in the order they are asked.
+	// ListPolicies lists the policies in evaluation order.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
-	// ListAlertChannels lists the channels that alerts can go to, as this server
-	// is configured.
+	// ListAlertChannels lists the alert channels in the configuration of the answering
+	// server.
 	ListAlertChannels(ctx context.Context, in *ListAlertChannelsRequest, opts ...grpc.CallOption) (*ListAlertChannelsResponse, error)
-	// TestAlertChannel sends an alert through a channel and answers when it was
-	// delivered or refused.
+	// TestAlertChannel sends a test alert and answers when it was delivered or has
+	// failed.
 	TestAlertChannel(ctx context.Context, in *TestAlertChannelRequest, opts ...grpc.CallOption) (*TestAlertChannelResponse, error)
 }
 
@@ -121,21 +121,21 @@ func (c *policyServiceClient) TestAlertChannel(ctx context.Context, in *TestAler
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
 //
-// PolicyService keeps the rules that people write on what is submitted, where it
-// runs and who may call what.
+// PolicyService manages policies: rules in CEL on submission, placement and
+// access.
 type PolicyServiceServer interface {
-	// ApplyPolicy writes a policy, new or in place of the one of its name and
-	// tenant. The expressions are read first: every mistake is told.
+	// ApplyPolicy creates a policy, or replaces the one with the same name and tenant. It
+	// compiles the expressions first and reports every error.
 	ApplyPolicy(context.Context, *ApplyPolicyRequest) (*ApplyPolicyResponse, error)
 	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
-	// ListPolicies lists the policies in the order they are asked.
+	// ListPolicies lists the policies in evaluation order.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
-	// ListAlertChannels lists the channels that alerts can go to, as this server
-	// is configured.
+	// ListAlertChannels lists the alert channels in the configuration of the answering
+	// server.
 	ListAlertChannels(context.Context, *ListAlertChannelsRequest) (*ListAlertChannelsResponse, error)
-	// TestAlertChannel sends an alert through a channel and answers when it was
-	// delivered or refused.
+	// TestAlertChannel sends a test alert and answers when it was delivered or has
+	// failed.
 	TestAlertChannel(context.Context, *TestAlertChannelRequest) (*TestAlertChannelResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
 }

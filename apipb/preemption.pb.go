@@ -34,26 +34,26 @@ type Preemption struct {
 	Attempt       int32  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// waiting (to be stopped), stopping or gone.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
-	// When it was asked to stop; once it is gone, when that was.
+	// When it was asked to stop; in state gone, when it had stopped.
 	At *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
-	// The job that it is preempted for, as far as the reader may know: of another tenant's
-	// nothing is told.
+	// The preempting job; empty when it is another tenant's.
 	ByJobId         string `protobuf:"bytes,8,opt,name=by_job_id,json=byJobId,proto3" json:"by_job_id,omitempty"`
 	ByTenantId      string `protobuf:"bytes,9,opt,name=by_tenant_id,json=byTenantId,proto3" json:"by_tenant_id,omitempty"`
 	ByPriorityClass string `protobuf:"bytes,10,opt,name=by_priority_class,json=byPriorityClass,proto3" json:"by_priority_class,omitempty"`
-	// class (higher by two or more), quota (borrowed and reclaimed), order (by configuration)
-	// or move (both run then).
+	// class (the preemptor is two or more classes higher), quota (borrowed quota is
+	// reclaimed), order (the preemptor is ahead in the queue order) or move (the job is
+	// migrated, and both run).
 	Why string `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
-	// What it gives up, and what the other job asked for.
+	// GPUs that it loses, and GPUs that the preempting job requested.
 	Gpus      float64 `protobuf:"fixed64,12,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	AskedGpus float64 `protobuf:"fixed64,13,opt,name=asked_gpus,json=askedGpus,proto3" json:"asked_gpus,omitempty"`
-	// What that costs: work since its last checkpoint, and the restart. Known for
-	// good once it is gone.
+	// The cost: GPU-seconds since its last checkpoint, and those of the restart. An
+	// estimate until state is gone.
 	GpuSecondsLost    float64 `protobuf:"fixed64,14,opt,name=gpu_seconds_lost,json=gpuSecondsLost,proto3" json:"gpu_seconds_lost,omitempty"`
 	RestartGpuSeconds float64 `protobuf:"fixed64,15,opt,name=restart_gpu_seconds,json=restartGpuSeconds,proto3" json:"restart_gpu_seconds,omitempty"`
 	// Its last checkpoint; absent for none.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
-	// All of it in a sentence.
+	// A sentence with the fields above.
 	Text          string `protobuf:"bytes,17,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -216,7 +216,7 @@ type Nomination struct {
 	Why     string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	Victims []*Preemption          `protobuf:"bytes,3,rep,name=victims,proto3" json:"victims,omitempty"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
-	// When it is given up if the seats are not free by then.
+	// When it expires if the seats are not free by then.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	Text          string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -359,12 +359,11 @@ func (x *KeptSeat) GetGpus() []int32 {
 
 type ListPreemptionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those in which a job of this tenant was preempted, or preempted others; jobs
-	// of other tenants are then not named.
+	// Only preemptions of or by jobs of this tenant. Jobs of other tenants are not named.
 	TenantId string `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// Only those in which this job was preempted, or preempted others.
+	// Only preemptions of or by this job.
 	JobId string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// Only those since then.
+	// Only preemptions since this time.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// 1 to 1,000. Default 100.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -446,7 +445,7 @@ type ListPreemptionsResponse struct {
 	Total          int32   `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	GpuSecondsLost float64 `protobuf:"fixed64,3,opt,name=gpu_seconds_lost,json=gpuSecondsLost,proto3" json:"gpu_seconds_lost,omitempty"`
 	NextPageToken  string  `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Store revision the list is true at.
+	// Store revision of the list.
 	Revision      string `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

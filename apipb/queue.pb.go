@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -24,8 +25,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Queue is a place to wait in. The queues of a tenant form a tree. A limit that
-// is left out does not limit.
+// Queue holds waiting jobs of a tenant. The queues of a tenant form a tree. An
+// absent limit (max_…) means unlimited, in requests and in answers.
 type Queue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// tenant_id/name. Not part of a request.
@@ -35,10 +36,9 @@ type Queue struct {
 	Name     string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Another queue of the tenant, "" for the tenant itself.
 	Parent *string `protobuf:"bytes,4,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
-	// Share against its siblings. Default 1.
+	// Weight relative to its siblings. Default 1.
 	Weight *float64 `protobuf:"fixed64,5,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
-	// What its jobs, and those of the queues under it, may use at once;
-	// 2147483647 means no limit.
+	// Limits on the concurrent usage of its jobs and those of the queues below it.
 	MaxGpus           *int32                 `protobuf:"varint,6,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
 	MaxGpuMemoryMb    *int32                 `protobuf:"varint,7,opt,name=max_gpu_memory_mb,json=maxGpuMemoryMb,proto3,oneof" json:"max_gpu_memory_mb,omitempty"`
 	MaxCpuCores       *int32                 `protobuf:"varint,8,opt,name=max_cpu_cores,json=maxCpuCores,proto3,oneof" json:"max_cpu_cores,omitempty"`
@@ -47,7 +47,7 @@ type Queue struct {
 	MaxPendingJobs    *int32                 `protobuf:"varint,11,opt,name=max_pending_jobs,json=maxPendingJobs,proto3,oneof" json:"max_pending_jobs,omitempty"`
 	Quotas            []*Quota               `protobuf:"bytes,12,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	CreatedAt         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// What the jobs in the queue itself hold now. Not part of a request.
+	// Current usage of the jobs in the queue itself. Not part of a request.
 	Current       *TenantUse `protobuf:"bytes,14,opt,name=current,proto3" json:"current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -493,7 +493,12 @@ type UpdateQueueRequest struct {
 	Name     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Queue    *Queue                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Remove all quotas.
-	ClearQuotas   bool `protobuf:"varint,4,opt,name=clear_quotas,json=clearQuotas,proto3" json:"clear_quotas,omitempty"`
+	ClearQuotas bool `protobuf:"varint,4,opt,name=clear_quotas,json=clearQuotas,proto3" json:"clear_quotas,omitempty"`
+	// The fields of queue to change, for example "max_gpus,quotas". A field that is named
+	// here and absent in queue is reset to its default; a limit is removed. Without
+	// a mask the fields that are present are changed. Over REST the default is
+	// the names in the body.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,5,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -554,6 +559,13 @@ func (x *UpdateQueueRequest) GetClearQuotas() bool {
 		return x.ClearQuotas
 	}
 	return false
+}
+
+func (x *UpdateQueueRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 type UpdateQueueResponse struct {
@@ -745,8 +757,8 @@ type GetFairnessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By tenant; the tenant as a whole before its queues.
 	Shares []*FairShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
-	// Jain's index over the weighted shares of the tenants that hold or want
-	// something: 1 when all are equal, 1/n when one of n has everything.
+	// Jain's index over the weighted shares of the tenants with running or waiting
+	// jobs: 1 when all are equal, 1/n when one of n has everything.
 	JainIndex     float64 `protobuf:"fixed64,2,opt,name=jain_index,json=jainIndex,proto3" json:"jain_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -796,27 +808,28 @@ func (x *GetFairnessResponse) GetJainIndex() float64 {
 	return 0
 }
 
-// FairShare is what a tenant, or one of its queues, holds. Shares are parts of
-// the fleet, 0 to 1.
+// FairShare is the usage of a tenant, or of one of its queues. Shares are parts of
+// the cluster, 0 to 1.
 type FairShare struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	TenantId string                 `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// "" for the tenant as a whole.
 	Queue  string  `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
-	// With parts of devices.
+	// Fractions of devices included.
 	Gpus        float64 `protobuf:"fixed64,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
 	CpuCores    int32   `protobuf:"varint,5,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
 	MemoryMb    int32   `protobuf:"varint,6,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	WaitingJobs int32   `protobuf:"varint,7,opt,name=waiting_jobs,json=waitingJobs,proto3" json:"waiting_jobs,omitempty"`
-	// Of which it holds the largest part: gpu, cpu or memory; "" for nothing.
+	// Its dominant resource: gpu, cpu or memory; "" without usage.
 	Resource      string  `protobuf:"bytes,8,opt,name=resource,proto3" json:"resource,omitempty"`
 	DominantShare float64 `protobuf:"fixed64,9,opt,name=dominant_share,json=dominantShare,proto3" json:"dominant_share,omitempty"`
-	// Of what it used before, worth half after each half-life.
+	// Past usage, decayed by the half-life.
 	PastShare float64 `protobuf:"fixed64,10,opt,name=past_share,json=pastShare,proto3" json:"past_share,omitempty"`
-	// Both together, divided by the weight: the least is served first.
+	// Dominant and past share together, divided by the weight. The lowest is scheduled
+	// first.
 	WeightedShare float64 `protobuf:"fixed64,11,opt,name=weighted_share,json=weightedShare,proto3" json:"weighted_share,omitempty"`
-	// What the weight comes to now: another where it follows past use.
+	// The weight in effect; it differs from weight when the weight is adaptive.
 	EffectiveWeight float64 `protobuf:"fixed64,12,opt,name=effective_weight,json=effectiveWeight,proto3" json:"effective_weight,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -940,7 +953,7 @@ var File_apipb_queue_proto protoreflect.FileDescriptor
 
 const file_apipb_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/queue.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x05\n" +
+	"\x11apipb/queue.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x05\n" +
 	"\x05Queue\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -984,12 +997,14 @@ const file_apipb_queue_proto_rawDesc = "" +
 	"\x12ListQueuesResponse\x12&\n" +
 	"\x06queues\x18\x01 \x03(\v2\x0e.ares.v1.QueueR\x06queues\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x96\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xd3\x01\n" +
 	"\x12UpdateQueueRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05queue\x18\x03 \x01(\v2\x0e.ares.v1.QueueB\x06\xbaH\x03\xc8\x01\x01R\x05queue\x12!\n" +
-	"\fclear_quotas\x18\x04 \x01(\bR\vclearQuotas\";\n" +
+	"\fclear_quotas\x18\x04 \x01(\bR\vclearQuotas\x12;\n" +
+	"\vupdate_mask\x18\x05 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\";\n" +
 	"\x13UpdateQueueResponse\x12$\n" +
 	"\x05queue\x18\x01 \x01(\v2\x0e.ares.v1.QueueR\x05queue\"E\n" +
 	"\x12DeleteQueueRequest\x12\x1b\n" +
@@ -1058,6 +1073,7 @@ var file_apipb_queue_proto_goTypes = []any{
 	(*Quota)(nil),                 // 14: ares.v1.Quota
 	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 	(*TenantUse)(nil),             // 16: ares.v1.TenantUse
+	(*fieldmaskpb.FieldMask)(nil), // 17: google.protobuf.FieldMask
 }
 var file_apipb_queue_proto_depIdxs = []int32{
 	14, // 0: ares.v1.Queue.quotas:type_name -> ares.v1.Quota
@@ -1068,25 +1084,26 @@ var file_apipb_queue_proto_depIdxs = []int32{
 	0,  // 5: ares.v1.GetQueueResponse.queue:type_name -> ares.v1.Queue
 	0,  // 6: ares.v1.ListQueuesResponse.queues:type_name -> ares.v1.Queue
 	0,  // 7: ares.v1.UpdateQueueRequest.queue:type_name -> ares.v1.Queue
-	0,  // 8: ares.v1.UpdateQueueResponse.queue:type_name -> ares.v1.Queue
-	13, // 9: ares.v1.GetFairnessResponse.shares:type_name -> ares.v1.FairShare
-	1,  // 10: ares.v1.QueueService.CreateQueue:input_type -> ares.v1.CreateQueueRequest
-	3,  // 11: ares.v1.QueueService.GetQueue:input_type -> ares.v1.GetQueueRequest
-	5,  // 12: ares.v1.QueueService.ListQueues:input_type -> ares.v1.ListQueuesRequest
-	7,  // 13: ares.v1.QueueService.UpdateQueue:input_type -> ares.v1.UpdateQueueRequest
-	9,  // 14: ares.v1.QueueService.DeleteQueue:input_type -> ares.v1.DeleteQueueRequest
-	11, // 15: ares.v1.QueueService.GetFairness:input_type -> ares.v1.GetFairnessRequest
-	2,  // 16: ares.v1.QueueService.CreateQueue:output_type -> ares.v1.CreateQueueResponse
-	4,  // 17: ares.v1.QueueService.GetQueue:output_type -> ares.v1.GetQueueResponse
-	6,  // 18: ares.v1.QueueService.ListQueues:output_type -> ares.v1.ListQueuesResponse
-	8,  // 19: ares.v1.QueueService.UpdateQueue:output_type -> ares.v1.UpdateQueueResponse
-	10, // 20: ares.v1.QueueService.DeleteQueue:output_type -> ares.v1.DeleteQueueResponse
-	12, // 21: ares.v1.QueueService.GetFairness:output_type -> ares.v1.GetFairnessResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	17, // 8: ares.v1.UpdateQueueRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0,  // 9: ares.v1.UpdateQueueResponse.queue:type_name -> ares.v1.Queue
+	13, // 10: ares.v1.GetFairnessResponse.shares:type_name -> ares.v1.FairShare
+	1,  // 11: ares.v1.QueueService.CreateQueue:input_type -> ares.v1.CreateQueueRequest
+	3,  // 12: ares.v1.QueueService.GetQueue:input_type -> ares.v1.GetQueueRequest
+	5,  // 13: ares.v1.QueueService.ListQueues:input_type -> ares.v1.ListQueuesRequest
+	7,  // 14: ares.v1.QueueService.UpdateQueue:input_type -> ares.v1.UpdateQueueRequest
+	9,  // 15: ares.v1.QueueService.DeleteQueue:input_type -> ares.v1.DeleteQueueRequest
+	11, // 16: ares.v1.QueueService.GetFairness:input_type -> ares.v1.GetFairnessRequest
+	2,  // 17: ares.v1.QueueService.CreateQueue:output_type -> ares.v1.CreateQueueResponse
+	4,  // 18: ares.v1.QueueService.GetQueue:output_type -> ares.v1.GetQueueResponse
+	6,  // 19: ares.v1.QueueService.ListQueues:output_type -> ares.v1.ListQueuesResponse
+	8,  // 20: ares.v1.QueueService.UpdateQueue:output_type -> ares.v1.UpdateQueueResponse
+	10, // 21: ares.v1.QueueService.DeleteQueue:output_type -> ares.v1.DeleteQueueResponse
+	12, // 22: ares.v1.QueueService.GetFairness:output_type -> ares.v1.GetFairnessResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_apipb_queue_proto_init() }

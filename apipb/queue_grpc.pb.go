@@ -31,21 +31,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// QueueService manages the queues of tenants and tells how fairly the fleet is
-// shared.
+// QueueService manages the queues of tenants and reports fair shares.
 type QueueServiceClient interface {
 	CreateQueue(ctx context.Context, in *CreateQueueRequest, opts ...grpc.CallOption) (*CreateQueueResponse, error)
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
-	// ListQueues lists the queues of one tenant or of all, by tenant and name.
-	// Every tenant's default queue is among them.
+	// ListQueues lists the queues of one tenant or of all tenants, ordered by tenant and
+	// name, including each tenant's default queue.
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
-	// UpdateQueue changes the fields that are given and keeps the others. A list
-	// of quotas replaces the one before.
+	// UpdateQueue changes some fields of a queue: those in update_mask, or else
+	// those that the request contains. A list of quotas replaces the previous one.
+	// Over REST null removes a limit.
 	UpdateQueue(ctx context.Context, in *UpdateQueueRequest, opts ...grpc.CallOption) (*UpdateQueueResponse, error)
-	// DeleteQueue removes a queue without live jobs and without queues under it.
-	// The default queue only loses its settings.
+	// DeleteQueue removes a queue that has no live jobs and no queues below it. For the
+	// default queue, it only resets the settings.
 	DeleteQueue(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error)
-	// GetFairness tells who holds how much of the fleet against what is theirs.
+	// GetFairness reports the share of the cluster that each tenant and queue uses.
 	GetFairness(ctx context.Context, in *GetFairnessRequest, opts ...grpc.CallOption) (*GetFairnessResponse, error)
 }
 
@@ -121,21 +121,21 @@ func (c *queueServiceClient) GetFairness(ctx context.Context, in *GetFairnessReq
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
 //
-// QueueService manages the queues of tenants and tells how fairly the fleet is
-// shared.
+// QueueService manages the queues of tenants and reports fair shares.
 type QueueServiceServer interface {
 	CreateQueue(context.Context, *CreateQueueRequest) (*CreateQueueResponse, error)
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
-	// ListQueues lists the queues of one tenant or of all, by tenant and name.
-	// Every tenant's default queue is among them.
+	// ListQueues lists the queues of one tenant or of all tenants, ordered by tenant and
+	// name, including each tenant's default queue.
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
-	// UpdateQueue changes the fields that are given and keeps the others. A list
-	// of quotas replaces the one before.
+	// UpdateQueue changes some fields of a queue: those in update_mask, or else
+	// those that the request contains. A list of quotas replaces the previous one.
+	// Over REST null removes a limit.
 	UpdateQueue(context.Context, *UpdateQueueRequest) (*UpdateQueueResponse, error)
-	// DeleteQueue removes a queue without live jobs and without queues under it.
-	// The default queue only loses its settings.
+	// DeleteQueue removes a queue that has no live jobs and no queues below it. For the
+	// default queue, it only resets the settings.
 	DeleteQueue(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error)
-	// GetFairness tells who holds how much of the fleet against what is theirs.
+	// GetFairness reports the share of the cluster that each tenant and queue uses.
 	GetFairness(context.Context, *GetFairnessRequest) (*GetFairnessResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }

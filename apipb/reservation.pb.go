@@ -24,13 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Reservation is a window in which nodes are for one tenant, or for nobody. Jobs
-// that are not entitled are not placed there while it is open, and before only if
-// they are thought to end by then.
+// Reservation is a window in which nodes are reserved for one tenant, or for
+// maintenance. Other jobs are not placed there while it is open, and before that
+// only if they are expected to end in time.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whose jobs may use the nodes; "" for nobody's: maintenance.
+	// The tenant whose jobs may use the nodes; "" for maintenance.
 	TenantId string `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	// Only jobs of this queue of the tenant, "" for all.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -41,31 +41,30 @@ type Reservation struct {
 	// and are in the domain. At least one of the three is given.
 	Nodes        []string          `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	NodeSelector map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Level and name of a place, such as leaf/l1.
+	// Level and name of a topology domain, such as leaf/l1.
 	Domain string `protobuf:"bytes,8,opt,name=domain,proto3" json:"domain,omitempty"`
-	// At its beginning, stop what runs there and is not entitled: it is placed
-	// elsewhere. Otherwise it runs to its end.
+	// At the start of the window, stop other jobs on the nodes and reschedule them.
+	// Without it they run to their end.
 	Drain bool `protobuf:"varint,9,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Stop at_most_once jobs too; they end as lost.
 	Force bool `protobuf:"varint,10,opt,name=force,proto3" json:"force,omitempty"`
-	// For people.
+	// A note.
 	Why       string                 `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
 	CreatedBy string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// upcoming, open or over.
 	State string `protobuf:"bytes,14,opt,name=state,proto3" json:"state,omitempty"`
-	// How many nodes it is of now.
+	// Number of nodes it matches now.
 	NodeCount int32 `protobuf:"varint,15,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
-	// Their names; only of a single reservation, lists leave them out.
+	// Their names; absent in lists.
 	ReservedNodes []string `protobuf:"bytes,16,rep,name=reserved_nodes,json=reservedNodes,proto3" json:"reserved_nodes,omitempty"`
-	// How many jobs that are not entitled hold seats there.
+	// Number of other jobs on the nodes.
 	JobCount int32 `protobuf:"varint,17,opt,name=job_count,json=jobCount,proto3" json:"job_count,omitempty"`
 	// The first 100 of them.
 	Jobs []string `protobuf:"bytes,18,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// At_most_once jobs among those that run: without force a drain waits for
-	// their end.
+	// Running at_most_once jobs among them. Without force the drain does not stop them.
 	LeftRunning []string `protobuf:"bytes,19,rep,name=left_running,json=leftRunning,proto3" json:"left_running,omitempty"`
-	// What may not be as meant, such as a node that nobody knows.
+	// Warnings, such as a node that does not exist.
 	Warnings      []string `protobuf:"bytes,20,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

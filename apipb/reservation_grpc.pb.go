@@ -29,18 +29,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ReservationService sets nodes aside for a time: for a tenant, or for
-// maintenance.
+// ReservationService reserves nodes for a time: for a tenant, or for maintenance.
 type ReservationServiceClient interface {
-	// CreateReservation makes a reservation. The same one may be asked for again;
-	// another one of the same name is refused.
+	// CreateReservation creates a reservation. Repeating a request changes nothing; a
+	// different reservation with the same name is rejected.
 	CreateReservation(ctx context.Context, in *CreateReservationRequest, opts ...grpc.CallOption) (*CreateReservationResponse, error)
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*GetReservationResponse, error)
-	// ListReservations lists the reservations by name. One that is over is listed
-	// for a week more.
+	// ListReservations lists the reservations, ordered by name. A reservation that is over
+	// is listed for another week.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsResponse, error)
-	// DeleteReservation ends a reservation at once. Jobs that it has stopped stay
-	// stopped; they are placed wherever they fit.
+	// DeleteReservation ends a reservation at once. Jobs that it has stopped are placed
+	// wherever they fit.
 	DeleteReservation(ctx context.Context, in *DeleteReservationRequest, opts ...grpc.CallOption) (*DeleteReservationResponse, error)
 }
 
@@ -96,18 +95,17 @@ func (c *reservationServiceClient) DeleteReservation(ctx context.Context, in *De
 // All implementations must embed UnimplementedReservationServiceServer
 // for forward compatibility.
 //
-// ReservationService sets nodes aside for a time: for a tenant, or for
-// maintenance.
+// ReservationService reserves nodes for a time: for a tenant, or for maintenance.
 type ReservationServiceServer interface {
-	// CreateReservation makes a reservation. The same one may be asked for again;
-	// another one of the same name is refused.
+	// CreateReservation creates a reservation. Repeating a request changes nothing; a
+	// different reservation with the same name is rejected.
 	CreateReservation(context.Context, *CreateReservationRequest) (*CreateReservationResponse, error)
 	GetReservation(context.Context, *GetReservationRequest) (*GetReservationResponse, error)
-	// ListReservations lists the reservations by name. One that is over is listed
-	// for a week more.
+	// ListReservations lists the reservations, ordered by name. A reservation that is over
+	// is listed for another week.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsResponse, error)
-	// DeleteReservation ends a reservation at once. Jobs that it has stopped stay
-	// stopped; they are placed wherever they fit.
+	// DeleteReservation ends a reservation at once. Jobs that it has stopped are placed
+	// wherever they fit.
 	DeleteReservation(context.Context, *DeleteReservationRequest) (*DeleteReservationResponse, error)
 	mustEmbedUnimplementedReservationServiceServer()
 }

@@ -17,34 +17,44 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// errorDomain is the domain of the ErrorInfo that carries an ares.Code.
+// errorDomain is the domain of the ErrorInfo that contains an ares.Code.
 const errorDomain = "ares"
 
-// Limits on what travels with a refusal: it is sent as HTTP/2 trailers, which
-// proxies cut off.
+// These constants limit the details of an error. gRPC sends the details in HTTP/2 trailers, which some
+// proxies truncate.
 const (
 	maxViolations   = 16
 	maxMessageBytes = 2 << 10
 )
 
-// statusOf is how each code looks to a gRPC client that does not know Ares. A
-// quota is a failed precondition, not exhaustion: waiting does not help.
+// statusOf maps each ares code to a gRPC status code. A rejected job has the code FailedPrecondition, not
+// ResourceExhausted. Generic clients retry after ResourceExhausted, but a retry does not help here.
 var statusOf = map[ares.Code]codes.Code{
 	ares.Invalid:     codes.InvalidArgument,
 	ares.NotFound:    codes.NotFound,
 	ares.Conflict:    codes.Aborted,
 	ares.Fenced:      codes.FailedPrecondition,
-	ares.Refused:     codes.FailedPrecondition,
 	ares.TooLarge:    codes.OutOfRange,
 	ares.Exhausted:   codes.ResourceExhausted,
 	ares.Unavailable: codes.Unavailable,
 	ares.Unauthentic: codes.Unauthenticated,
 	ares.Forbidden:   codes.PermissionDenied,
 	ares.Internal:    codes.Internal,
+
+	ares.QuotaExceeded:       codes.FailedPrecondition,
+	ares.LimitReached:        codes.FailedPrecondition,
+	ares.PriorityTooHigh:     codes.FailedPrecondition,
+	ares.PolicyDenied:        codes.FailedPrecondition,
+	ares.Infeasible:          codes.FailedPrecondition,
+	ares.DeadlineUnreachable: codes.FailedPrecondition,
+	ares.DependencyUnknown:   codes.FailedPrecondition,
+	ares.DependencyFailed:    codes.FailedPrecondition,
+	ares.FeatureDisabled:     codes.FailedPrecondition,
+	ares.CertificateRequired: codes.FailedPrecondition,
 }
 
-// ToStatus turns an error into the gRPC status that FromStatus reads back. An
-// error that is not of the vocabulary becomes Internal without its text, which
+// ToStatus turns an error into the gRPC status that FromStatus reads back. An error from outside
+// package ares becomes a status with the code Internal and without the error's text. That text
 // belongs in the server's log.
 func ToStatus(err error) error {
 	if err == nil {
@@ -72,7 +82,7 @@ func ToStatus(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, "the call took too long; its outcome is unknown, so repeat it with the same request_id")
 	}
-	return newStatus(ares.Internal, "internal error: the server's log has the details", nil)
+	return newStatus(ares.Internal, "internal error: see the server's log for details", nil)
 }
 
 func newStatus(code ares.Code, message string, problems ares.Problems) error {
@@ -101,18 +111,19 @@ func withDetails(s *status.Status, details ...protoadapt.MessageV1) error {
 	return full.Err()
 }
 
-// cut makes text fit to travel: valid UTF-8 of at most limit bytes.
+// The function `cut` shortens a text to at most `limit` bytes of valid UTF-8, so that gRPC can send
+// it.
 func cut(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return ares.Truncate(s, limit) + "…"
 }
 
-// FromStatus turns what a gRPC call answered into an error of the vocabulary:
-// an *ares.Error, or an *ares.InvalidRequest when several fields are at fault.
-// An error that is no status is returned as it is.
+// FromStatus turns the error of a gRPC call into an *ares.Error, or into an
+// *ares.InvalidRequest if several fields are wrong. FromStatus returns an error
+// unchanged if it is not a gRPC status.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil
@@ -141,14 +152,14 @@ func FromStatus(err error) error {
 	return inWords(code, s.Message(), problems)
 }
 
-// foreign reads a status that some other layer made: gRPC itself, a proxy, a
-// validator.
+// The function `foreign` reads a status that does not come from Ares. Such a status comes from gRPC itself, a
+// proxy or a validator.
 func foreign(s *status.Status, problems ares.Problems) error {
 	switch s.Code() {
 	case codes.Canceled:
 		return fmt.Errorf("%w: %w", ares.Errorf(ares.Unavailable, "the call was cancelled"), context.Canceled)
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%w: %w", ares.Errorf(ares.Unavailable, "no answer in time"), context.DeadlineExceeded)
+		return fmt.Errorf("%w: %w", ares.Errorf(ares.Unavailable, "the server did not answer in time"), context.DeadlineExceeded)
 	case codes.AlreadyExists:
 		return inWords(ares.Conflict, s.Message(), problems)
 	case codes.ResourceExhausted:
@@ -156,7 +167,7 @@ func foreign(s *status.Status, problems ares.Problems) error {
 			return inWords(ares.TooLarge, s.Message(), problems)
 		}
 	case codes.Unimplemented:
-		return ares.Errorf(ares.Internal, "the server does not know this call (%s): it is older than this client, or is no Ares server", s.Message())
+		return ares.Errorf(ares.Internal, "the server does not support this call (%s): check that it is an Ares server and is not older than this client", s.Message())
 	case codes.Unavailable:
 		return inWords(ares.Unavailable, plainDial(s.Message()), problems)
 	default:
@@ -172,10 +183,10 @@ func foreign(s *status.Status, problems ares.Problems) error {
 	return inWords(ares.Internal, s.Message(), problems)
 }
 
-// CannotConnect begins the message of a call that reached no server.
+// CannotConnect is the start of the error message when no server could be reached.
 const CannotConnect = "cannot connect"
 
-// plainDial takes gRPC's wrapping off a failed connection.
+// plainDial returns the text of a connection error without the words that gRPC adds.
 func plainDial(message string) string {
 	const mark = "Error while dialing: "
 	if i := strings.LastIndex(message, mark); i >= 0 {
@@ -197,7 +208,8 @@ func inWords(code ares.Code, message string, problems ares.Problems) error {
 	return &ares.InvalidRequest{Problems: problems}
 }
 
-// WithRetryAfter is ToStatus with a hint how long to wait before the next try.
+// WithRetryAfter converts an error as ToStatus does, and adds how long the client should wait
+// before the next try.
 func WithRetryAfter(err error, wait time.Duration) error {
 	s, ok := status.FromError(ToStatus(err))
 	if !ok || err == nil {
@@ -206,7 +218,7 @@ func WithRetryAfter(err error, wait time.Duration) error {
 	return withDetails(s, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
-// RetryAfter is the hint a status carries, 0 without one.
+// RetryAfter returns how long a status asks the client to wait, or 0 if it does not say.
 func RetryAfter(err error) time.Duration {
 	s, ok := status.FromError(err)
 	if !ok {

@@ -17,12 +17,20 @@ import (
 )
 
 func TestCodesSurviveTheWire(t *testing.T) {
-	for code, want := range map[ares.Code]codes.Code{
+	statuses := map[ares.Code]codes.Code{
 		ares.Invalid: codes.InvalidArgument, ares.NotFound: codes.NotFound, ares.Conflict: codes.Aborted,
-		ares.Fenced: codes.FailedPrecondition, ares.Refused: codes.FailedPrecondition, ares.TooLarge: codes.OutOfRange,
+		ares.Fenced: codes.FailedPrecondition, ares.TooLarge: codes.OutOfRange,
 		ares.Exhausted: codes.ResourceExhausted, ares.Unavailable: codes.Unavailable,
 		ares.Unauthentic: codes.Unauthenticated, ares.Forbidden: codes.PermissionDenied, ares.Internal: codes.Internal,
-	} {
+	}
+	for _, code := range ares.Codes() {
+		want, listed := statuses[code]
+		if code.Rejects() {
+			want, listed = codes.FailedPrecondition, true
+		}
+		if !listed {
+			t.Errorf("%s has no status here", code)
+		}
 		sent := fmt.Errorf("serve: %w", ares.Errorf(code, "because %s", code).At("name"))
 		wire := apipb.ToStatus(sent)
 		if status.Code(wire) != want {

@@ -23,20 +23,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Topology is the tree of places above the nodes. There is one for the fleet.
+// Topology is the tree of domains above the nodes. A cluster has one.
 type Topology struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Domains []*Domain              `protobuf:"bytes,1,rep,name=domains,proto3" json:"domains,omitempty"`
-	// Classes of switches beside 10GbE, 40GbE, 100GbE, 200GbE and 400GbE, or in
-	// their place.
+	// Further classes of switches. 10GbE, 40GbE, 100GbE, 200GbE and 400GbE are predefined
+	// and can be redefined here.
 	Switches []*Switch `protobuf:"bytes,2,rep,name=switches,proto3" json:"switches,omitempty"`
 	// Default 0.4, 0.3, 0.2 and 0.1.
 	Weights *TopologyWeights `protobuf:"bytes,3,opt,name=weights,proto3" json:"weights,omitempty"`
-	// What one job may take of a leaf; 0 means no bound.
+	// The most that one job gets in a leaf; 0 means unlimited.
 	MaxNodesPerLeaf int32 `protobuf:"varint,4,opt,name=max_nodes_per_leaf,json=maxNodesPerLeaf,proto3" json:"max_nodes_per_leaf,omitempty"`
 	MaxGpusPerLeaf  int32 `protobuf:"varint,5,opt,name=max_gpus_per_leaf,json=maxGpusPerLeaf,proto3" json:"max_gpus_per_leaf,omitempty"`
-	// Of the record. In a request: replace only this one; "" for whichever is
-	// there.
+	// Revision of the stored topology. In a request: replace only this revision; "" for
+	// any.
 	Revision      string `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -114,20 +114,20 @@ func (x *Topology) GetRevision() string {
 	return ""
 }
 
-// Domain is a named place. A node that no leaf lists is where its labels
-// region, zone, spine, and leaf or rack say.
+// Domain is a named part of the topology. A node that no leaf lists belongs to the
+// domains in its labels region, zone, spine, and leaf or rack.
 type Domain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// region, zone, spine, leaf or rack.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// The domain it is inside of.
+	// The domain that contains it.
 	Parent string `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Of a leaf: leaves one hop away. It holds both ways.
+	// For a leaf: adjacent leaves. Adjacency is symmetric.
 	Adjacent []string `protobuf:"bytes,4,rep,name=adjacent,proto3" json:"adjacent,omitempty"`
-	// Of a leaf or spine: the class of its switch.
+	// For a leaf or spine: the class of its switch.
 	Switch string `protobuf:"bytes,5,opt,name=switch,proto3" json:"switch,omitempty"`
-	// Of a leaf.
+	// For a leaf: its nodes.
 	Nodes         []string `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,9 +209,9 @@ func (x *Domain) GetNodes() []string {
 type Switch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Of one port.
+	// Bandwidth of one port.
 	Gbps int32 `protobuf:"varint,2,opt,name=gbps,proto3" json:"gbps,omitempty"`
-	// Of one hop.
+	// Latency of one hop.
 	LatencyNanos  int32 `protobuf:"varint,3,opt,name=latency_nanos,json=latencyNanos,proto3" json:"latency_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,8 +268,8 @@ func (x *Switch) GetLatencyNanos() int32 {
 	return 0
 }
 
-// TopologyWeights say what counts how much when domains are compared. They add
-// up to 1; a thousandth is the least step.
+// TopologyWeights are the weights for comparing domains. They add up to 1, in
+// steps of 0.001.
 type TopologyWeights struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	ResourceAvailability  float64                `protobuf:"fixed64,1,opt,name=resource_availability,json=resourceAvailability,proto3" json:"resource_availability,omitempty"`
@@ -465,7 +465,7 @@ func (x *ApplyTopologyRequest) GetTopology() *Topology {
 type ApplyTopologyResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Topology *Topology              `protobuf:"bytes,1,opt,name=topology,proto3" json:"topology,omitempty"`
-	// What it names that is not known.
+	// Warnings, such as unknown node names.
 	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,8 +27,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TopologyService keeps what the labels of nodes do not say: which leaves are
-// adjacent, what their switches carry, and how domains are weighed.
+// TopologyService manages the network topology: adjacent leaves, bandwidth of
+// switches, and the weights of domains.
 type TopologyServiceClient interface {
 	GetTopology(ctx context.Context, in *GetTopologyRequest, opts ...grpc.CallOption) (*GetTopologyResponse, error)
 	// ApplyTopology replaces the whole topology.
@@ -67,8 +67,8 @@ func (c *topologyServiceClient) ApplyTopology(ctx context.Context, in *ApplyTopo
 // All implementations must embed UnimplementedTopologyServiceServer
 // for forward compatibility.
 //
-// TopologyService keeps what the labels of nodes do not say: which leaves are
-// adjacent, what their switches carry, and how domains are weighed.
+// TopologyService manages the network topology: adjacent leaves, bandwidth of
+// switches, and the weights of domains.
 type TopologyServiceServer interface {
 	GetTopology(context.Context, *GetTopologyRequest) (*GetTopologyResponse, error)
 	// ApplyTopology replaces the whole topology.

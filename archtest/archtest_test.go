@@ -13,8 +13,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected problems in testdata")
 
-// TestTree checks the tree that this test is in. With -v it prints the shapes
-// of the packages whose shape is limited.
+// TestTree checks this repository's source tree. With -v, TestTree prints the sizes of the
+// packages that checkShapes limits.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	tree := load(t, os.DirFS(".."))
@@ -39,8 +39,8 @@ func TestTree(t *testing.T) {
 	t.Logf("shapes:\n%s", Table(shapes))
 }
 
-// TestRules runs the rules on small bad trees. The comment of each archive is
-// the exact list of problems.
+// TestRules runs the rules on small source trees that break them. The comment at the start of each
+// archive is the exact list of expected problems.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range cases(t) {
@@ -61,7 +61,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestEveryRuleCanFail requires a tree in testdata that breaks each rule.
+// TestEveryRuleCanFail checks that, for each rule, testdata has a source tree
+// that breaks it.
 func TestEveryRuleCanFail(t *testing.T) {
 	t.Parallel()
 	broken := map[string]bool{}
@@ -116,7 +117,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// cases returns the names of the archives.
+// The function `cases` returns the names of the archives.
 func cases(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.txtar")
@@ -126,7 +127,8 @@ func cases(t *testing.T) []string {
 	return names
 }
 
-// archive splits a txtar file into the expected problems and the bad tree.
+// The function `archive` splits a txtar file into the expected problems and the faulty source
+// tree.
 func archive(t *testing.T, name string) (want, source string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -140,7 +142,8 @@ func archive(t *testing.T, name string) (want, source string) {
 	return string(data[:i]), string(data[i:])
 }
 
-// tree parses the files of an archive; a line "-- name --" begins each.
+// The function `tree` parses the files of an archive. In an archive, each file begins with a line
+// "-- name --".
 func tree(t *testing.T, source string) *Tree {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -2,7 +2,7 @@ package archtest
 
 import "slices"
 
-// rules lists every rule of the tree.
+// The variable `rules` lists every rule that Check applies to a source tree.
 var rules = []struct {
 	name  string
 	check func(*Tree) []string
@@ -22,9 +22,11 @@ var rules = []struct {
 	{"shapes", checkShapes},
 	{"map", checkMap},
 	{"paths", checkPaths},
+	{"links", checkLinks},
 }
 
-// Check returns the problems of a tree, sorted by file.
+// Check applies every rule to a source tree and returns the problems, sorted by
+// file.
 func Check(t *Tree) []string {
 	var problems []string
 	for _, rule := range rules {

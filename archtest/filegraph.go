@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// FileGraph says which files of one package refer to which. Tests are left out.
+// FileGraph says which files of one package refer to which other files. The graph ignores tests.
 //
-// File A refers to file B if A uses a function, type, method, field, variable
-// or constant that B declares. A method refers to the file that declares its
+// File A refers to file B if A uses a function, type, method, field, variable or
+// constant that B declares. A method refers to the file that declares its
 // receiver's type.
 type FileGraph struct {
 	Files []string // base names, sorted
 
-	// names holds, for each pair of files, the objects of the second that the
-	// first uses. A file has no edge to itself.
+	// The field `names` lists, for each pair of files, the objects that the first file uses and
+	// the second file declares. A file has no edge to itself.
 	names map[[2]string]map[string]bool
 }
 
-// Graph type-checks a package and returns the graph of its files. When the
-// package has type errors, the graph comes with the first one and holds the
-// uses that could be resolved.
+// Graph type-checks a package and returns the graph of its files. If the package
+// has type errors, Graph also returns the first error, and the graph contains
+// only the uses that could be resolved.
 func (t *Tree) Graph(p *Package) (*FileGraph, error) {
 	c := t.typeChecker()
 	_, err := c.check(p)
@@ -60,8 +60,8 @@ func (g *FileGraph) add(from, to, name string) {
 	g.names[edge][name] = true
 }
 
-// Names returns the objects of file to that file from uses, sorted. It is
-// empty if from does not refer to to.
+// Names returns a sorted list of the objects that file `from` uses and file
+// `to` declares. Names returns nil if `from` does not refer to `to`.
 func (g *FileGraph) Names(from, to string) []string {
 	var names []string
 	for name := range g.names[[2]string{from, to}] {
@@ -72,7 +72,7 @@ func (g *FileGraph) Names(from, to string) []string {
 }
 
 // fieldOwners maps each struct field of a package to the name of the declared
-// type that it is in.
+// type that contains it.
 func (c *checker) fieldOwners(p *Package) map[types.Object]string {
 	owners := map[types.Object]string{}
 	p.source(func(f *File) {
@@ -95,7 +95,7 @@ func (c *checker) fieldOwners(p *Package) map[types.Object]string {
 	return owners
 }
 
-// objectName is Func, Type.Method or Type.field.
+// objectName returns the name of an object as Func, Type.Method or Type.field.
 func objectName(o types.Object, owners map[types.Object]string) string {
 	owner := ""
 	switch o := o.(type) {
@@ -122,9 +122,9 @@ func objectName(o types.Object, owners map[types.Object]string) string {
 	return owner + "." + o.Name()
 }
 
-// Cycles returns the groups of two or more files in which every file refers,
-// directly or through others, to every other: the strongly connected
-// components of the graph. The largest comes first; files are sorted.
+// Cycles returns the strongly connected components of the graph that have two or more files. In a
+// strongly connected component, every file refers to every other file, directly or indirectly. The
+// largest component comes first, and the files in each component are sorted.
 func (g *FileGraph) Cycles() [][]string {
 	s := componentSearch{graph: g, index: map[string]int{}, low: map[string]int{}, onStack: map[string]bool{}}
 	for _, f := range g.Files {
@@ -136,8 +136,8 @@ func (g *FileGraph) Cycles() [][]string {
 	return s.found
 }
 
-// Without returns the graph less some edges: those of the named files, such as
-// "a.go", and single ones, such as "a.go>b.go".
+// Without returns a copy of the graph that lacks some edges. An argument such as "a.go"
+// removes all edges of a file, and "a.go>b.go" removes a single edge.
 func (g *FileGraph) Without(edges ...string) *FileGraph {
 	less := &FileGraph{Files: g.Files, names: map[[2]string]map[string]bool{}}
 	for edge, names := range g.names {
@@ -150,7 +150,7 @@ func (g *FileGraph) Without(edges ...string) *FileGraph {
 	return less
 }
 
-// LargestCycle returns the first of Cycles, or nil.
+// LargestCycle returns the largest cycle, or nil if there is none.
 func (g *FileGraph) LargestCycle() []string {
 	if cycles := g.Cycles(); len(cycles) > 0 {
 		return cycles[0]
@@ -158,7 +158,7 @@ func (g *FileGraph) LargestCycle() []string {
 	return nil
 }
 
-// componentSearch is Tarjan's algorithm.
+// componentSearch finds the strongly connected components of a graph with Tarjan's algorithm.
 type componentSearch struct {
 	graph   *FileGraph
 	index   map[string]int // order of the first visit, from 1; 0 means not visited

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// layerOf returns a component's layer, and false if the table has none for it.
+// layerOf returns a component's layer. layerOf returns false if the table has
+// no layer for the component.
 func layerOf(component string) (int, bool) {
 	if strings.HasPrefix(component, "cmd/") {
 		component = "cmd/"
@@ -14,13 +15,13 @@ func layerOf(component string) (int, bool) {
 	return layer, ok
 }
 
-// checkComponents requires a layer for every component, and directory names
-// that tell what is inside.
+// checkComponents requires that every component has a layer, and that no directory has a name in
+// vagueNames.
 func checkComponents(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
 		if _, ok := layerOf(p.Component()); !ok && !unlayered[p.Component()] {
-			r.add(p.Files[0].AST.Package, "%s has no layer: give it one in archtest/tables.go and docs/architecture.md", p.Component())
+			r.add(p.Files[0].AST.Package, "%s has no layer: give it one in archtest/tables.go and docs/design/architecture.md", p.Component())
 		}
 		for name := range strings.SplitSeq(p.Path, "/") {
 			if vagueNames[name] {
@@ -31,9 +32,9 @@ func checkComponents(t *Tree) []string {
 	return r.problems
 }
 
-// checkLayers requires that a component imports only lower layers, and, in a
-// component without ranks, that a package does not import the package above its
-// own directory.
+// checkLayers requires that a component imports only lower layers. In a
+// component without ranks, a package must not import the package of its parent
+// directory.
 func checkLayers(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -51,7 +52,8 @@ func checkLayers(t *Tree) []string {
 	return r.problems
 }
 
-// checkImport adds the problems of one import by package p of package to.
+// checkImport reports the rules that package p breaks if it imports the package with the path
+// `to`.
 func checkImport(r *reporter, p *Package, to string, im Import) {
 	target := Package{Path: to}
 	from := p.Component()
@@ -63,10 +65,10 @@ func checkImport(r *reporter, p *Package, to string, im Import) {
 		return
 	}
 	if supervisor[p.Path] {
-		return // checkSupervisor has its list
+		return // checkSupervisor checks it
 	}
 	if from == target.Component() {
-		if isBelow(p.Path, to) && !p.ForTests() && ranks[from] == nil { // checkRanks has its list
+		if isBelow(p.Path, to) && !p.ForTests() && ranks[from] == nil { // for ranked components, checkRanks checks it
 			r.add(im.Pos, "%s must not import %s: the parent directory imports its children, not the reverse", p, &target)
 		}
 		return
@@ -87,8 +89,9 @@ func checkImport(r *reporter, p *Package, to string, im Import) {
 	}
 }
 
-// checkRanks requires a place in the list for every package of a component with
-// ranks, and that a package imports only packages below it in the list.
+// checkRanks requires that the ranks table contains every package of a
+// component with ranks. Each package may import only packages below it in
+// that table.
 func checkRanks(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -147,7 +150,8 @@ func checkSoleImporters(t *Tree) []string {
 	return r.problems
 }
 
-// checkSupervisor requires that the supervisor imports only what its table allows.
+// checkSupervisor requires that the supervisor's packages import only the packages in
+// supervisorImports.
 func checkSupervisor(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -165,7 +169,7 @@ func checkSupervisor(t *Tree) []string {
 	return r.problems
 }
 
-// checkPureImports requires that a pure package imports only what its table allows.
+// checkPureImports requires that a pure package imports only the packages that the table `pure` allows.
 func checkPureImports(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -184,7 +188,7 @@ func checkPureImports(t *Tree) []string {
 	return r.problems
 }
 
-// allows reports whether a list of imports has a path, or a directory above it.
+// The function `allows` reports whether a list of imports contains a path or a parent directory of it.
 func allows(allowed []string, importPath string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		return a == importPath || strings.HasSuffix(a, "/") && strings.HasPrefix(importPath+"/", a)

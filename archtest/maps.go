@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// orderFree marks a range over a map whose order cannot change a decision; the
-// reason follows it.
+// orderFree is a comment on a loop over a map. It states that the order of the loop cannot
+// change a scheduling decision. The text after the mark says why the order does not matter.
 const orderFree = "// order-free: "
 
-// checkMaps requires that no decision depends on the order of a map. It
+// checkMaps requires that no scheduling decision depends on the iteration order of a map. checkMaps
 // type-checks the packages to find the maps.
 func checkMaps(t *Tree) []string {
 	r := reporter{tree: t}
@@ -38,7 +38,7 @@ func checkMaps(t *Tree) []string {
 	return r.problems
 }
 
-// orderFreeLines returns the lines of a file that have an orderFree reason.
+// orderFreeLines returns the lines of a file that have an orderFree mark with a reason.
 func orderFreeLines(t *Tree, f *File) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range f.AST.Comments {
@@ -51,8 +51,8 @@ func orderFreeLines(t *Tree, f *File) map[int]bool {
 	return lines
 }
 
-// isMap reports whether ranging over a value of this type has a random order.
-// A type parameter counts if its constraint allows a map.
+// isMap reports whether a range over a value of this type has a random order. A
+// type parameter counts as a map if its constraint allows a map.
 func isMap(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Map:

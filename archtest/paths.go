@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// architecture is the page that maps the tree. A line of its map is a layer,
-// or "-" for a component outside the layers, the path of a package and its
-// purpose. The root package is written as the last element of the module.
-const architecture = "docs/architecture.md"
+// The constant `architecture` is the documentation file that lists every package. Each line of the
+// list has a layer, the path of a package, and its purpose. The layer is "-" for a component
+// outside the layers. The list names the root package by the last element of the module path.
+const architecture = "docs/design/architecture.md"
 
 var mapLine = regexp.MustCompile(`^(\d|-) +(\S+)  +\S`)
 
-// checkMap requires that the map names every package with its layer, and no
-// package that does not exist. A tree without the page has no map to check.
+// checkMap requires that the list in the architecture file names every package
+// with its layer, and names no package that does not exist. If the architecture
+// file is missing, nothing is checked.
 func checkMap(t *Tree) (problems []string) {
 	if !t.exists(architecture) {
 		return nil
@@ -56,7 +57,7 @@ func checkMap(t *Tree) (problems []string) {
 	return problems
 }
 
-// layerText returns a package's layer as the map writes it.
+// layerText returns a package's layer in the form that the architecture file uses.
 func layerText(p *Package) string {
 	if layer, ok := layerOf(p.Component()); ok {
 		return strconv.Itoa(layer)
@@ -64,9 +65,9 @@ func layerText(p *Package) string {
 	return "-"
 }
 
-// pathLists names the files that refer to directories of the tree, and the
-// patterns that find these. The first group of a pattern is a path, or several
-// with "|" between them.
+// pathLists names the files that refer to directories of the source tree, and
+// the patterns that find these references. The first capture group of a pattern
+// matches one path, or several paths separated by "|".
 var pathLists = []struct {
 	file     string
 	patterns []*regexp.Regexp
@@ -84,7 +85,7 @@ var pathLists = []struct {
 	{"CONTRIBUTING.md", []*regexp.Regexp{codePath}},
 }
 
-// codePath finds paths with at least two elements in Markdown's code spans.
+// codePath matches a path with at least two elements in a Markdown code span.
 var codePath = regexp.MustCompile("`([a-z][\\w.-]*(?:/[\\w.-]+)+)`")
 
 // checkPaths requires that the files in pathLists name only paths that exist.
@@ -108,9 +109,9 @@ func checkPaths(t *Tree) (problems []string) {
 	return problems
 }
 
-// known reports whether a path of a file exists. In Markdown only paths that
-// begin with a directory of the tree are paths of source: others are keys of
-// the store or routes.
+// The method `known` reports whether a path in one of the checked files exists in the source tree.
+// In Markdown, a path counts only if it begins with a directory of the source tree. Other paths
+// are store keys or HTTP routes.
 func (t *Tree) known(file, name string) bool {
 	if strings.HasSuffix(file, ".md") {
 		first, _, _ := strings.Cut(name, "/")
@@ -121,12 +122,12 @@ func (t *Tree) known(file, name string) bool {
 	return t.exists(name)
 }
 
-// textLines yields the lines of a text file, from number 1.
+// textLines yields the lines of a text file with their numbers, starting at 1.
 func (t *Tree) textLines(name string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		text, err := fs.ReadFile(t.fsys, name)
 		if err != nil {
-			return // a file that exists can be read
+			return // the file exists, so it can be read
 		}
 		line := 0
 		for s := range strings.SplitSeq(string(text), "\n") {
@@ -138,8 +139,8 @@ func (t *Tree) textLines(name string) func(yield func(int, string) bool) {
 	}
 }
 
-// missingEntries returns a problem for each package or component that
-// tables.go names and the tree does not have.
+// missingEntries returns a problem for each package or component that tables.go
+// names but the source tree does not contain.
 func missingEntries(t *Tree) (problems []string) {
 	var names []string
 	names = slices.AppendSeq(names, maps.Keys(layers))

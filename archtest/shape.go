@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Shape is the size of a package in the units that a reader has to keep in mind.
+// Shape contains the sizes of a package that determine how hard it is to read.
 type Shape struct {
 	Package *Package
 	Files   int      // without tests
@@ -19,7 +19,7 @@ type Shape struct {
 
 // Struct is one struct type. An embedded type counts as one field.
 type Struct struct {
-	Name   string // of the declared type that holds it, or "struct"
+	Name   string // name of the declared type that contains it, or "struct"
 	Fields int
 	Pos    token.Pos
 }
@@ -34,8 +34,9 @@ func (s *Shape) Largest() (most Struct) {
 	return most
 }
 
-// Shapes measures the packages that checkShapes limits. The error is that of
-// the first package with type errors; its cycle may be larger than measured.
+// Shapes measures the packages that checkShapes limits. Shapes also returns the
+// first type error that it finds. A package with type errors may have a larger
+// cycle than the one measured.
 func (t *Tree) Shapes() (shapes []*Shape, err error) {
 	for _, p := range t.Packages {
 		if !shapeLimited[p.Component()] {
@@ -59,7 +60,7 @@ func (t *Tree) Shapes() (shapes []*Shape, err error) {
 	return shapes, err
 }
 
-// structsOf returns the struct types of a file, nested ones too.
+// structsOf returns the struct types of a file, including nested ones.
 func structsOf(f *File) (found []Struct) {
 	var visit func(n ast.Node, name string)
 	visit = func(n ast.Node, name string) {
@@ -78,11 +79,11 @@ func structsOf(f *File) (found []Struct) {
 	return found
 }
 
-// checkShapes limits the files of a package, the largest cycle of files and the
-// fields of a struct.
+// checkShapes limits the number of files in a package, the number of files in
+// its largest cycle, and the number of fields in a struct.
 func checkShapes(t *Tree) []string { return checkShapesBut(t, shapeExceptions) }
 
-// checkShapesBut is checkShapes with a table of exceptions.
+// checkShapesBut is like checkShapes, but takes the table of exceptions as an argument.
 func checkShapesBut(t *Tree, exceptions map[string]int) []string {
 	r := reporter{tree: t}
 	shapes, _ := t.Shapes() // TestTree reports type errors
@@ -94,7 +95,7 @@ func checkShapesBut(t *Tree, exceptions map[string]int) []string {
 	return r.problems
 }
 
-// staleShapes returns a problem for each exception that is not needed.
+// staleShapes returns a problem for each exception that is no longer needed.
 func staleShapes(t *Tree, exceptions map[string]int) (problems []string) {
 	needed := map[string]bool{}
 	shapes, _ := t.Shapes()
@@ -109,16 +110,16 @@ func staleShapes(t *Tree, exceptions map[string]int) (problems []string) {
 	return problems
 }
 
-// measurement is one size and its limit.
+// The type `measurement` is one size of a package or struct, with its limit.
 type measurement struct {
-	key         string // in the table of exceptions
+	key         string // key in the table of exceptions
 	size, limit int
 	pos         token.Pos
 	text        string // the size in words
 	advice      string
 }
 
-// measure returns every limited size of some packages.
+// The function `measure` returns those sizes of the given packages that have a limit.
 func measure(shapes []*Shape) (all []measurement) {
 	for _, s := range shapes {
 		p := s.Package
@@ -142,7 +143,8 @@ func measure(shapes []*Shape) (all []measurement) {
 	return all
 }
 
-// Table prints one line for each package.
+// Table formats the sizes of packages as a table, with one line for each
+// package.
 func Table(shapes []*Shape) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -151,6 +153,6 @@ func Table(shapes []*Shape) string {
 		most := s.Largest()
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s (%d fields)\n", s.Package, s.Files, len(s.Cycle), most.Name, most.Fields)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // writing to a strings.Builder cannot fail
 	return b.String()
 }

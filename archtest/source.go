@@ -32,8 +32,9 @@ func checkClock(t *Tree) []string {
 	return r.problems
 }
 
-// checkSleep requires that tests wait for an event, not for time. In a bubble of
-// testing/synctest a sleep advances the bubble's clock and takes no real time.
+// checkSleep requires that tests wait for an event and do not sleep. Inside a
+// testing/synctest bubble, sleeping is allowed because it advances the bubble's
+// clock and takes no real time.
 func checkSleep(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -53,7 +54,8 @@ func checkSleep(t *Tree) []string {
 	return r.problems
 }
 
-// bubblesOf returns the calls of synctest.Test. A call includes the function it runs.
+// bubblesOf returns a file's calls of synctest.Test. A call's source range
+// includes the function that synctest.Test runs.
 func bubblesOf(f *File) (out []ast.Node) {
 	for test := range uses(f, "testing/synctest") {
 		ast.Inspect(f.AST, func(n ast.Node) bool {
@@ -66,7 +68,7 @@ func bubblesOf(f *File) (out []ast.Node) {
 	return out
 }
 
-// uses yields each use of a name of an imported package in a file.
+// The function `uses` yields each place in a file that uses a name from an imported package.
 func uses(f *File, importPath string) func(yield func(*ast.SelectorExpr) bool) {
 	called := ""
 	for _, im := range f.Imports {
@@ -87,8 +89,8 @@ func uses(f *File, importPath string) func(yield func(*ast.SelectorExpr) bool) {
 	}
 }
 
-// checkDotImports forbids dot imports, because the other rules look for the
-// package name before a name.
+// checkDotImports forbids dot imports, because the other rules find uses of a
+// package by its name.
 func checkDotImports(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -103,7 +105,7 @@ func checkDotImports(t *Tree) []string {
 	return r.problems
 }
 
-// checkDocs requires a package comment that states the purpose.
+// checkDocs requires that every package has a comment that states its purpose.
 func checkDocs(t *Tree) []string {
 	r := reporter{tree: t}
 	for _, p := range t.Packages {
@@ -113,7 +115,7 @@ func checkDocs(t *Tree) []string {
 				best = max(best, len(strings.Fields(doc)))
 			}
 		}
-		// "Package name" is two words, and a purpose takes at least four.
+		// "Package name" has two words, and a purpose needs at least four more.
 		if best < 6 {
 			r.add(p.Files[0].AST.Package, "package %s has no comment that states its purpose: write one", p)
 		}
@@ -121,11 +123,11 @@ func checkDocs(t *Tree) []string {
 	return r.problems
 }
 
-// checkSizes limits the lines of functions and files.
+// checkSizes limits the number of lines in functions and files.
 func checkSizes(t *Tree) []string { return checkSizesBut(t, sizeExceptions) }
 
-// checkSizesBut is checkSizes with a table of exceptions. An exception that is
-// not needed is a problem too.
+// checkSizesBut is like checkSizes, but takes the table of exceptions as an
+// argument. checkSizesBut also reports exceptions that are no longer needed.
 func checkSizesBut(t *Tree, exceptions map[string]string) []string {
 	r := reporter{tree: t}
 	needed := map[string]bool{}
@@ -165,12 +167,12 @@ func checkSizesBut(t *Tree, exceptions map[string]string) []string {
 	return r.problems
 }
 
-// lines returns how many lines a node has.
+// The method `lines` returns how many lines a node of the syntax tree has.
 func (t *Tree) lines(n ast.Node) int {
 	return t.Fset.Position(n.End()).Line - t.Fset.Position(n.Pos()).Line + 1
 }
 
-// funcName returns "Func" or "Type.Method".
+// funcName returns a function's name as "Func" or "Type.Method".
 func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return fn.Name.Name

@@ -1,39 +1,41 @@
 package archtest
 
-// module is the import path of the tree's root.
+// The constant `module` is the module's import path.
 const module = "github.com/ares-scheduler/ares"
 
-// layers ranks the components. A component is a top-level directory with
-// everything below it; "." is the root package, and each directory in cmd is a
-// component. A component imports only components of lower layers.
+// The variable `layers` assigns each component a layer. A component is a top-level directory with all
+// directories below it. "." is the root package, and each directory in cmd is a component. A component
+// imports only components of lower layers.
 var layers = map[string]int{
-	".":        0, // the types that all others share
-	"apipb":    1, // the wire contract; store and api both use it
-	"audit":    1, // the hash-chained audit log; history stores its entries too
-	"engine":   2,
-	"policy":   2,
-	"forecast": 2,
-	"store":    2,
-	"history":  2,
-	"pki":      2, // certificates and join tokens
-	"notify":   2, // alerts by webhook and mail
-	"aside":    2, // the optional Redis cache
-	"auth":     3, // authentication: tokens, OIDC
-	"control":  3,
-	"client":   3,
-	"api":      4,
-	"agent":    4,
-	"sim":      4,
-	"server":   5,
-	"cli":      6,
-	"cmd/":     7, // every directory in cmd
+	".":          0, // the types that all others share
+	"pause":      0, // waits that a context can cut short
+	"loopback":   0, // addresses that cannot leave this machine
+	"apipb":      1, // the wire contract; store and api both use it
+	"audit":      1, // the hash-chained audit log; history stores its entries too
+	"engine":     2,
+	"policy":     2,
+	"forecast":   2,
+	"store":      2,
+	"history":    2,
+	"pki":        2, // certificates and join tokens
+	"notify":     2, // alerts by webhook and mail
+	"rediscache": 2, // the optional Redis cache
+	"auth":       3, // authentication: tokens, OIDC
+	"control":    3,
+	"client":     3,
+	"api":        4,
+	"agent":      4,
+	"sim":        4,
+	"server":     5,
+	"cli":        6,
+	"cmd/":       7, // every directory in cmd
 }
 
-// unlayered lists the components outside the layers: they may import every
-// package, and no component may import them.
+// The variable `unlayered` lists the components outside the layers. Components outside the layers may
+// import every package, and no component may import them.
 var unlayered = map[string]bool{"archtest": true, "test": true}
 
-// forbidden lists imports that the layers would allow.
+// The variable `forbidden` lists imports that are not allowed although the layers would allow them.
 var forbidden = []struct {
 	from, to []string
 	why      string
@@ -45,8 +47,9 @@ var forbidden = []struct {
 	},
 }
 
-// soleImporters names the one component that may import a path or a path below
-// it. Without a component, none may.
+// For each import path, soleImporters names the only component that may import
+// the path or a path below it. If an entry names no component, no component may
+// import its path.
 var soleImporters = []struct {
 	path, component, why string
 }{
@@ -58,13 +61,13 @@ var soleImporters = []struct {
 	{"modernc.org/sqlite", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/jackc/pgx", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/pressly/goose", "history", "SQL holds history only; a decision never reads it"},
-	{"github.com/redis/go-redis", "aside", "Redis is optional, so one package handles its absence"},
+	{"github.com/redis/go-redis", "rediscache", "Redis is optional, so one package handles its absence"},
 	{"k8s.io", "", "Ares runs without Kubernetes"},
 	{"sigs.k8s.io/controller-runtime", "", "Ares runs without Kubernetes"},
 }
 
-// ranks lists the packages of a component from top to bottom. A package imports
-// only packages below it in the list, so data flows one way.
+// The variable `ranks` lists the packages of a component from top to bottom. A package imports only
+// packages below it in the list.
 var ranks = map[string][]string{
 	"engine": {
 		"engine",
@@ -84,25 +87,53 @@ var ranks = map[string][]string{
 		"engine/topology/links",
 		"engine/config",
 	},
+	"api": {
+		"api",
+		"api/rest",
+		"api/service",
+		"api/pipeline",
+		"api/method",
+	},
+	"cli": {
+		"cli",
+		"cli/host",
+		"cli/sim",
+		"cli/job",
+		"cli/admin",
+		"cli/command",
+		"cli/output",
+		"cli/exit",
+	},
+	"control": {
+		"control",
+		"control/admission",
+		"control/scheduler",
+		"control/lifecycle",
+		"control/estimate",
+		"control/accounting",
+		"control/cache",
+		"control/recording",
+	},
 }
 
-// unranked lists the packages of such a component that check the others, with
-// the reason: they may import every package of the list, and none of the list
-// may import them.
+// The variable `unranked` lists the packages of a ranked component that have no rank, because they only
+// check or test the other packages. Unranked packages may import every package in ranks, and no package in
+// ranks may import them.
 var unranked = map[string]string{
-	"engine/laws":       "it checks plans from outside",
-	"engine/enginetest": "it is for tests",
+	"engine/laws":         "it checks plans from outside",
+	"engine/enginetest":   "it is for tests",
+	"control/controltest": "it is for tests",
 }
 
-// optional lists the packages that no package of their own component imports,
-// with the reason.
+// The variable `optional` lists the packages that no other package of their component imports. Each entry
+// gives the reason.
 var optional = map[string]string{
 	"engine/cluster/score/baseline": "it holds policies for comparisons, and a decision works without them",
 }
 
-// pure lists the components without input, output, clock, goroutine or
-// randomness, and the imports each may have. A path that ends in "/" allows the
-// paths below it too.
+// The variable `pure` lists the components that use no input, output, clock, goroutines or randomness.
+// Each entry names the packages that the component may import. An entry that ends in "/" also allows the
+// paths below it.
 var pure = map[string][]string{
 	".": {
 		"cmp", "crypto/sha256", "encoding/base32", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
@@ -122,7 +153,8 @@ var pure = map[string][]string{
 	},
 }
 
-// mapsOrdered lists the pure components where a range over a map needs a reason.
+// mapsOrdered lists the pure components in which each range over a map needs an
+// orderFree mark with a reason.
 var mapsOrdered = map[string]bool{"engine": true}
 
 // clockReaders lists the functions of package time that read the clock or wait.
@@ -131,8 +163,8 @@ var clockReaders = map[string]bool{
 	"Tick": true, "NewTicker": true, "NewTimer": true,
 }
 
-// supervisor lists the packages of the supervisor, the small process that
-// outlives the agent. They import only supervisorImports.
+// The variable `supervisor` lists the packages of the supervisor, the small process that outlives the
+// agent. The packages of the supervisor import only the packages in supervisorImports.
 var (
 	supervisor        = map[string]bool{"cmd/ares-supervisor": true, "agent/run/seat": true}
 	supervisorImports = []string{
@@ -142,35 +174,38 @@ var (
 	}
 )
 
-// vagueNames lists directory names that do not tell what is inside.
+// vagueNames lists directory names that are forbidden because they say nothing
+// about the content.
 var vagueNames = map[string]bool{
 	"pkg": true, "util": true, "utils": true, "common": true, "manager": true, "types": true, "helpers": true,
 	"helper": true, "misc": true, "shared": true,
 }
 
-// Limits on lines, for code that is neither a test nor generated.
+// These constants limit the number of lines in code that is neither a test nor
+// generated.
 const (
 	maxFunc = 70
 	maxFile = 600
-	maxMain = 50 // of all cmd/ares
+	maxMain = 50 // for all of cmd/ares
 )
 
-// sizeExceptions lists what may exceed a limit on lines, as "file.go",
-// "file.go:Func" or "file.go:Type.Method", with the reason. An exception that is
-// not needed is a problem.
+// sizeExceptions lists the code that may exceed a limit on lines, with the reason. A key has the form
+// "file.go", "file.go:Func" or "file.go:Type.Method". An exception that is no longer needed is reported as
+// a problem.
 var sizeExceptions = map[string]string{}
 
-// shapeLimited lists the components whose packages have limits on shape.
+// shapeLimited lists the components whose packages and structs have the size limits below.
 var shapeLimited = map[string]bool{"engine": true}
 
-// Limits on the shape of a package, without its tests.
+// These constants limit the number of files in a package, the number of files that refer to each other
+// in a cycle, and the number of fields in a struct. Test files do not count towards these limits.
 const (
 	maxCycle  = 15 // files that refer to each other in a cycle
 	maxFiles  = 25
 	maxFields = 25 // of a struct
 )
 
-// shapeExceptions lists what may exceed a limit on shape, with a limit of its
-// own: the "cycle" or the "files" of a package, or a struct. An exception that
-// is not needed is a problem.
+// shapeExceptions lists the packages and structs that may exceed one of these limits, each with its own
+// limit. A key is either the name of a package followed by "cycle" or "files", or the name of a struct. An
+// exception that is no longer needed is reported as a problem.
 var shapeExceptions = map[string]int{}

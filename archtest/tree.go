@@ -22,7 +22,7 @@ type Tree struct {
 	checker *checker // nil until a rule needs types
 }
 
-// Package is one directory with Go files. Build tags are ignored.
+// Package is one directory that contains Go files. A Package includes files of all build tags.
 type Package struct {
 	Path  string // from the root of the tree; "." is the root itself
 	Files []*File
@@ -41,11 +41,11 @@ type File struct {
 // Import is one import of a file.
 type Import struct {
 	Path string
-	Name string // in the file; without an explicit name, the last element of the path
+	Name string // name in the file; by default the last element of the path
 	Pos  token.Pos
 }
 
-// Load parses every Go file below the root of fsys. Like the go command, it
+// Load parses every Go file below the root of fsys. Like the go command, Load
 // leaves out nested modules, testdata and hidden directories.
 func Load(fsys fs.FS) (*Tree, error) {
 	t := &Tree{Fset: token.NewFileSet(), fsys: fsys}
@@ -75,7 +75,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, err
 }
 
-// skipped reports whether Load leaves a directory out.
+// The function `skipped` reports whether Load leaves a directory out.
 func skipped(fsys fs.FS, dir string) bool {
 	if dir == "." {
 		return false
@@ -118,7 +118,7 @@ func (t *Tree) parse(fsys fs.FS, name string) (*File, error) {
 	return f, nil
 }
 
-// String returns the name of the package in problems.
+// String returns the name of the package in the form that problem reports use.
 func (p *Package) String() string {
 	if p.Path == "." {
 		return path.Base(module)
@@ -130,12 +130,13 @@ func (p *Package) String() string {
 // its directory in cmd.
 func (p *Package) Component() string { return componentOf(p.Path) }
 
-// ForTests reports whether only tests may import the package, as with enginetest.
+// ForTests reports whether only tests may import the package, as is the case for enginetest.
 func (p *Package) ForTests() bool {
 	return strings.HasSuffix(p.Path, "test") && !unlayered[p.Component()]
 }
 
-// source calls visit for each file that is not a test.
+// The method `source` calls the function `visit` for each Go file that is not a
+// test.
 func (p *Package) source(visit func(*File)) {
 	for _, f := range p.Files {
 		if !f.Test {
@@ -153,8 +154,8 @@ func componentOf(dir string) string {
 	return parts[0]
 }
 
-// inModule returns the path from the root of the tree, and whether the import
-// is of this module.
+// inModule returns the path of an import relative to the root of the source
+// tree, and whether the import belongs to this module.
 func inModule(importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
@@ -162,10 +163,10 @@ func inModule(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// isBelow reports whether p is root or below it.
+// isBelow reports whether the path p equals root or is below root.
 func isBelow(p, root string) bool { return p == root || strings.HasPrefix(p, root+"/") }
 
-// reporter collects problems, each with its file and line.
+// The type `reporter` collects problems, each with its file and line.
 type reporter struct {
 	tree     *Tree
 	problems []string
@@ -176,7 +177,7 @@ func (r *reporter) add(pos token.Pos, format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...)))
 }
 
-// exists reports whether the tree has a file or directory.
+// The method `exists` reports whether the source tree has a file or directory with this path.
 func (t *Tree) exists(name string) bool {
 	_, err := fs.Stat(t.fsys, path.Clean(name))
 	return err == nil

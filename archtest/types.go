@@ -8,8 +8,9 @@ import (
 	"path"
 )
 
-// checker type-checks packages of the tree. It imports packages of the module
-// from the tree, and all others from their source.
+// The type `checker` type-checks packages of the tree. The checker takes
+// imported packages of this module from the tree, and type-checks all other
+// imported packages from their source.
 type checker struct {
 	tree   *Tree
 	other  types.Importer
@@ -17,15 +18,15 @@ type checker struct {
 	checks map[string]*check // by package path
 }
 
-// check is the outcome of type-checking one package. Both fields are nil while
-// the package is being checked.
+// The type `check` is the result of type-checking one package. Both pkg and err
+// are nil until the type check ends.
 type check struct {
 	pkg *types.Package
 	err error
 }
 
-// typeChecker returns the tree's one checker. All rules share it, because
-// checking the standard library from source takes seconds.
+// typeChecker returns the checker that all rules share. All rules share one
+// checker, because checking the standard library from source takes seconds.
 func (t *Tree) typeChecker() *checker {
 	if t.checker == nil {
 		t.checker = &checker{
@@ -56,8 +57,9 @@ func (c *checker) Import(importPath string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s is not in the tree", importPath)
 }
 
-// check type-checks a package without its tests. After an error, c.info still
-// holds what is known of the well-typed parts.
+// The method `check` type-checks a package without its tests. If the method
+// returns an error, c.info still contains the type information about the
+// correct parts of the package.
 func (c *checker) check(p *Package) (*types.Package, error) {
 	if done := c.checks[p.Path]; done != nil {
 		if done.pkg == nil && done.err == nil {

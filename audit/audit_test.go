@@ -16,7 +16,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// running is a log that is being written.
+// The type `running` is an open log whose writer goroutine is running.
 type running struct {
 	*Log
 
@@ -79,7 +79,7 @@ func good(t testing.TB, dir string, heads ...Head) *Report {
 	return r
 }
 
-// small makes many segments of few entries.
+// The function `small` configures small segments, so that a log has many segments.
 func small(c *Config) { c.MaxSegment = 2000 }
 
 func TestLogGoesOnAfterRestart(t *testing.T) {
@@ -151,7 +151,7 @@ func TestListFindsEntries(t *testing.T) {
 	}
 }
 
-// all reads every page, and wants the entries in order.
+// The method `all` returns the entries of all pages of a query, and checks their order.
 func (r *running) all(q Query) []Entry {
 	r.t.Helper()
 	var out []Entry
@@ -189,8 +189,7 @@ func TestFieldsAreCut(t *testing.T) {
 	good(t, l.Dir())
 }
 
-// TestAnswerComesAfterTheDisk holds every Record against what was synced when it
-// returned.
+// TestAnswerComesAfterTheDisk checks that Record returns only after its entries were synced.
 func TestAnswerComesAfterTheDisk(t *testing.T) {
 	disk := &fakeDisk{}
 	l := start(t, t.TempDir(), func(c *Config) { c.open = disk.open })
@@ -211,8 +210,8 @@ func TestAnswerComesAfterTheDisk(t *testing.T) {
 	wg.Wait()
 }
 
-// TestManyShareOneSync has a thousand callers at once: those who come while a sync
-// is under way wait for it, and share the next.
+// TestManyShareOneSync records entries from a thousand concurrent callers. If callers arrive during a sync, they must wait until
+// it ends, and then share the next sync.
 func TestManyShareOneSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var syncs, entries atomic.Int64
@@ -298,8 +297,7 @@ func TestEachDayHasItsSegment(t *testing.T) {
 	})
 }
 
-// TestOldSegmentsExpire wants what is old to be removed, but not what nobody has
-// shipped, and the log to be good without it.
+// TestOldSegmentsExpire checks that old segments are removed once they were shipped, and that the log is valid without them.
 func TestOldSegmentsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shipped atomic.Uint64
@@ -350,5 +348,5 @@ func TestStoppedLogTakesNothing(t *testing.T) {
 	}
 }
 
-// pass lets time pass in a bubble of synctest, where that takes none.
+// The function `pass` lets time pass in a synctest bubble, where waiting takes no real time.
 func pass(d time.Duration) { <-time.After(d) }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkRecord is a thousand callers that record at once: with one fsync for
-// all that came together, and with one for each. It prints entries a second and
-// how many shared a sync.
+// BenchmarkRecord measures how fast a thousand concurrent callers can record entries. The benchmark compares two ways of writing:
+// one fsync for all entries that arrive at the same time, and one fsync for each entry. The benchmark prints entries per second
+// and entries per sync.
 func BenchmarkRecord(b *testing.B) {
 	for _, callers := range []int{1, 64, 1000} {
 		for name, grouped := range map[string]bool{"grouped": true, "each": false} {
@@ -45,7 +45,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkVerify is how fast a log is read whole.
+// BenchmarkVerify measures how fast a whole log is verified.
 func BenchmarkVerify(b *testing.B) {
 	l := start(b, b.TempDir())
 	batch := make([]Entry, 1000)

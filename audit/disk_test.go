@@ -18,13 +18,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// fakeDisk is a directory whose files take only so much, and which remembers what
-// was synced.
+// fakeDisk is a directory whose files accept a limited amount of data. fakeDisk records which data was synced.
 type fakeDisk struct {
 	beforeSync func()
 
 	mu      sync.Mutex
-	full    bool // takes half of a write, then nothing
+	full    bool // accepts half of a write, and then nothing
 	syncBad bool
 	synced  []byte
 }
@@ -87,8 +86,8 @@ func (f *fakeFile) Truncate(size int64) error {
 	return f.file.Truncate(size)
 }
 
-// TestFullDisk wants calls refused while nothing can be written, nothing lost of
-// what was under way, and a good log at every moment.
+// TestFullDisk checks that calls are rejected while the disk is full. No pending entry may be lost, and the log must
+// be valid at every moment.
 func TestFullDisk(t *testing.T) {
 	for name, bad := range map[string]struct{ full, sync bool }{"no space": {full: true}, "sync fails": {sync: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +121,7 @@ func TestFullDisk(t *testing.T) {
 					t.Errorf("what was under way is there %d times, want once", len(got))
 				}
 				l.stop()
-				if r := good(t, l.Dir()); r.Entries != 7 { // opened, 3, under way, refused, 1
+				if r := good(t, l.Dir()); r.Entries != 7 { // opened, 3, pending, rejected, 1
 					t.Errorf("%d entries, want 7", r.Entries)
 				}
 			})
@@ -130,7 +129,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestLongOutageSaysWhatIsMissing fills what may be owed.
+// TestLongOutageSaysWhatIsMissing records entries while the disk fails. There are more entries than the log keeps in
+// memory, so the log must report the lost entries.
 func TestLongOutageSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{}
@@ -155,8 +155,8 @@ func TestLongOutageSaysWhatIsMissing(t *testing.T) {
 	})
 }
 
-// TestTornEnd cuts the last line at every byte, as a crash may, and wants the log
-// to go on behind the last whole entry and to say so.
+// TestTornEnd truncates the last line at every byte, as a crash may. The log must continue after the last complete
+// entry, and must record the recovery.
 func TestTornEnd(t *testing.T) {
 	whole := t.TempDir()
 	writeUnsigned(t, whole, 3)
@@ -170,11 +170,11 @@ func TestTornEnd(t *testing.T) {
 		tear(t, whole, data[:cut], 3)
 	}
 	tear(t, whole, append(slices.Clone(data[:last]), make([]byte, 300)...), 3)              // blocks that were never written
-	tear(t, whole, append(slices.Clone(data[:last+20]), data[last:]...), 3)                 // and some of them later
-	tear(t, whole, append(slices.Clone(data), "{\"seq\":5,\"time\":\"2026-01-01T00"...), 4) // an entry more
+	tear(t, whole, append(slices.Clone(data[:last+20]), data[last:]...), 3)                 // some blocks were written only later
+	tear(t, whole, append(slices.Clone(data), "{\"seq\":5,\"time\":\"2026-01-01T00"...), 4) // ends with one more, incomplete entry
 }
 
-// writeUnsigned leaves a log as a killed server does: without a last head.
+// writeUnsigned creates a log that has no signed head, like the log of a server that was killed before it signed one.
 func writeUnsigned(t *testing.T, dir string, n int) {
 	t.Helper()
 	l := start(t, dir)
@@ -185,7 +185,7 @@ func writeUnsigned(t *testing.T, dir string, n int) {
 	}
 }
 
-// tear opens a log whose segment is data, and wants good entries of it to be left.
+// The function `tear` opens a log with the given data as its last segment, and checks how many entries are left.
 func tear(t *testing.T, whole string, data []byte, left int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,8 +204,8 @@ func tear(t *testing.T, whole string, data []byte, left int) {
 	good(t, dir)
 }
 
-// TestDamageIsNotRepaired wants a log that was signed further than it is good not
-// to be opened: no crash does that.
+// TestDamageIsNotRepaired checks that a log cannot be opened when a signed entry is missing or damaged, because no
+// crash causes such damage.
 func TestDamageIsNotRepaired(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir)
@@ -237,8 +237,7 @@ func TestDamageIsNotRepaired(t *testing.T) {
 	}
 }
 
-// TestKilledServer kills a writer with SIGKILL many times, and wants everything
-// that it was told to be safe.
+// TestKilledServer kills a writer with SIGKILL many times, and checks that every acknowledged entry is on disk.
 func TestKilledServer(t *testing.T) {
 	if dir := os.Getenv("ARES_AUDIT_VICTIM"); dir != "" {
 		victim(t, dir)
@@ -256,7 +255,7 @@ func TestKilledServer(t *testing.T) {
 		if err = cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		buf := make([]byte, 200) // so many were told to be safe, at least
+		buf := make([]byte, 200) // the child prints at least the number of acknowledged entries
 		for n := 0; n < len(buf); {
 			k, readErr := out.Read(buf[n:])
 			if readErr != nil {
@@ -288,8 +287,8 @@ func victim(t *testing.T, dir string) {
 	}
 }
 
-// TestWhatIsBeingWrittenCounts holds the disk back: what it has in hand is on its
-// way too, so that callers who wait for it are as few as the limit says.
+// TestWhatIsBeingWrittenCounts blocks the disk and checks that the entries of the current write also count towards the
+// limit of waiting entries.
 func TestWhatIsBeingWrittenCounts(t *testing.T) {
 	hold, busy := make(chan struct{}), make(chan struct{}, 64)
 	d := &fakeDisk{beforeSync: func() {
@@ -297,7 +296,7 @@ func TestWhatIsBeingWrittenCounts(t *testing.T) {
 		<-hold
 	}}
 	l := start(t, t.TempDir(), func(c *Config) { c.open = d.open })
-	<-busy // with the entry of its opening
+	<-busy // it is writing the entry of its opening
 	l.Note(make([]Entry, maxPending-2)...)
 	if err := l.Ready(); err != nil {
 		t.Errorf("one entry less than the limit: %v", err)

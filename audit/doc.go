@@ -1,13 +1,11 @@
-// Package audit keeps a server's record of who did what, and what was refused.
+// Package audit writes a server's audit log, which records operations and rejected requests with their callers.
 //
-// Entries are lines of JSON in segment files. Each carries its own hash and that
-// of the entry before it, over the end of a segment too, so that an entry that
-// is changed, moved or taken out is found by Verify. A chain does not show that
-// its end is missing: for that the server signs its head now and then, and who
-// keeps a signed head elsewhere can tell whether the log still holds it.
+// Entries are lines of JSON in segment files. Each entry contains its own hash and that of the previous entry, even across segments.
+// Because of these hashes, Verify finds every entry that was changed, moved or removed. A hash chain cannot show that its end is
+// missing. Therefore the server regularly signs the log's last entry. The signature of an entry is called a head. A signed head
+// that is stored outside the server proves whether the log still contains the signed entry.
 //
-// Who records an entry hears back when it is on disk. Those that come together
-// share one write and one fsync. While the disk takes nothing, Ready says so,
-// and nothing that must be recorded should be begun; entries of what was under
-// way by then are kept in memory and written first when the disk is well again.
+// A call that records an entry returns once the entry is on disk. Concurrent entries share one write and one fsync. While the disk
+// fails, Ready returns an error, and no operation that must be recorded may start. Entries of operations that are already running stay
+// in memory, and are written first when the disk works again.
 package audit

@@ -11,71 +11,69 @@ import (
 	"unicode"
 )
 
-// Status is what became of a deed.
+// Status is the result of an operation.
 type Status string
 
-// What becomes of a deed.
+// These are the possible results of an operation.
 const (
 	Done    Status = "done"    // it was done
-	Refused Status = "refused" // it was not done
-	Unknown Status = "unknown" // it failed on the way: the store's records tell
+	Refused Status = "refused" // it was rejected and not done
+	Unknown Status = "unknown" // it failed before its result was known; the store shows whether it was done
 )
 
 // Statuses lists every status.
 func Statuses() []Status { return []Status{Done, Refused, Unknown} }
 
-// Entry is one line of the log. It holds names and digests, never the values
-// that somebody sent.
+// Entry is one line of the log. An entry holds names and digests, never the values that a caller sent.
 type Entry struct {
-	// Sequence counts the entries of one server from 1, without a gap.
+	// Sequence counts the entries of one server from 1, without gaps.
 	Sequence uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
-	// Server whose log it is, and the cluster that the server serves.
+	// Server is the server whose log contains the entry. Cluster is the name of the cluster that the server belongs
+	// to.
 	Server  string `json:"server"`
 	Cluster string `json:"cluster,omitempty"`
-	// Action is what was asked for, such as SUBMIT_JOB.
+	// Action is the operation, such as SUBMIT_JOB.
 	Action string `json:"action"`
-	// User who asked, "" for somebody unknown, and the tenant it is about. Outside
-	// is that the user neither belongs to that tenant nor has a role there.
+	// User is the name of the caller, or "" if it is unknown. Tenant is the tenant of the object. The field Outside is true if the
+	// user neither belongs to the object's tenant nor has a role in it.
 	User    string `json:"user,omitempty"`
 	Tenant  string `json:"tenant,omitempty"`
 	Outside bool   `json:"outside,omitempty"`
-	// Object is what it is about: a job's ID, or a kind and a name (queue/red/night).
+	// Object is the object of the operation: a job's ID, or a kind and a name (queue/red/night).
 	Object string `json:"object,omitempty"`
-	// Source is the address that asked, Door the way it came.
+	// Source is the caller's network address. Door is the protocol that the caller used.
 	Source string `json:"source,omitempty"`
 	Door   string `json:"door,omitempty"`
-	// Request, Before and After are SHA-256 digests: of what was sent, and of the
-	// object before and after.
+	// Request is the SHA-256 digest of the request. Before and After are the digests of the object before and after the operation.
 	Request string `json:"request_digest,omitempty"`
 	Before  string `json:"before_digest,omitempty"`
 	After   string `json:"after_digest,omitempty"`
 
 	Status Status `json:"status"`
-	// Code of the error, "" without one.
+	// Code is the code of the error, or "" if the operation succeeded.
 	Code      string `json:"code,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	// Detail says more, in words of the server's own.
+	// Detail is further information that the server adds.
 	Detail string `json:"detail,omitempty"`
-	// Count is how many refusals alike the entry stands for, the first of them at
-	// Since; 0 for one.
+	// Count is the number of similar rejections that the entry stands for. Count is 0 if the entry describes a single operation. Since
+	// is the time of the first rejection that Count includes.
 	Count int       `json:"count,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Previous is the hash of the entry before, Hash that of this one. In the log
-	// every entry has both.
+	// Previous is the hash of the previous entry, and Hash is the hash of this entry. Every entry in the log has both
+	// hashes.
 	Previous string `json:"prev,omitempty"`
 	Hash     string `json:"-"`
 }
 
-// Outsider stands for the name of somebody outside the tenant, where that is not
-// told.
+// Outsider replaces the name of a user outside the tenant if the reader may not see that name.
 const Outsider = "somebody outside this tenant"
 
-// Unnamed is the entry as the tenant it is about may see it: that an outsider
-// tried, what and when, but not who, nor what the name could be found out by. The
-// hashes are of the whole entry, so a guess could be tried on them, and one entry's
-// is also in the next: they are told of none. Part of a log proves no chain anyway.
-func (e *Entry) Unnamed() Entry {
+// WithoutActor returns the entry in the form that its tenant may see. The returned entry shows which operation an outsider tried and
+// when, but nothing that identifies the outsider. The returned entry has no hashes. A hash covers the whole entry, so a guessed
+// name could be checked against it. Each hash is also in the next entry. The tenant could not use the hashes anyway, because a
+// hash chain can be verified only with all entries of the log.
+func (e *Entry) WithoutActor() Entry {
 	out := *e
 	out.Previous, out.Hash = "", ""
 	if out.Outside {
@@ -85,30 +83,30 @@ func (e *Entry) Unnamed() Entry {
 	return out
 }
 
-// Stands is how many deeds the entry stands for.
-func (e *Entry) Stands() int { return max(e.Count, 1) }
+// EventCount returns how many operations the entry describes.
+func (e *Entry) EventCount() int { return max(e.Count, 1) }
 
-// The longest a field of an entry may be. What is longer is cut: a caller must
-// not fill the log with a name.
+// These constants limit the fields of an entry. Longer values are truncated, so that a caller cannot fill the log with
+// a long name.
 const (
 	maxField  = 256
 	maxDetail = 512
-	// MaxEntry bounds a line: every field as long as it may be, each byte escaped.
+	// MaxEntry is the maximum length of a line. A line reaches this length if every field has its maximum length and
+	// every byte is escaped.
 	MaxEntry = 32 << 10
 )
 
-// genesis is what the first entry of a log carries as the hash before it.
+// The variable `genesis` is used as the previous hash in the first entry of a log.
 var genesis = strings.Repeat("0", 2*sha256.Size)
 
-// The line's end: its own hash, always of the same length.
+// Each line ends with its own hash, which always has the same length.
 const (
 	hashKey = `,"hash":"`
 	hashEnd = `"}`
 	tail    = len(hashKey) + 2*sha256.Size + len(hashEnd)
 )
 
-// clean makes a field fit for a line: short, valid, and without what would
-// disturb a terminal.
+// The function `clean` shortens the text of a field, makes it valid, and removes characters that disturb a terminal.
 func clean(s string, limit int) string {
 	if len(s) <= limit && plain(s) {
 		return s
@@ -129,7 +127,7 @@ func clean(s string, limit int) string {
 	return s[:cut] + "…"
 }
 
-// plain says whether a text is printable ASCII, as nearly every field is.
+// The function `plain` reports whether a text is printable ASCII, which nearly every field is.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -139,7 +137,8 @@ func plain(s string) bool {
 	return true
 }
 
-// seal completes an entry that follows the one with hash prev, and makes its line.
+// The method `seal` completes an entry. The argument `prev` is the hash of the previous entry. The method returns the line of the
+// completed entry.
 func (e *Entry) seal(seq uint64, prev string) ([]byte, error) {
 	e.Sequence, e.Previous = seq, prev
 	e.Time = e.Time.UTC().Truncate(time.Microsecond)
@@ -154,7 +153,7 @@ func (e *Entry) seal(seq uint64, prev string) ([]byte, error) {
 	return e.Line()
 }
 
-// Line is the entry as it stands in the log, with its hash, without the newline.
+// Line returns the entry as one line of the log, with its hash but without the newline.
 func (e *Entry) Line() ([]byte, error) {
 	body, err := json.Marshal(e)
 	if err != nil {
@@ -172,19 +171,18 @@ func hashOf(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadLine reads one line, without its newline, and says whether its hash is
-// that of its text.
+// ReadLine parses one line without its newline, and returns an error if the hash does not match the text.
 func ReadLine(line []byte) (e Entry, err error) {
 	if len(line) < tail || len(line) > MaxEntry {
-		return e, fmt.Errorf("a line of %d bytes is not an entry", len(line))
+		return e, fmt.Errorf("an audit entry must have %d to %d bytes, but this entry has %d", tail, MaxEntry, len(line))
 	}
 	body, end := line[:len(line)-tail], line[len(line)-tail:]
 	hash := string(end[len(hashKey) : len(hashKey)+2*sha256.Size])
 	if !bytes.HasPrefix(end, []byte(hashKey)) || !bytes.HasSuffix(end, []byte(hashEnd)) {
-		return e, fmt.Errorf("the line does not end in a hash")
+		return e, fmt.Errorf("the audit entry does not end with the field \"hash\"")
 	}
 	if hashOf(body) != hash {
-		return e, fmt.Errorf("the entry does not have the hash that it carries: it was changed")
+		return e, fmt.Errorf("the entry was changed: its hash does not match its text")
 	}
 	whole := append(bytes.Clone(body), '}')
 	if err = json.Unmarshal(whole, &e); err != nil {
@@ -194,5 +192,5 @@ func ReadLine(line []byte) (e Entry, err error) {
 	return e, nil
 }
 
-// Digest is the SHA-256 of some bytes as entries carry it.
+// Digest returns the SHA-256 of data in the format that entries use.
 func Digest(data []byte) string { return hashOf(data) }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// file is what a segment is written to.
+// The type `file` is the output file of a segment.
 type file interface {
 	io.Writer
 	io.Closer
@@ -22,7 +22,7 @@ type file interface {
 	Seek(offset int64, whence int) (int64, error)
 }
 
-// opener opens a segment for writing, behind what it holds.
+// The type `opener` opens a segment for appending.
 type opener func(path string) (file, error)
 
 func openFile(path string) (file, error) {
@@ -36,7 +36,7 @@ func openFile(path string) (file, error) {
 	return f, syncDir(filepath.Dir(path))
 }
 
-// segment is one file of the log.
+// The type `segment` is one file of the log.
 type segment struct {
 	path  string
 	first uint64 // sequence of its first entry
@@ -47,16 +47,17 @@ const (
 	segmentSuffix = ".jsonl"
 )
 
-// segmentName is such that names sort as entries do.
+// segmentName returns the name of the segment that begins with the given entry. Sorting the names puts the segments
+// in the order of their entries.
 func segmentName(first uint64) string {
 	return fmt.Sprintf("%s%012d%s", segmentPrefix, first, segmentSuffix)
 }
 
-// segments lists the files of a log in the order of their entries.
+// The function `segments` lists the files of a log in the order of their entries.
 func segments(dir string) ([]segment, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("list the audit log: %w", err)
+		return nil, fmt.Errorf("list the files of the audit log: %w", err)
 	}
 	var out []segment
 	for _, f := range list {
@@ -67,7 +68,7 @@ func segments(dir string) ([]segment, error) {
 		}
 		first, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || segmentName(first) != f.Name() {
-			return nil, fmt.Errorf("%s is not the name of a segment: somebody renamed it", filepath.Join(dir, f.Name()))
+			return nil, fmt.Errorf("the audit-log file %s has an invalid name: a valid name looks like %s", filepath.Join(dir, f.Name()), segmentName(1))
 		}
 		out = append(out, segment{path: filepath.Join(dir, f.Name()), first: first})
 	}
@@ -75,7 +76,7 @@ func segments(dir string) ([]segment, error) {
 	return out, nil
 }
 
-// writeSafely makes a file that is there whole or not at all.
+// writeSafely writes a file completely or not at all.
 func writeSafely(path string, data []byte) error {
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -95,8 +96,8 @@ func writeSafely(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// appendSafely adds a line to a file, or leaves it as it was. A torn line that
-// a crash has left is cut off first.
+// appendSafely appends a line to a file, or leaves the file unchanged. If a crash left an incomplete line at the end,
+// appendSafely first cuts it off.
 func appendSafely(path string, line []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -113,7 +114,7 @@ func appendSafely(path string, line []byte) error {
 		err = f.Sync()
 	}
 	if err != nil {
-		_ = f.Truncate(end) // else the next one cuts it
+		_ = f.Truncate(end) // if this fails, the next call cuts it off
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil && end == 0 {
@@ -122,7 +123,7 @@ func appendSafely(path string, line []byte) error {
 	return err
 }
 
-// lastNewline is the offset behind the last whole line.
+// lastNewline returns the offset after the last complete line.
 func lastNewline(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -151,14 +152,14 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// lock keeps a second server out of a log: two writers would break the chain.
+// The function `lock` prevents a second server from opening the log, because two writers would break the hash chain.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the audit log: %w", err)
 	}
 	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another server writes the audit log in %s: give each its own with audit.dir (%w)", dir, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("another server uses the audit log in %s: set a separate audit.dir for each server (%w)", dir, err), f.Close())
 	}
 	return f, nil
 }

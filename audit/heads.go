@@ -21,37 +21,38 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Files beside the segments.
+// These are the names of the files next to the segments.
 const (
-	headsPrefix = "heads-" // and the segment's number: each has its own
+	headsPrefix = "heads-" // followed by the segment's number, because each segment has its own file
 	floorFile   = "floor.json"
 	keyFile     = "head.key"
 	lockFile    = "lock"
 )
 
-// headsName is the file with the heads that were signed while a segment was
-// written. The last entry of a segment is always signed before the next is begun.
+// headsName returns the name of the file with the heads that were signed while a segment was written. The last entry of a segment is always
+// signed before the next segment begins.
 func headsName(first uint64) string {
 	return headsPrefix + strings.TrimPrefix(segmentName(first), segmentPrefix)
 }
 
-// headsFirst is the segment whose heads a file has.
+// headsFirst reads the name of a heads file. It returns the sequence number of the first entry in the segment that
+// belongs to the file.
 func headsFirst(path string) (first uint64, ok bool) {
 	number := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), headsPrefix), segmentSuffix)
 	first, err := strconv.ParseUint(number, 10, 64)
 	return first, err == nil && headsName(first) == filepath.Base(path)
 }
 
-// HeadKind is what a signed head says.
+// HeadKind is the kind of a signed head.
 type HeadKind string
 
-// What a head says.
+// These are the kinds of heads.
 const (
 	Top   HeadKind = "head"  // the log reached this entry
-	Floor HeadKind = "floor" // entries up to this one were removed by age
+	Floor HeadKind = "floor" // entries up to this one were removed because of their age
 )
 
-// Head is a signed statement on the log: that its entry Sequence has that hash.
+// Head is a signed statement that the log's entry with this sequence number has this hash.
 type Head struct {
 	Kind     HeadKind  `json:"kind"`
 	Number   uint64    `json:"n"` // counts the heads of a segment from 1
@@ -60,31 +61,31 @@ type Head struct {
 	Hash     string    `json:"hash"`
 	Time     time.Time `json:"time"`
 	Key      string    `json:"key"` // public, base64
-	// Signature over all the above, base64.
+	// Signature is the signature over all fields above, in base64.
 	Signature string `json:"signature"`
 }
 
-// signed is what the signature covers: each field by itself on a line, of which
-// none can hold a newline.
+// The method `signed` returns the text that the signature covers. Each field is on a separate line, and no field
+// can contain a newline.
 func (h *Head) signed() []byte {
 	return fmt.Appendf(nil, "ares audit head 1\n%s\n%d\n%q\n%d\n%s\n%s\n%s\n",
 		h.Kind, h.Number, h.Server, h.Sequence, h.Hash, h.Time.UTC().Format(time.RFC3339Nano), h.Key)
 }
 
-// Check says whether the signature is that of the key in the head.
+// Check returns an error if the signature does not match the key in the head.
 func (h *Head) Check() error {
 	key, err := base64.StdEncoding.DecodeString(h.Key)
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return errors.New("the head's key is not one")
+		return errors.New("the audit-log head contains an invalid public key")
 	}
 	signature, err := base64.StdEncoding.DecodeString(h.Signature)
 	if err != nil || !ed25519.Verify(key, h.signed(), signature) {
-		return errors.New("the head's signature is not that of its key")
+		return errors.New("the signature of the audit-log head does not match the public key in the head")
 	}
 	return nil
 }
 
-// ReadHead reads a head that was exported. Its signature has been checked.
+// ReadHead reads an exported head and checks its signature.
 func ReadHead(data []byte) (Head, error) {
 	var h Head
 	err := json.Unmarshal(data, &h)
@@ -92,33 +93,33 @@ func ReadHead(data []byte) (Head, error) {
 		err = h.Check()
 	}
 	if err != nil {
-		return h, ares.Errorf(ares.Invalid, "%s: give a file with what `ares audit heads` printed", err)
+		return h, ares.Errorf(ares.Invalid, "the audit-log head is invalid (%s): use a file with the output of `ares audit heads`", err)
 	}
 	return h, nil
 }
 
-// readHead reads a line of the heads file, which must be just as it was written.
+// readHead parses a line of a heads file. The line must have exactly the form in which it was written.
 func readHead(line []byte) (h Head, err error) {
 	if err = json.Unmarshal(line, &h); err != nil {
 		return h, fmt.Errorf("read the head: %w", err)
 	}
 	if again, same := json.Marshal(h); same != nil || !bytes.Equal(again, line) {
-		return h, errors.New("the head is not as it was written")
+		return h, errors.New("the audit-log head was changed after it was written")
 	}
 	return h, h.Check()
 }
 
-// signer makes heads and remembers the last ones.
+// The type `signer` signs heads and remembers the last ones.
 type signer struct {
 	dir    string
 	server string
 	key    ed25519.PrivateKey
-	first  uint64 // the segment that the last head is of
-	last   Head   // zero when there is none
+	first  uint64 // first entry of the segment of the last head
+	last   Head   // zero if no head was signed yet
 	floor  Head
 }
 
-// openSigner reads the key, or makes it for a new log, and the last heads.
+// openSigner reads the signing key and the last heads. For a new log, openSigner creates the key.
 func openSigner(dir, server string, all []segment) (*signer, error) {
 	s := &signer{dir: dir, server: server}
 	for _, one := range slices.Backward(all) {
@@ -144,14 +145,14 @@ func openSigner(dir, server string, all []segment) (*signer, error) {
 			return nil, err
 		}
 	case err != nil:
-		return nil, fmt.Errorf("read the key that signs the audit log: %w (put it back from a backup, or move %s away: a new log then begins)", err, dir)
+		return nil, fmt.Errorf("the key that signs the audit log cannot be read (%w): restore the key from a backup, or move the directory %s away to begin a new log", err, dir)
 	default:
 		if s.key, err = parseKey(data); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	if s.last.Sequence > 0 && s.last.Key != s.public() {
-		return nil, fmt.Errorf("the audit log was signed with another key than %s: put the key back, or move %s away: a new log then begins", keyFile, dir)
+		return nil, fmt.Errorf("the audit log was not signed with the key in %s: restore the original key, or move the directory %s away to begin a new log", keyFile, dir)
 	}
 	return s, nil
 }
@@ -175,7 +176,7 @@ func makeKey(path string) (ed25519.PrivateKey, error) {
 func parseKey(data []byte) (ed25519.PrivateKey, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New("it is not a PEM file")
+		return nil, errors.New("the key file is not a PEM file")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -183,7 +184,7 @@ func parseKey(data []byte) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, errors.New("it is not an Ed25519 key")
+		return nil, errors.New("the key file does not contain an Ed25519 key")
 	}
 	return key, nil
 }
@@ -192,8 +193,8 @@ func (s *signer) public() string {
 	return base64.StdEncoding.EncodeToString(s.key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // an Ed25519 key's public part is one
 }
 
-// sign states that the log, whose last segment begins with first, has reached an
-// entry.
+// The method `sign` signs a head for the given entry. The argument `first` is the sequence number of the first entry in
+// the log's last segment.
 func (s *signer) sign(first, seq uint64, hash string, now time.Time) error {
 	number := uint64(1)
 	if s.first == first {
@@ -211,7 +212,7 @@ func (s *signer) sign(first, seq uint64, hash string, now time.Time) error {
 	return nil
 }
 
-// lower states that entries up to one were removed by age.
+// The method `lower` signs a statement that all entries up to the given one were removed because of their age.
 func (s *signer) lower(seq uint64, hash string, now time.Time) error {
 	h := s.head(Floor, 1, seq, hash, now)
 	line, err := json.Marshal(h)
@@ -219,7 +220,7 @@ func (s *signer) lower(seq uint64, hash string, now time.Time) error {
 		return fmt.Errorf("encode a head: %w", err)
 	}
 	if err = writeSafely(filepath.Join(s.dir, floorFile), append(line, '\n')); err != nil {
-		return fmt.Errorf("write the floor of the audit log: %w", err)
+		return fmt.Errorf("write the record of removed audit entries: %w", err)
 	}
 	s.floor = h
 	return nil
@@ -233,20 +234,20 @@ func (s *signer) head(kind HeadKind, number, seq uint64, hash string, now time.T
 	return h
 }
 
-// readFloor reads up to where the log was removed by age.
+// readFloor reads the signed statement that names the last entry that was removed because of its age.
 func readFloor(dir string) (Head, error) {
 	path := filepath.Join(dir, floorFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Head{}, fmt.Errorf("read the floor of the audit log: %w", err)
+		return Head{}, fmt.Errorf("read the record of removed audit entries: %w", err)
 	}
 	line, whole := bytes.CutSuffix(data, []byte{'\n'})
 	if !whole {
-		return Head{}, fmt.Errorf("%s: the line is not whole", path)
+		return Head{}, fmt.Errorf("%s: the file does not end with a newline, so it is incomplete", path)
 	}
 	h, err := readHead(line)
 	if err == nil && h.Kind != Floor {
-		err = errors.New("it is not a floor")
+		err = fmt.Errorf("the file contains an audit-log head of kind %q, but the kind must be %q", h.Kind, Floor)
 	}
 	if err != nil {
 		return h, fmt.Errorf("%s: %w", path, err)
@@ -254,8 +255,8 @@ func readFloor(dir string) (Head, error) {
 	return h, nil
 }
 
-// readHeads reads the heads that are whole. A torn last line was never told to
-// anybody and is left out; Verify complains of everything else.
+// readHeads reads the complete heads of a file. readHeads leaves out an incomplete last line, because that head was never used. Verify
+// reports all other damage.
 func readHeads(path string) ([]Head, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -272,7 +273,7 @@ func readHeads(path string) ([]Head, error) {
 		}
 		h, err := readHead(line)
 		if err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w: see `ares audit verify`", path, n, err)
+			return nil, fmt.Errorf("%s, line %d: %w: run `ares audit verify` for details", path, n, err)
 		}
 		out, data = append(out, h), rest
 	}

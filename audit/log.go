@@ -12,51 +12,51 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Actions of the log itself. Those of calls come from the doors.
+// These are the actions that the log itself records. The actions of calls come from package api.
 const (
 	ActionOpen    = "AUDIT_OPENED"    // a server began to write
-	ActionRecover = "AUDIT_RECOVERED" // a torn end was cut off after a crash
-	ActionExpire  = "AUDIT_EXPIRED"   // a segment was removed by age
-	ActionGap     = "AUDIT_GAP"       // entries were lost while the disk took nothing
+	ActionRecover = "AUDIT_RECOVERED" // an incomplete end was cut off after a crash
+	ActionExpire  = "AUDIT_EXPIRED"   // a segment was removed because of its age
+	ActionGap     = "AUDIT_GAP"       // entries were lost while the disk failed
 )
 
-// Config says where a log is and how it is kept.
+// Config is the location and the settings of a log.
 type Config struct {
 	Dir string
-	// Server whose log it is, and its cluster; they are in every entry.
+	// Server and Cluster are written into every entry.
 	Server, Cluster string
-	// MaxSegment is how large a file may become. Default 64 MiB.
+	// MaxSegment is the size at which the log begins a new file. The default is 64 MiB.
 	MaxSegment int64
-	// Keep is how long entries are kept at least. Default 0: for ever.
+	// Keep is the minimum time for which entries are stored. The default 0 means that entries are stored forever.
 	Keep time.Duration
-	// Now is the clock. Default time.Now.
+	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Observe hears of each fsync: how many entries it was for, how long it took
-	// and whether it worked. May be nil.
+	// Observe is called after each fsync with the number of entries, the duration and the error. Observe may be nil.
 	Observe func(entries int, took time.Duration, err error)
-	// Aggregated hears of each refusal that was only counted. May be nil.
+	// The function Aggregated is called for each rejection that is only counted and gets no entry of its own. This function may be
+	// nil.
 	Aggregated func()
-	// Shipped says up to which entry the log is kept elsewhere; segments behind it
-	// are not removed. Nil when nobody else keeps it.
+	// The function Shipped returns the sequence number of the last entry that is also stored in a sink. Segments after that entry
+	// are not removed. This function is nil if the log is not copied.
 	Shipped func() uint64
 
 	open opener // of segments; tests have their own
 }
 
-// How the log is written.
+// These are the limits for writing the log.
 const (
 	defaultSegment = 64 << 20
-	maxPending     = 16_384  // entries on their way to the disk; more are refused
-	maxOwed        = 16_384  // entries that the disk did not take and that are kept
-	maxKept        = 1 << 20 // bytes of the buffer for lines; a larger one is let go when the next write begins
+	maxPending     = 16_384  // entries that wait to be written; more are rejected
+	maxOwed        = 16_384  // unwritten entries that are kept while the disk fails
+	maxKept        = 1 << 20 // bytes of the buffer for lines; a larger one is freed when the next write begins
 	headEvery      = 1024    // entries
 	headAfter      = time.Minute
 	tickEvery      = time.Second
 )
 
-// Log is the audit log of one server. It is safe for concurrent use. Run writes
-// it: nothing is recorded before Run is called and after it has returned.
+// Log is the audit log of one server. A Log is safe for concurrent use. Run writes the entries, so nothing is recorded before Run is called
+// or after Run has returned.
 type Log struct {
 	cfg Config
 
@@ -64,24 +64,25 @@ type Log struct {
 	pending  []*group
 	waiting  int // entries in pending and those being written
 	owed     []Entry
-	lost     int       // entries beyond what may be owed
+	lost     int       // entries lost beyond maxOwed
 	lostFrom time.Time // the first of them
-	failed   error     // why nothing can be written, nil when it can
+	failed   error     // why nothing can be written, nil if writing works
 	closed   bool
 	refusals *refusals
 	wake     chan struct{}
 
-	// The rest is Run's own, but for what is read under mu.
+	// After Open, only Run writes the following fields. Other methods may read the fields that are marked "under mu",
+	// but only while they hold mu.
 	signer  *signer
 	lock    *os.File
 	out     file         // the last segment, nil when it must be opened
 	path    string       // of the last segment; under mu
 	first   uint64       // of the last segment
-	day     string       // when the last segment was begun
-	size    int64        // of the last segment, up to what is safe; under mu
-	seq     uint64       // of the last entry that is safe; under mu
-	hash    string       // of it; under mu
-	dirty   bool         // there may be more in the file than is safe
+	day     string       // day on which the last segment was begun
+	size    int64        // size of the last segment that is on disk; under mu
+	seq     uint64       // of the last entry on disk; under mu
+	hash    string       // hash of that entry; under mu
+	dirty   bool         // the file may hold more than the part known to be on disk
 	lines   bytes.Buffer // of one write
 	pruned  time.Time
 	unasked uint64 // entries since the last head
@@ -89,15 +90,14 @@ type Log struct {
 	unsigned bool // the last head could not be written
 }
 
-// group is what one caller records together.
+// The type `group` holds the entries that one caller records with one call.
 type group struct {
 	entries []Entry
 	done    chan error // nil when nobody waits
 }
 
-// Open opens a log, or begins one. What a crash has torn is cut off, which is
-// itself recorded once Run is called. A log that is damaged otherwise is not
-// opened.
+// Open opens an existing log or creates a new one. If a crash left an incomplete entry at the end, Open cuts it off. When Run
+// starts, it adds an entry about this to the log. Open returns an error if the log is damaged in any other way.
 func Open(cfg Config) (*Log, error) {
 	if cfg.MaxSegment <= 0 {
 		cfg.MaxSegment = defaultSegment
@@ -133,14 +133,14 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Key is the public part of the key that signs heads, base64.
+// Key returns the public key that verifies heads, in base64.
 func (l *Log) Key() string { return l.signer.public() }
 
-// Dir is where the log is.
+// Dir returns the directory of the log.
 func (l *Log) Dir() string { return l.cfg.Dir }
 
-// Ready says whether an entry could be written now. While it could not, nobody
-// should do what must be recorded.
+// Ready returns an error if no entry can be written now. While Ready returns an error, no operation that must be recorded may
+// start.
 func (l *Log) Ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,17 +150,17 @@ func (l *Log) Ready() error {
 	case l.failed != nil:
 		return unavailable(l.failed.Error())
 	case l.waiting >= maxPending:
-		return ares.Errorf(ares.Exhausted, "%d entries wait to be written to the audit log: try again in a moment", l.waiting)
+		return ares.Errorf(ares.Exhausted, "too many entries (%d) are waiting to be written to the audit log: try again in a moment", l.waiting)
 	}
 	return nil
 }
 
 func unavailable(why string) error {
-	return ares.Errorf(ares.Unavailable, "the audit log cannot be written (%s), and nothing is done that it does not show: free space or mend the disk of the server's audit directory, then try again", why)
+	return ares.Errorf(ares.Unavailable, "the server rejects this operation, because it cannot write its audit log (%s): check the disk of the server's audit directory, then try again", why)
 }
 
-// Record writes entries and returns when they are safe. When it fails, they are
-// kept and written first once that is possible.
+// Record writes entries and returns when they are on disk. If writing fails, the entries stay in memory and are written first once
+// the disk works again.
 func (l *Log) Record(ctx context.Context, entries ...Entry) error {
 	g := &group{entries: entries, done: make(chan error, 1)}
 	if err := l.add(g); err != nil {
@@ -174,18 +174,18 @@ func (l *Log) Record(ctx context.Context, entries ...Entry) error {
 	}
 }
 
-// Note hands entries over without waiting: for what must not depend on the log.
-func (l *Log) Note(entries ...Entry) { _ = l.add(&group{entries: entries}) } // what failed is owed
+// Note records entries without waiting for the disk. Use Note for operations that must not depend on the log.
+func (l *Log) Note(entries ...Entry) { _ = l.add(&group{entries: entries}) } // unwritten entries are kept
 
-// Refuse records refusals. The first ones of a kind are written, and it returns
-// when they are safe; more of them are counted, and one entry tells how many.
+// Refuse records rejections. The first rejections of a kind are written as separate entries, and Refuse returns when
+// these are on disk. Further rejections of the same kind are only counted, and one entry states their number.
 func (l *Log) Refuse(ctx context.Context, entries ...Entry) {
 	var alone []Entry
 	l.mu.Lock()
 	for i := range entries {
 		e := &entries[i]
 		e.Time, e.Status = l.cfg.Now(), Refused
-		if l.failed == nil && l.waiting < maxPending && l.refusals.alone(e) {
+		if l.failed == nil && l.waiting < maxPending && l.refusals.isWrittenAlone(e) {
 			alone = append(alone, *e)
 		} else {
 			l.refusals.count(e)
@@ -193,11 +193,12 @@ func (l *Log) Refuse(ctx context.Context, entries ...Entry) {
 	}
 	l.mu.Unlock()
 	if len(alone) > 0 {
-		_ = l.Record(ctx, alone...) // a refusal stays one; what failed is owed
+		_ = l.Record(ctx, alone...) // the call was rejected in any case; unwritten entries are kept
 	}
 }
 
-// add puts a group in the line, or among what is owed while nothing is written.
+// The method `add` adds the entries of a group to the entries that wait for writing. While the disk fails, the method
+// stores the entries in memory instead.
 func (l *Log) add(g *group) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,17 +213,17 @@ func (l *Log) add(g *group) error {
 	case l.closed:
 		return unavailable("the server is stopping")
 	case l.failed != nil:
-		l.owe(g.entries)
+		l.keepUnwritten(g.entries)
 		return unavailable(l.failed.Error())
 	}
 	l.pending = append(l.pending, g)
 	l.waiting += len(g.entries)
-	l.stir()
+	l.wakeUp()
 	return nil
 }
 
-// owe keeps entries that could not be written. The caller holds l.mu.
-func (l *Log) owe(entries []Entry) {
+// keepUnwritten stores entries that could not be written, until the disk works again. The caller holds l.mu.
+func (l *Log) keepUnwritten(entries []Entry) {
 	room := min(max(maxOwed-len(l.owed), 0), len(entries))
 	l.owed = append(l.owed, entries[:room]...)
 	if beyond := len(entries) - room; beyond > 0 {
@@ -233,17 +234,17 @@ func (l *Log) owe(entries []Entry) {
 	}
 }
 
-// stir wakes Run.
-func (l *Log) stir() {
+// wakeUp wakes Run.
+func (l *Log) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Head is the last entry that is safe, signed.
+// Head returns a signed head for the last entry on disk.
 func (l *Log) Head(ctx context.Context) (Head, error) {
-	// Only Run signs. It is asked by an entry's absence: an empty group.
+	// Only Run signs. A group without entries asks Run to sign a head.
 	g := &group{done: make(chan error, 1)}
 	if err := l.add(g); err != nil {
 		return Head{}, err
@@ -261,14 +262,14 @@ func (l *Log) Head(ctx context.Context) (Head, error) {
 	return l.signer.last, nil
 }
 
-// Position is the last entry that is safe.
+// Position returns the sequence number and the hash of the last entry on disk.
 func (l *Log) Position() (seq uint64, hash string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq, l.hash
 }
 
-// Run writes what is recorded until ctx ends; then what is left, and a head.
+// Run writes entries until ctx ends. When ctx ends, Run writes the remaining entries and a head.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -280,27 +281,28 @@ func (l *Log) Run(ctx context.Context) error {
 			return l.end()
 		case <-l.wake:
 		case <-tick.C:
-			l.tick()
+			l.runDue()
 		}
 	}
 }
 
-// tick does what is due by time.
-func (l *Log) tick() {
+// runDue writes the counts of rejections whose time window is over, signs a head if one is due, and removes old
+// segments.
+func (l *Log) runDue() {
 	now := l.cfg.Now()
 	l.mu.Lock()
-	due := l.refusals.due(now)
+	due := l.refusals.expired(now)
 	l.mu.Unlock()
 	if len(due) > 0 {
 		l.Note(due...)
 	}
 	if l.unasked > 0 && now.Sub(l.signer.last.Time) >= headAfter {
-		_ = l.sign() // it was told
+		_ = l.sign() // the failure was logged
 	}
 	l.prune(now)
 }
 
-// end writes what is left and a last head.
+// The method `end` writes the remaining entries and signs a last head.
 func (l *Log) end() error {
 	l.mu.Lock()
 	due := l.refusals.all(l.cfg.Now())
@@ -316,11 +318,11 @@ func (l *Log) end() error {
 	owed := len(l.owed) + l.lost
 	l.mu.Unlock()
 	for _, g := range late {
-		g.tell(unavailable("the server is stopping"))
+		g.finish(unavailable("the server is stopping"))
 	}
 	var err error
 	if owed > 0 {
-		l.cfg.Log.Error("entries of the audit log are lost: the disk did not take them", "entries", owed)
+		l.cfg.Log.Error("entries of the audit log are lost: the disk failed", "entries", owed)
 	}
 	if l.unasked > 0 {
 		err = l.signTop()
@@ -333,14 +335,14 @@ func (l *Log) end() error {
 	return err
 }
 
-func (g *group) tell(err error) {
+func (g *group) finish(err error) {
 	if g.done != nil {
 		g.done <- err
 	}
 }
 
-// sign signs the last entry, and tells once when that does not work: entries are
-// good without it.
+// The method `sign` signs the last entry and logs a failure. It logs a repeated failure only once, because entries are
+// valid without a signature.
 func (l *Log) sign() error {
 	err := l.signTop()
 	if err != nil && !l.unsigned {

@@ -11,9 +11,9 @@ import (
 
 const pruneEvery = time.Hour
 
-// prune removes segments whose last entry is older than the log is kept. Before
-// a file goes, a head says up to where the log was removed, so that Verify can
-// tell this from somebody taking the beginning away.
+// The method `prune` removes segments whose last entry is older than Keep. Before a file is deleted, a signed head
+// records the last removed entry. With that head, Verify can distinguish an expired log from one whose beginning was
+// cut off.
 func (l *Log) prune(now time.Time) {
 	if l.cfg.Keep <= 0 || !l.pruned.IsZero() && now.Sub(l.pruned) < pruneEvery {
 		return
@@ -31,10 +31,10 @@ func (l *Log) prune(now time.Time) {
 		err = l.expire(all[i], &last, now)
 	}
 	if err == nil {
-		err = l.sweep()
+		err = l.removeOldHeads()
 	}
 	if err != nil {
-		l.cfg.Log.Error("remove what is old from the audit log", "error", err)
+		l.cfg.Log.Error("remove expired entries from the audit log", "error", err)
 	}
 }
 
@@ -52,8 +52,8 @@ func (l *Log) expire(s segment, last *Entry, now time.Time) error {
 	return os.Remove(s.path)
 }
 
-// sweep removes the heads of segments that are gone.
-func (l *Log) sweep() error {
+// removeOldHeads removes the heads of removed segments.
+func (l *Log) removeOldHeads() error {
 	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, headsPrefix+"*"))
 	for _, f := range files {
 		first, ok := headsFirst(f)

@@ -16,26 +16,27 @@ import (
 	"time"
 )
 
-// Query says which entries are asked for. What is empty asks for all.
+// Query selects entries. An empty field of a Query selects all entries.
 type Query struct {
 	User, Action, Object string
-	// Tenants are those whose entries may be seen; nil for all.
+	// Tenants are the tenants whose entries may be seen. If Tenants is nil, the entries of all tenants may be seen.
 	Tenants []string
-	// Unnamed is for who may not know outsiders by name: they are not found by it.
+	// The field Unnamed is set for a reader who may not see the names of outsiders. If Unnamed is set, a search by user does not find
+	// outsiders.
 	Unnamed      bool
 	Status       Status
 	Code         string
-	Since, Until time.Time // Since is included
-	// OldestFirst turns the order.
+	Since, Until time.Time // Since is inclusive
+	// If OldestFirst is set, the oldest entries come first.
 	OldestFirst bool
-	// From is an entry: only it and those behind it, in that order. 0 for the first.
+	// The field From is the sequence number of the first entry in the answer. If From is 0, the answer starts with the first entry in
+	// the chosen order.
 	From uint64
-	// Limit of the entries. Default 100.
+	// Limit is the maximum number of entries in the answer. The default is 100.
 	Limit int
 }
 
-// Matches says whether an entry is asked for. An object is found by its whole
-// name, or by its kind (queue/).
+// Matches reports whether the query selects an entry. An object is selected by its whole name, or by its kind, such as "queue/".
 func (q *Query) Matches(e *Entry) bool {
 	return (q.User == "" || q.User == e.User && !(q.Unnamed && e.Outside)) && (q.Action == "" || strings.EqualFold(q.Action, e.Action)) &&
 		(q.Object == "" || q.Object == e.Object || strings.HasSuffix(q.Object, "/") && strings.HasPrefix(e.Object, q.Object)) &&
@@ -44,18 +45,19 @@ func (q *Query) Matches(e *Entry) bool {
 		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until))
 }
 
-// maxScan is how much of the log one query reads; the next page goes on there.
+// maxScan is the maximum number of bytes of the log that one query reads. When a query reaches this limit, its page
+// ends, and the next page continues at that point.
 const maxScan = 64 << 20
 
-// Page is part of an answer. Next is where the one after it begins, 0 when there
-// is none.
+// Page is one part of the answer to a query. Next is the sequence number of the entry at which the next page begins, or
+// 0 if this is the last page.
 type Page struct {
 	Entries []Entry
 	Next    uint64
 }
 
-// List finds entries, the latest first unless asked otherwise. It reads the
-// files, so what somebody changed in them is shown as it is; Verify tells.
+// List returns the entries that a query selects. The latest entry comes first unless OldestFirst is set. List does not check hashes, so
+// it shows the entries as they are in the files. Use Verify to find out whether entries were changed.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	l.mu.Lock()
 	end, path := l.size, l.path
@@ -64,7 +66,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	f := finding{Query: q, left: maxScan}
+	f := queryScan{Query: q, left: maxScan}
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
@@ -92,19 +94,19 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	return f.page, nil
 }
 
-// finding is a query under way.
-type finding struct {
+// queryScan is the state of a running query.
+type queryScan struct {
 	Query
 
 	page Page
 	left int64
 }
 
-// segment looks through one file up to end, and says whether to go on.
-func (f *finding) segment(s segment, end int64, read func(segment, io.ReaderAt, int64) (bool, error)) (more bool, err error) {
+// The method `segment` scans one file up to the offset `end`. It reports whether to continue with the next file.
+func (f *queryScan) segment(s segment, end int64, read func(segment, io.ReaderAt, int64) (bool, error)) (more bool, err error) {
 	file, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // it has just expired
+		return true, nil // it has just been removed
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the audit log: %w", err)
@@ -120,9 +122,9 @@ func (f *finding) segment(s segment, end int64, read func(segment, io.ReaderAt, 
 	return read(s, file, end)
 }
 
-// backward reads lines from the end, in chunks.
-func (f *finding) backward(s segment, r io.ReaderAt, end int64) (more bool, err error) {
-	var part []byte // of a line whose beginning is not read yet
+// The method `backward` reads the lines of a segment from the end to the beginning, in chunks.
+func (f *queryScan) backward(s segment, r io.ReaderAt, end int64) (more bool, err error) {
+	var part []byte // the end of a line whose beginning is not read yet
 	chunk := make([]byte, 256<<10)
 	for end > 0 {
 		begin := max(end-int64(len(chunk)), 0)
@@ -150,8 +152,8 @@ func (f *finding) backward(s segment, r io.ReaderAt, end int64) (more bool, err 
 	return true, nil
 }
 
-// forward reads lines from the beginning.
-func (f *finding) forward(s segment, r io.ReaderAt, end int64) (more bool, err error) {
+// The method `forward` reads the lines of a segment from the beginning to the end.
+func (f *queryScan) forward(s segment, r io.ReaderAt, end int64) (more bool, err error) {
 	lines := bufio.NewScanner(io.NewSectionReader(r, 0, end))
 	lines.Buffer(make([]byte, 64<<10), 1<<20)
 	for lines.Scan() {
@@ -166,15 +168,15 @@ func (f *finding) forward(s segment, r io.ReaderAt, end int64) (more bool, err e
 	return true, nil
 }
 
-// line takes a line that is asked for, and says whether to go on.
-func (f *finding) line(line []byte) (more bool) {
+// The method `line` adds a line to the page if the query selects it, and reports whether to continue.
+func (f *queryScan) line(line []byte) (more bool) {
 	seq, known := sequenceOf(line)
 	if known && f.From > 0 && (!f.OldestFirst && seq > f.From || f.OldestFirst && seq < f.From) {
-		return true // it need not be read whole
+		return true // no need to parse it
 	}
 	e, err := ReadLine(line)
 	if err != nil {
-		return true // what is damaged is Verify's to tell
+		return true // Verify reports damaged lines
 	}
 	if len(f.page.Entries) >= f.Limit || f.left <= 0 {
 		f.page.Next = e.Sequence
@@ -185,14 +187,14 @@ func (f *finding) line(line []byte) (more bool) {
 	}
 	switch {
 	case !f.OldestFirst && !f.Since.IsZero() && e.Time.Before(f.Since.Add(-maxStep)):
-		return false // everything before is older still
+		return false // all earlier entries are even older
 	case f.OldestFirst && !f.Until.IsZero() && e.Time.After(f.Until.Add(maxStep)):
 		return false
 	}
 	return true
 }
 
-// sequenceOf reads the sequence that a line begins with, without the rest.
+// sequenceOf parses only the sequence number at the beginning of a line.
 func sequenceOf(line []byte) (uint64, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	if !ok {
@@ -203,5 +205,6 @@ func sequenceOf(line []byte) (uint64, bool) {
 	return seq, err == nil
 }
 
-// maxStep is how far a clock that was set may have made entries look out of order.
+// An adjusted clock can put the times of entries out of order. maxStep is the largest difference that a query
+// tolerates.
 const maxStep = time.Hour

@@ -8,71 +8,71 @@ import (
 	"time"
 )
 
-// Bounds on what refusals may cost. A flood of them from many addresses fills
-// the log with about a hundred entries a second at most.
+// These constants limit the cost of rejections. A flood of rejections from many addresses adds at most about a hundred
+// entries per second to the log.
 const (
 	window       = 10 * time.Second
-	aloneOfKind  = 16  // refusals alike, in a window, that are written each
-	aloneOfAll   = 500 // that may be written each at once
+	aloneOfKind  = 16  // number of similar rejections in a window that get their own entries
+	aloneOfAll   = 500 // number of rejections of all kinds that may get their own entries at once
 	aloneEach    = 20 * time.Millisecond
-	kindsAtOnce  = 512 // kinds that are counted apart, in a window
+	kindsAtOnce  = 512 // kinds that are counted separately in a window
 	anotherPlace = "(others)"
 )
 
-// kind is what makes refusals alike.
-type kind struct{ host, door, user, action, code string }
+// refusalKind holds the properties that similar rejections share.
+type refusalKind struct{ host, door, user, action, code string }
 
-// tally counts refusals of a kind.
-type tally struct {
-	alone   int // written each
+// refusalCount counts rejections of a kind.
+type refusalCount struct {
+	alone   int // rejections that got their own entry
 	counted int
 	tenant  string
 	outside bool
-	since   time.Time // of the first that was only counted
-	began   time.Time // of the window
+	since   time.Time // time of the first that was only counted
+	began   time.Time // start of the window
 }
 
-// refusals decides which refusals are written each, and counts the others. Its
-// caller keeps others out.
+// The type `refusals` decides which rejections get a separate entry, and counts the others. The type `refusals` is not
+// safe for concurrent use.
 type refusals struct {
-	kinds      map[kind]*tally
-	spare      int // how many may be written each, now
+	kinds      map[refusalKind]*refusalCount
+	spare      int // number of rejections that may still get their own entry
 	refilled   time.Time
 	aggregated func()
 }
 
 func newRefusals(aggregated func()) *refusals {
-	return &refusals{kinds: map[kind]*tally{}, spare: aloneOfAll, aggregated: aggregated}
+	return &refusals{kinds: map[refusalKind]*refusalCount{}, spare: aloneOfAll, aggregated: aggregated}
 }
 
-func kindOf(e *Entry) kind {
+func kindOf(e *Entry) refusalKind {
 	host, _, err := net.SplitHostPort(e.Source)
 	if err != nil {
 		host = e.Source
 	}
-	return kind{clean(host, maxField), e.Door, clean(e.User, maxField), clean(e.Action, maxField), e.Code}
+	return refusalKind{clean(host, maxField), e.Door, clean(e.User, maxField), clean(e.Action, maxField), e.Code}
 }
 
-// of finds the tally of a refusal. When there are too many kinds, all others are
-// one for each code.
-func (r *refusals) of(e *Entry) *tally {
+// The method `of` returns the count to which a rejection belongs. When there are too many kinds of rejections, all
+// further kinds with the same error code share one count.
+func (r *refusals) of(e *Entry) *refusalCount {
 	k := kindOf(e)
 	if t := r.kinds[k]; t != nil {
 		return t
 	}
 	if len(r.kinds) >= kindsAtOnce {
-		k = kind{anotherPlace, "", "", anotherPlace, e.Code}
+		k = refusalKind{anotherPlace, "", "", anotherPlace, e.Code}
 		if t := r.kinds[k]; t != nil {
 			return t
 		}
 	}
-	t := &tally{began: e.Time, tenant: e.Tenant}
+	t := &refusalCount{began: e.Time, tenant: e.Tenant}
 	r.kinds[k] = t
 	return t
 }
 
-// alone says whether a refusal is written for itself.
-func (r *refusals) alone(e *Entry) bool {
+// isWrittenAlone reports whether a rejection gets a separate entry.
+func (r *refusals) isWrittenAlone(e *Entry) bool {
 	if n := int(e.Time.Sub(r.refilled) / aloneEach); n > 0 {
 		r.spare, r.refilled = min(r.spare+n, aloneOfAll), e.Time
 	}
@@ -85,7 +85,7 @@ func (r *refusals) alone(e *Entry) bool {
 	return true
 }
 
-// count notes a refusal that is not written for itself.
+// The method `count` counts a rejection that gets no separate entry.
 func (r *refusals) count(e *Entry) {
 	t := r.of(e)
 	if t.counted++; t.counted == 1 {
@@ -100,17 +100,17 @@ func (r *refusals) count(e *Entry) {
 	}
 }
 
-// due takes the tallies whose window is over.
-func (r *refusals) due(now time.Time) []Entry {
-	return r.take(now, func(t *tally) bool { return now.Sub(t.began) >= window })
+// The method `expired` removes the counts whose time window is over, and returns these counts as entries.
+func (r *refusals) expired(now time.Time) []Entry {
+	return r.take(now, func(t *refusalCount) bool { return now.Sub(t.began) >= window })
 }
 
-// all takes every tally.
+// The method `all` removes every count and returns the counts as entries.
 func (r *refusals) all(now time.Time) []Entry {
-	return r.take(now, func(*tally) bool { return true })
+	return r.take(now, func(*refusalCount) bool { return true })
 }
 
-func (r *refusals) take(now time.Time, over func(*tally) bool) []Entry {
+func (r *refusals) take(now time.Time, over func(*refusalCount) bool) []Entry {
 	var out []Entry
 	for k, t := range maps.Clone(r.kinds) {
 		if !over(t) {

@@ -12,10 +12,10 @@ func refusal(source, user, object string) Entry {
 	return Entry{Action: "GET_JOB", Code: "forbidden", Source: source, Door: "rest", User: user, Object: object}
 }
 
-// stands adds up what entries stand for.
+// The function `stands` returns how many operations a list of entries describes.
 func stands(entries []Entry) (n int) {
 	for i := range entries {
-		n += entries[i].Stands()
+		n += entries[i].EventCount()
 	}
 	return n
 }
@@ -26,12 +26,12 @@ func (r *running) kinds() int {
 	return len(r.refusals.kinds)
 }
 
-// TestFloodOfRefusals sends many times more than may be written, from one address
-// and from many: none is forgotten, and the log stays small.
+// TestFloodOfRefusals sends many more rejections than may be written separately, from one address and from many
+// addresses. All rejections must be counted, and the log must stay small.
 func TestFloodOfRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources int
-		atMost  int // entries
+		atMost  int // maximum number of entries
 	}{
 		"one address":    {1, aloneOfKind + 2},
 		"many addresses": {20_000, aloneOfAll + kindsAtOnce + 10},
@@ -70,8 +70,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalsApart wants what differs to be told apart, and what is counted to
-// name who it was.
+// TestRefusalsApart checks that different kinds of rejections are counted separately, and that the entry with a count
+// names the caller.
 func TestRefusalsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, t.TempDir())
@@ -94,7 +94,7 @@ func TestRefusalsApart(t *testing.T) {
 	})
 }
 
-// TestCountedAtTheEnd wants a server that stops to tell what it has counted.
+// TestCountedAtTheEnd checks that a server writes its counts of rejections when it stops.
 func TestCountedAtTheEnd(t *testing.T) {
 	l := start(t, t.TempDir())
 	for i := range 50 {
@@ -107,8 +107,8 @@ func TestCountedAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestOutsidersAreCountedAsSuch: refusals that are counted are still told to be of
-// somebody outside the tenant, and without the name where that is asked for.
+// TestOutsidersAreCountedAsSuch checks that an entry with a count still says that the caller was outside the tenant.
+// The entry must omit the caller's name if the reader may not see it.
 func TestOutsidersAreCountedAsSuch(t *testing.T) {
 	r := newRefusals(nil)
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -124,10 +124,10 @@ func TestOutsidersAreCountedAsSuch(t *testing.T) {
 	named := map[string]bool{}
 	for i, e := range r.all(now) {
 		_, err := e.seal(uint64(i+1), genesis)
-		if out := e.Unnamed(); err != nil || e.Hash == "" || out.Hash != "" || out.Previous != "" {
+		if out := e.WithoutActor(); err != nil || e.Hash == "" || out.Hash != "" || out.Previous != "" {
 			t.Errorf("%+v is shown as %+v, %v", e, out, err)
 		}
-		out := e.Unnamed()
+		out := e.WithoutActor()
 		named[out.User] = true
 		if e.Outside != (e.User == "token:b/thief") || e.Outside != (out.Source == "") || out.Count != 3 || !strings.Contains(out.Detail, "3 refusals alike") {
 			t.Errorf("%+v is shown as %+v", e, out)

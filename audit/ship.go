@@ -6,50 +6,53 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// Sink keeps entries of many servers' logs together. It is the sink that
-// remembers how far it has come, so a server that starts anew, or a sink that is
-// put back from a backup, goes on where the sink is.
+// Sink collects the audit log entries of many servers. The sink itself stores the number of the last entry that it
+// received from each server. Because of these numbers, shipping continues correctly after a restart of the server, or
+// after the sink was restored from a backup.
 type Sink interface {
-	// Reached is the last entry of a server's log that the sink holds, 0 for none.
+	// Reached returns the sequence number of the last entry of a server's log that the sink holds, or 0
+	// if it holds none.
 	Reached(ctx context.Context, server string) (uint64, error)
-	// Take adds entries of one server, in order, each once: those that it holds
-	// already are passed over. All are taken or none.
+	// Take adds entries of one server, in order. Take skips entries that the sink already holds. Take adds either all new
+	// entries or none of them.
 	Take(ctx context.Context, entries []Entry) error
 }
 
-// Bounds of shipping.
+// These constants limit the shipping of entries.
 const (
 	shipAtOnce = 500
 	shipEvery  = time.Second
-	shipAfter  = 30 * time.Second // a failure
-	stepWithin = 30 * time.Second // the sink answers, or has failed
+	shipAfter  = 30 * time.Second // pause after a failure
+	stepWithin = 30 * time.Second // time limit for one answer of the sink
 )
 
-// Shipper hands a server's entries to a sink, in order. A sink that does not
-// answer delays nothing but the removal of old segments.
+// Shipper sends a server's entries to a sink, in order. If the sink does not answer, only the removal of old segments is delayed.
 type Shipper struct {
 	Log  *Log
 	Sink Sink
-	// Told hears how many entries went and why no more did. May be nil.
+	// After each attempt to ship entries, the function Told is called with the number of shipped entries and the error. This
+	// function may be nil.
 	Told func(entries int, err error)
-	// Slog hears of a sink that begins or ceases to fail. May be nil.
+	// Slog logs when a sink starts to fail and when it works again. Slog may be nil.
 	Slog *slog.Logger
 
 	reached atomic.Uint64
 }
 
-// Reached is the last entry that the sink is known to hold.
+// Reached returns the sequence number of the last entry that the sink is known to hold.
 func (s *Shipper) Reached() uint64 { return s.reached.Load() }
 
-// Behind is how many entries the sink is not known to hold.
+// Behind returns how many entries the sink does not hold yet, as far as the server knows.
 func (s *Shipper) Behind() uint64 {
 	seq, _ := s.Log.Position()
 	return seq - min(seq, s.reached.Load())
 }
 
-// Run ships until ctx ends.
+// Run ships entries until ctx ends.
 func (s *Shipper) Run(ctx context.Context) error {
 	failing := false
 	for {
@@ -58,42 +61,38 @@ func (s *Shipper) Run(ctx context.Context) error {
 			return nil
 		}
 		if s.Slog != nil && (err != nil) != failing {
-			s.Slog.Warn("the audit log goes to history", "failing", err != nil, "error", err)
+			s.Slog.Warn("the audit log is shipped to history again", "failing", err != nil, "error", err)
 		}
 		failing = err != nil
-		pause := shipEvery
+		wait := shipEvery
 		if failing {
-			pause = shipAfter
+			wait = shipAfter
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return nil
-		case <-timer.C:
 		}
 	}
 }
 
-// Ship hands over everything that is safe by now. Several may at once: what the
-// sink has it passes over.
+// Ship sends all entries that are on disk. Concurrent calls of Ship are safe, because the sink skips entries that it
+// already holds.
 func (s *Shipper) Ship(ctx context.Context) error {
 	at, err := s.reach(ctx)
 	if seq, _ := s.Log.Position(); err == nil && at > seq {
-		err = fmt.Errorf("the log ends with entry %d and %d are there already: it is another log of a server with the name %s", seq, at, s.Log.cfg.Server)
+		err = fmt.Errorf("the audit log ends with entry %d, but the history database has entries up to %d: they come from another audit log with the same server name (%s)", seq, at, s.Log.cfg.Server)
 	}
 	if err != nil {
-		s.tell(0, err)
+		s.report(0, err)
 		return err
 	}
 	s.reached.Store(at)
 	for {
 		page, err := s.Log.List(ctx, Query{OldestFirst: true, From: at + 1, Limit: shipAtOnce})
 		if err == nil && len(page.Entries) > 0 {
-			err = s.hand(ctx, page.Entries, at)
+			err = s.shipConsecutive(ctx, page.Entries, at)
 		}
 		if err != nil {
-			s.tell(0, err)
+			s.report(0, err)
 			return err
 		}
 		if len(page.Entries) == 0 {
@@ -101,7 +100,7 @@ func (s *Shipper) Ship(ctx context.Context) error {
 		}
 		at = page.Entries[len(page.Entries)-1].Sequence
 		s.reached.Store(at)
-		s.tell(len(page.Entries), nil)
+		s.report(len(page.Entries), nil)
 	}
 }
 
@@ -111,17 +110,18 @@ func (s *Shipper) reach(ctx context.Context) (uint64, error) {
 	return s.Sink.Reached(ctx, s.Log.cfg.Server)
 }
 
-// hand passes entries on that follow each other. One that List could not read
-// makes a gap, and what is behind a gap is not shipped: it would look whole there.
-// Those before the first were removed by age.
-func (s *Shipper) hand(ctx context.Context, entries []Entry, at uint64) error {
+// shipConsecutive sends entries to the sink if their sequence numbers are consecutive. A gap means that List could not
+// read an entry. Entries after a gap are not shipped, because the sink's copy would then look complete although it is
+// not. If entries before the first one in the log are missing, that is not a gap. The log has removed them because of
+// their age.
+func (s *Shipper) shipConsecutive(ctx context.Context, entries []Entry, at uint64) error {
 	next := entries[0].Sequence
 	if at > 0 {
 		next = at + 1
 	}
 	for i := range entries {
 		if entries[i].Sequence != next+uint64(i) {
-			return fmt.Errorf("entry %d of the audit log cannot be read: see `ares audit verify`", next+uint64(i))
+			return fmt.Errorf("entry %d of the audit log cannot be read: run `ares audit verify` for details", next+uint64(i))
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepWithin)
@@ -129,7 +129,7 @@ func (s *Shipper) hand(ctx context.Context, entries []Entry, at uint64) error {
 	return s.Sink.Take(ctx, entries)
 }
 
-func (s *Shipper) tell(n int, err error) {
+func (s *Shipper) report(n int, err error) {
 	if s.Told != nil {
 		s.Told(n, err)
 	}

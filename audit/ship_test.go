@@ -14,7 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/audit/sinktest"
 )
 
-// memory is a sink that forgets with the test.
+// The type `memory` is a sink that stores entries in memory.
 type memory struct {
 	mu   sync.Mutex
 	held map[string][]audit.Entry
@@ -62,8 +62,8 @@ func TestMemory(t *testing.T) {
 	sinktest.Run(t, newMemory, func(_ *testing.T, s audit.Sink, server string) []audit.Entry { return s.(*memory).of(server) })
 }
 
-// TestShipping wants a sink to have every entry once, in order, although it was
-// down, was set back and the server was started anew.
+// TestShipping checks that a sink gets every entry once and in order. This must hold even if the sink was down or
+// restored from a backup, or the server was restarted.
 func TestShipping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestShipping(t *testing.T) {
 				}
 				pass(time.Second)
 			}
-			if round == 1 { // from a backup
+			if round == 1 { // restored from a backup
 				sink.mu.Lock()
 				sink.held["s1"] = sink.held["s1"][:5]
 				sink.mu.Unlock()
@@ -116,5 +116,5 @@ func (m *memory) set(down error) {
 	m.down = down
 }
 
-// pass lets time pass in a bubble of synctest, where that takes none.
+// The function `pass` lets time pass in a synctest bubble, where that takes no real time.
 func pass(d time.Duration) { <-time.After(d) }

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// written makes a log of several segments and heads, closed as a server does.
+// The function `written` creates a log with several segments and heads, and closes the log as a server does.
 func written(t testing.TB) (dir string, head Head) {
 	t.Helper()
 	dir = t.TempDir()
@@ -31,7 +31,7 @@ func written(t testing.TB) (dir string, head Head) {
 	return dir, head
 }
 
-// copied is a log to be tampered with.
+// The function `copied` returns a copy of a log, which the test then changes.
 func copied(t testing.TB, from string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func lines(data []byte) [][]byte {
 	return bytes.SplitAfter(bytes.TrimSuffix(data, []byte{'\n'}), []byte{'\n'})
 }
 
-// TestEveryByteCounts changes each byte of an entry, of the last one too, to
-// another.
+// TestEveryByteCounts changes each byte of an entry in the middle of the log and of the last entry. TestEveryByteCounts
+// checks that Verify finds every change.
 func TestEveryByteCounts(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir, small)
@@ -76,7 +76,7 @@ func TestEveryByteCounts(t *testing.T) {
 		data := read(t, s.path)
 		begin := bytes.LastIndexByte(data[:len(data)-1], '\n') + 1
 		for i := begin; i < len(data); i++ {
-			for _, b := range []byte{data[i] ^ 1, data[i] ^ 0x20} { // 0x20 turns letters from small to large
+			for _, b := range []byte{data[i] ^ 1, data[i] ^ 0x20} { // 0x20 turns lower case into upper case
 				bad := slices.Clone(data)
 				bad[i] = b
 				write(t, s.path, bad)
@@ -90,8 +90,8 @@ func TestEveryByteCounts(t *testing.T) {
 	good(t, dir)
 }
 
-// TestForgedEntry wants an entry that was changed with its own hash made anew to
-// be found by the one behind it, and all of them made anew by what was signed.
+// TestForgedEntry checks that Verify detects two kinds of forgery. If one entry is changed and only its own hash is recomputed, the
+// next entry must reveal the forgery. If all hashes are recomputed, the signed heads must reveal the forgery.
 func TestForgedEntry(t *testing.T) {
 	from, head := written(t)
 	dir := copied(t, from)
@@ -110,22 +110,21 @@ func TestForgedEntry(t *testing.T) {
 	write(t, path, bytes.Replace(data, bytes.TrimSuffix(old[2], []byte{'\n'}), line, 1))
 	wantFault(t, verify(t, dir), "does not carry the hash")
 
-	// All of the log anew, from that entry on.
+	// Recompute the hashes of the rest of the log, starting with the changed entry.
 	rechain(t, dir, func(e *Entry) {
 		if e.Sequence == 3 {
 			e.User = "somebody-else"
 		}
 	})
-	wantFault(t, verify(t, dir), "is not the one that was signed")
+	wantFault(t, verify(t, dir), "differs from the entry that was signed")
 
-	// And the heads with a key of the forger's own: only a head that was kept
-	// elsewhere tells.
+	// Sign the heads again with the forger's own key. Only a head that was stored outside the log reveals this forgery.
 	resign(t, dir)
 	good(t, dir)
 	wantFault(t, verify(t, dir, head), "is signed with the key")
 }
 
-// rechain writes a log anew with entries changed and every hash made to fit.
+// The function `rechain` rewrites a log with changed entries and recomputes every hash.
 func rechain(t *testing.T, dir string, change func(*Entry)) {
 	t.Helper()
 	all, err := segments(dir)
@@ -152,7 +151,7 @@ func rechain(t *testing.T, dir string, change func(*Entry)) {
 	}
 }
 
-// resign makes the heads of a log anew, with another key.
+// The function `resign` signs all heads of a log again with another key.
 func resign(t *testing.T, dir string) {
 	t.Helper()
 	all, err := segments(dir)
@@ -185,9 +184,9 @@ func wantFault(t *testing.T, r *Report, words string) {
 	}
 }
 
-// TestTruncation cuts the end off, entry by entry and segment by segment: the
-// chain is whole, and the signed heads tell. Where they were cut off too, one that
-// was kept elsewhere does.
+// TestTruncation cuts single entries and whole segments off the end of a log. The remaining chain is still valid, so the signed heads
+// must reveal that entries were removed. If the signed heads were removed too, a head that was stored outside the log must reveal the
+// removal.
 func TestTruncation(t *testing.T) {
 	from, head := written(t)
 	dir := copied(t, from)
@@ -229,7 +228,7 @@ func TestTruncationUnderARunningServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFault(t, r, "they were changed under it")
+	wantFault(t, r, "the files were changed while the server was running")
 	write(t, path, data)
 }
 
@@ -248,16 +247,15 @@ func TestSwappedSegments(t *testing.T) {
 	}
 }
 
-// TestAnySingleEdit makes one change to one file of the log and wants Verify to
-// find it. Of a head that was taken off the end it can only tell that entries are
-// not signed.
+// TestAnySingleEdit makes one change to one file of the log and checks that Verify finds the change. If only the last
+// head is removed, Verify can only report that the last entries are not signed.
 func TestAnySingleEdit(t *testing.T) {
 	from, _ := written(t)
 	names, err := filepath.Glob(filepath.Join(from, "*.jsonl"))
 	if err != nil || len(names) < 8 {
 		t.Fatal(names, err)
 	}
-	newest := filepath.Base(names[len(names)-1]) // heads sort behind segments
+	newest := filepath.Base(names[len(names)-1]) // names of heads sort after those of segments
 	dir := copied(t, from)
 	rapid.Check(t, func(rt *rapid.T) {
 		name := filepath.Base(rapid.SampledFrom(names).Draw(rt, "file"))
@@ -283,7 +281,7 @@ func TestAnySingleEdit(t *testing.T) {
 	})
 }
 
-// edit changes something, whatever an attacker or a bad disk may.
+// The function `edit` makes a random change to a file, as an attacker or a bad disk might do.
 func edit(rt *rapid.T, data []byte) (bad []byte, gone bool) {
 	at := rapid.IntRange(0, len(data)-1).Draw(rt, "at")
 	all := lines(data)

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Check says what Verify holds the log against, beside itself.
+// Check holds the values that Verify compares the log with.
 type Check struct {
-	// Heads that were exported before: the log must hold each of them.
+	// Heads are signed heads that were exported earlier. The log must contain the entry of each of these heads.
 	Heads []Head
-	// Key that signs, base64, when it is known from elsewhere. Default that of
-	// Heads, else that of the heads beside the log.
+	// Key is the signing key in base64, if the caller knows it from another source. The default is the key of Heads. Without Heads,
+	// the default is the key of the heads that are stored with the log.
 	Key string
-	// End is how far the log is read, when it is being written: the last entry and
-	// the size of the last file. Default all of it.
+	// End is the position at which Verify stops reading, for a log that is still being written. End consists of the last entry and
+	// the size of the last file. By default Verify reads the whole log.
 	End Position
 }
 
-// Position is a place in the log: an entry, and the end of its line.
+// Position is a position in the log. A Position consists of an entry and the end of its line.
 type Position struct {
 	Sequence uint64
 	Hash     string
 	Offset   int64
 }
 
-// Fault is something that is not as it was written.
+// Fault is a part of the log that differs from what was written.
 type Fault struct {
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
@@ -45,29 +45,29 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s, line %d: %s", f.File, f.Line, f.Text)
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Segments int    `json:"segments"`
 	Entries  uint64 `json:"entries"`
-	// First and Last are sequences, Hash is that of the last entry.
+	// First and Last are sequence numbers, and Hash is the hash of the last entry.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	Hash  string `json:"hash"`
-	// Heads is how many signed heads the log was held against, Signed up to which
-	// entry they reach. What follows is chained, but its absence would not show.
+	// Heads is the number of signed heads that the log was compared with. Signed is the last entry for which there
+	// is a signed head. Entries after Signed are chained by hashes, but their removal would not be noticed.
 	Heads  int    `json:"heads"`
 	Signed uint64 `json:"signed"`
-	// Key that signed.
+	// Key is the key that signed the heads.
 	Key    string  `json:"key"`
 	Faults []Fault `json:"faults"`
-	// More faults than are listed.
+	// More is the number of faults that are not listed in Faults.
 	More int `json:"more,omitempty"`
 }
 
-// OK says whether nothing is wrong.
+// OK reports whether no fault was found.
 func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
-// maxFaults is how many faults are listed.
+// maxFaults is the maximum number of faults that a Report lists.
 const maxFaults = 100
 
 func (r *Report) fault(file string, line int, format string, args ...any) {
@@ -78,13 +78,13 @@ func (r *Report) fault(file string, line int, format string, args ...any) {
 	r.Faults = append(r.Faults, Fault{File: filepath.Base(file), Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// Verify reads a whole log and reports everything that is not as it was written.
-// It fails only when it cannot read.
+// Verify reads a whole log and reports every part that differs from what was written. Verify returns an error only if
+// it cannot read the log.
 func Verify(dir string, check Check) (*Report, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	v := &verifying{Report: &Report{Key: check.Key, Faults: []Fault{}}, dir: dir, check: &check, heads: map[uint64][]claim{}}
+	v := &verifier{Report: &Report{Key: check.Key, Faults: []Fault{}}, dir: dir, check: &check, heads: map[uint64][]headClaim{}}
 	if v.Key == "" && len(check.Heads) > 0 {
 		v.Key = check.Heads[0].Key
 	}
@@ -107,26 +107,26 @@ func Verify(dir string, check Check) (*Report, error) {
 	return v.Report, nil
 }
 
-// claim is a head and where it comes from.
-type claim struct {
+// headClaim is a head and the location it was read from.
+type headClaim struct {
 	Head
 
 	from string
 }
 
-// verifying follows the chain.
-type verifying struct {
+// The type `verifier` checks the hash chain of a log.
+type verifier struct {
 	*Report
 
 	dir   string
-	heads map[uint64][]claim // by the entry they are of
-	low   Head               // up to where the log was removed by age
+	heads map[uint64][]headClaim // by the entry they are of
+	low   Head                   // the last entry that was removed because of its age
 	check *Check
 	begun bool
 }
 
-// claim takes a head that a file holds.
-func (v *verifying) claim(path string, n int, h *Head, bad error) {
+// The method `claim` adds a head that was read from a file.
+func (v *verifier) claim(path string, n int, h *Head, bad error) {
 	if v.Key == "" && bad == nil {
 		v.Key = h.Key
 	}
@@ -140,11 +140,11 @@ func (v *verifying) claim(path string, n int, h *Head, bad error) {
 	}
 	v.Heads++
 	v.Signed = max(v.Signed, h.Sequence)
-	v.heads[h.Sequence] = append(v.heads[h.Sequence], claim{*h, fmt.Sprintf("%s, line %d", filepath.Base(path), n)})
+	v.heads[h.Sequence] = append(v.heads[h.Sequence], headClaim{*h, fmt.Sprintf("%s, line %d", filepath.Base(path), n)})
 }
 
-// floor reads up to where the log was removed by age.
-func (v *verifying) floor() {
+// The method `floor` reads the signed statement that says which entries were removed because of their age.
+func (v *verifier) floor() {
 	h, err := readFloor(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -154,9 +154,9 @@ func (v *verifying) floor() {
 	}
 }
 
-// present leaves out the segments that the server begins after it was asked, and
-// those that it was about to remove by age.
-func (v *verifying) present(all []segment) []segment {
+// The method `present` leaves out segments that the server began after Verify was called. It also leaves out segments
+// that the server was about to remove because of their age.
+func (v *verifier) present(all []segment) []segment {
 	for n := len(all); n > 1 && v.check.End.Sequence > 0 && all[n-1].first > v.check.End.Sequence; n-- {
 		all = all[:n-1]
 	}
@@ -166,8 +166,8 @@ func (v *verifying) present(all []segment) []segment {
 	return all
 }
 
-// signed reads the heads of a segment: they are numbered without a gap.
-func (v *verifying) signed(s segment) (last uint64, err error) {
+// The method `signed` reads the heads of a segment. The heads of a segment must be numbered without gaps.
+func (v *verifier) signed(s segment) (last uint64, err error) {
 	path := filepath.Join(v.dir, headsName(s.first))
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,12 +180,12 @@ func (v *verifying) signed(s segment) (last uint64, err error) {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		if !whole {
-			v.fault(path, n, "the last line is not whole")
+			v.fault(path, n, "the last line is incomplete")
 			break
 		}
 		h, bad := readHead(line)
 		if bad == nil && (h.Number != uint64(n) || h.Kind != Top || h.Sequence < s.first || h.Sequence <= last) {
-			bad = fmt.Errorf("head %d of entry %d does not belong here: heads are missing or were moved", h.Number, h.Sequence)
+			bad = fmt.Errorf("audit-log head %d (for entry %d) is on the wrong line of the file: lines are missing or were moved", h.Number, h.Sequence)
 		}
 		if v.claim(path, n, &h, bad); bad == nil {
 			last = h.Sequence
@@ -194,7 +194,7 @@ func (v *verifying) signed(s segment) (last uint64, err error) {
 	return last, nil
 }
 
-func (v *verifying) segment(s segment, last bool) error {
+func (v *verifier) segment(s segment, last bool) error {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
@@ -208,28 +208,28 @@ func (v *verifying) segment(s segment, last bool) error {
 	}
 	v.Segments++
 	if len(data) == 0 && !last {
-		v.fault(s.path, 0, "it is empty")
+		v.fault(s.path, 0, "the segment file is empty")
 	}
 	if v.begun && s.first != v.Last+1 {
-		v.fault(s.path, 0, "it is named for entry %d, but entry %d comes next", s.first, v.Last+1)
+		v.fault(s.path, 0, "the file name says that the segment begins with entry %d, but the next entry is %d", s.first, v.Last+1)
 	}
 	for n := 1; len(data) > 0; n++ {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		if !whole {
-			v.fault(s.path, n, "the last line is not whole")
+			v.fault(s.path, n, "the last line is incomplete")
 			break
 		}
 		v.line(s, n, line)
 	}
 	if !last && signed != v.Last {
-		v.fault(s.path, 0, "it ends with entry %d, which should be signed: %s reaches entry %d", v.Last, headsName(s.first), signed)
+		v.fault(s.path, 0, "the segment ends with entry %d, but the last signature in %s is for entry %d", v.Last, headsName(s.first), signed)
 	}
 	return nil
 }
 
-// line holds one line against the one before it.
-func (v *verifying) line(s segment, n int, line []byte) {
+// The method `line` checks one line of the log against the previous line.
+func (v *verifier) line(s segment, n int, line []byte) {
 	e, err := ReadLine(line)
 	if err != nil {
 		v.fault(s.path, n, "%s", err)
@@ -250,32 +250,32 @@ func (v *verifying) line(s segment, n int, line []byte) {
 	v.begun, v.Last, v.Hash = true, e.Sequence, e.Hash
 	for _, h := range v.heads[e.Sequence] {
 		if h.Hash != e.Hash {
-			v.fault(s.path, n, "entry %d is not the one that was signed: %s says so", e.Sequence, h.from)
+			v.fault(s.path, n, "entry %d differs from the entry that was signed: %s says so", e.Sequence, h.from)
 		}
 	}
 }
 
-// begin holds the first entry against the log's beginning: the very first one,
-// or what was signed when those before were removed by age.
-func (v *verifying) begin(s segment, n int, e *Entry) {
+// The method `begin` checks whether the first entry may be the beginning of the log. The first entry must be entry 1.
+// Otherwise a signed statement must say that all entries before it were removed because of their age.
+func (v *verifier) begin(s segment, n int, e *Entry) {
 	v.First = e.Sequence
 	if s.first != e.Sequence {
-		v.fault(s.path, n, "the segment is named for entry %d, but begins with %d", s.first, e.Sequence)
+		v.fault(s.path, n, "the file name says that the segment begins with entry %d, but its first entry is %d", s.first, e.Sequence)
 	}
 	if e.Sequence == 1 {
 		if e.Previous != genesis {
-			v.fault(s.path, n, "the first entry says that there was one before it")
+			v.fault(s.path, n, "entry 1 contains the hash of an earlier entry, but no entry can precede it")
 		}
 		return
 	}
 	if v.low.Sequence == e.Sequence-1 && v.low.Hash == e.Previous {
 		return
 	}
-	v.fault(s.path, n, "the log begins with entry %d, and no signed head says that those before were removed by age", e.Sequence)
+	v.fault(s.path, n, "the log begins with entry %d, and no signed head records that the earlier entries were removed because of their age", e.Sequence)
 }
 
-// ends holds the log's end against what was signed.
-func (v *verifying) ends(all []segment) {
+// The method `ends` checks the end of the log against the signed heads.
+func (v *verifier) ends(all []segment) {
 	for _, seq := range slices.Sorted(maps.Keys(v.heads)) {
 		for _, h := range v.heads[seq] {
 			if seq > v.Last && (v.check.End.Sequence == 0 || seq <= v.check.End.Sequence) {
@@ -285,13 +285,13 @@ func (v *verifying) ends(all []segment) {
 		}
 	}
 	if end := v.check.End; end.Sequence > 0 && (v.Last != end.Sequence || v.Hash != end.Hash) {
-		v.fault(v.dir, 0, "the files end with entry %d, but the server wrote entry %d last: they were changed under it", v.Last, end.Sequence)
+		v.fault(v.dir, 0, "the files end with entry %d, but the server wrote entry %d last: the files were changed while the server was running", v.Last, end.Sequence)
 	}
 	v.orphans(all)
 }
 
-// orphans finds heads of segments that are not there.
-func (v *verifying) orphans(all []segment) {
+// The method `orphans` finds heads whose segments are missing.
+func (v *verifier) orphans(all []segment) {
 	files, err := filepath.Glob(filepath.Join(v.dir, headsPrefix+"*"))
 	if err != nil {
 		panic("audit: the pattern is good: " + err.Error())
@@ -304,7 +304,7 @@ func (v *verifying) orphans(all []segment) {
 	}
 }
 
-// Verify reads the log of a running server, up to what is safe now.
+// Verify verifies the log of a running server, up to the last entry that is on disk now.
 func (l *Log) Verify(check Check) (*Report, error) {
 	l.mu.Lock()
 	check.End = Position{Sequence: l.seq, Hash: l.hash, Offset: l.size}

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// flush writes everything that waits, in one write and one fsync for each
-// segment it goes to.
+// The method `flush` writes all waiting entries, with one write and one fsync for each segment.
 func (l *Log) flush() {
 	l.mu.Lock()
 	groups, under := l.pending, l.waiting
 	l.pending = nil
-	entries := l.overdue()
+	entries := l.takeUnwritten()
 	had := l.failed != nil
 	l.mu.Unlock()
 	asked := false
@@ -32,7 +31,7 @@ func (l *Log) flush() {
 	case len(entries) > 0:
 		err = l.write(entries)
 	case had:
-		err = l.mend()
+		err = l.repairFile()
 	}
 	unsigned := err
 	if err == nil && (l.unasked >= headEvery || asked) {
@@ -40,7 +39,7 @@ func (l *Log) flush() {
 	}
 	l.mu.Lock()
 	if err != nil && !had {
-		l.cfg.Log.Error("the audit log cannot be written: calls that change something are refused until it can", "error", err)
+		l.cfg.Log.Error("the audit log cannot be written: calls that change something are rejected until it can", "error", err)
 	} else if err == nil && had {
 		l.cfg.Log.Warn("the audit log can be written again")
 	}
@@ -49,36 +48,37 @@ func (l *Log) flush() {
 	l.mu.Unlock()
 	for _, g := range groups {
 		failed := err
-		if len(g.entries) == 0 { // it asked for a head
+		if len(g.entries) == 0 { // it requested a head
 			failed = unsigned
 		}
 		if failed != nil {
 			failed = unavailable(failed.Error())
 		}
-		g.tell(failed)
+		g.finish(failed)
 	}
 }
 
-// overdue takes what was owed. The caller holds l.mu.
-func (l *Log) overdue() []Entry {
+// takeUnwritten returns the entries that could not be written earlier, and removes them from memory. The caller holds
+// l.mu.
+func (l *Log) takeUnwritten() []Entry {
 	out := l.owed
 	if l.lost > 0 {
 		out = append(out, Entry{
 			Time: l.cfg.Now(), Server: l.cfg.Server, Cluster: l.cfg.Cluster, Action: ActionGap, Status: Unknown, Count: l.lost, Since: l.lostFrom,
-			Detail: "the disk took nothing for so long that entries were lost; the store's records show what was done",
+			Detail: "the disk failed for so long that entries were lost; the store shows what was done",
 		})
 	}
 	l.owed, l.lost = nil, 0
 	return out
 }
 
-// write makes entries safe, or keeps them.
+// The method `write` writes entries to disk. If the disk fails, the method keeps the entries in memory.
 func (l *Log) write(entries []Entry) error {
 	for len(entries) > 0 {
 		n, err := l.writeSome(entries)
 		if err != nil {
 			l.mu.Lock()
-			l.owe(entries)
+			l.keepUnwritten(entries)
 			l.mu.Unlock()
 			return err
 		}
@@ -87,7 +87,7 @@ func (l *Log) write(entries []Entry) error {
 	return nil
 }
 
-// writeSome writes as many entries as go into the present segment.
+// writeSome writes as many entries as fit into the current segment.
 func (l *Log) writeSome(entries []Entry) (int, error) {
 	if err := l.ready(); err != nil {
 		return 0, err
@@ -127,11 +127,11 @@ func (l *Log) writeSome(entries []Entry) (int, error) {
 	return n, nil
 }
 
-// ready opens the segment that the next entry goes to: the last, unless that is
-// full or of another day. After a failure it cuts off what may be half written:
-// nobody was told that it is safe.
+// The method `ready` opens the segment for the next entry. The next entry goes to the last segment, or to a new one if
+// the last is full or from another day. After a failure, the method first cuts off entries that may be incomplete,
+// because these were never acknowledged.
 func (l *Log) ready() error {
-	if err := l.mend(); err != nil {
+	if err := l.repairFile(); err != nil {
 		return err
 	}
 	today := l.cfg.Now().UTC().Format(time.DateOnly)
@@ -161,8 +161,8 @@ func (l *Log) ready() error {
 	return nil
 }
 
-// mend makes the file what is known to be safe of it.
-func (l *Log) mend() error {
+// repairFile truncates the segment to the part that is known to be on disk.
+func (l *Log) repairFile() error {
 	if !l.dirty || l.out == nil {
 		return nil
 	}
@@ -179,12 +179,12 @@ func (l *Log) mend() error {
 	return nil
 }
 
-// resume finds the end of what is there, and cuts off what a crash has torn:
-// entries that were not told to anybody. What is missing although it was signed
-// was not torn by a crash.
+// The method `resume` finds the end of the log. If a crash left incomplete entries at the end, the method cuts them
+// off, because they were never acknowledged. If a signed entry is missing, the method returns an error, because a crash
+// cannot remove a signed entry.
 func (l *Log) resume(all []segment) (err error) {
 	opened := Entry{Action: ActionOpen, Status: Done}
-	if err = l.orphaned(all); err != nil {
+	if err = l.checkMissingSegments(all); err != nil {
 		return err
 	}
 	if len(all) > 0 {
@@ -201,27 +201,27 @@ func (l *Log) resume(all []segment) (err error) {
 		}
 		if l.seq < l.signer.last.Sequence {
 			if torn == nil {
-				torn = errors.New("it ends there")
+				torn = errors.New("the file ends after this entry")
 			}
-			return fmt.Errorf("the audit log in %s is damaged: entry %d was signed, but %s is good only up to %d (%w); see `ares audit verify --dir %s`, and move the directory away to begin a new log",
+			return fmt.Errorf("the audit log in %s is damaged: entries up to %d were signed, but the file %s is valid only up to entry %d (%w); run `ares audit verify --dir %s` for details, or move the directory away to begin a new log",
 				l.cfg.Dir, l.signer.last.Sequence, filepath.Base(last.path), l.seq, torn, l.cfg.Dir)
 		}
 		if torn != nil {
-			if err = l.cut(last, data, good); err != nil {
+			if err = l.truncateTorn(last, data, good); err != nil {
 				return err
 			}
 			opened.Action = ActionRecover
 			opened.Detail = fmt.Sprintf("cut %d bytes, SHA-256 %s, from the end of %s (%s)", len(data)-good, Digest(data[good:])[:16], filepath.Base(last.path), torn)
-			l.cfg.Log.Warn("the audit log ended in a torn entry, which was cut off", "file", last.path, "bytes", len(data)-good)
+			l.cfg.Log.Warn("the audit log ended in an incomplete entry, which was cut off", "file", last.path, "bytes", len(data)-good)
 		}
 	}
 	l.unasked = l.seq - l.signer.last.Sequence
 	return l.add(&group{entries: []Entry{opened}})
 }
 
-// orphaned refuses a log whose last segments are missing: their heads are there,
-// or all is gone but what was signed when the beginning was removed by age.
-func (l *Log) orphaned(all []segment) error {
+// checkMissingSegments rejects a log whose last segments are missing. Segments are missing in two cases. Either their
+// heads still exist, or the log has no segment at all but has a signed statement about removed entries.
+func (l *Log) checkMissingSegments(all []segment) error {
 	files, err := filepath.Glob(filepath.Join(l.cfg.Dir, headsPrefix+"*"))
 	missing := len(all) == 0 && l.signer.floor.Sequence > 0
 	for _, f := range files {
@@ -229,18 +229,18 @@ func (l *Log) orphaned(all []segment) error {
 		missing = missing || len(all) == 0 || first > all[len(all)-1].first
 	}
 	if missing {
-		return fmt.Errorf("the audit log in %s is damaged: it has signed heads whose segments are missing; see `ares audit verify --dir %s`, and put them back, or move the directory away to begin a new log", l.cfg.Dir, l.cfg.Dir)
+		return fmt.Errorf("the audit log in %s is damaged: files with entries are missing (details: `ares audit verify --dir %s`); restore these files, or move the directory away to begin a new log", l.cfg.Dir, l.cfg.Dir)
 	}
 	return err
 }
 
-// follow reads the last segment up to where it is good, and takes its place.
+// The method `follow` reads the valid part of the last segment, so that the log continues after that part.
 func (l *Log) follow(last segment, data []byte) (good int, torn error) {
 	l.path, l.first, l.seq = last.path, last.first, last.first-1
 	for rest := data; len(rest) > 0; {
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
 		if !whole {
-			torn = errors.New("the last line is not whole")
+			torn = errors.New("the last line is incomplete")
 			break
 		}
 		e, err := ReadLine(line)
@@ -248,10 +248,10 @@ func (l *Log) follow(last segment, data []byte) (good int, torn error) {
 			err = fmt.Errorf("entry %d follows entry %d", e.Sequence, l.seq)
 		}
 		if err == nil && good > 0 && e.Previous != l.hash {
-			err = fmt.Errorf("entry %d does not follow the one before it", e.Sequence)
+			err = fmt.Errorf("entry %d does not contain the hash of the previous entry", e.Sequence)
 		}
 		if err == nil && e.Sequence == l.signer.last.Sequence && e.Hash != l.signer.last.Hash {
-			err = fmt.Errorf("entry %d is not the one that was signed", e.Sequence)
+			err = fmt.Errorf("entry %d differs from the entry that was signed", e.Sequence)
 		}
 		if err != nil {
 			torn = err
@@ -270,8 +270,8 @@ func (l *Log) follow(last segment, data []byte) (good int, torn error) {
 	return good, torn
 }
 
-// before is the hash of the entry before the last segment, of which nothing is
-// good.
+// The method `before` returns the hash of the last entry before the last segment. The hash is needed if the last
+// segment contains no valid entry.
 func (l *Log) before(all []segment) (string, error) {
 	last := all[len(all)-1]
 	switch {
@@ -283,20 +283,20 @@ func (l *Log) before(all []segment) (string, error) {
 	case l.signer.floor.Sequence == last.first-1:
 		return l.signer.floor.Hash, nil
 	}
-	return "", fmt.Errorf("the audit log in %s begins with entry %d, and nothing says what was before: move the directory away to begin a new log", l.cfg.Dir, last.first)
+	return "", fmt.Errorf("the audit log in %s begins with entry %d, and the entries before it are missing: move the directory away to begin a new log", l.cfg.Dir, last.first)
 }
 
-// cut takes the torn end off a segment, and keeps it beside: who wants to know
-// what was lost can look.
-func (l *Log) cut(last segment, data []byte, good int) error {
+// truncateTorn cuts the incomplete end off a segment. It saves that end in a separate file, so that people can see what
+// was lost.
+func (l *Log) truncateTorn(last segment, data []byte, good int) error {
 	aside := filepath.Join(l.cfg.Dir, "torn-"+strconv.FormatUint(l.seq+1, 10)+"-"+Digest(data[good:])[:8])
 	if err := writeSafely(aside, data[good:]); err != nil {
-		return fmt.Errorf("keep the torn end of the audit log: %w", err)
+		return fmt.Errorf("save the incomplete end of the audit log: %w", err)
 	}
 	out, err := l.cfg.open(last.path)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", filepath.Base(last.path), err)
 	}
 	l.out, l.dirty = out, true
-	return l.mend()
+	return l.repairFile()
 }

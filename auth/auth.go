@@ -13,46 +13,46 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// How long what was read of tokens and bindings is believed.
+// These constants define how long tokens and bindings are cached.
 const (
-	reloadAtMost = time.Second      // for a token that is not known
-	refreshAfter = 10 * time.Second // so that what was taken away ends
-	staleAfter   = 5 * time.Minute  // while the store does not answer
+	reloadAtMost = time.Second      // minimum time between two reads because of unknown tokens
+	refreshAfter = 10 * time.Second // so that deleted tokens and bindings stop working
+	staleAfter   = 5 * time.Minute  // how long the cache is used while the store does not answer
 	loadTimeout  = 2 * time.Second
-	glance       = time.Second // of a caller who is known, while there is time
+	glance       = time.Second // longest time that a known caller waits for a refresh
 )
 
-// MaxTokenBytes bounds a token. An issuer's may hold many groups.
+// MaxTokenBytes is the maximum length of a token. An issuer's token may hold many groups.
 const MaxTokenBytes = 16 << 10
 
-// Config says what identities are made from.
+// Config names the sources of identities.
 type Config struct {
-	// Tokens and Bindings read all that are stored. Without Bindings there are
-	// none.
+	// Tokens and Bindings read all tokens and all bindings from the store.
+	// Bindings may be nil.
 	Tokens   func(context.Context) ([]store.Token, error)
 	Bindings func(context.Context) ([]store.Binding, error)
-	// OIDC checks tokens of an issuer. Nil for none.
+	// OIDC checks the tokens of an OpenID issuer. If OIDC is nil, no tokens of an issuer are accepted.
 	OIDC *OIDC
-	// Now is the clock. Default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
 
-// Auth knows who callers are. It is safe for concurrent use.
+// Auth authenticates callers. An Auth is safe for concurrent use.
 type Auth struct {
 	cfg Config
 
-	loading sync.Mutex // held while the store is asked
+	loading sync.Mutex // held while the store is read
 	mu      sync.RWMutex
 	holders map[[sha256.Size]byte]ares.Identity
 	bound   map[string][]ares.Binding // by subject
-	tried   time.Time                 // when the store was last asked
+	tried   time.Time                 // when the store was last read
 	loaded  time.Time                 // when it last answered
-	err     error                     // what it answered last
+	err     error                     // error of the last read
 }
 
-// New makes an Auth. It reads the tokens when it first needs them, again after a
-// while, and when it meets one it does not know, at most once a second: another
-// server may have registered it.
+// New returns an Auth. Auth reads the tokens when it first needs them, and again when its cache is too old. Auth also
+// reads the store when it sees an unknown token, because another server may have registered the token. Unknown tokens
+// cause at most one read per second.
 func New(cfg Config) *Auth {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -63,15 +63,14 @@ func New(cfg Config) *Auth {
 	return &Auth{cfg: cfg}
 }
 
-// Caller is somebody who was identified. What it is bound to may change while a
-// stream is open, so it is asked again.
+// Caller is an authenticated caller. A caller's bindings may change while a stream is open, so they are refreshed.
 type Caller struct {
 	now   atomic.Pointer[ares.Identity]
 	again func(context.Context) (ares.Identity, error)
 }
 
-// NewCaller is somebody who is identified by a way of one's own, such as a
-// certificate. prove is called now, and again while a stream is open.
+// NewCaller returns a caller that is authenticated in another way, such as by a certificate. The function `prove`
+// authenticates the caller. It is called now, and again while a stream is open.
 func NewCaller(ctx context.Context, prove func(context.Context) (ares.Identity, error)) (*Caller, error) {
 	id, err := prove(ctx)
 	if err != nil {
@@ -82,11 +81,11 @@ func NewCaller(ctx context.Context, prove func(context.Context) (ares.Identity, 
 	return c, nil
 }
 
-// Identity is who it is, as of when it was last asked.
+// Identity returns the caller's identity as of the last refresh.
 func (c *Caller) Identity() *ares.Identity { return c.now.Load() }
 
-// Again asks whether it is still who it was, and what it is bound to now.
-func (c *Caller) Again(ctx context.Context) error {
+// Refresh authenticates the caller again and reads its bindings.
+func (c *Caller) Refresh(ctx context.Context) error {
 	id, err := c.again(ctx)
 	if err == nil {
 		c.now.Store(&id)
@@ -94,26 +93,26 @@ func (c *Caller) Again(ctx context.Context) error {
 	return err
 }
 
-// Check finds who holds a token.
+// Check authenticates the holder of a token.
 func (a *Auth) Check(ctx context.Context, token string) (*Caller, error) {
 	if token == "" {
-		return nil, ares.Errorf(ares.Unauthentic, "no token: send the header Authorization: Bearer <token> (`ares up` writes it to admin.token in its data directory)")
+		return nil, ares.Errorf(ares.Unauthentic, "the request has no token: send the header `Authorization: Bearer <token>`; the file admin.token in the server's data directory contains a token")
 	}
 	if len(token) > MaxTokenBytes {
 		return nil, unknownToken()
 	}
 	if a.cfg.OIDC != nil && isJWT(token) {
-		return NewCaller(ctx, func(ctx context.Context) (ares.Identity, error) { return a.vouched(ctx, token) })
+		return NewCaller(ctx, func(ctx context.Context) (ares.Identity, error) { return a.oidcIdentity(ctx, token) })
 	}
 	hash := sha256.Sum256([]byte(token))
 	return NewCaller(ctx, func(ctx context.Context) (ares.Identity, error) { return a.find(ctx, hash) })
 }
 
-// isJWT tells an issuer's token from one of ours, which has no dots.
+// isJWT reports whether a token comes from an issuer. A service token of Ares has no dots.
 func isJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// Known is who holds a token, as far as that is known without asking anybody.
-func (a *Auth) Known(token string) (*Caller, bool) {
+// CachedCaller returns the holder of a token if it is cached.
+func (a *Auth) CachedCaller(token string) (*Caller, bool) {
 	if token == "" || len(token) > MaxTokenBytes || isJWT(token) {
 		return nil, false
 	}
@@ -127,8 +126,8 @@ func (a *Auth) Known(token string) (*Caller, bool) {
 	return c, true
 }
 
-// Changed says that tokens or bindings were changed here: the next call reads
-// them anew.
+// Changed invalidates the cache after this server has changed tokens or bindings, so that the next call
+// reads them again.
 func (a *Auth) Changed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,10 +138,10 @@ func (a *Auth) Changed() {
 }
 
 func unknownToken() error {
-	return ares.Errorf(ares.Unauthentic, "this token is not known: it may have been revoked or replaced; the server's own is in admin.token in its data directory")
+	return ares.Errorf(ares.Unauthentic, "this token is unknown or was revoked: use another token, for example the one in admin.token in the server's data directory")
 }
 
-// find is the identity of who holds the token with a hash.
+// The method `find` returns the identity of a token's holder. The token is given by its hash.
 func (a *Auth) find(ctx context.Context, hash [sha256.Size]byte) (ares.Identity, error) {
 	id, ok, age := a.lookup(hash)
 	if !ok || age > refreshAfter {
@@ -151,40 +150,39 @@ func (a *Auth) find(ctx context.Context, hash [sha256.Size]byte) (ares.Identity,
 	}
 	switch now := a.cfg.Now(); {
 	case ok && age <= staleAfter && !id.Until.IsZero() && !now.Before(id.Until):
-		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this token was good until %s: make another with `ares token create`", id.Until.UTC().Format(time.RFC3339))
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this token expired at %s: create a new one with `ares token create`", id.Until.UTC().Format(time.RFC3339))
 	case ok && age <= staleAfter:
 		return id, nil
-	case a.broken():
+	case a.hasFailed():
 		return ares.Identity{}, cannotCheck()
 	}
 	return ares.Identity{}, unknownToken()
 }
 
 func cannotCheck() error {
-	return ares.Errorf(ares.Unavailable, "the token cannot be checked: the store does not answer; try again")
+	return ares.Errorf(ares.Unavailable, "the token cannot be checked, because the store does not respond: try again")
 }
 
-func (a *Auth) broken() bool {
+func (a *Auth) hasFailed() bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.err != nil
 }
 
-// lookup finds the identity of a token's holder with all it is bound to, and
-// tells how old that knowledge is. A token is looked up by its hash, so how long
-// that takes tells nothing of it.
+// The method `lookup` returns the identity of a token's holder with its bindings. The third result is the age of the
+// cache. The token is looked up by its hash, so the duration of the lookup reveals nothing about the token.
 func (a *Auth) lookup(hash [sha256.Size]byte) (id ares.Identity, ok bool, age time.Duration) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if id, ok = a.holders[hash]; ok {
-		id = a.bind(id)
+		id = a.withBindings(id)
 	}
 	return id, ok, a.cfg.Now().Sub(a.loaded)
 }
 
-// bind adds what an identity and its groups are bound to, and finds its home if
-// there is but one. The caller holds mu.
-func (a *Auth) bind(id ares.Identity) ares.Identity {
+// withBindings adds the bindings of an identity and of its groups. If all bindings are in one tenant, withBindings
+// makes it the identity's home tenant. The caller holds mu.
+func (a *Auth) withBindings(id ares.Identity) ares.Identity {
 	id.Bindings = slices.Concat(id.Bindings, a.bound[id.Name])
 	for _, g := range id.Groups {
 		id.Bindings = append(id.Bindings, a.bound[groupSubject+g]...)
@@ -202,8 +200,9 @@ func (a *Auth) bind(id ares.Identity) ares.Identity {
 	return id
 }
 
-// refresh asks the store. Of many who find that it is time, one asks and the
-// others go on with what is known; who needs the answer waits for it.
+// The method `refresh` reads tokens and bindings from the store. When several callers find the cache too old, one of
+// them reads the store and the others continue with the cached data. A caller that cannot continue without fresh data
+// waits for the store's answer.
 func (a *Auth) refresh(ctx context.Context, wait bool) {
 	if wait {
 		a.loading.Lock()
@@ -212,7 +211,7 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 	}
 	defer a.loading.Unlock()
 	a.mu.RLock()
-	again, within := refreshAfter, glance // who is known is not kept waiting for a store that does not answer
+	again, within := refreshAfter, glance // a known caller does not wait for a store that does not answer
 	if wait || a.cfg.Now().Sub(a.loaded) > staleAfter/2 {
 		again, within = reloadAtMost, loadTimeout
 	}
@@ -221,7 +220,7 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 	if recent {
 		return
 	}
-	// The caller may give up, but the answer is for everybody.
+	// The read continues even if this caller gives up, because other callers need the answer too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	asked := a.cfg.Now()

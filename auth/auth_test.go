@@ -11,7 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// TestAuthCache: how often the store is asked, and how long its word counts.
+// TestAuthCache checks how often the store is read, and how long the answer is cached.
 func TestAuthCache(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var loads atomic.Int64
@@ -33,17 +33,17 @@ func TestAuthCache(t *testing.T) {
 	}
 	check("ta", "", 1)
 	check("ta", "", 1)
-	check("tb", ares.Unauthentic, 1) // the store was just asked
+	check("tb", ares.Unauthentic, 1) // the store was read just before
 	now = now.Add(2 * time.Second)
 	tokens = append(tokens, store.Token{Name: "b", Hash: HashToken("tb"), Role: RoleNode})
 	check("tb", "", 2)
 	check("tc", ares.Unauthentic, 2)
 	now = now.Add(refreshAfter + time.Second)
-	tokens = tokens[1:] // taken away
+	tokens = tokens[1:] // the token is revoked
 	check("ta", ares.Unauthentic, 3)
 	fail = errors.New("down")
 	now = now.Add(refreshAfter + time.Second)
-	check("tb", "", 4) // the store is down, its last word counts for a while
+	check("tb", "", 4) // the store is down; its last answer is used for a while
 	check("ta", ares.Unavailable, 4)
 	now = now.Add(staleAfter)
 	check("tb", ares.Unavailable, 5)
@@ -54,12 +54,13 @@ func TestAuthCache(t *testing.T) {
 	}
 }
 
-// TestBindings: what a token has of itself, and what its name is bound to.
+// TestBindings checks that a token gets two kinds of bindings: those that are part of
+// the token, and those in the store that name the token.
 func TestBindings(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	tokens := []store.Token{
 		{Name: "vision/ci", Hash: HashToken("ci"), Until: now.Add(time.Hour), Bindings: []ares.Binding{{Role: ares.Viewer, Tenant: "vision"}}},
-		{Name: "old", Hash: HashToken("old"), Role: "viewer"}, // no role of those that servers made
+		{Name: "old", Hash: HashToken("old"), Role: "viewer"}, // not one of the roles that servers give their own tokens
 		{Name: "short", Hash: []byte("x"), Role: RoleAdmin},
 	}
 	bindings := []store.Binding{{Subject: "token:vision/ci", Binding: ares.Binding{Role: ares.Submitter, Tenant: "vision", Queue: "q"}}, {Subject: "vision/ci", Binding: ares.Binding{Role: ares.PlatformAdmin}}}
@@ -75,7 +76,7 @@ func TestBindings(t *testing.T) {
 	if id := who.Identity(); id.Name != "token:vision/ci" || id.Tenant != "vision" || len(id.Bindings) != 2 || id.Bindings[1].Queue != "q" {
 		t.Errorf("it is %+v", id)
 	}
-	if known, ok := a.Known("ci"); !ok || known.Identity().Name != "token:vision/ci" {
+	if known, ok := a.CachedCaller("ci"); !ok || known.Identity().Name != "token:vision/ci" {
 		t.Errorf("known as %v", known)
 	}
 	if none, checkErr := a.Check(t.Context(), "old"); checkErr != nil || len(none.Identity().Bindings) != 0 {
@@ -83,21 +84,21 @@ func TestBindings(t *testing.T) {
 	}
 	bindings = nil
 	a.Changed()
-	if err = who.Again(t.Context()); err != nil || len(who.Identity().Bindings) != 1 {
+	if err = who.Refresh(t.Context()); err != nil || len(who.Identity().Bindings) != 1 {
 		t.Errorf("unbound: %+v, %v", who.Identity().Bindings, err)
 	}
 	tokens = tokens[1:]
 	now = now.Add(refreshAfter + time.Second) // another server revoked it
-	if err = who.Again(t.Context()); ares.CodeOf(err) != ares.Unauthentic {
+	if err = who.Refresh(t.Context()); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("revoked: %v", err)
 	}
 	tokens = []store.Token{{Name: "vision/ci", Hash: HashToken("ci"), Until: now.Add(time.Minute)}}
 	a.Changed()
-	if err = who.Again(t.Context()); err != nil {
+	if err = who.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
 	now = now.Add(time.Minute)
-	if err = who.Again(t.Context()); ares.CodeOf(err) != ares.Unauthentic {
+	if err = who.Refresh(t.Context()); ares.CodeOf(err) != ares.Unauthentic {
 		t.Errorf("expired: %v", err)
 	}
 }

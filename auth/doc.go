@@ -1,4 +1,5 @@
-// Package auth finds out who makes a call: the holder of a service token, whose
-// hash the store has, or somebody whom an OpenID issuer vouches for. It says who
-// it is and what it is bound to; what that allows is for policy/roles to say.
+// Package auth authenticates callers. A caller is either the holder of a service
+// token, whose hash is in the store, or a user with a token from an OpenID
+// issuer. Package auth returns the caller's identity and its bindings, and package policy/roles decides what these
+// allow.
 package auth

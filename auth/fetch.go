@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// How an issuer is asked.
+// These constants limit requests to an issuer.
 const (
-	fetchAtMost  = 5 * time.Second // between two questions: anybody can send a token with a key nobody knows
+	fetchAtMost  = 5 * time.Second // minimum time between two requests, because anybody can send a token with an unknown key
 	fetchTimeout = 5 * time.Second
-	fetchStale   = time.Hour // what it said counts while it does not answer
+	fetchStale   = time.Hour // cached documents are used while the issuer does not answer
 	maxFetched   = 1 << 20
 )
 
-// fetcher asks an issuer for its documents. It asks for each at most every few
-// seconds and answers with what it got in between, and for a while when the
-// issuer does not answer.
+// The type `fetcher` fetches an issuer's documents. It requests each document at most every few seconds and returns the
+// cached one in between. If the issuer does not answer, the cached document is used for a limited time.
 type fetcher struct {
 	real http.RoundTripper
 	now  func() time.Time
 
 	mu    sync.Mutex
-	pages map[string]*page
+	pages map[string]*document
 }
 
-// page is one document of the issuer.
-type page struct {
+// The type `document` is one document of the issuer.
+type document struct {
 	mu    sync.Mutex
 	body  []byte
-	at    time.Time // when it was got
+	at    time.Time // when it was fetched
 	tried time.Time
-	err   error // of the last try
+	err   error // error of the last attempt
 }
 
 func newFetcher(config *tls.Config, now func() time.Time) *fetcher {
@@ -43,16 +42,16 @@ func newFetcher(config *tls.Config, now func() time.Time) *fetcher {
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
 		MaxIdleConns: 4, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: fetchTimeout,
 	}
-	return &fetcher{real: real, now: now, pages: map[string]*page{}}
+	return &fetcher{real: real, now: now, pages: map[string]*document{}}
 }
 
-// client asks through the fetcher. It follows no redirection: the issuer says by
-// itself where its keys are.
+// The method `client` returns an HTTP client that uses the fetcher. The client follows no redirects, because the issuer
+// itself names the address of its keys.
 func (f *fetcher) client() *http.Client {
 	return &http.Client{Transport: f, Timeout: fetchTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// failing says whether the issuer did not answer when it was last asked.
+// The method `failing` reports whether the last request to the issuer failed.
 func (f *fetcher) failing() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +63,7 @@ func (f *fetcher) failing() bool {
 	return false
 }
 
-func (p *page) failed() bool {
+func (p *document) failed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err != nil
@@ -75,7 +74,7 @@ func (f *fetcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	p := f.pages[r.URL.String()]
 	if p == nil {
-		p = &page{}
+		p = &document{}
 		f.pages[r.URL.String()] = p
 	}
 	f.mu.Unlock()
@@ -110,7 +109,7 @@ func (f *fetcher) get(r *http.Request) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFetched+1))
 	if err == nil && len(body) > maxFetched {
-		err = fmt.Errorf("%s answered more than %d bytes", r.URL, maxFetched)
+		err = fmt.Errorf("the response of %s is larger than %d bytes", r.URL, maxFetched)
 	}
 	return body, err
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,45 +16,46 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/loopback"
 )
 
-// Limits of what an issuer may say.
+// These constants limit the size of an issuer's documents and tokens.
 const (
-	renewAfter  = 10 * time.Minute // keys that the issuer no longer names end
-	verifyAgain = 5 * time.Minute  // a token that was found good
-	maxVerified = 10_000           // tokens found good that are remembered
+	renewAfter  = 10 * time.Minute // so that removed keys become invalid
+	verifyAgain = 5 * time.Minute  // how long a verified token is cached
+	maxVerified = 10_000           // verified tokens that are cached
 	maxGroups   = 256
 	maxWord     = 256 // bytes of a subject or group
-	// MaxSkew bounds how far the issuer's clock may be off.
+	// MaxSkew is the maximum value for OIDCConfig.Skew, the tolerated difference from the issuer's clock.
 	MaxSkew = 5 * time.Minute
 )
 
-// OIDCConfig says whose tokens are taken and what their claims mean.
+// OIDCConfig describes the issuer whose tokens are accepted, and the meaning of their claims.
 type OIDCConfig struct {
 	Issuer, Audience string
-	// Algorithms a token may be signed with. None is never one of them.
+	// Algorithms are the algorithms with which a token may be signed. The algorithm "none" is never allowed.
 	Algorithms []string
-	// TenantClaim holds the tenant its holder belongs to, and GroupsClaim the
-	// groups; "" for neither.
+	// TenantClaim is the claim that names the holder's tenant. GroupsClaim is the claim that lists the holder's groups.
+	// TenantClaim and GroupsClaim may be "".
 	TenantClaim, GroupsClaim string
-	// Roles are what the members of a group have in the tenant of their claim;
-	// platform-admin and auditor are for all tenants.
+	// Roles maps a group to the role that its members get in the tenant that their token names. The roles
+	// platform-admin and auditor apply to all tenants.
 	Roles map[string]ares.Role
-	// Skew is how far the issuer's clock may be off.
+	// Skew is the tolerated difference from the issuer's clock.
 	Skew time.Duration
-	// TLS to the issuer. Nil for the system's authorities.
+	// TLS is the TLS configuration for the issuer. If TLS is nil, the system's certificate authorities are trusted.
 	TLS *tls.Config
-	// Now is the clock. Default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
 }
 
-// Algorithms lists those that an issuer may sign with. Those with a shared secret
-// are not among them: who can check a token could make one.
+// Algorithms lists the algorithms that an issuer may sign with. Algorithms with a shared secret are excluded, because a
+// program that can check such a token could also forge one.
 func Algorithms() []string {
 	return []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
 }
 
-// OIDC checks the tokens of an issuer. It is safe for concurrent use.
+// OIDC checks the tokens of an issuer. An OIDC is safe for concurrent use.
 type OIDC struct {
 	cfg   OIDCConfig
 	fetch *fetcher
@@ -64,26 +64,25 @@ type OIDC struct {
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil before the issuer was first reached
 	renewed  time.Time
-	verified map[[sha256.Size]byte]vouching
+	verified map[[sha256.Size]byte]verifiedToken
 }
 
-// vouching is a token that was found good.
-type vouching struct {
+// verifiedToken is a token that was verified.
+type verifiedToken struct {
 	id ares.Identity
 	at time.Time
 }
 
-// NewOIDC makes an OIDC. The issuer is asked when the first token comes.
+// NewOIDC returns an OIDC for one issuer. The issuer is not contacted before the first token must be verified.
 func NewOIDC(cfg OIDCConfig) *OIDC {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &OIDC{cfg: cfg, fetch: newFetcher(cfg.TLS, cfg.Now), verified: map[[sha256.Size]byte]vouching{}}
+	return &OIDC{cfg: cfg, fetch: newFetcher(cfg.TLS, cfg.Now), verified: map[[sha256.Size]byte]verifiedToken{}}
 }
 
-// vouched is the identity of who holds an issuer's token, with all it is bound
-// to.
-func (a *Auth) vouched(ctx context.Context, token string) (ares.Identity, error) {
+// oidcIdentity returns the identity of the holder of an issuer's token, with its bindings.
+func (a *Auth) oidcIdentity(ctx context.Context, token string) (ares.Identity, error) {
 	id, err := a.cfg.OIDC.identity(ctx, token)
 	if err != nil {
 		return id, err
@@ -99,10 +98,10 @@ func (a *Auth) vouched(ctx context.Context, token string) (ares.Identity, error)
 	if a.cfg.Now().Sub(a.loaded) > staleAfter {
 		return id, cannotCheck()
 	}
-	return a.bind(id), nil
+	return a.withBindings(id), nil
 }
 
-// identity is what a token says, once it is found good.
+// The method `identity` verifies a token and returns the identity in it.
 func (o *OIDC) identity(ctx context.Context, token string) (ares.Identity, error) {
 	now, hash := o.cfg.Now(), sha256.Sum256([]byte(token))
 	o.mu.Lock()
@@ -113,20 +112,20 @@ func (o *OIDC) identity(ctx context.Context, token string) (ares.Identity, error
 		if err != nil {
 			return ares.Identity{}, err
 		}
-		known = vouching{id, now}
+		known = verifiedToken{id, now}
 		o.remember(hash, known)
 	}
 	if !now.Before(known.id.Until) {
-		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this token was good until %s: get a new one from %s", known.id.Until.UTC().Format(time.RFC3339), o.cfg.Issuer)
+		return ares.Identity{}, ares.Errorf(ares.Unauthentic, "this token expired at %s: get a new one from %s", known.id.Until.UTC().Format(time.RFC3339), o.cfg.Issuer)
 	}
 	return known.id, nil
 }
 
-func (o *OIDC) remember(hash [sha256.Size]byte, v vouching) {
+func (o *OIDC) remember(hash [sha256.Size]byte, v verifiedToken) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.verified) >= maxVerified {
-		clear(o.verified) // they are found good again, one by one
+		clear(o.verified) // each token is verified again when it is next used
 	}
 	o.verified[hash] = v
 }
@@ -134,12 +133,12 @@ func (o *OIDC) remember(hash [sha256.Size]byte, v vouching) {
 func (o *OIDC) verify(ctx context.Context, token string) (ares.Identity, error) {
 	verifier, err := o.current(ctx)
 	if err != nil {
-		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the token cannot be checked: its issuer %s does not answer as it should; try again", o.cfg.Issuer)
+		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the token cannot be checked, because its issuer %s does not respond correctly: try again", o.cfg.Issuer)
 	}
 	t, err := verifier.Verify(ctx, token)
 	switch {
 	case err != nil && (ctx.Err() != nil || o.fetch.failing()):
-		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the token cannot be checked: the keys of its issuer %s cannot be read; try again", o.cfg.Issuer)
+		return ares.Identity{}, ares.Errorf(ares.Unavailable, "the token cannot be checked, because the keys of its issuer %s cannot be read: try again", o.cfg.Issuer)
 	case err != nil:
 		return ares.Identity{}, badToken(strings.TrimPrefix(err.Error(), "oidc: "))
 	}
@@ -155,19 +154,19 @@ func (o *OIDC) verify(ctx context.Context, token string) (ares.Identity, error) 
 
 func badToken(why string) error {
 	if len(why) > 200 {
-		why = strings.ToValidUTF8(why[:200], "") + "…"
+		why = ares.Truncate(why, 200) + "…"
 	}
-	return ares.Errorf(ares.Unauthentic, "this token is not good: %s", why)
+	return ares.Errorf(ares.Unauthentic, "this token is not valid: %s", why)
 }
 
-// inTime refuses a token before and after its time, but for the skew of clocks.
+// inTime rejects a token that is not valid yet or no longer valid, with a tolerance of Skew.
 func (o *OIDC) inTime(t *oidc.IDToken, claims map[string]json.RawMessage) error {
 	now := o.cfg.Now()
 	if t.Expiry.Unix() <= 0 {
 		return badToken("it has no expiry (exp)")
 	}
 	if !now.Before(t.Expiry.Add(o.cfg.Skew)) {
-		return badToken("it was good until " + t.Expiry.UTC().Format(time.RFC3339) + ": get a new one")
+		return badToken("it expired at " + t.Expiry.UTC().Format(time.RFC3339) + ": get a new one")
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		raw, ok := claims[name]
@@ -179,13 +178,13 @@ func (o *OIDC) inTime(t *oidc.IDToken, claims map[string]json.RawMessage) error 
 			return badToken(name + " is not a time")
 		}
 		if at := time.Unix(int64(seconds), 0); now.Add(o.cfg.Skew).Before(at) {
-			return badToken(fmt.Sprintf("it is good from %s on (%s)", at.UTC().Format(time.RFC3339), name))
+			return badToken(fmt.Sprintf("it is not valid before %s (%s)", at.UTC().Format(time.RFC3339), name))
 		}
 	}
 	return nil
 }
 
-// identityOf reads who a token is about.
+// identityOf reads the identity from a token.
 func (o *OIDC) identityOf(t *oidc.IDToken, claims map[string]json.RawMessage) (ares.Identity, error) {
 	if !plain(t.Subject) {
 		return ares.Identity{}, badToken("its subject (sub) is empty, too long, or no plain text")
@@ -236,9 +235,8 @@ func plain(s string) bool {
 	return s != "" && len(s) <= maxWord && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// current is what checks signatures. The issuer is asked anew now and then, so
-// that keys which it no longer names end; while it does not answer, what it said
-// before counts for a while.
+// The method `current` returns the verifier of token signatures. The issuer is contacted regularly, so that keys that
+// it has removed become invalid. While the issuer does not answer, its last answer is used for a while.
 func (o *OIDC) current(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
@@ -246,7 +244,7 @@ func (o *OIDC) current(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if o.verifier != nil && now.Sub(o.renewed) < renewAfter {
 		return o.verifier, nil
 	}
-	// The caller may leave, but the answer is for everybody.
+	// The request continues even if this caller gives up, because all callers use the answer.
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), o.fetch.client())
 	provider, err := oidc.NewProvider(ctx, o.cfg.Issuer)
 	if err != nil {
@@ -265,14 +263,13 @@ func (o *OIDC) current(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return o.verifier, nil
 }
 
-// CheckURL refuses an issuer's address that others on the way could answer for.
+// CheckURL rejects an issuer's address unless it uses https. An address on this machine may use http.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil {
-		return fmt.Errorf("%q is no address such as https://issuer.example.com", s)
+		return fmt.Errorf("%q is not a valid issuer URL: use a URL such as https://issuer.example.com", s)
 	}
-	ip := net.ParseIP(u.Hostname())
-	if loopback := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback(); u.Scheme != "https" && !(u.Scheme == "http" && loopback) {
+	if u.Scheme != "https" && !(u.Scheme == "http" && loopback.Host(u.Hostname())) {
 		return fmt.Errorf("%q must begin with https://", s)
 	}
 	return nil

@@ -10,40 +10,39 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// The roles of tokens that servers make for themselves.
+// Servers create tokens with these roles for themselves.
 const (
 	RoleAdmin = "admin" // a platform-admin
 	RoleNode  = "node"  // an agent, for any node
 )
 
-// The kinds of subjects that can be bound.
+// These kinds of subjects can be bound to a role.
 const (
 	tokenSubject = "token:"
 	oidcSubject  = "oidc:"
 	groupSubject = "group:"
 )
 
-// maxSubjectBytes bounds a subject, as it is part of a key.
+// maxSubjectBytes is the maximum length of a subject, which is part of a key in the store.
 const maxSubjectBytes = 512
 
-// NewToken makes a token and the hash to register for it. It has 260 random
-// bits, so a plain hash of it can be kept: there is nothing to guess.
+// NewToken creates a token and the hash to register for it. A token has 260 random bits, so it cannot be guessed.
+// Therefore an unsalted hash is safe.
 func NewToken() (token string, hash []byte) {
 	token = "ares-" + strings.ToLower(rand.Text()+rand.Text())
 	return token, HashToken(token)
 }
 
-// HashToken is what the store keeps of a token.
+// HashToken returns the hash under which the store records a token.
 func HashToken(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]
 }
 
-// Subject is what a token of that name is called in bindings, and its identity's
-// name.
+// Subject returns the subject that names a token in bindings. The subject is also the name of the token's identity.
 func Subject(token string) string { return tokenSubject + token }
 
-// CheckSubject reports what is wrong with a subject.
+// CheckSubject reports the mistakes in a subject.
 func CheckSubject(p *ares.Problems, field, subject string) {
 	kind, name, _ := strings.Cut(subject, ":")
 	switch {
@@ -56,13 +55,13 @@ func CheckSubject(p *ares.Problems, field, subject string) {
 	}
 }
 
-// identityOf is the identity of a token's holder, without what it is bound to
-// beside.
+// identityOf returns the identity of a token's holder, without the bindings from the store.
 func identityOf(t *store.Token) ares.Identity {
 	return ares.Identity{Name: Subject(t.Name), Kind: ares.ByToken, Tenant: t.Tenant(), Until: t.Until, Bindings: BindingsOf(t)}
 }
 
-// BindingsOf is what a token itself allows. A role that is none allows nothing.
+// BindingsOf returns the bindings that are part of the token itself. An unknown
+// role allows nothing.
 func BindingsOf(t *store.Token) []ares.Binding {
 	switch t.Role {
 	case RoleAdmin:

@@ -20,11 +20,13 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/cli/exit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a server that takes every job and answers with those it was given.
+// The type `fake` is a test server that accepts every job. The fields hold the objects that the
+// test server returns.
 type fake struct {
 	apipb.UnimplementedJobServiceServer
 	apipb.UnimplementedTenantServiceServer
@@ -35,9 +37,9 @@ type fake struct {
 	specs  []*apipb.JobSpec
 	tenant *apipb.Tenant
 	job    *apipb.Job
-	polls  int          // of a job that are answered, those after it never; 0 for all
-	asked  int          // polls so far
-	jobs   []*apipb.Job // listed, instead of job
+	polls  int          // number of GetJob calls that get an answer; 0 for all
+	asked  int          // GetJob calls so far
+	jobs   []*apipb.Job // result of ListJobs if job is nil
 	log    string
 	token  string
 	nodes  []*apipb.Node
@@ -87,7 +89,7 @@ func (f *fake) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*apipb.Get
 	return &apipb.GetJobResponse{Job: f.job}, nil
 }
 
-// ListJobs lists them in pages, of which the first says how many there are.
+// ListJobs returns the fake's jobs in pages. Only the first page contains the total number of jobs.
 func (f *fake) ListJobs(_ context.Context, req *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	if f.job == nil {
 		resp := &apipb.ListJobsResponse{}
@@ -116,8 +118,8 @@ func (f *fake) UpdateTenant(_ context.Context, req *apipb.UpdateTenantRequest) (
 	return &apipb.UpdateTenantResponse{Tenant: req.GetTenant()}, nil
 }
 
-// serve runs f with a data directory that leads to it, and makes that the
-// default of the test's commands.
+// The function `serve` starts the test server f. It also creates a data directory that contains
+// the server's address, and makes this directory the default for the test's commands.
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
 	for _, name := range []string{"ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_TLS", "ARES_TLS_CA"} {
@@ -154,7 +156,7 @@ func write(t *testing.T, name, text string) string {
 	return name
 }
 
-// ares runs a command line.
+// The function `run` runs an ares command line.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -168,32 +170,38 @@ func TestUsage(t *testing.T) {
 		{"jbo list", `ares: ares has no command "jbo": did you mean "job"?`},
 		{"job lst", `ares: ares job has no command "lst": did you mean "list"?`},
 		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, explain, get, list, logs, plan, predict, retry, submit, wait`},
-		{"job submit --gpu 2 -- x", `ares: there is no flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
-		{"job submit --pirority 2 -- x", `ares: there is no flag --pirority: did you mean --priority? (see: ares job submit --help)`},
+		{"job submit --gpu 2 -- x", `ares: unknown flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
+		{"job submit --pirority 2 -- x", `ares: unknown flag --pirority: did you mean --priority? (see: ares job submit --help)`},
 		{"job submit --gpus many -- x", `ares: --gpus: want a whole number, got "many" (see: ares job submit --help)`},
-		{"job submit", `ares: say what to run: ares job submit --name hello -- echo hello, or -f FILE`},
+		{"job submit", `ares: the job has no command: use ares job submit --name hello -- echo hello, or -f FILE`},
 		{"job submit echo hello", `ares: put the job's command after --, such as: ares job submit --name hello -- echo hello`},
-		{"job submit --env A -- x", `ares: --env A: write it as NAME=VALUE`},
+		{"job submit --env A -- x", `ares: --env A: use NAME=VALUE`},
 		{"job get", `ares: ares job get: JOB is missing (usage: ares job get JOB [flags])`},
-		{"job get a b", `ares: ares job get: "b" is one argument too many (usage: ares job get JOB [flags])`},
+		{"job get a b", `ares: ares job get: unexpected argument "b" (usage: ares job get JOB [flags])`},
 		{"job list -o xml", `ares: --output xml: use table, json or yaml`},
 		{"job list --state odd", `ares: --state: state "odd" is unknown: use one of [pending scheduled running retrying preempted succeeded failed cancelled lost]`},
-		{"tenant update t", `ares: say what to change, such as: ares tenant update t --max-gpus 32`},
-		{"--server 10.0.0.1:9090 job list", `ares: 10.0.0.1:9090 is not on this machine: TLS is required, or the token would be sent in the clear; add --tls or --tls-ca FILE`},
-		{"--server http://127.0.0.1:8080 job list", `ares: --server http://127.0.0.1:8080: give the gRPC address as host:port, such as 127.0.0.1:9090`},
+		{"tenant update t", `ares: nothing to change: add a flag, such as: ares tenant update t --max-gpus 32`},
+		{"--server 10.0.0.1:9090 job list", `ares: 10.0.0.1:9090 is not on this machine: use TLS, so that the token is sent encrypted; add --tls or --tls-ca FILE`},
+		{"--server http://127.0.0.1:8080 job list", `ares: --server http://127.0.0.1:8080: use the gRPC address as host:port, such as 127.0.0.1:9090`},
 	} {
 		code, _, stderr := run(t, strings.Fields(c.args)...)
-		if code != exitUsage || strings.TrimSpace(stderr) != c.want {
+		if code != exit.Usage || strings.TrimSpace(stderr) != c.want {
 			t.Errorf("ares %s: exit %d\n got %s\nwant %s", c.args, code, strings.TrimSpace(stderr), c.want)
 		}
 	}
 }
 
 func TestExitCodes(t *testing.T) {
-	for code, want := range map[ares.Code]int{
-		ares.Invalid: 3, ares.Refused: 3, ares.Conflict: 3, ares.Forbidden: 3, ares.Unauthentic: 3, ares.TooLarge: 3,
+	exits := map[ares.Code]int{
+		ares.Invalid: 3, ares.Conflict: 3, ares.Fenced: 3, ares.Forbidden: 3, ares.Unauthentic: 3, ares.TooLarge: 3,
 		ares.NotFound: 1, ares.Internal: 1,
-	} {
+	}
+	for _, code := range ares.Codes() {
+		if code.Rejects() {
+			exits[code] = 3
+		}
+	}
+	for code, want := range exits {
 		serve(t, &fake{refuse: ares.Errorf(code, "no: \x1b[2Jbad")})
 		got, stdout, stderr := run(t, "job", "submit", "--", "x")
 		if got != want || stdout != "" || !strings.HasPrefix(stderr, "ares: no: bad\n") {
@@ -251,7 +259,7 @@ func TestSubmitFromFile(t *testing.T) {
 	}
 	many := write(t, filepath.Join(dir, "many.yaml"), "jobs:\n- {name: a, command: [x]}\n- {name: b, command: [x], gpu_count: 999}\n---\nname: c\ncommand: [x]\n")
 	code, stdout, stderr := run(t, "job", "submit", "-f", many)
-	if code != exitRefused || stdout != "job-a\njob-c\n" || !strings.Contains(stderr, "ares: job 2 (b): quota exceeded\n2 submitted, 0 known already, 1 refused") {
+	if code != exit.Refused || stdout != "job-a\njob-c\n" || !strings.Contains(stderr, "ares: job 2 (b): quota exceeded\n2 submitted, 0 submitted before, 1 refused") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -262,20 +270,20 @@ func TestBadFiles(t *testing.T) {
 		"command: python train.py":        `command: want a list of strings such as ["python", "train.py"], got a string`,
 		"gpus: 2":                         `gpus: there is no such field: did you mean gpu_count?`,
 		"environment: {PORT: 80}":         `environment.PORT: want a string, got the number 80`,
-		"gpu_count: 1\ngpu_count: 2":      `this is not YAML: line 2: mapping key "gpu_count" already defined at line 1`,
-		"name: [":                         `this is not YAML: line 1: did not find expected node content`,
-		`{"name": "a", "name": "b"}`:      `name: is there twice: keep one of them`,
+		"gpu_count: 1\ngpu_count: 2":      `not YAML: line 2: mapping key "gpu_count" already defined at line 1`,
+		"name: [":                         `not YAML: line 1: did not find expected node content`,
+		`{"name": "a", "name": "b"}`:      `name: appears twice: remove one`,
 		"name: a\n---\nqueu: b":           `document 2: queu: there is no such field: did you mean queue?`,
 		"jobs: [{name: a}, {command: x}]": `jobs[1].command: want a list of strings such as ["python", "train.py"], got a string`,
-		"- a":                             `want a JSON object such as {"request_id": …}, got a list`,
+		"- a":                             `expected a JSON object such as {"request_id": …}, but found a list`,
 		"gpu_count: 99999999999999999999": `gpu_count: 100000000000000000000 is out of range: want a whole number from -2147483648 to 2147483647`,
-		"":                                `there is no job in it`,
-		"&a [*a]":                         `this is not YAML: anchor 'a' value contains itself`,
+		"":                                `the file has no job`,
+		"&a [*a]":                         `not YAML: anchor 'a' value contains itself`,
 		"command: [a]\nlabels: {1: x}\nname: 5\n": `name: want a string, got the number 5`,
 	} {
 		file := write(t, filepath.Join(dir, "bad.yaml"), text)
 		code, _, stderr := run(t, "job", "submit", "-f", file)
-		if got := strings.TrimPrefix(strings.TrimSpace(stderr), "ares: "+file+": "); code != exitRefused || got != want {
+		if got := strings.TrimPrefix(strings.TrimSpace(stderr), "ares: "+file+": "); code != exit.Refused || got != want {
 			t.Errorf("%q: exit %d\n got %s\nwant %s", text, code, got, want)
 		}
 	}
@@ -318,11 +326,11 @@ func TestWaitAndFollow(t *testing.T) {
 func TestWaitTellsASlowServerFromNone(t *testing.T) {
 	serve(t, &fake{job: &apipb.Job{JobId: "job-1", State: "running"}, polls: 3})
 	code, _, stderr := run(t, "job", "wait", "job-1", "--timeout", "2s")
-	if code != 1 || stderr != "ares: job-1 has not ended within 2s; it goes on: see ares job get job-1\n" {
+	if code != 1 || stderr != "ares: job-1 did not end within 2s and continues: show it with \"ares job get job-1\"\n" {
 		t.Errorf("it answered three times: exit %d, %q", code, stderr)
 	}
 	code, _, stderr = run(t, "job", "wait", "job-1", "--timeout", "100ms")
-	if code != 1 || !strings.Contains(stderr, "nothing is known of it, no server answered within 100ms") {
+	if code != 1 || !strings.Contains(stderr, "no server answered within 100ms, so the job's state is unknown") {
 		t.Errorf("it does not answer any more: exit %d, %q", code, stderr)
 	}
 }
@@ -336,21 +344,5 @@ func TestUpdateSendsOnlyWhatIsGiven(t *testing.T) {
 	want := &apipb.Tenant{MaxGpus: new(int32(0)), AllowPreemption: new(false)}
 	if f.tenant.String() != want.String() {
 		t.Errorf("sent %v, want %v", f.tenant, want)
-	}
-}
-
-// What is printed for another terminal must not lean on this one's environment.
-func TestSelfNamesTheDataDirectory(t *testing.T) {
-	t.Setenv("XDG_DATA_HOME", "/home/x")
-	t.Setenv("ARES_DATA_DIR", "/data of mine")
-	t.Chdir("/")
-	for dir, want := range map[string]string{
-		"/home/x/ares":  "ares",
-		"/data of mine": "ares --data-dir '/data of mine'",
-		"here":          "ares --data-dir /here",
-	} {
-		if got := (&app{}).self(dir); got != want {
-			t.Errorf("%s: %s, want %s", dir, got, want)
-		}
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/cli/exit"
 )
 
-// TestConstraint: the flag may be repeated and adds to what the file says.
+// TestConstraint checks that --constraint can be repeated, and that its node-selection conditions
+// are added to those in the job file.
 func TestConstraint(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -32,25 +34,11 @@ func TestConstraint(t *testing.T) {
 	}
 	for _, command := range []string{"submit", "plan", "predict"} {
 		code, _, stderr := run(t, "job", command, "--constraint", "gpu.memory>=lots", "--", "x")
-		if want := `--constraint gpu.memory>=lots: gpu.memory>=lots: "lots" is not a number: write it as 8, 1.5T or 80Gi`; code != exitUsage || !strings.Contains(stderr, want) {
+		if want := `--constraint gpu.memory>=lots: gpu.memory>=lots: "lots" is not a number: write it as 8, 1.5T or 80Gi`; code != exit.Usage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit %d, %s", command, code, stderr)
 		}
 	}
 	if code, stdout, _ := run(t, "__complete", "job", "submit", "--constraint", "gpu.mem"); code != 0 || !strings.Contains(stdout, "\ngpu.memory>=\n") {
 		t.Errorf("exit %d, completes to %q", code, stdout)
-	}
-}
-
-// TestJobShowsConstraints: `ares job get` has them as one would type them.
-func TestJobShowsConstraints(t *testing.T) {
-	var out strings.Builder
-	rs := []*apipb.NodeRequirement{{Key: "gpu.memory", Operator: ">=", Values: []string{"80G"}}, {Key: "spot", Operator: "DoesNotExist"}}
-	(&app{}).writeJob(&out, &apipb.Job{Spec: &apipb.JobSpec{Placement: &apipb.Placement{NodeRequirements: rs}}})
-	if !strings.Contains(out.String(), "\nConstraints  gpu.memory>=80G, !spot\n") {
-		t.Error(out.String())
-	}
-	out.Reset()
-	if (&app{}).writeJob(&out, &apipb.Job{}); strings.Contains(out.String(), "Constraints") {
-		t.Error(out.String())
 	}
 }

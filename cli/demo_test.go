@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The demos are laws: each plays against a real server and fails when Ares
-// does not keep what it shows.
+// TestDemos runs every demo against a real server. A demo fails if Ares breaks the guarantee that
+// the demo shows.
 func TestDemos(t *testing.T) {
 	for name, says := range map[string]string{
 		"idempotency":  "1 submitted, 9 duplicate",

@@ -8,9 +8,10 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/cli/exit"
 )
 
-// GetNode answers with one of the nodes it was given.
+// GetNode returns one of the fake's nodes.
 func (f *fake) GetNode(_ context.Context, req *apipb.GetNodeRequest) (*apipb.GetNodeResponse, error) {
 	i := slices.IndexFunc(f.nodes, func(n *apipb.Node) bool { return n.GetNodeId() == req.GetNodeId() })
 	if i < 0 {
@@ -28,8 +29,8 @@ func (f *fake) ListNodes(context.Context, *apipb.ListNodesRequest) (*apipb.ListN
 	return list, nil
 }
 
-// oddNode has a device taken, one ill, slices, a row too few and a link that would
-// paint a terminal.
+// oddNode returns a node with a used device, an unhealthy device, MIG slices, a missing row
+// of links, and a link with an escape sequence.
 func oddNode() *apipb.Node {
 	n := &apipb.Node{NodeId: "odd", State: "online", Links: apipb.NewLinks([][]string{
 		{"X", "NV1", "NV1", "NV2"}, {"NV1", "X", "NV2", "NV1"}, {"NV1", "NV2", "X", "\x1b[31mNV2"},
@@ -83,14 +84,14 @@ Reasoning    - 0,3: the best of 3 sets of 2 among the 3 free devices
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	f.nodes = append(f.nodes, &apipb.Node{NodeId: "bare", State: "online"})
-	if code, _, errs = run(t, "node", "gpus"); code != exitUsage || !strings.Contains(errs, "there are 2 nodes: name one") {
+	if code, _, errs = run(t, "node", "gpus"); code != exit.Usage || !strings.Contains(errs, "there are 2 nodes: name one") {
 		t.Errorf("exit %d\n%s", code, errs)
 	}
 	if code, out, _ = run(t, "node", "gpus", "bare", "--best", "1"); code != 0 || !strings.Contains(out, "Devices      none\n") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	f.nodes = nil
-	if code, _, errs = run(t, "node", "gpus"); code != exitFailed || !strings.Contains(errs, "there are no nodes") {
+	if code, _, errs = run(t, "node", "gpus"); code != exit.Failed || !strings.Contains(errs, "there are no nodes") {
 		t.Errorf("exit %d\n%s", code, errs)
 	}
 }

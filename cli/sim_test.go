@@ -7,16 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/ares-scheduler/ares/cli/exit"
 	"github.com/ares-scheduler/ares/sim"
 )
 
-// TestInterruptedSimulation: whoever interrupts a run is told how far it got, and
-// has the report of that.
+// TestInterruptedSimulation checks that an interrupted simulation prints how far it got and still
+// writes a report.
 func TestInterruptedSimulation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -34,7 +33,7 @@ func TestInterruptedSimulation(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := Main(ctx, []string{"sim", "run", "--trace", trace, "--fleet", fleet, "--seeds", "1-3", "-o", "json", "--out", out}, nil, &stdout, &stderr)
-	if want := "interrupted in run 1 of 3, at "; code != exitFailed || !strings.Contains(stderr.String(), want) {
+	if want := "interrupted in run 1 of 3, at "; code != exit.Failed || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
 	file, err := os.Open(out)
@@ -56,66 +55,25 @@ func TestInterruptedSimulation(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	var stderr bytes.Buffer
-	now := time.Unix(0, 0)
-	a := &app{err: &stderr, now: func() time.Time { return now }}
-	b := a.newProgress(t.Context(), 2)
-	tick := b.begin("fifo", 7, 0)
-	p := sim.Progress{Now: 36 * time.Hour, Done: 250, Total: 1000, Waiting: 3}
-	for range 10 * looksApart {
-		now = now.Add(10 * time.Millisecond)
-		if !tick(p) {
-			t.Fatal("it was ended")
-		}
-	}
-	if want := " 25 %  simulated 36h00m  3 waiting  49 events/s  15s left  1/2 fifo seed 7\n"; stderr.String() != want {
-		t.Errorf("%q, want %q", stderr.String(), want)
-	}
-}
-
-func TestSeedsAndSpans(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]uint64{"3": {3}, "1-3": {1, 2, 3}, "1, 7-8": {1, 7, 8}, "18446744073709551615": {1<<64 - 1}} {
-		if got, err := parseSeeds(text); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "x", "3-1", "1-", "-1", "1,1", "1-5,3", "0-1000", "0-18446744073709551615"} {
-		if got, err := parseSeeds(text); err == nil {
-			t.Errorf("%q is %v", text, got)
-		}
-	}
-	for text, want := range map[string]time.Duration{"": 0, "90m": 90 * time.Minute, "72h": 72 * time.Hour, "14d": 14 * 24 * time.Hour, "0.5d": 12 * time.Hour} {
-		if got, err := parseSpan(text); err != nil || got != want {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"soon", "-1h", "0", "d", "-3d", "nand", "infd", "1e300d"} {
-		if got, err := parseSpan(text); err == nil {
-			t.Errorf("%q is %v", text, got)
-		}
-	}
-}
-
-// TestMistakenTraces are told in plain words.
+// TestMistakenTraces checks the error message for a trace that is a directory, and for a trace
+// without a required column.
 func TestMistakenTraces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for trace, want := range map[string]string{
 		dir: dir + " is a directory",
-		"-": "looks like a trace of kind slurm and lacks the column AllocTRES",
+		"-": "looks like format slurm, but column AllocTRES is missing",
 	} {
 		var stdout, stderr bytes.Buffer
 		code := Main(t.Context(), []string{"sim", "run", "--trace", trace, "--fleet", "none.yaml"}, strings.NewReader("JobID|Submit|ElapsedRaw|\n"), &stdout, &stderr)
-		if code != exitUsage || !strings.Contains(stderr.String(), want) {
+		if code != exit.Usage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit code %d, %s", trace, code, stderr.String())
 		}
 	}
 }
 
-// TestInterruptedInput: standard input that says no more does not hold up the end.
+// TestInterruptedInput checks that a run can be interrupted while it waits for standard
+// input.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{"", "timestamp,duration,num_gpus,cluster\n" + strings.Repeat("2017-10-09 06:00:00,60,1,a\n", 1000)} {
@@ -128,7 +86,7 @@ func TestInterruptedInput(t *testing.T) {
 		}()
 		var stdout, stderr bytes.Buffer
 		code := Main(ctx, []string{"sim", "run", "--trace", "-", "--fleet", "none.yaml"}, from, &stdout, &stderr)
-		if code == exitUsage || code == 0 || !strings.Contains(stderr.String(), "interrupted") {
+		if code == exit.Usage || code == 0 || !strings.Contains(stderr.String(), "interrupted") {
 			t.Errorf("exit code %d, %s", code, stderr.String())
 		}
 	}

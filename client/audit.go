@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// AuditEntries finds entries of the audit log, page by page, until there are no
-// more or each says that it has enough.
+// AuditEntries reads the audit log page by page and calls the function `each` for every entry.
+// It stops when there are no more entries or when `each` returns false.
 func (c *Client) AuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRequest, each func(*apipb.ListAuditEntriesResponse) (more bool, err error)) error {
 	for {
 		page, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListAuditEntriesResponse, error) {
@@ -25,7 +25,7 @@ func (c *Client) AuditEntries(ctx context.Context, req *apipb.ListAuditEntriesRe
 	}
 }
 
-// AuditHead has the server in use sign the end of its audit log.
+// AuditHead asks the connected server to sign the last entry of its audit log.
 func (c *Client) AuditHead(ctx context.Context) (*apipb.AuditHead, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetAuditHeadResponse, error) {
 		return apipb.NewAuditServiceClient(conn).GetAuditHead(ctx, &apipb.GetAuditHeadRequest{})
@@ -33,9 +33,9 @@ func (c *Client) AuditHead(ctx context.Context) (*apipb.AuditHead, error) {
 	return answer.GetHead(), err
 }
 
-// VerifyAudit has the server in use read its whole audit log, and hold it against
-// heads that were kept elsewhere. That may take longer than other calls: it is
-// tried once, for as long as ctx lasts.
+// VerifyAudit asks the connected server to read its whole audit log, and to compare the log with
+// signed heads that were stored elsewhere. VerifyAudit may take longer than other calls, so it is
+// tried only once and only ctx limits its time.
 func (c *Client) VerifyAudit(ctx context.Context, heads ...*apipb.AuditHead) (*apipb.VerifyAuditResponse, error) {
 	answer, err := apipb.NewAuditServiceClient(c.Conn()).VerifyAudit(ctx, &apipb.VerifyAuditRequest{Heads: heads})
 	return answer, apipb.FromStatus(err)

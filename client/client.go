@@ -1,12 +1,12 @@
-// Package client is the Go SDK of Ares: it submits jobs, follows them and
-// manages tenants and nodes over gRPC.
+// Package client is the Go SDK of Ares. The package submits jobs, follows them, and manages tenants
+// and nodes over gRPC.
 //
-// Every call that fails in a way that may pass is tried again, at the next
-// address if there is one. A submission keeps its request ID over all tries,
-// so it is accepted once however often it is sent. Errors are those of package
-// ares: ask ares.CodeOf what kind they are.
+// If a call fails with a temporary error, the client tries the call again, at
+// the next address if there is one. A submission has the same request ID in all tries, so the job
+// is accepted only once, however often it is sent. The package returns the errors of package ares,
+// and ares.CodeOf returns the code of an error.
 //
-// A Client is safe for use by many goroutines and starts none that outlive
+// A Client is safe for concurrent use and starts no goroutine that outlives
 // Close.
 package client
 
@@ -15,7 +15,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -28,46 +27,46 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/loopback"
 )
 
-// Options say which servers to talk to, as whom, and how patiently.
+// Options hold the servers, the credentials and the retry settings of a client.
 type Options struct {
-	// Addresses of the servers' gRPC doors, host:port. The first that answers
-	// is used. Default 127.0.0.1:9090.
+	// Addresses are the servers' gRPC addresses, host:port. The client uses the first address that answers. The
+	// default is 127.0.0.1:9090.
 	Addresses []string
-	// Token is the bearer token. Give it or TokenFile.
+	// Token is the bearer token. Set either Token or TokenFile.
 	Token string
-	// TokenFile holds the bearer token. It is read for each call, so that a
-	// token can be replaced.
+	// TokenFile is the path of a file with the bearer token. The file is read for
+	// each call, so that the token can be replaced.
 	TokenFile string
 	// TLS is required for every address that is not on this machine.
 	TLS *tls.Config
-	// Attempts is how often one call is tried in all. Default 5, and at least
-	// once for each address.
+	// Attempts is the number of tries for one call. The default is 5. Every address is tried at
+	// least once, even if Attempts is smaller.
 	Attempts int
-	// CallTimeout limits each try. Default 10s. Streams have no limit but
-	// their context.
+	// CallTimeout limits each try. The default is 10s. Streams are limited only by their context.
 	CallTimeout time.Duration
-	// Backoff is the delay after the first failed try; it doubles up to 5s,
-	// with jitter. Default 100ms.
+	// Backoff is the delay after the first failed try. After each further failed try, the delay
+	// doubles, up to 5s, and is randomized. The default is 100ms.
 	Backoff time.Duration
-	// DialOptions are appended to the client's own.
+	// DialOptions are appended to the client's own gRPC dial options.
 	DialOptions []grpc.DialOption
 }
 
-// DefaultAddress is where a server listens unless it was told otherwise.
+// DefaultAddress is the default gRPC address of a server.
 const DefaultAddress = "127.0.0.1:9090"
 
 const maxBackoff = 5 * time.Second
 
-// Client talks to Ares. Make one with New.
+// Client is a client of Ares. New returns a Client.
 type Client struct {
 	opts    Options
 	conns   []*grpc.ClientConn
-	current atomic.Int64 // index of the address in use
+	current atomic.Int64 // index of the current address
 }
 
-// New makes a client. It does not connect: the first call does.
+// New returns a client. The client does not connect until the first call.
 func New(o Options) (*Client, error) {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress}
@@ -100,7 +99,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends every connection. Calls under way fail.
+// Close closes every connection of the client. Calls in flight fail.
 func (c *Client) Close() error {
 	var errs []error
 	for _, conn := range c.conns {
@@ -109,16 +108,16 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-// Conn is the connection in use, for services this package has no methods for.
-// Calls over it are not repeated.
+// Conn returns the current connection. Use it for services for which this package has no methods. Calls over
+// this connection are not retried.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conns[c.current.Load()] }
 
 func dial(addr string, o Options, b bearer) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
-	} else if !local(addr) {
-		return nil, ares.Errorf(ares.Invalid, "%s is not on this machine: TLS is required, or the token would be sent in the clear", addr)
+	} else if !loopback.Addr(addr) {
+		return nil, ares.Errorf(ares.Invalid, "%s is not on this machine: use TLS, so that the token is sent encrypted", addr)
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
@@ -128,7 +127,7 @@ func dial(addr string, o Options, b bearer) (*grpc.ClientConn, error) {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithDisableRetry(), // the client has its own, which knows the codes
+		grpc.WithDisableRetry(), // the client retries itself, by the codes of ares
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32 << 20)),
 	}
 	conn, err := grpc.NewClient(addr, append(opts, o.DialOptions...)...)
@@ -138,20 +137,7 @@ func dial(addr string, o Options, b bearer) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// local says whether addr cannot leave this machine.
-func local(addr string) bool {
-	if strings.HasPrefix(addr, "unix:") {
-		return true
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = addr
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// bearer sends the token with each call.
+// The type `bearer` sends the token with each call.
 type bearer struct{ token, file string }
 
 func (b bearer) read() (string, error) {
@@ -177,9 +163,9 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// RequireTransportSecurity is false because New has already refused every
-// plain connection that leaves the machine.
+// RequireTransportSecurity returns false, because New has already rejected
+// plaintext connections to other machines.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// String keeps the token out of logs.
+// String returns a text without the token, so that logs do not contain the token.
 func (b bearer) String() string { return fmt.Sprintf("bearer token (%d bytes)", len(b.token)) }

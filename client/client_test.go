@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a server that fails as told and remembers what it was sent.
+// The type `fake` is a test server that returns the configured errors and
+// records the requests.
 type fake struct {
 	apipb.UnimplementedJobServiceServer
 	apipb.UnimplementedTenantServiceServer
@@ -33,18 +34,19 @@ type fake struct {
 	apipb.UnimplementedQueueServiceServer
 
 	mu       sync.Mutex
-	faults   []error // answered first, one a call
+	faults   []error // returned first, one per call
 	stuck    int     // calls that are never answered, after the faults
 	requests []string
 	tokens   []string
 	jobs     map[string]bool
-	states   []string // what GetJob answers, one after the other
+	states   []string // answers of GetJob, one after the other
 	events   [][]string
 	watched  []string
-	logs     []any // string: data, error: end
+	logs     []any // string: data; error: end of the stream
 }
 
-// fault is what befalls the next call.
+// The method `fault` returns the error that the next call must return, or nil
+// if that call must succeed.
 func (f *fake) fault(ctx context.Context) error {
 	f.mu.Lock()
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -70,7 +72,7 @@ func (f *fake) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*api
 	id := req.GetJob().GetRequestId()
 	f.requests = append(f.requests, id)
 	known := f.jobs[id]
-	f.jobs[id] = true // the fault comes after the deed: the answer is lost
+	f.jobs[id] = true // the job is created before the fault, so only the answer is lost
 	f.mu.Unlock()
 	if err := f.fault(ctx); err != nil {
 		return nil, err
@@ -132,8 +134,8 @@ func (f *fake) StreamLogs(_ *apipb.StreamLogsRequest, stream grpc.ServerStreamin
 	}
 }
 
-// WatchEvents sends one list of "revision message" for each stream, and then
-// breaks off.
+// WatchEvents sends one list of events on each stream, and then breaks the
+// stream. Each event is a text of the form "revision message".
 func (f *fake) WatchEvents(req *apipb.WatchEventsRequest, stream grpc.ServerStreamingServer[apipb.WatchEventsResponse]) error {
 	f.mu.Lock()
 	f.watched = append(f.watched, req.GetRevision())
@@ -155,7 +157,7 @@ func (f *fake) DeleteTenant(ctx context.Context, _ *apipb.DeleteTenantRequest) (
 	return &apipb.DeleteTenantResponse{}, f.fault(ctx)
 }
 
-// serve runs f and returns its address.
+// The function `serve` starts the test server f and returns its address.
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
 	f.jobs = map[string]bool{}
@@ -237,7 +239,7 @@ func TestTheCallersRequestIDIsKept(t *testing.T) {
 
 func TestATryThatHangsIsRepeated(t *testing.T) {
 	f := &fake{stuck: 1}
-	c := connect(t, client.Options{Addresses: []string{serve(t, f)}, CallTimeout: 3 * time.Second}) // the second try is answered well within
+	c := connect(t, client.Options{Addresses: []string{serve(t, f)}, CallTimeout: 3 * time.Second}) // the second try is answered well within this time
 	if _, err := c.Submit(t.Context(), &apipb.JobSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +277,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 	p.Add("gpu_count", "must be between 0 and 1024, got -1")
 	p.Add("command", "is required")
 	for _, refusal := range []error{
-		p.Err(), ares.Errorf(ares.Refused, "quota"), ares.Errorf(ares.Conflict, "another body"),
+		p.Err(), ares.Errorf(ares.QuotaExceeded, "quota"), ares.Errorf(ares.Conflict, "another body"),
 		ares.Errorf(ares.Unauthentic, "who"), ares.Errorf(ares.TooLarge, "2 MB"),
 	} {
 		f := &fake{faults: []error{apipb.ToStatus(refusal)}}
@@ -288,7 +290,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 }
 
 func TestTheNextAddress(t *testing.T) {
-	const dead = "127.0.0.1:1" // a port that is nobody's, while a free one may become somebody's
+	const dead = "127.0.0.1:1" // nothing listens on this port; a free port could be taken by another program
 	f := &fake{}
 	c := connect(t, client.Options{Addresses: []string{dead, serve(t, f)}})
 	for range 2 {
@@ -430,6 +432,6 @@ func TestWatchGoesOnWhereItBroke(t *testing.T) {
 	}
 	for event := range c.WatchEvents(t.Context(), &apipb.WatchEventsRequest{Revision: "3"}) {
 		t.Logf("unexpected %v", event)
-		break // a reader may leave
+		break // a caller may stop early
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// CreateTenant makes a tenant.
+// CreateTenant creates a tenant.
 func (c *Client) CreateTenant(ctx context.Context, t *apipb.Tenant) (*apipb.Tenant, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateTenantResponse, error) {
 		return apipb.NewTenantServiceClient(conn).CreateTenant(ctx, &apipb.CreateTenantRequest{Tenant: t})
@@ -17,7 +17,7 @@ func (c *Client) CreateTenant(ctx context.Context, t *apipb.Tenant) (*apipb.Tena
 	return answer.GetTenant(), err
 }
 
-// Tenant reads one tenant, with what its jobs hold now.
+// Tenant reads one tenant, with its current usage.
 func (c *Client) Tenant(ctx context.Context, id string) (*apipb.Tenant, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetTenantResponse, error) {
 		return apipb.NewTenantServiceClient(conn).GetTenant(ctx, &apipb.GetTenantRequest{TenantId: id})
@@ -25,7 +25,7 @@ func (c *Client) Tenant(ctx context.Context, id string) (*apipb.Tenant, error) {
 	return answer.GetTenant(), err
 }
 
-// pageSize is how many nodes or tenants are asked for at a time.
+// pageSize is how many nodes or tenants are requested at a time.
 const pageSize = 500
 
 // Tenants lists all tenants, page by page.
@@ -45,13 +45,13 @@ func (c *Client) Tenants(ctx context.Context) (*apipb.ListTenantsResponse, error
 	}
 }
 
-// UpdateTenant changes the fields that are set in t and keeps the others. Its
-// quotas, if there are any, replace those before.
+// UpdateTenant changes the fields that are set in t and leaves all other fields
+// unchanged. If t has quotas, they replace all old quotas of the tenant.
 func (c *Client) UpdateTenant(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
 	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t})
 }
 
-// ClearTenantQuotas is UpdateTenant that removes all quotas.
+// ClearTenantQuotas is like UpdateTenant, but removes all quotas.
 func (c *Client) ClearTenantQuotas(ctx context.Context, id string, t *apipb.Tenant) (*apipb.Tenant, error) {
 	return c.updateTenant(ctx, &apipb.UpdateTenantRequest{TenantId: id, Tenant: t, ClearQuotas: true})
 }
@@ -63,7 +63,7 @@ func (c *Client) updateTenant(ctx context.Context, req *apipb.UpdateTenantReques
 	return answer.GetTenant(), err
 }
 
-// DeleteTenant removes a tenant that has no live jobs.
+// DeleteTenant deletes a tenant that has no live jobs.
 func (c *Client) DeleteTenant(ctx context.Context, id string) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteTenantResponse, error) {
@@ -71,7 +71,7 @@ func (c *Client) DeleteTenant(ctx context.Context, id string) error {
 		return apipb.NewTenantServiceClient(conn).DeleteTenant(ctx, &apipb.DeleteTenantRequest{TenantId: id})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try deleted it, and its answer was lost
 	}
 	return err
 }
@@ -101,7 +101,7 @@ func (c *Client) Node(ctx context.Context, id string) (*apipb.Node, error) {
 	return answer.GetNode(), err
 }
 
-// Cordon keeps new work off a node; what runs there goes on.
+// Cordon keeps new jobs off a node. The node's running jobs continue.
 func (c *Client) Cordon(ctx context.Context, id, reason string) (*apipb.Node, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CordonNodeResponse, error) {
 		return apipb.NewClusterServiceClient(conn).CordonNode(ctx, &apipb.CordonNodeRequest{NodeId: id, Reason: reason})
@@ -109,7 +109,7 @@ func (c *Client) Cordon(ctx context.Context, id, reason string) (*apipb.Node, er
 	return answer.GetNode(), err
 }
 
-// Uncordon lets a node have new work again.
+// Uncordon allows new jobs on a node again.
 func (c *Client) Uncordon(ctx context.Context, id string) (*apipb.Node, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UncordonNodeResponse, error) {
 		return apipb.NewClusterServiceClient(conn).UncordonNode(ctx, &apipb.UncordonNodeRequest{NodeId: id})
@@ -117,8 +117,9 @@ func (c *Client) Uncordon(ctx context.Context, id string) (*apipb.Node, error) {
 	return answer.GetNode(), err
 }
 
-// Drain cordons a node and has what runs there moved to other nodes; with force
-// also at_most_once jobs, which end as lost.
+// Drain cordons a node and stops its running jobs, so that they restart on other
+// nodes. If the argument `force` is true, Drain also stops at_most_once jobs.
+// These jobs end with the outcome "lost".
 func (c *Client) Drain(ctx context.Context, id, reason string, force bool) (*apipb.Node, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DrainNodeResponse, error) {
 		return apipb.NewClusterServiceClient(conn).DrainNode(ctx, &apipb.DrainNodeRequest{NodeId: id, Reason: reason, Force: force})
@@ -126,22 +127,23 @@ func (c *Client) Drain(ctx context.Context, id, reason string, force bool) (*api
 	return answer.GetNode(), err
 }
 
-// ClusterStatus counts nodes, devices and jobs.
+// ClusterStatus returns the numbers of nodes, devices and jobs in the cluster.
 func (c *Client) ClusterStatus(ctx context.Context) (*apipb.GetClusterStatusResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetClusterStatusResponse, error) {
 		return apipb.NewClusterServiceClient(conn).GetClusterStatus(ctx, &apipb.GetClusterStatusRequest{})
 	})
 }
 
-// ServerStatus tells how the server that answers fares.
+// ServerStatus returns the status of the server that answers.
 func (c *Client) ServerStatus(ctx context.Context) (*apipb.GetServerStatusResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetServerStatusResponse, error) {
 		return apipb.NewClusterServiceClient(conn).GetServerStatus(ctx, &apipb.GetServerStatusRequest{})
 	})
 }
 
-// RemoveNode declares that a machine is gone for good, and returns how many of
-// its seats were freed. With force that includes seats it may still use.
+// RemoveNode declares that a machine is permanently gone, and returns how many
+// of its seats were freed. If the argument `force` is true, RemoveNode also
+// frees seats that may still be in use.
 func (c *Client) RemoveNode(ctx context.Context, id string, force bool) (int, error) {
 	tries := 0
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.RemoveNodeResponse, error) {
@@ -149,12 +151,12 @@ func (c *Client) RemoveNode(ctx context.Context, id string, force bool) (int, er
 		return apipb.NewClusterServiceClient(conn).RemoveNode(ctx, &apipb.RemoveNodeRequest{NodeId: id, Force: force})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return 0, nil // an earlier try did it, and its answer was lost
+		return 0, nil // an earlier try removed it, and its answer was lost
 	}
 	return int(answer.GetSeats()), err
 }
 
-// Ready says whether the server may be sent work; nil means yes.
+// Ready returns nil if the server can accept requests.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetReadyResponse, error) {
 		return apipb.NewClusterServiceClient(conn).GetReady(ctx, &apipb.GetReadyRequest{})

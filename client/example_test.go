@@ -13,9 +13,9 @@ import (
 	"github.com/ares-scheduler/ares/client"
 )
 
-// Submit a job, wait for its end and print what it wrote.
+// The example submits a job, waits until it ends and prints its output.
 func Example() {
-	addr, stop := demoServer() // in earnest: "127.0.0.1:9090", where `ares up` listens
+	addr, stop := demoServer() // normally "127.0.0.1:9090", where `ares up` listens
 	defer stop()
 
 	c, err := client.New(client.Options{
@@ -30,7 +30,7 @@ func Example() {
 	defer cancel()
 
 	submitted, err := c.Submit(ctx, &apipb.JobSpec{
-		RequestId: "unique-request-id", // for idempotency: send it again, and it is the same job
+		RequestId: "unique-request-id", // for idempotency: sending it again returns the same job
 		Name:      "ml-training-job",
 		Image:     "pytorch:2.0",
 		Command:   []string{"python", "train.py"},
@@ -57,7 +57,7 @@ func Example() {
 	// epoch 1: loss 0.25
 }
 
-// demoServer stands in for Ares, so that the example runs as a test.
+// demoServer replaces an Ares server, so that the example runs as a test.
 func demoServer() (addr string, stop func()) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// usagePage is how many rows of usage are asked for at once.
+// usagePage is how many rows of a usage report are requested at once.
 const usagePage = 10_000
 
-// Usage sums up GPU time and cost, all pages of it.
+// Usage returns GPU time and cost. Usage reads all pages of the report and
+// returns their rows together.
 func (c *Client) Usage(ctx context.Context, req *apipb.GetUsageRequest) (*apipb.GetUsageResponse, error) {
 	all := &apipb.GetUsageResponse{}
 	for page := proto.CloneOf(req); ; {
@@ -31,14 +32,14 @@ func (c *Client) Usage(ctx context.Context, req *apipb.GetUsageRequest) (*apipb.
 	}
 }
 
-// Prices lists every price, past ones too.
+// Prices lists every price, including past ones.
 func (c *Client) Prices(ctx context.Context) (*apipb.ListPricesResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListPricesResponse, error) {
 		return apipb.NewHistoryServiceClient(conn).ListPrices(ctx, &apipb.ListPricesRequest{})
 	})
 }
 
-// SetPrice sets what an hour of a GPU costs from a day on.
+// SetPrice sets the price of a GPU hour, starting on a given day.
 func (c *Client) SetPrice(ctx context.Context, p *apipb.Price) (*apipb.Price, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.SetPriceResponse, error) {
 		return apipb.NewHistoryServiceClient(conn).SetPrice(ctx, &apipb.SetPriceRequest{Price: p})
@@ -46,7 +47,8 @@ func (c *Client) SetPrice(ctx context.Context, p *apipb.Price) (*apipb.Price, er
 	return answer.GetPrice(), err
 }
 
-// DeletePrice removes the price of a model, a region and a day.
+// DeletePrice deletes a price, which is identified by model, region and first
+// day.
 func (c *Client) DeletePrice(ctx context.Context, model, region, from string) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeletePriceResponse, error) {
@@ -54,7 +56,7 @@ func (c *Client) DeletePrice(ctx context.Context, model, region, from string) er
 		return apipb.NewHistoryServiceClient(conn).DeletePrice(ctx, &apipb.DeletePriceRequest{GpuModel: model, Region: region, From: from})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try deleted it, and its answer was lost
 	}
 	return err
 }

@@ -9,22 +9,23 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// WhoAmI tells who this client is to the server, and what it is bound to.
+// WhoAmI returns this client's identity and its role bindings.
 func (c *Client) WhoAmI(ctx context.Context) (*apipb.WhoAmIResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.WhoAmIResponse, error) {
 		return apipb.NewIdentityServiceClient(conn).WhoAmI(ctx, &apipb.WhoAmIRequest{})
 	})
 }
 
-// CanI tells whether this client may do something, such as job.submit.
+// CanI reports whether this client has a permission, such as job.submit.
 func (c *Client) CanI(ctx context.Context, req *apipb.CanIRequest) (*apipb.CanIResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CanIResponse, error) {
 		return apipb.NewIdentityServiceClient(conn).CanI(ctx, req)
 	})
 }
 
-// CreateToken makes a service token. The answer is the only place where it is
-// told. It is not tried again when the answer is lost: the token would be too.
+// CreateToken creates a service token. The token itself appears only in
+// CreateToken's answer. CreateToken is not retried if the answer is lost,
+// because the token that the first try created could not be recovered.
 func (c *Client) CreateToken(ctx context.Context, req *apipb.CreateTokenRequest) (*apipb.CreateTokenResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -32,7 +33,8 @@ func (c *Client) CreateToken(ctx context.Context, req *apipb.CreateTokenRequest)
 	return made, apipb.FromStatus(err)
 }
 
-// Tokens lists the tokens of a tenant, or all that this client may see for "".
+// Tokens lists the tokens of a tenant. If the argument `tenant` is "", Tokens
+// lists all tokens that this client may see.
 func (c *Client) Tokens(ctx context.Context, tenant string) (*apipb.ListTokensResponse, error) {
 	all := &apipb.ListTokensResponse{}
 	for req := (&apipb.ListTokensRequest{TenantId: tenant, PageSize: pageSize}); ; {
@@ -49,14 +51,15 @@ func (c *Client) Tokens(ctx context.Context, tenant string) (*apipb.ListTokensRe
 	}
 }
 
-// RevokeToken ends a token, of a tenant or of the platform for "".
+// RevokeToken revokes a token of a tenant. If the argument `tenant` is "",
+// RevokeToken revokes a token of the platform.
 func (c *Client) RevokeToken(ctx context.Context, tenant, name string) error {
 	return once(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.RevokeTokenResponse, error) {
 		return apipb.NewIdentityServiceClient(conn).RevokeToken(ctx, &apipb.RevokeTokenRequest{TenantId: tenant, Name: name})
 	})
 }
 
-// CreateBinding gives somebody a role.
+// CreateBinding binds a subject to a role.
 func (c *Client) CreateBinding(ctx context.Context, b *apipb.Binding) (*apipb.Binding, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateBindingResponse, error) {
 		return apipb.NewIdentityServiceClient(conn).CreateBinding(ctx, &apipb.CreateBindingRequest{Binding: b})
@@ -64,8 +67,8 @@ func (c *Client) CreateBinding(ctx context.Context, b *apipb.Binding) (*apipb.Bi
 	return answer.GetBinding(), err
 }
 
-// Bindings lists those of a tenant and a subject, of all that this client may see
-// for "".
+// Bindings lists the bindings of a tenant and a subject. An empty tenant or
+// subject matches all bindings that this client may see.
 func (c *Client) Bindings(ctx context.Context, tenant, subject string) (*apipb.ListBindingsResponse, error) {
 	all := &apipb.ListBindingsResponse{}
 	for req := (&apipb.ListBindingsRequest{TenantId: tenant, Subject: subject, PageSize: pageSize}); ; {
@@ -82,7 +85,7 @@ func (c *Client) Bindings(ctx context.Context, tenant, subject string) (*apipb.L
 	}
 }
 
-// DeleteBinding takes a role away.
+// DeleteBinding deletes a binding.
 func (c *Client) DeleteBinding(ctx context.Context, b *apipb.Binding) error {
 	return once(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteBindingResponse, error) {
 		return apipb.NewIdentityServiceClient(conn).DeleteBinding(ctx, &apipb.DeleteBindingRequest{
@@ -91,8 +94,9 @@ func (c *Client) DeleteBinding(ctx context.Context, b *apipb.Binding) error {
 	})
 }
 
-// once calls what removes something: what is not there at a second try, the
-// first one removed, and its answer was lost.
+// The function `once` makes a call that deletes an object. If a second try
+// returns NotFound, the call counts as successful. The first try must have
+// deleted the object, and only its answer was lost.
 func once[T any](ctx context.Context, c *Client, call func(context.Context, *grpc.ClientConn) (T, error)) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (T, error) {

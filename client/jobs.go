@@ -14,20 +14,22 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// Limits on one batch call; SubmitBatch makes several where they are passed.
+// These constants limit the number of jobs and the number of bytes in one batch call. SubmitBatch
+// splits larger batches into several calls.
 const (
 	maxBatchJobs  = 1000
 	maxBatchBytes = 2 << 20
 )
 
-// NewRequestID makes an ID for a submission that nobody else will make.
+// NewRequestID returns a new random request ID.
 func NewRequestID() string { return "req-" + strings.ToLower(rand.Text()) }
 
-// Submit asks for a job. Without a request_id in spec one is made before the
-// first try, so that the job is accepted once however often it is sent. To
-// repeat a submission across processes, give your own.
+// Submit submits a job. If the argument `spec` has no request_id, Submit generates one before the first try. All
+// tries then use the same ID, so the job is accepted only once. To repeat a submission from another process, set
+// your own request_id.
 func (c *Client) Submit(ctx context.Context, spec *apipb.JobSpec) (*apipb.SubmitJobResponse, error) {
 	spec = identified(spec)
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.SubmitJobResponse, error) {
@@ -51,9 +53,9 @@ func identified(spec *apipb.JobSpec) *apipb.JobSpec {
 	return spec
 }
 
-// SubmitBatch asks for many jobs, each answered for itself in the order given.
-// It makes several calls when there are more than one takes; after an error
-// the answer holds what was done until then.
+// SubmitBatch submits many jobs and returns one result for each, in the same
+// order. SubmitBatch makes several calls if the jobs exceed the limits of one
+// call. If a call fails, SubmitBatch returns the error and the results of the calls before it.
 func (c *Client) SubmitBatch(ctx context.Context, specs []*apipb.JobSpec) (*apipb.SubmitJobsResponse, error) {
 	all := &apipb.SubmitJobsResponse{}
 	for len(specs) > 0 {
@@ -80,7 +82,7 @@ func (c *Client) SubmitBatch(ctx context.Context, specs []*apipb.JobSpec) (*apip
 	return all, nil
 }
 
-// Job reads one job as it is now.
+// Job reads the current state of one job.
 func (c *Client) Job(ctx context.Context, id string) (*apipb.Job, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetJobResponse, error) {
 		return apipb.NewJobServiceClient(conn).GetJob(ctx, &apipb.GetJobRequest{JobId: id})
@@ -88,15 +90,16 @@ func (c *Client) Job(ctx context.Context, id string) (*apipb.Job, error) {
 	return answer.GetJob(), err
 }
 
-// Jobs reads one page of a list. The answer's next_page_token, put into req,
-// reads the next.
+// Jobs reads one page of a list of jobs. For the next page, put the answer's next_page_token into
+// req.
 func (c *Client) Jobs(ctx context.Context, req *apipb.ListJobsRequest) (*apipb.ListJobsResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListJobsResponse, error) {
 		return apipb.NewJobServiceClient(conn).ListJobs(ctx, req)
 	})
 }
 
-// AllJobs goes over a list of any length, page by page. An error ends it.
+// AllJobs iterates over all jobs of a list and reads the list page by page. The iteration ends
+// after the first error.
 func (c *Client) AllJobs(ctx context.Context, req *apipb.ListJobsRequest) iter.Seq2[*apipb.Job, error] {
 	return func(yield func(*apipb.Job, error) bool) {
 		page := &apipb.ListJobsRequest{}
@@ -119,32 +122,32 @@ func (c *Client) AllJobs(ctx context.Context, req *apipb.ListJobsRequest) iter.S
 	}
 }
 
-// Preemptions reads one page of who gave way to whom, newest first. The answer's
-// next_page_token, put into req, reads the next.
+// Preemptions reads one page of preemptions, newest first. For the next page, put the answer's next_page_token into
+// req.
 func (c *Client) Preemptions(ctx context.Context, req *apipb.ListPreemptionsRequest) (*apipb.ListPreemptionsResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListPreemptionsResponse, error) {
 		return apipb.NewJobServiceClient(conn).ListPreemptions(ctx, req)
 	})
 }
 
-// PlanConsolidation says which running jobs would be moved now to make room for
-// waiting ones, and what that gains and costs.
+// PlanConsolidation returns which running jobs would be moved now so that waiting jobs fit. It also returns the gain
+// and the cost of the moves.
 func (c *Client) PlanConsolidation(ctx context.Context) (*apipb.PlanConsolidationResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.PlanConsolidationResponse, error) {
 		return apipb.NewJobServiceClient(conn).PlanConsolidation(ctx, &apipb.PlanConsolidationRequest{})
 	})
 }
 
-// Cancel ends a job in whatever phase it is. Its devices stay taken until its
-// processes are dead.
+// Cancel cancels a job in any phase. A cancelled job's devices stay allocated until its processes
+// are dead.
 func (c *Client) Cancel(ctx context.Context, id string) (*apipb.CancelJobResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CancelJobResponse, error) {
 		return apipb.NewJobServiceClient(conn).CancelJob(ctx, &apipb.CancelJobRequest{JobId: id})
 	})
 }
 
-// Retry submits a finished job again as a new one. requestID makes it
-// repeatable as with Submit; "" for a new one.
+// Retry submits a finished job again as a new job. Repeating the call with the
+// same requestID returns the same job. If requestID is "", Retry generates one.
 func (c *Client) Retry(ctx context.Context, id, requestID string) (*apipb.RetryJobResponse, error) {
 	if requestID == "" {
 		requestID = NewRequestID()
@@ -154,14 +157,14 @@ func (c *Client) Retry(ctx context.Context, id, requestID string) (*apipb.RetryJ
 	})
 }
 
-// Events lists the steps of a job's life.
+// Events lists the transitions of a job.
 func (c *Client) Events(ctx context.Context, id string) (*apipb.ListJobEventsResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListJobEventsResponse, error) {
 		return apipb.NewJobServiceClient(conn).ListJobEvents(ctx, &apipb.ListJobEventsRequest{JobId: id})
 	})
 }
 
-// Explain says everything that keeps a waiting job waiting.
+// Explain lists every reason why a waiting job does not start.
 func (c *Client) Explain(ctx context.Context, id string) (*apipb.Explanation, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ExplainJobResponse, error) {
 		return apipb.NewJobServiceClient(conn).ExplainJob(ctx, &apipb.ExplainJobRequest{JobId: id})
@@ -169,19 +172,19 @@ func (c *Client) Explain(ctx context.Context, id string) (*apipb.Explanation, er
 	return answer.GetExplanation(), err
 }
 
-// Plan says where a job would go now, or why it would wait. Nothing changes.
+// Plan returns where a job would be placed now, or why it would wait. Nothing changes.
 func (c *Client) Plan(ctx context.Context, spec *apipb.JobSpec) (*apipb.PlanJobResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.PlanJobResponse, error) {
 		return apipb.NewJobServiceClient(conn).PlanJob(ctx, &apipb.PlanJobRequest{Job: spec})
 	})
 }
 
-// Predict says how long a job will run that is not submitted. Nothing changes.
+// Predict predicts the runtime of a job that has not been submitted. Nothing changes.
 func (c *Client) Predict(ctx context.Context, spec *apipb.JobSpec) (*apipb.RuntimeForecast, error) {
 	return c.predict(ctx, &apipb.PredictJobRequest{Job: spec})
 }
 
-// Forecast says how long a submitted job will run.
+// Forecast predicts the runtime of a submitted job.
 func (c *Client) Forecast(ctx context.Context, id string) (*apipb.RuntimeForecast, error) {
 	return c.predict(ctx, &apipb.PredictJobRequest{JobId: id})
 }
@@ -193,22 +196,22 @@ func (c *Client) predict(ctx context.Context, req *apipb.PredictJobRequest) (*ap
 	return answer.GetForecast(), err
 }
 
-// How a waiting client asks: often at first, then every second; and how long
-// it bears a server that is away.
+// Wait polls the job: with short delays at first, and later once per second.
+// Wait tolerates an unreachable server for a limited time.
 const (
 	firstPoll = 50 * time.Millisecond
 	slowPoll  = time.Second
 	maxAway   = time.Minute
 )
 
-// Wait returns the job once it is in a final phase. A server that is away for
-// less than a minute does not end it. Beside an error is the job as it was when a
-// server last answered, nil if none did.
+// Wait returns the job once it is in a final phase. Wait continues if the server is unreachable for less than a
+// minute. If Wait returns an error, it also returns the last state of the job that it has read. This state is nil if
+// Wait has read none.
 func (c *Client) Wait(ctx context.Context, id string) (*apipb.Job, error) {
 	return c.WaitUntil(ctx, id, func(j *apipb.Job) bool { return ares.Phase(j.GetState()).Final() })
 }
 
-// WaitUntil is Wait for a job that is as done wants it.
+// WaitUntil is like Wait, but the caller supplies the condition that ends the wait.
 func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job) bool) (last *apipb.Job, err error) {
 	var away time.Time
 	for poll := firstPoll; ; poll = min(poll*3/2, slowPoll) {
@@ -225,8 +228,8 @@ func (c *Client) WaitUntil(ctx context.Context, id string, done func(*apipb.Job)
 		case time.Since(away) > maxAway:
 			return last, err
 		}
-		if bad := sleep(ctx, poll); bad != nil {
-			return last, errors.Join(bad, err) // why it is not known how the job is now, if so
+		if !pause.For(ctx, poll) {
+			return last, errors.Join(ctx.Err(), err) // err says why the current state is unknown, if it is
 		}
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// CreateJoinToken makes a token by which one machine may join, once, as the
-// node that is named or, with "", as any that is not known yet. A ttl of 0 is
-// the server's default. A try whose answer is lost leaves a token that nobody
-// has: it expires.
+// CreateJoinToken creates a token with which one machine can join once, as the
+// given node. If the argument `node` is "", the machine can join under any new
+// node name. If the argument `ttl` is 0, the token is valid for the server's
+// default time. If CreateJoinToken's answer is lost, the created token stays
+// unused until it expires.
 func (c *Client) CreateJoinToken(ctx context.Context, node string, ttl time.Duration) (*apipb.CreateJoinTokenResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateJoinTokenResponse, error) {
 		return apipb.NewTrustServiceClient(conn).CreateJoinToken(ctx, &apipb.CreateJoinTokenRequest{NodeId: node, TtlSeconds: int32(ttl / time.Second)})
@@ -27,7 +28,8 @@ func (c *Client) JoinTokens(ctx context.Context) (*apipb.ListJoinTokensResponse,
 	})
 }
 
-// RevokeJoinToken ends a join token. A node that has joined by it stays.
+// RevokeJoinToken revokes a join token. Revoking a join token does not affect
+// nodes that have already joined with it.
 func (c *Client) RevokeJoinToken(ctx context.Context, id string) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.RevokeJoinTokenResponse, error) {
@@ -35,12 +37,12 @@ func (c *Client) RevokeJoinToken(ctx context.Context, id string) error {
 		return apipb.NewTrustServiceClient(conn).RevokeJoinToken(ctx, &apipb.RevokeJoinTokenRequest{Id: id})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try revoked it, and its answer was lost
 	}
 	return err
 }
 
-// RevokeNode ends every certificate that a node was given so far.
+// RevokeNode revokes every certificate that was issued to a node so far.
 func (c *Client) RevokeNode(ctx context.Context, node, reason string) (*apipb.Revocation, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.RevokeNodeResponse, error) {
 		return apipb.NewTrustServiceClient(conn).RevokeNode(ctx, &apipb.RevokeNodeRequest{NodeId: node, Reason: reason})
@@ -48,14 +50,15 @@ func (c *Client) RevokeNode(ctx context.Context, node, reason string) (*apipb.Re
 	return answer.GetRevocation(), err
 }
 
-// Revocations lists the nodes whose certificates were ended.
+// Revocations lists the nodes whose certificates were revoked.
 func (c *Client) Revocations(ctx context.Context) (*apipb.ListRevocationsResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListRevocationsResponse, error) {
 		return apipb.NewTrustServiceClient(conn).ListRevocations(ctx, &apipb.ListRevocationsRequest{})
 	})
 }
 
-// Authority tells the certificate that all others are verified by.
+// Authority returns the certificate of the certificate authority. All other
+// certificates are verified with this certificate.
 func (c *Client) Authority(ctx context.Context) (*apipb.GetAuthorityResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetAuthorityResponse, error) {
 		return apipb.NewTrustServiceClient(conn).GetAuthority(ctx, &apipb.GetAuthorityRequest{})

@@ -9,15 +9,16 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// ApplyPolicy writes a policy, new or in place of the one of its name, or only
-// has it checked.
+// ApplyPolicy creates or replaces a policy. If checkOnly is true, ApplyPolicy only
+// checks the policy and does not store it.
 func (c *Client) ApplyPolicy(ctx context.Context, p *apipb.Policy, checkOnly bool) (*apipb.ApplyPolicyResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ApplyPolicyResponse, error) {
 		return apipb.NewPolicyServiceClient(conn).ApplyPolicy(ctx, &apipb.ApplyPolicyRequest{Policy: p, CheckOnly: checkOnly})
 	})
 }
 
-// Policy reads one policy, of a tenant or, for "", of those for all.
+// Policy reads one policy of a tenant. If the argument `tenant` is "", Policy reads a
+// global policy.
 func (c *Client) Policy(ctx context.Context, tenant, name string) (*apipb.Policy, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetPolicyResponse, error) {
 		return apipb.NewPolicyServiceClient(conn).GetPolicy(ctx, &apipb.GetPolicyRequest{TenantId: tenant, Name: name})
@@ -25,8 +26,8 @@ func (c *Client) Policy(ctx context.Context, tenant, name string) (*apipb.Policy
 	return answer.GetPolicy(), err
 }
 
-// Policies lists the policies in the order they are asked: those that are about a
-// tenant, or all for "".
+// Policies lists the policies that apply to a tenant, in the order of evaluation. If
+// the argument `tenant` is "", Policies lists all policies.
 func (c *Client) Policies(ctx context.Context, tenant string) (*apipb.ListPoliciesResponse, error) {
 	all := &apipb.ListPoliciesResponse{}
 	for req := (&apipb.ListPoliciesRequest{TenantId: tenant, PageSize: pageSize}); ; {
@@ -51,12 +52,12 @@ func (c *Client) DeletePolicy(ctx context.Context, tenant, name string) error {
 		return apipb.NewPolicyServiceClient(conn).DeletePolicy(ctx, &apipb.DeletePolicyRequest{TenantId: tenant, Name: name})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try deleted it, and its answer was lost
 	}
 	return err
 }
 
-// AlertChannels lists the ways a server can tell people.
+// AlertChannels lists the alert channels of a server.
 func (c *Client) AlertChannels(ctx context.Context) (*apipb.ListAlertChannelsResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ListAlertChannelsResponse, error) {
 		return apipb.NewPolicyServiceClient(conn).ListAlertChannels(ctx, &apipb.ListAlertChannelsRequest{})

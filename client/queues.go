@@ -9,7 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// CreateQueue makes a queue.
+// CreateQueue creates a queue.
 func (c *Client) CreateQueue(ctx context.Context, q *apipb.Queue) (*apipb.Queue, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateQueueResponse, error) {
 		return apipb.NewQueueServiceClient(conn).CreateQueue(ctx, &apipb.CreateQueueRequest{Queue: q})
@@ -17,7 +17,7 @@ func (c *Client) CreateQueue(ctx context.Context, q *apipb.Queue) (*apipb.Queue,
 	return answer.GetQueue(), err
 }
 
-// Queue reads one queue, with what the jobs in it hold now.
+// Queue reads one queue, with the current usage of its jobs.
 func (c *Client) Queue(ctx context.Context, tenant, name string) (*apipb.Queue, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetQueueResponse, error) {
 		return apipb.NewQueueServiceClient(conn).GetQueue(ctx, &apipb.GetQueueRequest{TenantId: tenant, Name: name})
@@ -25,7 +25,8 @@ func (c *Client) Queue(ctx context.Context, tenant, name string) (*apipb.Queue, 
 	return answer.GetQueue(), err
 }
 
-// Queues lists the queues of a tenant, or of all for "", page by page.
+// Queues lists the queues of a tenant, page by page. If the argument `tenant` is "", Queues lists
+// the queues of all tenants.
 func (c *Client) Queues(ctx context.Context, tenant string) (*apipb.ListQueuesResponse, error) {
 	all := &apipb.ListQueuesResponse{}
 	for req := (&apipb.ListQueuesRequest{TenantId: tenant, PageSize: pageSize}); ; {
@@ -42,9 +43,9 @@ func (c *Client) Queues(ctx context.Context, tenant string) (*apipb.ListQueuesRe
 	}
 }
 
-// UpdateQueue changes the fields that are set in q, which names the queue, and
-// keeps the others. Its quotas, if there are any, replace those before; with
-// clearQuotas none are left.
+// UpdateQueue changes the fields of a queue that are set in q, and leaves all other fields
+// unchanged. q must contain the queue's name. If q has quotas, they replace all old quotas of the
+// queue. If clearQuotas is true, UpdateQueue removes all quotas.
 func (c *Client) UpdateQueue(ctx context.Context, q *apipb.Queue, clearQuotas bool) (*apipb.Queue, error) {
 	req := &apipb.UpdateQueueRequest{TenantId: q.GetTenantId(), Name: q.GetName(), Queue: q, ClearQuotas: clearQuotas}
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UpdateQueueResponse, error) {
@@ -53,7 +54,7 @@ func (c *Client) UpdateQueue(ctx context.Context, q *apipb.Queue, clearQuotas bo
 	return answer.GetQueue(), err
 }
 
-// DeleteQueue removes a queue without live jobs and without queues under it.
+// DeleteQueue deletes a queue without live jobs and without child queues.
 func (c *Client) DeleteQueue(ctx context.Context, tenant, name string) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteQueueResponse, error) {
@@ -61,20 +62,20 @@ func (c *Client) DeleteQueue(ctx context.Context, tenant, name string) error {
 		return apipb.NewQueueServiceClient(conn).DeleteQueue(ctx, &apipb.DeleteQueueRequest{TenantId: tenant, Name: name})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try deleted it, and its answer was lost
 	}
 	return err
 }
 
-// Fairness tells who holds how much of the fleet, of one tenant or of all for
-// "".
+// Fairness returns the fair shares of one tenant. If the argument `tenant` is "", Fairness returns
+// the fair shares of all tenants.
 func (c *Client) Fairness(ctx context.Context, tenant string) (*apipb.GetFairnessResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetFairnessResponse, error) {
 		return apipb.NewQueueServiceClient(conn).GetFairness(ctx, &apipb.GetFairnessRequest{TenantId: tenant})
 	})
 }
 
-// Topology reads the fleet's topology.
+// Topology reads the cluster's topology.
 func (c *Client) Topology(ctx context.Context) (*apipb.Topology, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetTopologyResponse, error) {
 		return apipb.NewTopologyServiceClient(conn).GetTopology(ctx, &apipb.GetTopologyRequest{})
@@ -82,8 +83,9 @@ func (c *Client) Topology(ctx context.Context) (*apipb.Topology, error) {
 	return answer.GetTopology(), err
 }
 
-// ApplyTopology replaces the whole topology, and tells what it names that is
-// not known. With a revision only that one is replaced.
+// ApplyTopology replaces the whole topology. The answer has a warning for each node in t that the
+// server does not know. If t has a revision, ApplyTopology fails unless the current topology still
+// has that revision.
 func (c *Client) ApplyTopology(ctx context.Context, t *apipb.Topology) (*apipb.ApplyTopologyResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ApplyTopologyResponse, error) {
 		return apipb.NewTopologyServiceClient(conn).ApplyTopology(ctx, &apipb.ApplyTopologyRequest{Topology: t})

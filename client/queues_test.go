@@ -22,11 +22,11 @@ func (f *fake) ListQueues(ctx context.Context, req *apipb.ListQueuesRequest) (*a
 	return nil, status.Error(codes.InvalidArgument, "page_token")
 }
 
-// DeleteQueue finds the queue only once.
+// DeleteQueue of the test server finds the queue only on the first call.
 func (f *fake) DeleteQueue(ctx context.Context, req *apipb.DeleteQueueRequest) (*apipb.DeleteQueueResponse, error) {
 	f.mu.Lock()
 	gone := f.jobs[req.GetName()]
-	f.jobs[req.GetName()] = true // the fault comes after the deed: the answer is lost
+	f.jobs[req.GetName()] = true // the queue is deleted before the fault, so only the answer is lost
 	f.mu.Unlock()
 	if err := f.fault(ctx); err != nil {
 		return nil, err
@@ -49,7 +49,8 @@ func TestQueuesAreListedPageByPage(t *testing.T) {
 	}
 }
 
-// TestADeletedQueueIsDeleted: the first try did it and its answer was lost.
+// TestADeletedQueueIsDeleted checks that a repeated deletion succeeds when the first try deleted the queue and its
+// answer was lost.
 func TestADeletedQueueIsDeleted(t *testing.T) {
 	f := &fake{faults: []error{status.Error(codes.Unavailable, "the answer is lost")}}
 	c := connect(t, client.Options{Addresses: []string{serve(t, f)}})

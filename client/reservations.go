@@ -9,7 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// CreateReservation sets nodes aside for a time.
+// CreateReservation reserves nodes for a period of time.
 func (c *Client) CreateReservation(ctx context.Context, r *apipb.Reservation) (*apipb.Reservation, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateReservationResponse, error) {
 		return apipb.NewReservationServiceClient(conn).CreateReservation(ctx, &apipb.CreateReservationRequest{Reservation: r})
@@ -17,7 +17,7 @@ func (c *Client) CreateReservation(ctx context.Context, r *apipb.Reservation) (*
 	return answer.GetReservation(), err
 }
 
-// Reservation reads one reservation, with what runs on its nodes.
+// Reservation reads one reservation, with the jobs that run on its nodes.
 func (c *Client) Reservation(ctx context.Context, name string) (*apipb.Reservation, error) {
 	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.GetReservationResponse, error) {
 		return apipb.NewReservationServiceClient(conn).GetReservation(ctx, &apipb.GetReservationRequest{Name: name})
@@ -42,7 +42,7 @@ func (c *Client) Reservations(ctx context.Context) (*apipb.ListReservationsRespo
 	}
 }
 
-// DeleteReservation ends a reservation.
+// DeleteReservation deletes a reservation.
 func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 	tries := 0
 	_, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteReservationResponse, error) {
@@ -50,7 +50,7 @@ func (c *Client) DeleteReservation(ctx context.Context, name string) error {
 		return apipb.NewReservationServiceClient(conn).DeleteReservation(ctx, &apipb.DeleteReservationRequest{Name: name})
 	})
 	if tries > 1 && ares.CodeOf(err) == ares.NotFound {
-		return nil // an earlier try did it, and its answer was lost
+		return nil // an earlier try deleted it, and its answer was lost
 	}
 	return err
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// LogOptions say which output of a job to read.
+// LogOptions select the output of a job.
 type LogOptions struct {
-	Rank      int  // which member, from 0
+	Rank      int  // rank, from 0
 	Attempt   int  // from 1; 0 for the latest
-	Follow    bool // go on until the attempt has ended
-	TailBytes int  // only the last bytes; 0 for all that is kept
+	Follow    bool // continue until the attempt has ended
+	TailBytes int  // only the last bytes; 0 for all stored output
 }
 
-// Logs writes what one rank of a job printed to w. A stream that breaks before
-// anything came is opened again; later it is an error, since what was missed
-// is not known.
+// Logs writes the output of one rank of a job to w. If the log stream breaks
+// before its first byte, Logs opens it again. If the log stream breaks later,
+// Logs returns an error, because it does not know which output it missed.
 func (c *Client) Logs(ctx context.Context, id string, o LogOptions, w io.Writer) error {
 	req := &apipb.StreamLogsRequest{
 		JobId: id, Rank: int32(o.Rank), Attempt: int32(o.Attempt), Follow: o.Follow, TailBytes: int32(o.TailBytes),
@@ -69,9 +69,10 @@ func (c *Client) logsOnce(ctx context.Context, at int64, req *apipb.StreamLogsRe
 	}
 }
 
-// Follow writes the output of one rank of a job to w, attempt after attempt,
-// until the job has ended, and returns the job. begin is called before the
-// output of each attempt with its number; it may be nil.
+// Follow writes the output of one rank of a job to w, attempt after attempt, until
+// the job has ended. Follow returns the job in its final state. If the argument
+// `begin` is not nil, it is called before the output of each attempt, with the
+// attempt's number.
 func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer, begin func(attempt int)) (*apipb.Job, error) {
 	shown := 0
 	for {
@@ -90,14 +91,15 @@ func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer, b
 			begin(shown)
 		}
 		err = c.Logs(ctx, id, LogOptions{Rank: rank, Attempt: shown, Follow: true}, w)
-		if err != nil && ares.CodeOf(err) != ares.NotFound { // an attempt that never ran printed nothing
+		if err != nil && ares.CodeOf(err) != ares.NotFound { // an attempt that never ran has no output
 			return nil, err
 		}
 	}
 }
 
-// under is the first attempt from number on that has begun to run or has
-// ended, nil when there is none.
+// The function `under` returns the first attempt that meets two conditions. Such an
+// attempt has started or ended, and its number is at least the given number. If no
+// such attempt exists, the result is nil.
 func under(j *apipb.Job, number int) *apipb.Attempt {
 	i := slices.IndexFunc(j.GetAttempts(), func(a *apipb.Attempt) bool {
 		return int(a.GetNumber()) >= number && (a.GetStartedAt() != nil || a.GetEndedAt() != nil)
@@ -108,14 +110,16 @@ func under(j *apipb.Job, number int) *apipb.Attempt {
 	return j.GetAttempts()[i]
 }
 
-// WatchEvents goes over what happens to jobs and nodes, from req's revision
-// on, or from now on. A broken stream is opened again where it broke: no event
-// is missed and none comes twice. An error ends it, as does ctx.
+// WatchEvents iterates over the events of jobs and nodes. WatchEvents starts at the
+// revision in the request. If the request has no revision, WatchEvents starts with
+// the next event. If an event stream breaks, WatchEvents reopens it at the same
+// position, so no event is lost or repeated. The iteration ends after an error or
+// when ctx ends.
 func (c *Client) WatchEvents(ctx context.Context, req *apipb.WatchEventsRequest) iter.Seq2[*apipb.WatchEventsResponse, error] {
 	return func(yield func(*apipb.WatchEventsResponse, error) bool) {
 		w := watch{c: c, req: &apipb.WatchEventsRequest{}}
 		proto.Merge(w.req, req)
-		if w.req.GetRevision() == "" { // fix the beginning, so that a first break misses nothing
+		if w.req.GetRevision() == "" { // fix the start, so that a first break misses nothing
 			now, err := c.Jobs(ctx, &apipb.ListJobsRequest{PageSize: 1})
 			if err != nil {
 				yield(nil, err)
@@ -142,16 +146,18 @@ func (c *Client) WatchEvents(ctx context.Context, req *apipb.WatchEventsRequest)
 	}
 }
 
-// watch is one walk over events, perhaps over several streams.
+// The type `watch` is the state of one iteration over events, which may read several
+// streams.
 type watch struct {
 	c      *Client
-	req    *apipb.WatchEventsRequest // its revision is that before the last seen
+	req    *apipb.WatchEventsRequest // its revision is the one before the last seen revision
 	last   string                    // revision of the last event
-	seen   int                       // how many events of revision last were handed on
-	failed int                       // streams in a row that brought nothing
+	seen   int                       // events of revision last that were already returned
+	failed int                       // consecutive streams without any event
 }
 
-// once reads one stream. more is false when the reader wants no more.
+// The method `once` reads one stream. The result `more` is false if the caller
+// stopped the iteration.
 func (w *watch) once(ctx context.Context, at int64, yield func(*apipb.WatchEventsResponse, error) bool) (more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,11 +165,11 @@ func (w *watch) once(ctx context.Context, at int64, yield func(*apipb.WatchEvent
 	if err != nil {
 		return true, err
 	}
-	skip := w.seen // of revision last, which is sent again whole
+	skip := w.seen // number of events to skip, because revision last is sent again completely
 	for {
 		event, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return true, ares.Errorf(ares.Unavailable, "the server ended the stream of events")
+			return true, ares.Errorf(ares.Unavailable, "the server closed the stream of events")
 		}
 		if err != nil {
 			return true, err
@@ -181,8 +187,9 @@ func (w *watch) once(ctx context.Context, at int64, yield func(*apipb.WatchEvent
 	}
 }
 
-// note remembers where to go on: one revision may bring several events, so a
-// new stream begins before the last and drops those it has already had.
+// The method `note` records the revision at which the next stream must continue. One
+// revision may have several events. Therefore a new stream begins before the last
+// revision and skips the events that were already returned.
 func (w *watch) note(revision string) {
 	if revision == w.last {
 		w.seen++
@@ -195,19 +202,21 @@ func (w *watch) note(revision string) {
 }
 
 // Backup writes a snapshot of the store to w, for `ares restore`, and returns
-// how many bytes it has. The sum at its end is checked. Once something was
-// written nothing is repeated, for it cannot be taken back.
+// its size in bytes. Backup verifies the snapshot's checksum at the end. Backup
+// does not retry once it has written the first byte to w, because it cannot
+// undo writes.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	return c.fetch(ctx, w, c.backupOnce)
 }
 
-// Record writes what decisions are made from at this moment to w, as a
-// recording that package sim reads, and returns how many bytes it has.
+// Record writes a recording of the scheduler's current state to w, and returns
+// the recording's size in bytes. Package sim can read this recording.
 func (c *Client) Record(ctx context.Context, w io.Writer) (int64, error) {
 	return c.fetch(ctx, w, c.recordOnce)
 }
 
-// fetch has a file sent, again after a failure as long as nothing was written.
+// The method `fetch` streams a file to w. The method retries only while nothing has
+// been written to w.
 func (c *Client) fetch(ctx context.Context, w io.Writer, once func(ctx context.Context, at int64, w io.Writer) (int64, error)) (int64, error) {
 	for n := 1; ; n++ {
 		at := c.current.Load()
@@ -229,7 +238,7 @@ func (c *Client) backupOnce(ctx context.Context, at int64, w io.Writer) (size in
 		return 0, err
 	}
 	sum := sha256.New()
-	var end []byte // the last bytes, which may be the sum
+	var end []byte // the last bytes, which may be the checksum
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -249,7 +258,7 @@ func (c *Client) backupOnce(ctx context.Context, at int64, w io.Writer) (size in
 		}
 	}
 	if len(end) != sha256.Size || !bytes.Equal(sum.Sum(nil), end) {
-		return max(size, 1), ares.Errorf(ares.Unavailable, "the backup of %d bytes is not whole: its sum does not match; take it again", size)
+		return max(size, 1), ares.Errorf(ares.Unavailable, "the checksum of the backup (%d bytes) is wrong, so the backup is incomplete or damaged: create the backup again", size)
 	}
 	return size, nil
 }

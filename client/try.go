@@ -9,10 +9,12 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// try makes one call until it succeeds, fails for good, or has been tried
-// often enough. What do sends must not change between tries.
+// The function `try` repeats one call until it succeeds, fails permanently, or
+// reaches the maximum number of tries. The callback `do` must send the same
+// request in every try.
 func try[T any](ctx context.Context, c *Client, do func(context.Context, *grpc.ClientConn) (T, error)) (T, error) {
 	var zero T
 	for n := 1; ; n++ {
@@ -32,20 +34,23 @@ func try[T any](ctx context.Context, c *Client, do func(context.Context, *grpc.C
 	}
 }
 
-// passing says whether a failure may be gone at the next try.
+// The function `passing` reports whether a failure may be temporary.
 func passing(err error) bool {
 	code := ares.CodeOf(apipb.FromStatus(err))
 	return code == ares.Unavailable || code == ares.Exhausted
 }
 
-// pause goes to the next address after failed try n at address at, and waits:
-// not at all before every address has been tried, else longer each time, and
-// at least as long as the server asked for. All that were turned away together
-// were asked for the same, so some wait up to half as long again.
+// The method `pause` is called after try n has failed. If the server is
+// unavailable, the method switches to the next address. Then it waits. While
+// some addresses have not been tried yet, the method does not wait, unless the
+// server requested a wait. After every address has been tried, the method waits
+// longer each time, and at least as long as the server requested. Part of each
+// wait is random. Clients that were rejected at the same time therefore do not
+// all retry at the same time.
 func (c *Client) pause(ctx context.Context, at int64, n int, cause error) error {
 	if ares.CodeOf(apipb.FromStatus(cause)) == ares.Unavailable {
 		next := (at + 1) % int64(len(c.conns))
-		if c.current.CompareAndSwap(at, next) { // else another call has moved on already
+		if c.current.CompareAndSwap(at, next) { // otherwise another call has already switched
 			c.conns[next].ResetConnectBackoff()
 		}
 	}
@@ -57,18 +62,10 @@ func (c *Client) pause(ctx context.Context, at int64, n int, cause error) error 
 	wait := min(c.opts.Backoff<<min(max(round-1, 0), 16), maxBackoff)
 	wait = max(wait/2+rand.N(wait/2+1), hint+rand.N(hint/2+1))
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-		return apipb.FromStatus(cause) // it would be too late
+		return apipb.FromStatus(cause) // the wait would exceed the deadline
 	}
-	return sleep(ctx, wait)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, wait) {
 		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
+	return nil
 }

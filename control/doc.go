@@ -1,10 +1,15 @@
-// Package control is the work of a server on the path of a job: the Desk
-// accepts requests, the View shows what the store holds, and on the leader the
-// Loop decides, the Reaper takes back what lost nodes held, the Drainer empties
-// nodes that are drained and the Recorder remembers finished jobs. The Estimator
-// learns how long jobs run, and on the leader says so of each new one; the Scorer
-// counts how nodes do, and on the leader says so.
+// Package control is the part of a server that handles a job from submission to archive. Package
+// control has no code of its own; its packages are, from the first step of a job to the last:
 //
-// It owns no truth: whatever it knows came from the store's watch, and
-// whatever it wants is a transaction that the store may refuse.
+//   - Package admission decides whether a submitted job is accepted, and stores it.
+//   - Package scheduler runs the engine on the leader and commits the engine's plans.
+//   - Package lifecycle voids seats on lost nodes, stops jobs on drained
+//     nodes, and moves finished jobs to history and to the archive.
+//   - Package estimate learns the runtimes of jobs and the reliability of nodes from finished runs.
+//   - Package accounting finds jobs and sums usage, both of live jobs and of jobs in history.
+//   - Package cache is this server's copy of the live state.
+//   - Package recording writes and reads files with the scheduler's input and decisions.
+//
+// No package under control has state of its own. All data comes from the store's watch, and every
+// change is a transaction that the store may reject.
 package control

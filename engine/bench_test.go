@@ -5,15 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// benchState returns a state with 1,000 nodes of 8 GPUs and waiting jobs. If it is full,
-// one job holds every device.
+// benchState returns a state with waiting jobs and 1,000 nodes. Each node has 8 GPUs. If the argument
+// `full` is true, a single job holds all devices.
 func benchState(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
 	return benchStateOf(tb, 1000, full, jobs, spec)
@@ -50,7 +49,7 @@ func benchStateOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int
 
 func sameShape(int) ares.Spec { return ares.Spec{GPUs: 1, CPUs: 1} }
 
-// distinctShapes returns distinct shapes.
+// distinctShapes returns a spec that depends on i, so that different jobs request different resources.
 func distinctShapes(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%16, MemoryMB: i} }
 
 func gangs(i int) ares.Spec { return ares.Spec{Members: 2 + i%7, GPUs: 8, MemoryMB: i} }
@@ -96,8 +95,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideWithWindows runs a cycle with 10,000 waiting jobs and some
-// reservations of one node each, upcoming or open.
+// BenchmarkDecideWithWindows runs a cycle with 10,000 waiting jobs and some reservations. Each reservation is for one
+// node and is either upcoming or open.
 func BenchmarkDecideWithWindows(b *testing.B) {
 	for _, windows := range []int{0, 1, 16, 256} {
 		for _, c := range []struct {
@@ -132,8 +131,7 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// BenchmarkApplyRun applies the placement and the release of one job beside 10,000
-// waiting jobs.
+// BenchmarkApplyRun applies the placement and the release of one job while 10,000 jobs wait.
 func BenchmarkApplyRun(b *testing.B) {
 	s := benchState(b, false, 10_000, sameShape)
 	placing, _ := engine.Place(s, job("other", 1, sameShape(0)), enginetest.StartTime)
@@ -154,8 +152,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkTakeSnapshot takes a snapshot. The next cycle waits for it when a
-// recording begins a new file.
+// BenchmarkTakeSnapshot measures taking a snapshot. The time for a snapshot matters. Whenever a
+// recording begins a new file, the next cycle waits until a snapshot is taken.
 func BenchmarkTakeSnapshot(b *testing.B) {
 	s := benchState(b, true, 100_000, sameShape)
 	b.ReportAllocs()
@@ -164,8 +162,8 @@ func BenchmarkTakeSnapshot(b *testing.B) {
 	}
 }
 
-// TestScanAllocatesNothing: the number of allocations of a cycle does not grow with
-// the number of nodes.
+// TestScanAllocatesNothing checks that the number of memory allocations in a cycle does not grow with the number of
+// nodes.
 func TestScanAllocatesNothing(t *testing.T) {
 	nowhere := func(int) ares.Spec {
 		return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
@@ -177,7 +175,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 		full bool
 		jobs int
 		spec func(int) ares.Spec
-		most float64 // 0 for no bound
+		most float64 // 0 means no bound
 	}{
 		{"nothing waits", false, 0, sameShape, 0.5},
 		{"no node has the label", false, 1000, nowhere, 30},

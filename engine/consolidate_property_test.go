@@ -12,9 +12,9 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestConsolidation: with consolidation all laws hold, and the dry run shows the
-// migrations of the next plan. A migrated job that is not placed again as soon as it
-// has stopped is counted, not forbidden: testdata/consolidation has cases where it must be.
+// TestConsolidation checks that consolidation breaks no law (invariant), and that the dry run shows the migrations
+// of the next plan. After a migrated job has stopped, it should be placed again immediately. If the job is not
+// placed immediately, the test only counts it. In the cases in testdata/consolidation this cannot be avoided.
 func TestConsolidation(t *testing.T) {
 	t.Parallel()
 	moves, unsettled := 0, 0
@@ -38,8 +38,8 @@ func TestConsolidation(t *testing.T) {
 	t.Logf("%d jobs were migrated; after %d plans a migrated job had to wait", moves, unsettled)
 }
 
-// submitMovable is submit where most jobs can be migrated, and are small or as large
-// as a node.
+// submitMovable is a variant of the method `submit`. Most of its jobs can be migrated, and they are either small
+// or as large as a node.
 func (m *contendedCluster) submitMovable(t *rapid.T) {
 	if once(t, 3, "any") {
 		m.submit(t)
@@ -52,8 +52,8 @@ func (m *contendedCluster) submitMovable(t *rapid.T) {
 	m.jobs = append(m.jobs, id)
 }
 
-// settleMoving is settle that compares every plan with the dry run, and checks every
-// migration in a copy of the cluster.
+// settleMoving runs cycles in the same way as the method `settle`. In addition, settleMoving compares every plan
+// with the dry run, and checks every migration on a copy of the cluster.
 func (m *contendedCluster) settleMoving(t *rapid.T) (moves int) {
 	for range 100 {
 		shown := engine.Consolidate(m.w.State, m.w.Now)

@@ -7,30 +7,29 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Decide runs one scheduling cycle and returns its plan: the waiting jobs that are
-// placed, the running jobs that are stopped, and why the other jobs wait. A plan
-// touches each run at most once, so a job whose delay ends in this plan is placed by
-// a later one, when its run is pending. The state is the same afterwards; it changes
-// when the committed plan comes back through Apply.
+// Decide runs one scheduling cycle and returns its plan: the waiting jobs that are placed, the running jobs that
+// are stopped, and why the other jobs wait. A plan changes each run only once. Therefore a plan that ends a
+// job's retry delay cannot also place the job, and a later plan places it. Decide leaves the state unchanged.
+// The state changes when the caller passes the committed records to Apply.
 //
-// The phases are numbered in the order in which they run. Phases 3 to 8 run for one
-// job after the other; package cycle has the details.
+// The phases are numbered in the order in which they run. Decide runs phases 3 to 8 for
+// each waiting job in turn; see package cycle for the details.
 func Decide(s *State, now time.Time) ares.Plan {
 	s.core.Refresh()
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 
-	// 1. Settle: end delays and finished arrays, evict jobs from reserved nodes.
+	// 1. Settle: end retry delays and finished arrays, and evict jobs from reserved nodes.
 	s.round.Settle(&plan)
 	// 2. Hold: place nominated jobs or hold their seats.
 	// 3. Order: take the next waiting job by fair share and priority.
-	// 4. Admit: dependencies, budget, limits, quotas.
-	// 5. Place: the whole gang or nothing, without delaying a backfill reservation.
+	// 4. Admit: check dependencies, budget, limits and quotas.
+	// 5. Place: find seats for the whole gang or for none of it, without delaying a backfill reservation.
 	// 6. Preempt: nominate a blocked job and stop its victims.
 	// 7. Reserve: make backfill reservations for the first blocked jobs.
-	// 8. Refuse: record the blockers, once for each shape.
+	// 8. Refuse: record why the job is not placed, once for all jobs with the same Shape.
 	blocked := s.round.RunCycle(&plan, s.core.Cfg.Preemption.Moving)
-	// 9. Finish: end jobs whose queue timeout is over, note deadlines, and set when
-	// the next cycle is due without an event.
+	// 9. Finish: end jobs whose queue timeout has expired, record which jobs missed or will probably miss
+	//    their deadlines, and set when the next cycle is due if no event occurs.
 	s.round.RecordPlannedStarts()
 	s.core.Jobs.WakeForOrderChange(blocked, &plan)
 	s.core.Jobs.ExpireQueued(&plan)
@@ -42,15 +41,15 @@ func Decide(s *State, now time.Time) ares.Plan {
 	return plan
 }
 
-// Consolidate returns the consolidations that the next cycle would make with
-// consolidation enabled, whether or not it is: which jobs would move, and for which
-// waiting job. It changes nothing.
+// Consolidate returns the consolidations that the next cycle would make if consolidation were enabled. Each
+// consolidation says which jobs would be migrated, and for which waiting job. Consolidate does not change the
+// state.
 func Consolidate(s *State, now time.Time) []ares.Consolidation {
 	s.core.Refresh()
 	s.round.Preempt.ConsolidationsFound = []ares.Consolidation{}
 	plan := ares.Plan{Revision: s.core.Revision, Now: now}
 	s.round.Settle(&plan)
-	s.round.RunCycle(&plan, true) // the same phases as Decide, so it shows what a plan would do
+	s.round.RunCycle(&plan, true) // runs the same phases as Decide, so the result matches a plan
 	out := s.round.Preempt.ConsolidationsFound
 	s.round.Preempt.ConsolidationsFound = nil
 	return out

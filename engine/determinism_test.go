@@ -15,8 +15,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestAcrossProcesses: the same events give the same plans, byte for byte, in another
-// process, where maps have another iteration order.
+// TestAcrossProcesses checks that the same events lead to the same plans, byte for byte, in another process. In
+// another process, maps have a different iteration order.
 func TestAcrossProcesses(t *testing.T) {
 	if os.Getenv("ARES_TEST_CHILD") != "" {
 		printPlans(t)
@@ -38,7 +38,7 @@ func TestAcrossProcesses(t *testing.T) {
 	t.Logf("%s", printed[0])
 }
 
-// printPlans prints the number of plans of random histories, and their digest.
+// printPlans prints how many plans were made in random histories, and a digest of these plans.
 func printPlans(t *testing.T) {
 	h, n := sha256.New(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -55,8 +55,8 @@ func printPlans(t *testing.T) {
 	fmt.Printf("plans %d %x\n", n, h.Sum(nil))
 }
 
-// TestNodeOrderDoesNotMatter: the choice between equally good nodes does not depend on
-// which of them joined first.
+// TestNodeOrderDoesNotMatter checks that the choice between equally good nodes does not depend on the order in
+// which the nodes joined.
 func TestNodeOrderDoesNotMatter(t *testing.T) {
 	small, large := nodeOf("b", 2), nodeOf("d", 4)
 	var chosen []string

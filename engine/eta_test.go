@@ -8,8 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestETABehindManyJobs: the ETA of a job behind more jobs than are simulated says so.
-// If reservations cover all nodes, it also names the reservation that has to end.
+// TestETABehindManyJobs checks the ETA of a job with very many jobs ahead of it. Their number is larger than the
+// number of jobs that an ETA simulates. The ETA must say that too many jobs are ahead. If reservations hold all
+// nodes, the ETA must also name the reservation that has to end.
 func TestETABehindManyJobs(t *testing.T) {
 	for _, c := range []struct {
 		nodes string
@@ -34,11 +35,11 @@ func TestETABehindManyJobs(t *testing.T) {
 		do("decide")
 		do("reservation disks in=0s for=1h nodes=(%s)", c.nodes)
 		for i := range 140 {
-			do("job before%d gpus=4 memory-mb=%d priority=900", i, i+1) // none has an estimated start
+			do("job before%d gpus=4 memory-mb=%d priority=900", i, i+1) // none of these jobs has an estimated start
 		}
 		do("job last gpus=4 max-runtime-minutes=60")
 		eta := engine.Explain(w.State, "last", w.Now).ETA
-		if eta.Known() != c.known || eta.Basis != c.want {
+		if eta.Known() != c.known || eta.Basis.String() != c.want {
 			t.Errorf("%s reserved: %+v, want %q", c.nodes, eta, c.want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// randomCluster is a random cluster, with the queue records.
+// randomCluster is a random cluster and the records of its queues.
 type randomCluster struct {
 	*enginetest.Cluster
 	r      *rand.Rand
@@ -212,7 +212,7 @@ func (t *randomCluster) wishes(s *ares.Spec) {
 	}
 }
 
-// live starts, ends and fails some jobs.
+// The method `live` makes some jobs start, end or fail.
 func (t *randomCluster) live() {
 	var active []ares.JobID
 	for job, run := range t.State.Jobs() {
@@ -223,7 +223,7 @@ func (t *randomCluster) live() {
 	for _, id := range active {
 		switch dice := t.r.IntN(10); {
 		case dice < 4:
-			t.each(id, func(j *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.Held) error {
+			t.each(id, func(j *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.SeatStatus) error {
 				return r.Claim(j, a.Fence, h.Rank, h.Node, t.Now)
 			})
 		case dice < 6:
@@ -234,13 +234,13 @@ func (t *randomCluster) live() {
 	}
 }
 
-// each applies a transition to every seat of the last attempt of a job, where the
-// seat allows it.
-func (t *randomCluster) each(id ares.JobID, do func(*ares.Job, *ares.Run, *ares.Attempt, *ares.Held) error) {
+// For every seat of a job's last attempt, the method `each` applies a transition if the seat allows
+// it.
+func (t *randomCluster) each(id ares.JobID, do func(*ares.Job, *ares.Run, *ares.Attempt, *ares.SeatStatus) error) {
 	run, _ := t.State.Run(id)
 	a := run.Last()
 	for i := range a.Seats {
-		_ = t.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some seats are past it
+		_ = t.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { return do(j, r, a, &a.Seats[i]) }) // some seats are already beyond this transition
 	}
 }
 
@@ -249,13 +249,15 @@ func (t *randomCluster) finish(id ares.JobID, outcome ares.Outcome) {
 	if outcome == ares.OutcomeFailed {
 		res.ExitCode = 1
 	}
-	t.each(id, func(j *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.Held) error {
+	t.each(id, func(j *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.SeatStatus) error {
 		return r.Finish(j, a.Fence, h.Rank, res, t.Now)
 	})
-	t.each(id, func(_ *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.Held) error { return r.Release(a.Fence, h.Rank) })
+	t.each(id, func(_ *ares.Job, r *ares.Run, a *ares.Attempt, h *ares.SeatStatus) error {
+		return r.Release(a.Fence, h.Rank)
+	})
 }
 
-// succeed ends a job, or all elements of an array, with success.
+// The method `succeed` ends a job, or all elements of an array, with success.
 func (t *randomCluster) succeed(id ares.JobID) {
 	run, _ := t.State.Run(id)
 	for i := range run.Next {
@@ -271,14 +273,14 @@ func (t *randomCluster) succeed(id ares.JobID) {
 	t.PutEvents(ares.Event{Run: &ares.RunEvent{Job: id, Run: run}})
 }
 
-// take carries out one step of a remedy as a user would.
+// The method `take` performs one step of a remedy as a user would.
 func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	tb.Helper()
 	switch step.Kind {
 	case ares.StepWait:
 		t.Now = t.Now.Add(time.Duration(step.Amount) * time.Millisecond)
 	case ares.StepSucceed:
-		t.succeed(ares.JobID(step.Target))
+		t.succeed(ares.JobID(step.Target.ID))
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job, _ := t.State.Job(id)
 		again := *job
@@ -287,7 +289,7 @@ func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 	case ares.StepLimit, ares.StepQuota:
 		t.raise(tb, step)
 	case ares.StepUncordon:
-		t.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}})
+		t.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target.ID}})
 	case ares.StepEnd, ares.StepFree:
 		for _, id := range step.Jobs {
 			if err := t.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error {
@@ -299,20 +301,20 @@ func (t *randomCluster) take(tb testing.TB, id ares.JobID, step ares.Step) {
 		}
 	case ares.StepNode:
 		for v := range t.State.Nodes() {
-			if v.Node.ID == step.Target {
+			if v.Node.ID == step.Target.ID {
 				for i := range step.Amount {
 					t.AddNode(*newNodeLike(v.Node, i))
 				}
 				return
 			}
 		}
-		tb.Fatalf("there is no node %s", step.Target)
+		tb.Fatalf("there is no node %s", step.Target.ID)
 	default:
 		tb.Fatalf("unknown kind of step %q", step.Kind)
 	}
 }
 
-// newNodeLike returns the i-th new node with the hardware of an existing one.
+// newNodeLike returns the i-th new node, which has the same hardware as an existing node.
 func newNodeLike(n *ares.Node, i int) *ares.Node {
 	out := *n
 	out.ID, out.Unfit, out.Revision = fmt.Sprintf("%s-more-%d", n.ID, i), "", 0
@@ -326,14 +328,14 @@ func newNodeLike(n *ares.Node, i int) *ares.Node {
 
 func (t *randomCluster) raise(tb testing.TB, step ares.Step) {
 	tb.Helper()
-	id, queue, isQueue := strings.Cut(step.Target, "/")
+	id, queue := step.Target.Tenant, step.Target.Queue
 	rec, _, ok := t.State.Tenant(id)
 	if !ok || step.Amount <= 0 {
 		tb.Fatalf("step %+v", step)
 	}
-	tenant, q := *rec, t.queues[step.Target]
+	tenant, q := *rec, t.queues[step.Target.ID]
 	limits, quotas := &tenant.Limits, &tenant.Quotas
-	if isQueue {
+	if queue != "" {
 		limits, quotas = &q.Limits, &q.Quotas
 		if q.Name != queue {
 			tb.Fatalf("step %+v", step)
@@ -359,7 +361,7 @@ func (t *randomCluster) raise(tb testing.TB, step ares.Step) {
 	default:
 		tb.Fatalf("step %+v", step)
 	}
-	if isQueue {
+	if queue != "" {
 		t.PutEvents(ares.Event{Queue: &q})
 	} else {
 		t.PutEvents(ares.Event{Tenant: &tenant})

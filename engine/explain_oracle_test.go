@@ -10,7 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// oracle computes from the records alone the numbers that explanations state.
+// An oracle computes the numbers in explanations independently, from the records alone.
 type oracle struct {
 	w     *randomCluster
 	nodes []engine.NodeView
@@ -19,7 +19,7 @@ type oracle struct {
 	mem   map[string]int
 	bound map[string][2]int       // by node and NUMA node: CPUs and memory
 	held  map[string]ares.Use     // by tenant, and by tenant/queue
-	kept  map[string][]ares.JobID // by node: nominated jobs with seats there
+	kept  map[string][]ares.JobID // nominated jobs with seats on a node, by node
 }
 
 func newOracle(w *randomCluster) *oracle {
@@ -65,41 +65,42 @@ func newOracle(w *randomCluster) *oracle {
 	return o
 }
 
-// check verifies every blocker.
+// The method `check` verifies every blocker of an explanation.
 func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 	job, _ := o.w.State.Job(id)
 	run, _ := o.w.State.Run(id)
-	quotas := slices.ContainsFunc(e.Blockers, func(b ares.Blocker) bool { return strings.Contains(b.Detail, "quota") })
+	quotas := slices.ContainsFunc(e.Blockers, func(b ares.Blocker) bool { return strings.Contains(b.Detail.String(), "quota") })
 	counts := map[string]int{}
 	for i := range o.nodes {
 		counts[o.reason(job, &o.nodes[i])]++
 	}
 	for _, b := range e.Blockers {
 		var err error
+		detail := b.Detail.String()
 		switch {
 		case b.Of > 0 && b.Of != len(o.nodes):
 			err = fmt.Errorf("there are %d nodes", len(o.nodes))
 		case b.Of > 0 && !quotas: // quotas exclude models, which changes the counts
-			key := reasonOf(b.Detail)
+			key := reasonOf(detail)
 			if key == "kept" {
 				err = o.keptForOthers(job, b.Count)
 			} else if key != "affinity" && counts[key] != b.Count { // the oracle does not evaluate affinity
 				err = fmt.Errorf("%s: %d nodes, counted %d (%v)", key, b.Count, counts[key], counts)
 			}
-		case strings.Contains(b.Detail, " limit: "):
-			err = o.limit(job, b.Detail)
-		case strings.Contains(b.Detail, " quota: "):
-			err = o.quota(job, b.Detail)
-		case strings.HasPrefix(b.Detail, "all quotas together: "):
-			err = o.pool(b.Detail)
-		case b.Kind == "delay" && strings.HasPrefix(b.Detail, string(run.Phase)+" until"):
+		case strings.Contains(detail, " limit: "):
+			err = o.limit(job, detail)
+		case strings.Contains(detail, " quota: "):
+			err = o.quota(job, detail)
+		case strings.HasPrefix(detail, "all quotas together: "):
+			err = o.pool(detail)
+		case b.Kind == "delay" && strings.HasPrefix(detail, string(run.Phase)+" until"):
 			if !o.w.Now.Before(run.NotBefore) {
 				err = fmt.Errorf("it is due")
 			}
 		case b.Kind == "dependency":
-			err = o.dependency(job, b.Detail)
+			err = o.dependency(job, detail)
 		case b.Kind == "budget":
-			err = o.budget(job, b.Detail)
+			err = o.budget(job, detail)
 		}
 		if err != nil {
 			return fmt.Errorf("%q is not true: %w", b, err)
@@ -108,8 +109,8 @@ func (o *oracle) check(id ares.JobID, e *ares.Explanation) error {
 	return nil
 }
 
-// keptForOthers verifies that the job would fit on this many nodes where seats are
-// held for nominated jobs.
+// keptForOthers looks for nodes where the job would fit but seats are held for other jobs. It returns an error
+// if there are fewer such nodes than `count`.
 func (o *oracle) keptForOthers(job *ares.Job, count int) error {
 	for i := range o.nodes {
 		others := slices.ContainsFunc(o.kept[o.nodes[i].Node.ID], func(id ares.JobID) bool { return id != job.ID })
@@ -123,11 +124,11 @@ func (o *oracle) keptForOthers(job *ares.Job, count int) error {
 	return nil
 }
 
-// reasons maps the beginnings of the texts of node blockers to keys.
+// The list `reasons` has one key for each node blocker. The key consists of the first words of the blocker's text.
 var reasons = []struct{ key, words string }{
 	{"session", "no session"},
 	{"cordon", "cordoned"},
-	{"unfit", "it could not start"},
+	{"unfit", "the node recently failed"},
 	{"selector", "labels do not match node_selector"},
 	{"conditions", "labels do not match node_affinity"},
 	{"requirements", "the node does not meet"},
@@ -142,7 +143,7 @@ var reasons = []struct{ key, words string }{
 	{"memory", "too little free memory"},
 	{"numa", "no NUMA node"},
 	{"affinity", "affinity or anti"},
-	{"kept", "what is free is kept"},
+	{"kept", "the free capacity is held"},
 }
 
 func reasonOf(detail string) string {
@@ -160,7 +161,7 @@ func reasonOf(detail string) string {
 	return detail
 }
 
-// reason returns the first reason why the job does not fit on a node.
+// The method `reason` returns the first reason why the job does not fit on a node.
 func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 	n, p := v.Node, &job.Placement
 	switch {
@@ -223,7 +224,7 @@ func (o *oracle) withinNUMA(job *ares.Job, n *ares.Node) bool {
 	return false
 }
 
-// device returns the reason why the devices of the node do not match, "" for none.
+// The method `device` returns the reason why the node's devices do not match the request, or "" if they match.
 func (o *oracle) device(job *ares.Job, n *ares.Node) string {
 	need := job.GPUs
 	if job.GPUMilli > 0 {
@@ -275,13 +276,13 @@ func (o *oracle) devicesFree(job *ares.Job, n *ares.Node) int {
 	return free
 }
 
-// limit verifies the numbers of a limit against the records.
+// The method `limit` compares the numbers in a limit blocker with the records.
 func (o *oracle) limit(job *ares.Job, detail string) error {
 	whose, rest, _ := strings.Cut(detail, " limit: ")
 	at := strings.LastIndexFunc(strings.SplitN(rest, " of ", 2)[0], func(r rune) bool { return r == ' ' })
 	what := rest[:at]
 	var used, limit, asked int
-	if _, err := fmt.Sscanf(rest[at+1:], "%d of %d used, %d asked", &used, &limit, &asked); err != nil {
+	if _, err := fmt.Sscanf(rest[at+1:], "%d of %d used, %d requested", &used, &limit, &asked); err != nil {
 		return err
 	}
 	tenant, _, _ := o.w.State.Tenant(job.Tenant)
@@ -299,7 +300,8 @@ func (o *oracle) limit(job *ares.Job, detail string) error {
 	return nil
 }
 
-// amounts reads "3 of 4.5 h100 GPUs used, 2 asked": thousandths, and the model.
+// The function `amounts` parses a text such as "3 of 4.5 h100 GPUs used, 2 requested". It returns the model, and
+// the amounts in thousandths.
 func amounts(text string) (used, limit, asked float64, model string, err error) {
 	before, after, _ := strings.Cut(text, "GPUs used")
 	fields := strings.Fields(before)
@@ -309,14 +311,14 @@ func amounts(text string) (used, limit, asked float64, model string, err error) 
 	if len(fields) > 3 {
 		model = fields[3]
 	}
-	_, rest, _ := strings.Cut(after, ", ") // used, or used or kept
-	_, err = fmt.Sscan(fields[0]+" "+fields[2]+" "+strings.TrimSuffix(rest, " asked"), &used, &limit, &asked)
+	_, rest, _ := strings.Cut(after, ", ") // "used", or "used or guaranteed"
+	_, err = fmt.Sscan(fields[0]+" "+fields[2]+" "+strings.TrimSuffix(rest, " requested"), &used, &limit, &asked)
 	return used * 1000, limit * 1000, asked * 1000, model, err
 }
 
-// quota verifies the numbers of a quota against the records: the used amount is at
-// least what seats hold of the model, and equal to it where no queue below has a
-// quota of its own.
+// The method `quota` compares the numbers in a quota blocker with the records. The amount that the blocker reports
+// as used must not be less than the amount that seats hold. The two amounts must be equal if no other queue of the
+// tenant has quotas.
 func (o *oracle) quota(job *ares.Job, detail string) error {
 	whose, rest, _ := strings.Cut(detail, " quota: ")
 	used, limit, asked, model, err := amounts(rest)
@@ -342,7 +344,7 @@ func (o *oracle) quota(job *ares.Job, detail string) error {
 	return nil
 }
 
-// pool verifies that the sum of all quotas for a model is too small.
+// The method `pool` verifies that the sum of all quotas for a model is too small.
 func (o *oracle) pool(detail string) error {
 	used, limit, asked, _, err := amounts(strings.TrimPrefix(detail, "all quotas together: "))
 	if err == nil && used+asked <= limit {
@@ -351,8 +353,8 @@ func (o *oracle) pool(detail string) error {
 	return err
 }
 
-// heldOf returns the thousandths that the jobs of a tenant, or of one of its queues,
-// hold of devices whose model contains a name.
+// heldOf returns the devices of a model that the jobs of a tenant or queue hold, in thousandths of a
+// device. The result includes the devices of every model whose name contains the given name.
 func (o *oracle) heldOf(tenant, queue, model string) int {
 	models := map[string]string{}
 	for _, v := range o.nodes {
@@ -380,7 +382,7 @@ func (o *oracle) heldOf(tenant, queue, model string) int {
 
 func (o *oracle) dependency(job *ares.Job, detail string) error {
 	for _, id := range job.After {
-		if strings.HasPrefix(detail, "after "+id+":") {
+		if strings.HasPrefix(detail, "after job "+id+":") {
 			if run, ok := o.w.State.Run(ares.JobID(id)); ok && run.Phase == ares.Succeeded {
 				return fmt.Errorf("it succeeded")
 			}

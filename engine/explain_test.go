@@ -19,9 +19,9 @@ type remedyCounts struct {
 	blockers                                      map[string]int
 }
 
-// TestEveryRemedyWorks: in a thousand random states every blocker is true, every
-// remedy puts the job into the next plan of a cluster where it is carried out, and
-// the explanation leaves the state unchanged.
+// TestEveryRemedyWorks checks a thousand random states. The text of every blocker must be correct. Every remedy
+// must work: when it is carried out in a copy of the cluster, the next plan must place the job. The explanation
+// must leave the state unchanged.
 func TestEveryRemedyWorks(t *testing.T) {
 	states := 1000
 	if testing.Short() {
@@ -31,7 +31,7 @@ func TestEveryRemedyWorks(t *testing.T) {
 	for i := range states + 1 {
 		seed := uint64(i)
 		if i == states {
-			seed = 4974 // the remedy itself moves the demand horizon
+			seed = 4974 // in this history the remedy itself moves the demand horizon
 		}
 		if checkExplanations(t, newRandomCluster(t, seed), seed, &sum); t.Failed() {
 			return
@@ -109,8 +109,8 @@ func waitingJobs(s *engine.State) []ares.JobID {
 	return out
 }
 
-// works carries out a remedy in a copy of the cluster, and reports whether the next
-// plan places the job.
+// The function `works` carries out a remedy in a copy of the cluster, and reports whether the next plan places
+// the job.
 func works(t *testing.T, w *randomCluster, id ares.JobID, r ares.Remedy) bool {
 	t.Helper()
 	if len(r) < 1 || len(r) > 2 {
@@ -122,13 +122,13 @@ func works(t *testing.T, w *randomCluster, id ares.JobID, r ares.Remedy) bool {
 			f.take(t, id, step)
 		}
 	}
-	for _, step := range r { // time passes after the other steps
+	for _, step := range r { // waiting comes after the other steps
 		if step.Kind == ares.StepWait {
 			f.take(t, id, step)
 		}
 	}
 	plan, err := f.Decide()
-	if err == nil && slices.Contains(plan.Ready, id) { // its delay ended: the plan after this one places it
+	if err == nil && slices.Contains(plan.Ready, id) { // the job's delay has ended, so the plan after this one places it
 		if err = f.Commit(plan); err == nil {
 			plan, err = f.Decide()
 		}
@@ -139,8 +139,9 @@ func works(t *testing.T, w *randomCluster, id ares.JobID, r ares.Remedy) bool {
 	return places(plan, id)
 }
 
-// learns reports whether the next plan changes after so many revisions that change
-// nothing but the demand horizon. A remedy holds only for the state it was found in.
+// The function `learns` writes the given number of revisions to a copy of the cluster. These revisions change only
+// the demand horizon. The result is true if the next plan then has other placements. A remedy is valid only for the
+// state in which it was found.
 func learns(w *randomCluster, revisions int) bool {
 	f := w.Fork()
 	for range revisions {
@@ -157,15 +158,15 @@ func places(p ares.Plan, id ares.JobID) bool {
 	return slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return pl.Job == id || pl.ArrayOf == id })
 }
 
-// discreet checks that the explanation names no job of another tenant, and that its
-// numbers are possible.
+// The function `discreet` checks that an explanation names no job of another tenant, and that its numbers
+// are possible.
 func discreet(w *randomCluster, id ares.JobID, e *ares.Explanation) error {
 	job, _ := w.State.Job(id)
 	var said strings.Builder
 	for _, r := range e.Remedies {
 		for _, s := range r {
 			fmt.Fprintln(&said, s.Target, s.Field, s.Value, s.Text)
-			if s.Text == "" {
+			if s.Text.IsEmpty() {
 				return fmt.Errorf("step %+v has no text", s)
 			}
 		}

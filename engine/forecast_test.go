@@ -4,14 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestForecast: a job has its forecast whichever of the two records comes first, until
-// one of them is deleted.
+// TestForecast checks that a job keeps its forecast until the job or the forecast is deleted. The order in
+// which the two records arrive must not matter.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	said := ares.RuntimePredicted{Job: "x", P50: time.Minute, P90: time.Hour, Basis: "2 runs"}

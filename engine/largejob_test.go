@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// floodedCluster is a cluster of leaves with four 8-GPU nodes each, overloaded with small
-// jobs. say returns the prediction for a runtime.
+// floodedCluster is a cluster that is overloaded with small jobs. Each leaf of the cluster's network has four
+// nodes with 8 GPUs each. The function `say` returns the runtime that is predicted for a job with a given
+// true runtime.
 type floodedCluster struct {
 	t       *testing.T
 	w       *enginetest.Cluster
@@ -48,8 +48,8 @@ func (f *floodedCluster) submit(id ares.JobID, spec ares.Spec, runs time.Duratio
 	}
 }
 
-// minute advances the time by one minute: jobs end, new small jobs are submitted, and
-// cycles run until nothing changes.
+// The method `minute` advances the time by one minute: jobs end, new small jobs are submitted, and cycles
+// run until a plan changes nothing.
 func (f *floodedCluster) minute(come int) {
 	f.t.Helper()
 	f.w.Now = f.w.Now.Add(time.Minute)
@@ -91,8 +91,8 @@ func (f *floodedCluster) minute(come int) {
 	}
 }
 
-// change applies a transition to every rank of the last attempt, after it finished
-// with an outcome, if any.
+// The method `change` applies a transition to every rank of a job's last attempt. If an outcome is given,
+// each rank first finishes with this outcome.
 func (f *floodedCluster) change(id ares.JobID, move func(*ares.Job, *ares.Run, int) error, as ares.Outcome) {
 	f.t.Helper()
 	err := f.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
@@ -113,7 +113,7 @@ func (f *floodedCluster) change(id ares.JobID, move func(*ares.Job, *ares.Run, i
 	}
 }
 
-// predictors are ways to predict a runtime.
+// The map `predictors` contains several functions that predict a runtime.
 var predictors = map[string]func(time.Duration) *ares.RuntimePredicted{
 	"no prediction": func(time.Duration) *ares.RuntimePredicted { return nil },
 	"exact":         func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d, P90: d} },
@@ -123,14 +123,14 @@ var predictors = map[string]func(time.Duration) *ares.RuntimePredicted{
 	"a tenth": func(d time.Duration) *ares.RuntimePredicted { return &ares.RuntimePredicted{P50: d / 10, P90: d / 8} },
 }
 
-// TestLargeJobStartsUnderSmallJobs: a gang of 64 GPUs starts under a constant stream of
-// small jobs that would fill every gap before it, whatever the predictions of their
-// runtimes (KAI #1969). Without backfill reservations it never starts.
+// TestLargeJobStartsUnderSmallJobs checks that a gang of 64 GPUs starts in an overloaded cluster. Small jobs
+// that could use all free capacity are submitted all the time. The gang must start with every kind of runtime
+// prediction (compare KAI #1969). Without backfill reservations the gang never starts.
 func TestLargeJobStartsUnderSmallJobs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spec  ares.Spec
-		bound time.Duration // from its submission; small jobs run for at most two hours
+		bound time.Duration // counted from submission; small jobs run for at most two hours
 	}{
 		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 8 * time.Hour},
 		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 8 * time.Hour},

@@ -9,9 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestPacking: 2,000 jobs of 1, 1, 1, 1, 2, 2, 4, 8 GPUs, submitted one after the
-// other, use 62 % of 1,000 nodes with 8 GPUs. A placement that does not pack leaves
-// no empty node for the jobs of 8.
+// TestPacking submits 2,000 jobs of 1, 2, 4 or 8 GPUs one after the other to 1,000 nodes with 8 GPUs each. The
+// test checks that all jobs start and that their 5,000 GPUs are on only 625 nodes. If placement did not pack jobs,
+// no empty node would be left for the jobs that need 8 GPUs.
 func TestPacking(t *testing.T) {
 	w := enginetest.NewCluster()
 	for i := range 1000 {

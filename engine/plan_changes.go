@@ -8,46 +8,46 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ChangeKind says what a plan does to a run.
+// ChangeKind says how a plan changes a run.
 type ChangeKind string
 
-// The kinds of changes.
+// These are the kinds of changes that a plan makes to a run.
 const (
-	ChangeReady    ChangeKind = "ready"    // its delay is over
-	ChangeStop     ChangeKind = "stop"     // its attempt is asked to stop, or the job leaves the queue
-	ChangeNominate ChangeKind = "nominate" // seats are held for it
-	ChangeWithdraw ChangeKind = "withdraw" // its nomination ends
-	ChangeAdvance  ChangeKind = "advance"  // an array makes elements, or ends
+	ChangeReady    ChangeKind = "ready"    // the delay of the job is over
+	ChangeStop     ChangeKind = "stop"     // the attempt is asked to stop, or the job leaves the queue
+	ChangeNominate ChangeKind = "nominate" // seats are held for the job
+	ChangeWithdraw ChangeKind = "withdraw" // the nomination of the job ends
+	ChangeAdvance  ChangeKind = "advance"  // an array creates elements, or ends
 	ChangePlace    ChangeKind = "place"    // a new attempt begins
-	ChangeNote     ChangeKind = "note"     // its deadline is at risk, or missed
+	ChangeNote     ChangeKind = "note"     // the deadline of the job is at risk or missed
 )
 
-// RunChange is one run after a plan. The writer of the change sets fences and
-// revisions.
+// RunChange holds one run as it is after the change that a plan makes. The code that writes the run to
+// the store sets its new fences and revision.
 type RunChange struct {
 	Job  ares.JobID
 	Kind ChangeKind
-	Run  ares.Run // with the revision of the run that it was made from
-	// Elements are the elements that an array makes with this change.
+	Run  ares.Run // with the revision of the run that the change is based on
+	// Elements lists the elements that the change of an array creates.
 	Elements []NewElement
-	// Group is the nominated job that this change belongs to, "" for none.
-	// Changes of one group are next to each other and are written together or
-	// not at all: no job is stopped for a nomination that is not stored.
+	// Group is the nominated job to which this change belongs, or "" if it belongs to no nomination. The changes of
+	// one group are adjacent, and they are written together or not at all. So no job is stopped for a nomination
+	// that is not stored.
 	Group ares.JobID
 }
 
-// NewElement is an array element that a plan makes, with its first attempt.
+// NewElement is an array element that a plan creates, with its first attempt.
 type NewElement struct {
 	Job *ares.Job
 	Run ares.Run
 }
 
-// PlanChanges returns the runs that a plan changes, as they are at now. The
-// state must be the one that the plan was made from, and stays as it is. Every
-// run is changed at most once.
+// PlanChanges returns the runs that a plan changes. PlanChanges returns each run as it is after the plan was
+// applied at the time `now`. The argument `s` must be the state from which the plan was made. PlanChanges does not
+// modify it. Each run occurs only once in the result.
 //
-// The engine knows which transitions a run allows, so an error means that the
-// plan is not from this state, or that the engine has a bug.
+// The engine knows which transitions a run allows. Therefore an error means that the plan
+// is not from this state, or that the engine has a bug.
 func PlanChanges(s *State, plan *ares.Plan, now time.Time) ([]RunChange, error) {
 	most := len(plan.Ready) + len(plan.Stop) + len(plan.Nominate) + len(plan.Withdraw) + len(plan.Arrays) + len(plan.Place) + len(plan.Note)
 	p := planChanges{state: s, plan: plan, now: now, list: make([]RunChange, 0, most)}
@@ -69,11 +69,12 @@ type planChanges struct {
 	plan  *ares.Plan
 	now   time.Time
 	list  []RunChange
-	// withdrawn has the reasons of the withdrawals that are not in the list yet.
+	// The field `withdrawn` holds the reasons for those withdrawn nominations that are not yet in the list of
+	// changes.
 	withdrawn map[ares.JobID]string
 }
 
-// add appends the run of a job after a transition.
+// The method `add` applies a transition to a job's run and appends the resulting run to the list of changes.
 func (p *planChanges) add(id ares.JobID, kind ChangeKind, transition func(*ares.Run) error) (*RunChange, error) {
 	run, _ := p.state.Run(id)
 	if err := transition(&run); err != nil {
@@ -83,7 +84,7 @@ func (p *planChanges) add(id ares.JobID, kind ChangeKind, transition func(*ares.
 	return &p.list[len(p.list)-1], nil
 }
 
-// ready adds the jobs whose delay is over.
+// The method `ready` adds the changes of jobs whose retry delay is over.
 func (p *planChanges) ready() error {
 	for _, id := range p.plan.Ready {
 		if _, err := p.add(id, ChangeReady, func(r *ares.Run) error { return r.Ready(p.now) }); err != nil {
@@ -93,8 +94,8 @@ func (p *planChanges) ready() error {
 	return nil
 }
 
-// preempt adds stops and nominations: first the stops that belong to no
-// nomination of this plan, then each nomination with the stops made for it.
+// The method `preempt` adds the changes that stop or nominate jobs. First come the stops that belong to no
+// nomination of this plan. Then comes each nomination, followed by the stops of its victims.
 func (p *planChanges) preempt() error {
 	var victims map[ares.JobID][]*ares.Stopping
 	if len(p.plan.Nominate) > 0 {
@@ -105,7 +106,7 @@ func (p *planChanges) preempt() error {
 	}
 	for i := range p.plan.Stop {
 		s := &p.plan.Stop[i]
-		if y := s.Stop.Yield; y != nil {
+		if y := s.Stop.Preemption; y != nil {
 			if list, nominated := victims[y.To]; nominated {
 				victims[y.To] = append(list, s)
 				continue
@@ -129,7 +130,8 @@ func (p *planChanges) preempt() error {
 	return nil
 }
 
-// stop adds the stop of one job, as a part of a group or of none.
+// The method `stop` adds the change that stops one job. If the group is not "", the change is assigned to this
+// group.
 func (p *planChanges) stop(s *ares.Stopping, group ares.JobID) error {
 	c, err := p.add(s.Job, ChangeStop, func(r *ares.Run) error { return r.RequestStop(s.Stop) })
 	if err == nil {
@@ -138,8 +140,8 @@ func (p *planChanges) stop(s *ares.Stopping, group ares.JobID) error {
 	return err
 }
 
-// nominate adds a nomination, which begins a group. A job that was nominated for
-// other seats loses these in the same change.
+// The method `nominate` adds the change that nominates a job. This change is the first change of a group. If the
+// job was nominated for other seats, the same change withdraws the old nomination.
 func (p *planChanges) nominate(n *ares.Nominating) error {
 	c, err := p.add(n.Job, ChangeNominate, func(r *ares.Run) error {
 		if why, also := p.withdrawn[n.Job]; also {
@@ -156,7 +158,7 @@ func (p *planChanges) nominate(n *ares.Nominating) error {
 	return err
 }
 
-// withdraw adds the jobs whose nomination ends without a new one.
+// The method `withdraw` adds the changes of jobs whose nomination ends without a new nomination.
 func (p *planChanges) withdraw() error {
 	for _, w := range p.plan.Withdraw {
 		if _, alone := p.withdrawn[w.Job]; !alone {
@@ -169,7 +171,7 @@ func (p *planChanges) withdraw() error {
 	return nil
 }
 
-// advance adds the steps of arrays, with the elements they make.
+// The method `advance` adds the changes of arrays, with the elements that the plan creates.
 func (p *planChanges) advance() error {
 	if len(p.plan.Arrays) == 0 {
 		return nil
@@ -188,7 +190,7 @@ func (p *planChanges) advance() error {
 	return nil
 }
 
-// elements returns the elements that the plan makes, by array.
+// The method `elements` returns the elements that the plan creates, grouped by array.
 func (p *planChanges) elements() (map[ares.JobID][]NewElement, error) {
 	made := map[ares.JobID][]NewElement{}
 	for i := range p.plan.Place {
@@ -198,7 +200,7 @@ func (p *planChanges) elements() (map[ares.JobID][]NewElement, error) {
 		}
 		array, known := p.state.Job(pl.ArrayOf)
 		if !known {
-			return nil, fmt.Errorf("place %s: its array %s is not known", pl.Job, pl.ArrayOf)
+			return nil, fmt.Errorf("place element %s: its array %s does not exist", pl.Job, pl.ArrayOf)
 		}
 		e := NewElement{Job: array.Element(pl.Index), Run: ares.NewRun(array.AcceptedAt)}
 		if err := pl.Apply(&e.Run, p.now); err != nil {
@@ -209,8 +211,8 @@ func (p *planChanges) elements() (map[ares.JobID][]NewElement, error) {
 	return made, nil
 }
 
-// place adds the new attempts of jobs. Elements that are made by their placing
-// are in the change of their array.
+// The method `place` adds the changes of jobs that get a new attempt. If a placement creates an array element,
+// this element is part of the array's change instead.
 func (p *planChanges) place() error {
 	for i := range p.plan.Place {
 		pl := &p.plan.Place[i]
@@ -224,7 +226,7 @@ func (p *planChanges) place() error {
 	return nil
 }
 
-// note adds what is noted about deadlines.
+// The method `note` adds the changes of jobs that get a note about their deadline.
 func (p *planChanges) note() error {
 	for i := range p.plan.Note {
 		n := &p.plan.Note[i]

@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// TestPlanChangesOfAnArray: the elements that a plan makes are in the change of their
-// array, a placed job gets a new attempt, and the state does not change.
+// TestPlanChangesOfAnArray uses a plan that creates array elements and places a job. The new elements must be
+// part of their array's change, the job must get a new attempt, and the state must not change.
 func TestPlanChangesOfAnArray(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -26,7 +26,8 @@ func TestPlanChangesOfAnArray(t *testing.T) {
 	plan := &ares.Plan{
 		Revision: 1, Now: noon,
 		Place: []ares.Placing{
-			{Job: first, ArrayOf: "job-sweep", Index: 0, Seats: seat}, {Job: "job-one", Seats: seat},
+			{Job: first, ArrayOf: "job-sweep", Index: 0, Seats: seat},
+			{Job: "job-one", Seats: seat},
 			{Job: second, ArrayOf: "job-sweep", Index: 1, Seats: seat},
 		},
 		Arrays: []ares.ArrayStep{{Job: "job-sweep", Next: 2}},

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestPlannedStartsAreMet: where runtimes are as predicted, no node is lost and no job
-// is ahead of it, a job with a backfill reservation starts no later than its first
-// planned start plus slack. Other jobs are backfilled meanwhile.
+// TestPlannedStartsAreMet checks that a job with a backfill reservation starts no later than its first planned
+// start plus slack. In the test, runtimes are as predicted and no node is lost. Only the first reservation of
+// each cycle is checked. The scheduler backfills other jobs while the reserved job waits.
 func TestPlannedStartsAreMet(t *testing.T) {
 	t.Parallel()
 	met, behind := 0, 0
@@ -26,7 +26,7 @@ func TestPlannedStartsAreMet(t *testing.T) {
 		look := func() {
 			for i, p := range c.w.State.PlannedStarts() {
 				if i > 0 {
-					break // a job ahead may be placed elsewhere than planned
+					break // a job ahead may be placed on other nodes than planned
 				}
 				if _, was := planned[p.Job]; !was && !p.At.IsZero() {
 					planned[p.Job] = p

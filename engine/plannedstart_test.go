@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestFirmPlannedStartsAreMet: where runtimes are as predicted and no node is lost, a
-// job starts no later than its first firm planned start plus slack. Only the first
-// blocked job has a firm one; jobs ahead may still delay the others.
+// TestFirmPlannedStartsAreMet checks that a job starts no later than its first firm planned start plus slack. In
+// the test, runtimes are as predicted and no node is lost. Only the first blocked job has a firm planned start.
+// Any other blocked job may still be delayed by the blocked jobs ahead of it.
 func TestFirmPlannedStartsAreMet(t *testing.T) {
 	planned, met := 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
@@ -25,7 +25,7 @@ func TestFirmPlannedStartsAreMet(t *testing.T) {
 		}
 		do("node n gpus=%d count=%d", 1<<(1+dice.IntN(3)), 1+dice.IntN(4))
 		w.UseFastChecks()
-		first := map[ares.JobID]time.Time{} // the latest start of the first firm plan
+		first := map[ares.JobID]time.Time{} // latest start according to the first firm planned start
 		jobs := 0
 		for minute := range 600 {
 			if minute < 240 && dice.IntN(3) == 0 {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -17,7 +17,7 @@ type contendedCluster struct {
 	w     *enginetest.Cluster
 	jobs  []ares.JobID
 	nodes []string
-	by    map[ares.PreemptionBasis]int // victims so far by reason; nominations without victims under ""
+	by    map[ares.PreemptionBasis]int // number of victims so far, by reason; nominations without victims are under ""
 }
 
 func newContendedCluster(t *rapid.T, moving bool) *contendedCluster {
@@ -75,7 +75,7 @@ func (m *contendedCluster) submit(t *rapid.T) {
 	m.jobs = append(m.jobs, id)
 }
 
-// settle runs cycles and commits the plans until nothing changes.
+// The method `settle` runs cycles and commits their plans until a plan changes nothing.
 func (m *contendedCluster) settle(t *rapid.T) {
 	plans, err := m.w.DecideUntilStable()
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *contendedCluster) settle(t *rapid.T) {
 	for _, p := range plans {
 		for _, n := range p.Nominate {
 			for _, v := range n.Nomination.Victims {
-				m.by[v.Yield.Why]++
+				m.by[v.Preemption.Why]++
 			}
 			if len(n.Nomination.Victims) == 0 {
 				m.by[""]++
@@ -96,7 +96,7 @@ func (m *contendedCluster) settle(t *rapid.T) {
 	}
 }
 
-// report makes one running job start, write a checkpoint, end, or stop as requested.
+// The method `report` makes one placed job start, write a checkpoint, end, or stop as requested.
 func (m *contendedCluster) report(t *rapid.T) {
 	var active []ares.JobID
 	for _, id := range m.jobs {
@@ -137,7 +137,7 @@ func (m *contendedCluster) move(t *rapid.T, id ares.JobID, what int) {
 					return err
 				}
 				if what == 4 {
-					continue // its devices are released later
+					continue // the devices are released later
 				}
 				if err := r.Release(a.Fence, rank); err != nil {
 					return err
@@ -151,7 +151,7 @@ func (m *contendedCluster) move(t *rapid.T, id ares.JobID, what int) {
 	}
 }
 
-// disturb changes a node, or cancels a job.
+// The method `disturb` cordons, uncordons or disconnects a random node, or cancels a random job.
 func (m *contendedCluster) disturb(t *rapid.T) {
 	node := rapid.SampledFrom(m.nodes).Draw(t, "node")
 	switch rapid.IntRange(0, 4).Draw(t, "trouble") {
@@ -179,9 +179,9 @@ func (m *contendedCluster) disturb(t *rapid.T) {
 	}
 }
 
-// TestPreemption: with preemption by class and by quota the laws hold for every plan:
-// no preemption cycle, no more than the ceiling, a basis for each victim, and no other
-// job on the seats of a nomination.
+// TestPreemption lets jobs preempt others because of a higher priority class or to reclaim quota. It checks
+// that no plan breaks a law. Preemptions must form no cycle, must not exceed the ceiling and must have a valid
+// reason. No other job may use nominated seats.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	by := map[ares.PreemptionBasis]int{}

@@ -5,15 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// fullCluster returns a cluster of 8-GPU nodes full of best-effort jobs of one size that
-// started an hour ago, with a tenant ops that may preempt.
+// fullCluster returns a cluster of 8-GPU nodes that are full of best-effort jobs. All these jobs have
+// the same size and started an hour ago. Jobs of the tenant `ops` may preempt other jobs.
 func fullCluster(t *testing.T, nodes, gpus int, cfg config.Config) *enginetest.Cluster {
 	t.Helper()
 	w := enginetest.NewClusterWithConfig(cfg)
@@ -50,17 +49,17 @@ func decideAndCommit(t *testing.T, w *enginetest.Cluster) ares.Plan {
 	return plan
 }
 
-// stoppedBy returns the thousandths of devices that the victims of a nomination hold.
+// stoppedBy returns the devices that the victims of a nomination hold, in thousandths.
 func stoppedBy(n *ares.Nomination) (milli int64) {
 	for _, v := range n.Victims {
-		milli += v.Yield.Milli
+		milli += v.Preemption.Milli
 	}
 	return milli
 }
 
-// TestVictimsHoldNoMoreThanNeeded: for a request of 48 GPUs, victims with 48 GPUs are
-// stopped, whatever the size of the running jobs (KAI stopped 376); for a request of
-// one GPU, victims with one (Volcano ten).
+// TestVictimsHoldNoMoreThanNeeded checks that the victims for a request of 48 GPUs hold exactly 48 GPUs. The size
+// of the running jobs must not matter. For comparison, the KAI scheduler stopped jobs that held 376 GPUs. The
+// victim for a request of one GPU must hold one GPU. For comparison, Volcano stopped jobs that held ten GPUs.
 func TestVictimsHoldNoMoreThanNeeded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ gpus, members, each, want int }{
@@ -78,9 +77,9 @@ func TestVictimsHoldNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
-// TestManyVictims: a nomination with more victims than one plan may stop continues in
-// the next plans, also by a new leader that has only the records. No other job is
-// stopped.
+// TestManyVictims checks a nomination with more victims than one plan may stop. The next plans must stop the
+// remaining victims. This must also be true for plans of a new leader, which knows only the stored records. Jobs
+// that are not victims must not be stopped.
 func TestManyVictims(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -111,7 +110,7 @@ func TestManyVictims(t *testing.T) {
 	}
 }
 
-// TestManyNominations: at most config.MaxNominations jobs are nominated at once.
+// TestManyNominations checks that no more than config.MaxNominations jobs are nominated at the same time.
 func TestManyNominations(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
@@ -137,8 +136,8 @@ func TestManyNominations(t *testing.T) {
 	}
 }
 
-// TestNoPreemptionCycle: a job that was preempted by quota does not preempt its
-// preemptor by class, not even through several jobs between them.
+// TestNoPreemptionCycle checks a job that was preempted to reclaim quota. Even with a higher priority class,
+// the job must not preempt its preemptor, either directly or through other jobs.
 func TestNoPreemptionCycle(t *testing.T) {
 	t.Parallel()
 	w := enginetest.NewCluster()
@@ -148,11 +147,11 @@ func TestNoPreemptionCycle(t *testing.T) {
 	decideAndCommit(t, w)
 	w.Now = w.Now.Add(time.Hour)
 	w.Submit("high", ares.Spec{Tenant: "ops", GPUs: 1, Priority: new(2000)})
-	// As if low had preempted a job that had preempted high.
+	// According to the stored runs, the job `low` has preempted a job that had preempted the job `high`.
 	for _, link := range [][2]ares.JobID{{"between", "low"}, {"high", "between"}} {
 		run := ares.NewRun(w.Now)
-		run.Attempts = []ares.Attempt{{Number: 1, Outcome: ares.OutcomeStopped, Yield: &ares.Preemption{To: link[1], Why: ares.PreemptByQuota}}}
-		run.Yields = 1
+		run.Attempts = []ares.Attempt{{Number: 1, Outcome: ares.OutcomeStopped, Preemption: &ares.Preemption{To: link[1], Why: ares.PreemptByQuota}}}
+		run.Preemptions = 1
 		if _, known := w.State.Job(link[0]); !known {
 			w.Submit(link[0], ares.Spec{GPUs: 1, Priority: new(0), After: []string{"never"}})
 		}

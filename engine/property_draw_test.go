@@ -4,21 +4,22 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// pick draws one of a few values; the first is the usual one.
+// The function `pick` draws one of a few values. By convention, callers list the usual value first.
 func pick[T any](t *rapid.T, what string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, what)
 }
 
-// once is true in one of so many draws.
+// The function `once` returns true with a probability of 1 in n, where n is the argument
+// `in`.
 func once(t *rapid.T, in int, what string) bool { return rapid.IntRange(0, in-1).Draw(t, what) == in-1 }
 
-// drawConfig draws a configuration, mostly the default.
+// drawConfig draws a random configuration, which is mostly the default configuration.
 func drawConfig(t *rapid.T) config.Config {
 	cfg := config.Default()
 	if once(t, 4, "configured") {
@@ -44,8 +45,8 @@ func drawConfig(t *rapid.T) config.Config {
 	return cfg
 }
 
-// drawNode draws a small node, some with NUMA nodes, links, hot devices, slices,
-// taints and labels of its location.
+// drawNode draws a random small node. Some nodes have NUMA nodes, links, hot devices,
+// slices, taints and location labels.
 func drawNode(t *rapid.T, id string) ares.Node {
 	n := ares.Node{ID: id, CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), MemoryMB: pick(t, "memory", 1000, 1033, 640), Labels: map[string]string{}}
 	for _, l := range [][]string{{"region", "eu", "us", ""}, {"zone", "", "z0", "z1"}, {"spine", "", "s0"}, {"leaf", "", "l0", "l1"}, {"gen", "", "3", "4"}} {

@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestLawsOfGangs: the laws hold while gangs of all kinds are submitted, end and lose
-// nodes, on a cluster where several of them fit.
+// TestLawsOfGangs checks that no plan breaks a law while gangs of all kinds are submitted, end and lose
+// nodes. The cluster has capacity for several gangs at the same time.
 func TestLawsOfGangs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := enginetest.NewCluster()
@@ -70,8 +70,8 @@ func drawGang(t *rapid.T) ares.Spec {
 	return s
 }
 
-// lose ends the session of a node for good, marks its seats lost, and releases the
-// other ranks of the gangs that had a rank there.
+// The function `lose` ends the session of a node for good, and marks the node's seats as lost. If a gang had
+// a rank on the node, the function also releases the gang's other ranks.
 func lose(t *rapid.T, w *enginetest.Cluster, node string) {
 	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindSession, ID: node}})
 	if err := w.VoidNode(node); err != nil {
@@ -84,7 +84,7 @@ func lose(t *rapid.T, w *enginetest.Cluster, node string) {
 	}
 }
 
-// endGang ends every rank of a job, if it runs.
+// endGang ends every rank of a job if the job is running.
 func endGang(w *enginetest.Cluster, id ares.JobID) {
 	_ = w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error { // the job may be unknown, or not run
 		a := r.Current()
@@ -109,7 +109,7 @@ func endGang(w *enginetest.Cluster, id ares.JobID) {
 }
 
 func releaseAll(w *enginetest.Cluster, id ares.JobID) {
-	_ = w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // seats that cannot be released stay
+	_ = w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error { // seats that cannot be released remain
 		for _, a := range r.Clone().Attempts {
 			for _, h := range a.Seats {
 				if !h.State.Settled() && a.Ended() {

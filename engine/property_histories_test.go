@@ -15,13 +15,14 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// TestHistories simulates random histories: tenants with quotas, queues, classes,
-// gangs, shares, slices and arrays, and failures of all kinds. The laws hold for every
-// plan and for the history as a whole, a restarted leader decides the same, and after
-// the last event every job runs that can. A history is a script: one that breaks a law
-// is reduced to the lines that matter, to be put into testdata.
+// TestHistories simulates random histories: tenants with quotas, queues, classes, gangs, shares, slices and arrays,
+// and failures of all kinds. The laws must hold for every plan and for the history as a whole. A restarted leader
+// must make the same decisions. After the last event, every job that can run must run. Each history is a script;
+// see package enginetest. If a history breaks a law, it is reduced to the necessary lines, so that it can be added
+// to testdata.
 //
-// ARES_STEPS is the number of cycles and events to simulate, ARES_SEED the first seed.
+// The environment variable ARES_STEPS is the number of cycles and events to simulate, and ARES_SEED is the first
+// random seed.
 func TestHistories(t *testing.T) {
 	steps := 20_000
 	if text := os.Getenv("ARES_STEPS"); text != "" {
@@ -53,7 +54,7 @@ func TestHistories(t *testing.T) {
 	t.Log(sum.String())
 }
 
-// historyCounts counts what happened in some histories.
+// historyCounts counts how often each kind of event occurred in several histories.
 type historyCounts struct {
 	histories, steps, jobs, ended, nominations, withdrawn, restarts, most, met, moved int
 
@@ -108,12 +109,13 @@ func runHistory(lines []string) (historyCounts, error) {
 	return out, err
 }
 
-// drainTime is the time that is simulated after the last event: longer than all jobs take
-// one after the other, each preempted as often as allowed.
+// drainTime is the time that is simulated after the last event. drainTime is long enough
+// for all jobs to run one after the other, even if each job is preempted as often as
+// allowed.
 const drainTime = 400 * 24 * time.Hour
 
-// runToEnd simulates until nothing more happens. Then no job runs, and every waiting
-// job would not be placed if it were alone either.
+// runToEnd simulates until nothing more happens. At the end, no job may be running. If a job still waits at the
+// end, it must be a job that would not fit even if no other job waited.
 func runToEnd(w *enginetest.Cluster) error {
 	for _, id := range historyNodes {
 		for _, line := range []string{"session return " + id, "uncordon " + id, "clean-node " + id} {
@@ -148,7 +150,7 @@ func runToEnd(w *enginetest.Cluster) error {
 	return nil
 }
 
-// alone reports whether a waiting job would be placed if no other job waited.
+// The function `alone` reports whether a waiting job would be placed if no other job existed.
 func alone(w *enginetest.Cluster, id ares.JobID) bool {
 	others := map[ares.JobID]bool{}
 	for job, run := range w.State.Jobs() {
@@ -165,8 +167,8 @@ func alone(w *enginetest.Cluster, id ares.JobID) bool {
 	return placed || slices.Contains(plan.Ready, id)
 }
 
-// shrink removes the lines that are not needed to break a law: halves, then quarters,
-// at last single lines.
+// The function `shrink` removes the lines that are not needed to break a law. It first tries to remove halves of
+// the script, then quarters, and finally single lines.
 func shrink(lines []string) []string {
 	for size := len(lines) / 2; size > 0; size /= 2 {
 		for at := 0; at+size <= len(lines); {
@@ -195,14 +197,15 @@ func drawHistory(seed uint64) []string {
 	}
 	for range 40 + d.IntN(160) {
 		d.step()
-		if seed%3 == 0 { // in some histories single ranks end before their gang
+		if seed%3 == 0 { // in some histories single ranks end before the rest of their gang
 			d.rank()
 		}
 	}
 	return d.lines
 }
 
-// rank ends one rank of a job in one of four draws.
+// The method `rank` adds two lines with a probability of 1 in 4. These lines end and release one rank of a
+// random job.
 func (d *dice) rank() {
 	if d.jobs == 0 || d.IntN(4) > 0 {
 		return
@@ -214,7 +217,7 @@ func (d *dice) rank() {
 
 var historyTenants = []string{"ann", "bob", "eve"}
 
-// dice draws the lines of a history.
+// The type `dice` draws random values for the lines of a history.
 type dice struct {
 	*rand.Rand
 	jobs  int
@@ -225,10 +228,11 @@ func (d *dice) say(format string, args ...any) {
 	d.lines = append(d.lines, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// of draws one of some words.
+// The method `of` draws one of the given words.
 func (d *dice) of(words ...string) string { return words[d.IntN(len(words))] }
 
-// maybe returns the text in one of so many draws, else "".
+// The method `maybe` returns the text with a probability of 1 in n, where n is the argument `in`. Otherwise the
+// method returns "".
 func (d *dice) maybe(in int, format string, args ...any) string {
 	if d.IntN(in) > 0 {
 		return ""
@@ -279,7 +283,7 @@ func (d *dice) job() {
 	d.jobs++
 }
 
-// step draws one event, mostly a new job or a span of time.
+// The method `step` draws one random event. Most events submit a job or advance the time.
 func (d *dice) step() {
 	j, n := fmt.Sprintf("j%d", d.IntN(max(d.jobs, 1))), historyNodes[d.IntN(len(historyNodes))]
 	switch k := d.IntN(100); {

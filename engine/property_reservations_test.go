@@ -8,7 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Window writes or deletes a reservation.
+// The action Window writes or deletes a random reservation.
 func (m *machine) Window(t *rapid.T) {
 	if once(t, 4, "gone") {
 		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindReservation, ID: pick(t, "name", "w1", "w2", "w3")}})

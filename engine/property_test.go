@@ -16,7 +16,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// machine applies random events to a cluster; the laws must hold after each.
+// A machine applies random events to a cluster. The laws must hold after each event.
 type machine struct {
 	w    *enginetest.Cluster
 	jobs int
@@ -24,7 +24,7 @@ type machine struct {
 
 var nodeIDs = []string{"a", "b", "c", "d", "e", "f"}
 
-// newMachine begins with an empty state, or with nodes, tenants and jobs.
+// newMachine returns a machine whose cluster is empty or has some nodes, tenants and jobs.
 func newMachine(t *rapid.T) *machine {
 	m := &machine{w: enginetest.NewClusterWithConfig(drawConfig(t))}
 	if once(t, 4, "from nothing") {
@@ -50,7 +50,7 @@ func (m *machine) node(t *rapid.T) string { return rapid.SampledFrom(nodeIDs).Dr
 
 func (m *machine) Join(t *rapid.T) { m.w.AddNode(drawNode(t, m.node(t))) }
 
-// Warm changes the temperature and the health of the devices of a node.
+// The action Warm changes the temperature and the health of a node's devices.
 func (m *machine) Warm(t *rapid.T) {
 	id := m.node(t)
 	for v := range m.w.State.Nodes() {
@@ -96,7 +96,7 @@ func (m *machine) Queue(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Queue: q})
 }
 
-// Usage writes the usage of archived jobs.
+// The action Usage writes the usage of archived jobs.
 func (m *machine) Usage(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Usage: &ares.Usage{
 		Tenant: pick(t, "tenant", "ml", "web"), Queue: pick(t, "queue", "default", "q1"), At: m.w.Now.Add(-pick(t, "age", 0, time.Minute, 30*time.Hour)),
@@ -148,7 +148,7 @@ func (m *machine) Submit(t *rapid.T) {
 	}
 	s.Command = []string{"true"}
 	after := s.After
-	if s.After = nil; s.Check() != nil { // the names of these jobs are not job IDs
+	if s.After = nil; s.Check() != nil { // the names used here are not job IDs
 		t.Skip("no such job can be submitted")
 	}
 	s.After = after
@@ -159,8 +159,8 @@ func (m *machine) Submit(t *rapid.T) {
 	m.submit(s)
 }
 
-// whatIf checks that the next plan does with a submitted job what WhatIf said, if
-// nothing else changes.
+// The method `whatIf` checks that the next plan handles a submitted job as WhatIf predicted, if nothing else
+// changes.
 func (m *machine) whatIf(t *rapid.T, s ares.Spec) {
 	before := engine.Decide(m.w.State, m.w.Now)
 	job := &ares.Job{ID: ares.JobID(fmt.Sprintf("j%03d", m.jobs)), Spec: s.WithDefaults()}
@@ -184,8 +184,8 @@ func (m *machine) submit(s ares.Spec) {
 	m.jobs++
 }
 
-// Report applies a random report of an agent or a stop request to some attempt; a
-// transition that the run does not allow changes nothing.
+// The action Report applies a random agent report or stop request to a random attempt. If the run does
+// not allow the transition, Report changes nothing.
 func (m *machine) Report(t *rapid.T) {
 	if m.jobs == 0 {
 		t.Skip("no jobs")
@@ -228,7 +228,7 @@ func (m *machine) Report(t *rapid.T) {
 	})
 }
 
-// Predict writes a forecast of a job.
+// The action Predict writes a forecast of a job.
 func (m *machine) Predict(t *rapid.T) {
 	if m.jobs == 0 {
 		t.Skip("no jobs")
@@ -238,7 +238,7 @@ func (m *machine) Predict(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7)}})
 }
 
-// Score writes or deletes the history score of a node.
+// The action Score writes or deletes the history score of a node.
 func (m *machine) Score(t *rapid.T) {
 	id := m.node(t)
 	if rapid.IntRange(0, 3).Draw(t, "forget") == 0 {
@@ -272,8 +272,8 @@ func (m *machine) Archive(t *rapid.T) {
 	t.Skip("nothing to archive")
 }
 
-// kept reports whether a finished job has to stay because its array, or one of its
-// elements, is live.
+// The method `kept` reports whether a finished job must not be archived yet. This is so while the
+// job's array has not ended, or while one of the job's own elements is not archived.
 func (m *machine) kept(job *ares.Job, run *ares.Run) bool {
 	for i := range run.Next {
 		if _, live := m.w.State.Job(ares.ElementID(job.ID, i)); live {
@@ -300,15 +300,15 @@ func (m *machine) Decide(t *rapid.T) {
 		}
 	}
 	if k := len(plan.Place); k > 0 && once(t, 5, "drop") && plan.Place[k-1].ArrayOf == "" {
-		plan.Place = plan.Place[:k-1] // as if a cancel had come first
+		plan.Place = plan.Place[:k-1] // as if a cancel had arrived first
 	}
 	if err := m.w.Commit(plan); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// agree checks that Place and Explain agree with the plan about its first placed job
-// and every refused job.
+// The method `agree` checks Place and Explain for the first placed job and for every refused job.
+// Their results must match the plan.
 func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 	if len(plan.Place) > 0 && len(plan.Refuse) == 0 {
 		job, _ := m.w.State.Job(cmp.Or(plan.Place[0].ArrayOf, plan.Place[0].Job))
@@ -320,7 +320,7 @@ func (m *machine) agree(t *rapid.T, plan ares.Plan) {
 			t.Fatalf("%s is placed, and Explain has blockers: %v", job.ID, r)
 		}
 	}
-	if len(plan.Place) > 0 || len(plan.Nominate) > 0 { // these use capacity that Place and Explain see as free
+	if len(plan.Place) > 0 || len(plan.Nominate) > 0 { // placements and nominations use capacity that Place and Explain see as free
 		return
 	}
 	for _, refused := range plan.Refuse {
@@ -340,10 +340,10 @@ func (m *machine) Check(t *rapid.T) {
 	}
 }
 
-// TestLaws: after any events no capacity is allocated twice, gangs are whole, limits
-// hold, a cycle leaves the state unchanged, and a replay gives the same plans.
+// TestLaws applies random events and checks all laws after each event: for example, no capacity is allocated
+// twice, gangs are complete, and a replay gives the same plans.
 func TestLaws(t *testing.T) {
-	rounds := 5 // of 100 histories each
+	rounds := 5 // each with 100 histories
 	if asked := flag.Lookup("rapid.checks"); asked.Value.String() != asked.DefValue {
 		rounds = 1
 	}

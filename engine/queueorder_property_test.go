@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// overloadedCluster is a small overloaded cluster. Jobs run as long as predicted, if they have a
-// prediction.
+// overloadedCluster is a small overloaded cluster. A job with a runtime prediction runs for exactly the predicted
+// time.
 type overloadedCluster struct {
 	w      *enginetest.Cluster
 	runs   map[ares.JobID]time.Duration
@@ -40,7 +40,7 @@ func newOverloadedCluster(t *rapid.T, q config.QueueConfig) *overloadedCluster {
 	return c
 }
 
-// reconfigure replaces the configuration, before any job is submitted.
+// The method `reconfigure` replaces the configuration. It must be called before any job is submitted.
 func (c *overloadedCluster) reconfigure(cfg config.Config) {
 	old := c.w
 	c.w = enginetest.NewClusterWithConfig(cfg)
@@ -49,7 +49,8 @@ func (c *overloadedCluster) reconfigure(cfg config.Config) {
 	}
 }
 
-// submit submits a job that fits on the empty cluster, with a prediction if known.
+// The method `submit` submits a job that fits on the empty cluster. If the argument `known` is true, the
+// job has a runtime prediction.
 func (c *overloadedCluster) submit(t *rapid.T, known bool) {
 	id := ares.JobID(fmt.Sprintf("j%03d", len(c.order)))
 	c.order = append(c.order, id)
@@ -67,8 +68,8 @@ func (c *overloadedCluster) submit(t *rapid.T, known bool) {
 	}
 }
 
-// settle runs cycles until nothing changes, and carries out the plans: placed jobs
-// start and stopped jobs end at once.
+// The method `settle` runs cycles until a plan changes nothing. It also executes the plans: placed jobs start
+// and stopped jobs end immediately.
 func (c *overloadedCluster) settle(t *rapid.T) {
 	for range 200 {
 		plan, err := c.w.Decide()
@@ -92,7 +93,7 @@ func (c *overloadedCluster) settle(t *rapid.T) {
 	t.Fatal("the plans do not settle within 200 cycles: jobs preempt each other in turn")
 }
 
-// change applies a transition to every rank of the last attempt.
+// The method `change` applies a transition to every rank of a job's last attempt.
 func (c *overloadedCluster) change(t *rapid.T, id ares.JobID, move func(*ares.Job, *ares.Run, int) error) {
 	err := c.w.UpdateRun(id, func(j *ares.Job, r *ares.Run) error {
 		for rank := range r.Last().Seats {
@@ -131,8 +132,8 @@ func (c *overloadedCluster) end(t *rapid.T, id ares.JobID, as ares.Outcome) {
 	})
 }
 
-// next advances the time to the next end of a job, and ends all jobs that end then.
-// It is false if no job runs.
+// The method `next` advances the time to the next end of a job, and ends all jobs that
+// end at that time. If no job runs, the method returns false.
 func (c *overloadedCluster) next(t *rapid.T) bool {
 	var first ares.JobID
 	for _, id := range c.order {
@@ -154,7 +155,7 @@ func (c *overloadedCluster) next(t *rapid.T) bool {
 	return true
 }
 
-// finish runs until all jobs have succeeded.
+// The method `finish` advances the time and runs cycles until all jobs have succeeded.
 func (c *overloadedCluster) finish(t *rapid.T) {
 	c.settle(t)
 	for c.next(t) {
@@ -167,8 +168,8 @@ func (c *overloadedCluster) finish(t *rapid.T) {
 	}
 }
 
-// TestQueueOrders: under every queue order and every policy for blocked jobs the laws
-// hold for each plan, no jobs preempt each other in turn, and all jobs end.
+// TestQueueOrders checks every queue order with every policy for blocked jobs. Each plan must obey the laws, no two
+// jobs may preempt each other again and again, and all jobs must end.
 func TestQueueOrders(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -202,8 +203,8 @@ func TestQueueOrders(t *testing.T) {
 	})
 }
 
-// earliestStart returns the start of the job if all running jobs end as predicted and no
-// other job is placed before it.
+// earliestStart returns the time at which the job would start if no other job waited. It assumes that all running
+// jobs end as predicted.
 func (c *overloadedCluster) earliestStart(t *rapid.T, id ares.JobID) time.Time {
 	alone := &overloadedCluster{w: c.w.Fork(), runs: c.runs, ends: maps.Clone(c.ends), order: c.order}
 	for _, other := range c.order {
@@ -226,8 +227,8 @@ func (c *overloadedCluster) earliestStart(t *rapid.T, id ares.JobID) time.Time {
 	}
 }
 
-// TestBackfillDelaysNoJob: with EASY backfill the first blocked job of a queue starts
-// no later than it would without the jobs behind it. Some jobs must be backfilled.
+// TestBackfillDelaysNoJob checks EASY backfill. The first blocked job of a queue must start no later than it
+// would start without the jobs behind it. The test also requires that some jobs are backfilled.
 func TestBackfillDelaysNoJob(t *testing.T) {
 	t.Parallel()
 	behind := 0

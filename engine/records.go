@@ -8,23 +8,22 @@ import (
 	"slices"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 // Config returns the configuration of the state.
 func (s *State) Config() config.Config { return s.core.Cfg }
 
-// Topology returns the topology record, an empty one if there is none. It must not be
-// changed.
+// Topology returns the topology record. The record is empty if no topology is stored. The caller must not
+// change the record.
 func (s *State) Topology() *ares.Topology { return s.core.Cluster.Topology }
 
-// Nominations yields the nominations of waiting jobs, the oldest first. They must not
-// be changed.
+// Nominations yields the nominations of waiting jobs, the oldest first. The caller must not
+// change the nominations.
 func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	return func(yield func(ares.JobID, *ares.Nomination) bool) {
 		for _, e := range s.core.Jobs.Running.Nominated {
@@ -35,7 +34,7 @@ func (s *State) Nominations() iter.Seq2[ares.JobID, *ares.Nomination] {
 	}
 }
 
-// Tenants yields the record of every tenant, by ID. The records must not be changed.
+// Tenants yields the record of every tenant, sorted by ID. The caller must not change the records.
 func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	var all []*ares.Tenant
 	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
@@ -47,11 +46,10 @@ func (s *State) Tenants() iter.Seq[*ares.Tenant] {
 	return slices.Values(all)
 }
 
-// Queues yields the record of every queue, by tenant and name. The records must not be
-// changed.
+// Queues yields the record of every queue, sorted by tenant and name. The records must not be changed.
 func (s *State) Queues() iter.Seq[*ares.Queue] { return s.core.Jobs.Queues.QueueRecords() }
 
-// Usages yields the usage of archived jobs, by tenant and queue.
+// Usages yields the usage of archived jobs for each queue, sorted by tenant and queue.
 func (s *State) Usages() iter.Seq[ares.Usage] {
 	var all []ares.Usage
 	for _, t := range s.core.Jobs.Tenants { // order-free: sorted right below
@@ -65,8 +63,8 @@ func (s *State) Usages() iter.Seq[ares.Usage] {
 	return slices.Values(all)
 }
 
-// UnknownNodes yields by ID the nodes without a record that another record, such as a
-// session, a cordon or a seat, refers to.
+// UnknownNodes yields the nodes that have no record of their own, although a session, a cordon, a seat or another
+// record refers to them. The nodes are sorted by ID.
 func (s *State) UnknownNodes() iter.Seq[string] {
 	var all []string
 	for id, n := range s.core.Cluster.NodesByID { // order-free: sorted right below
@@ -78,13 +76,13 @@ func (s *State) UnknownNodes() iter.Seq[string] {
 	return slices.Values(all)
 }
 
-// Snapshot returns all records as a batch that brings a new state with the same
-// configuration to this revision. The events are in no order, so that the call is
-// short; a caller that stores them sorts them. The records must not be changed.
+// Snapshot returns all records as one batch. If a new state with the same configuration applies this batch, it
+// reaches this revision. To save time, Snapshot does not sort the events. A caller that stores them must sort them
+// first. The records must not be changed.
 func (s *State) Snapshot() ares.Batch {
 	b := ares.Batch{Revision: s.core.Revision, Reset: true, At: s.core.Jobs.At, Events: make([]ares.Event, 0, 2*(len(s.core.Jobs.EntryByID)+len(s.core.Cluster.NodesByID))+len(s.core.Jobs.Tenants))}
 	add := func(e ares.Event) { b.Events = append(b.Events, e) }
-	for _, n := range s.core.Cluster.NodesByID { // order-free: as the comment says
+	for _, n := range s.core.Cluster.NodesByID { // order-free: the result is unsorted
 		if n.Record != nil {
 			add(ares.Event{Revision: n.Record.Revision, Node: n.Record})
 		}
@@ -127,14 +125,15 @@ func (s *State) Snapshot() ares.Batch {
 	return b
 }
 
-// WouldBorrow reports whether a waiting job would exceed its nominal quota. Such a job
-// may have to wait though it fits, while other jobs reclaim borrowed quota.
+// WouldBorrow reports whether a waiting job would exceed its nominal quota. While other jobs reclaim quota, a job
+// that would borrow quota may have to wait although it fits.
 func (s *State) WouldBorrow(id ares.JobID) bool {
 	e := s.core.Jobs.EntryByID[id]
 	return e != nil && e.Job != nil && s.core.Jobs.WouldBorrowNow(e)
 }
 
-// BudgetUsed returns the GPU-seconds that jobs of a tenant used in the month of now.
+// BudgetUsed returns the GPU-seconds that jobs of a tenant used in the current month, which contains the time
+// `now`.
 func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
 	if t := s.core.Jobs.Tenants[tenantID]; t != nil {
 		return s.core.Jobs.BudgetUsed(t, now)
@@ -145,7 +144,7 @@ func BudgetUsed(s *State, tenantID string, now time.Time) int64 {
 // Revision returns the store revision of the state.
 func (s *State) Revision() int64 { return s.core.Revision }
 
-// Job returns a live job. It must not be changed.
+// Job returns the live job with the given ID. The caller must not change the job.
 func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
@@ -154,8 +153,8 @@ func (s *State) Job(id ares.JobID) (*ares.Job, bool) {
 	return e.Job, true
 }
 
-// Run returns a copy of the run of a job, which the caller may change and commit. For a
-// job without a stored run it is the run of a job that was just accepted.
+// Run returns a copy of a job's run. The caller may change and commit the copy. If no run is stored, the
+// result is the run of a newly accepted job.
 func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	switch {
@@ -168,8 +167,8 @@ func (s *State) Run(id ares.JobID) (ares.Run, bool) {
 	}
 }
 
-// Jobs yields every live job by ID with its run, nil if none is stored. Neither may be
-// changed.
+// Jobs yields every live job and its run, sorted by job ID. The run is nil if no run is stored for the job. The
+// caller must change neither the job nor its run.
 func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	return func(yield func(*ares.Job, *ares.Run) bool) {
 		for _, e := range s.core.Jobs.Entries() {
@@ -180,7 +179,7 @@ func (s *State) Jobs() iter.Seq2[*ares.Job, *ares.Run] {
 	}
 }
 
-// Nodes yields every node with a record, by ID. The records must not be changed.
+// Nodes yields every node that has a record, sorted by ID. The caller must not change the records.
 func (s *State) Nodes() iter.Seq[NodeView] {
 	return func(yield func(NodeView) bool) {
 		all := make([]*cluster.Node, 0, len(s.core.Cluster.NodesByID))
@@ -196,7 +195,7 @@ func (s *State) Nodes() iter.Seq[NodeView] {
 	}
 }
 
-// NodeView has the records of a node.
+// NodeView holds the records of a node.
 type NodeView struct {
 	Node    *ares.Node
 	Session *ares.Session   // nil if the agent is not connected
@@ -204,8 +203,8 @@ type NodeView struct {
 	Score   *ares.NodeScore // nil if there is none
 }
 
-// Tenant returns a tenant and what its jobs hold now: every seat counts until it is
-// released or cleared, whatever the phase of its job.
+// Tenant returns a tenant and the resources that its jobs hold now. Every seat counts as held until it is
+// released or cleared, regardless of the phase of its job.
 func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 	t := s.core.Jobs.Tenants[id]
 	if t == nil || t.Record == nil {
@@ -214,12 +213,12 @@ func (s *State) Tenant(id string) (*ares.Tenant, ares.Use, bool) {
 	return t.Record, t.Use, true
 }
 
-// PlannedStarts returns the backfill reservations of the last cycle, in the order in
-// which they were made. They are not part of the plan, and valid until the next cycle.
+// PlannedStarts returns the backfill reservations of the last cycle, in the order in which they were made. The
+// planned starts are not part of the plan, and they are valid until the next cycle.
 func (s *State) PlannedStarts() []ares.PlannedStart { return s.round.PlannedStarts }
 
-// ExpectedEnd returns the p90 of the end of a job that started now; false if there is
-// no estimate.
+// ExpectedEnd assumes that the job starts now, and returns the p90 of its end. If the job has no runtime
+// estimate, ExpectedEnd returns false.
 func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Job == nil {
@@ -229,8 +228,8 @@ func (s *State) ExpectedEnd(id ares.JobID, now time.Time) (time.Time, bool) {
 	return now.Add(late), late != job.Forever
 }
 
-// Fairness returns the shares of tenants and queues of the cluster beside their fair
-// shares: the same numbers that decide the queue order.
+// Fairness returns the current and fair shares of tenants and queues. The order of the waiting jobs is computed
+// from the same shares.
 func Fairness(s *State, now time.Time) ares.Fairness {
 	s.core.Refresh()
 	shares := s.core.Jobs.Queues.Shares(now)
@@ -255,12 +254,12 @@ func Fairness(s *State, now time.Time) ares.Fairness {
 type FreeCapacity struct {
 	Node     *ares.Node
 	Whole    int      // usable devices that are entirely free
-	Parts    []uint16 // free thousandths of devices that are partly held
+	Parts    []uint16 // free thousandths of devices that are partly allocated
 	CPUs     int
 	MemoryMB int
 }
 
-// Milli returns the free thousandths of all devices of the node.
+// Milli returns the total free capacity of the node's devices, in thousandths of a device.
 func (r *FreeCapacity) Milli() int {
 	sum := r.Whole * cluster.WholeMilli
 	for _, left := range r.Parts {
@@ -269,8 +268,8 @@ func (r *FreeCapacity) Milli() int {
 	return sum
 }
 
-// FreeCapacities yields the free capacity of every node, by location, then ID. A value
-// is valid until the next one, and must not be changed.
+// FreeCapacities yields the free capacity of every node, sorted by location, then by ID. A yielded value
+// is valid until the next value is yielded, and the caller must not change it.
 func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	return func(yield func(*FreeCapacity) bool) {
 		s.core.Refresh()
@@ -295,9 +294,9 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 	}
 }
 
-// FoldUsage adds the usage of a live job to the usage of archived jobs of its queue, as
-// of a time. It returns the record to write when the job is archived; before itself if
-// the job used nothing.
+// FoldUsage adds the usage of a live job, up to a given time, to the usage of the archived jobs in its queue.
+// The result is the usage record to write when the job is archived. If the job used nothing, FoldUsage returns
+// the given usage unchanged.
 func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Usage {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || len(e.Held.Past) == 0 {
@@ -305,7 +304,7 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 	}
 	var runs []queue.AttemptUse
 	for _, p := range e.Held.Past {
-		if p.To.IsZero() { // still held: counts until at
+		if p.To.IsZero() { // still held, so it counts until at
 			p.To = at
 		}
 		runs = append(runs, queue.AttemptUse{Resources: p.Use, GPUMilli: p.Milli, Start: p.From, End: p.To})
@@ -313,7 +312,7 @@ func FoldUsage(s *State, id ares.JobID, before ares.Usage, at time.Time) ares.Us
 	return queue.ArchiveUse(before, runs, s.core.Cfg.HalfLife, at)
 }
 
-// Forecast returns the predicted runtime of a live job; false if there is none.
+// Forecast returns the predicted runtime of a live job, or false if the job has no forecast.
 func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 	e := s.core.Jobs.EntryByID[id]
 	if e == nil || e.Forecast == nil {
@@ -322,8 +321,8 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 	return *e.Forecast, true
 }
 
-// Reservations yields the record of every reservation, by start, then name. The records
-// must not be changed.
+// Reservations yields the record of every reservation, sorted by start, then by name. The records must
+// not be changed.
 func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	return func(yield func(*ares.Reservation) bool) {
 		for _, v := range s.core.Windows.Windows {
@@ -334,13 +333,13 @@ func (s *State) Reservations() iter.Seq[*ares.Reservation] {
 	}
 }
 
-// Check verifies the invariants of the state: no device is allocated twice, every
-// attempt has its whole gang, and the accounts, queues and indexes that are updated
-// with every event equal those computed from the records. It is expensive: for tests,
-// the simulator and servers with scheduler.check_laws.
+// Check verifies the invariants of the state. No device may be allocated twice, and every attempt must have its
+// whole gang. Every event updates totals, queues and indexes. They must be equal to those that are computed from
+// the records alone. Check is expensive, so only tests, the simulator and servers with scheduler.check_laws call
+// it.
 func (s *State) Check() error {
 	if t := s.round; len(t.Txn.Deltas)+len(t.Place.Placed)+len(t.Backfill.Holds)+len(t.Preempt.Stopping)+len(t.Preempt.Victims) > 0 {
-		return fmt.Errorf("a cycle left changes in the state")
+		return fmt.Errorf("the scheduling cycle did not undo all its tentative changes")
 	}
 	return s.core.Check()
 }

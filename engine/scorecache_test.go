@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// TestScoreCachesAreBounded: the number of score caches does not grow with the number
-// of distinct requests, and a state with few caches decides as one with all.
+// TestScoreCachesAreBounded checks that the number of score caches does not grow with the number of distinct
+// requests. A state with only a few caches must make the same decisions as a state that has a cache for
+// every request.
 func TestScoreCachesAreBounded(t *testing.T) {
 	t.Parallel()
 	few, all := distinctRequests(t, 1), distinctRequests(t, 0)
@@ -31,8 +31,8 @@ func TestScoreCachesAreBounded(t *testing.T) {
 	}
 }
 
-// TestFitsNowhere: the block maxima tell a request that fits on no node from one that
-// fits on some.
+// TestFitsNowhere checks that FitsNowhere returns true for requests that are too large for every node. For a
+// request that fits, it must return false.
 func TestFitsNowhere(t *testing.T) {
 	t.Parallel()
 	s := distinctRequests(t, 0)
@@ -49,8 +49,8 @@ func TestFitsNowhere(t *testing.T) {
 	}
 }
 
-// distinctRequests returns a state of 100 nodes and 200 waiting jobs with distinct
-// requests. cells bounds the scores in its caches, 0 for the default.
+// distinctRequests returns a state of 100 nodes and 200 waiting jobs with distinct requests. The argument named
+// `cells` limits the number of scores in the state's caches. The value 0 means the default.
 func distinctRequests(t *testing.T, cells int) *State {
 	t.Helper()
 	s := New()

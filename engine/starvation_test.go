@@ -5,15 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
-// stream is a small cluster under overload: every minute jobs of class high are
-// submitted, and all jobs have the same runtime.
+// A `stream` is a small cluster that gets more jobs than it can run. Jobs of class high are
+// submitted every minute, and all jobs have the same runtime.
 type stream struct {
 	t       *testing.T
 	w       *enginetest.Cluster
@@ -36,7 +35,7 @@ func (s *stream) submit(id ares.JobID, tenant string, priority, gpus int) {
 	s.w.Submit(id, ares.Spec{Tenant: tenant, GPUs: gpus, Priority: &priority})
 }
 
-// minute advances the time by one minute: jobs end, jobs of each tenant are
+// The method `minute` advances the time by one minute: jobs end, jobs of each tenant are
 // submitted, and one cycle runs.
 func (s *stream) minute(each int, tenants ...string) {
 	s.t.Helper()
@@ -61,7 +60,7 @@ func (s *stream) minute(each int, tenants ...string) {
 	}
 }
 
-// finish ends a job and archives it, so that the cluster stays small.
+// The method `finish` ends a job and archives it, so that the cluster stays small.
 func (s *stream) finish(id ares.JobID) {
 	s.t.Helper()
 	now := s.w.Now
@@ -83,8 +82,8 @@ func (s *stream) finish(id ares.JobID) {
 	}
 }
 
-// TestNoStarvationBehindOtherTenants: a job of the tenant with the lowest share gets
-// the first free capacity after 1000 ageing steps.
+// TestNoStarvationBehindOtherTenants checks that a job of the tenant with the lowest share gets the first free capacity
+// after 1000 ageing steps.
 func TestNoStarvationBehindOtherTenants(t *testing.T) {
 	s := newStream(t, 4, "ann", "bob", "poor")
 	for range 30 {
@@ -92,7 +91,7 @@ func TestNoStarvationBehindOtherTenants(t *testing.T) {
 	}
 	accepted := s.w.Now
 	s.submit("low", "poor", 0, 1)
-	bound := 1000*config.Default().AgeingStep + s.runs + time.Minute // one cycle a minute
+	bound := 1000*config.Default().AgeingStep + s.runs + time.Minute // one cycle per minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "ann", "bob")
 		if at, ok := s.started["low"]; ok {
@@ -106,8 +105,8 @@ func TestNoStarvationBehindOtherTenants(t *testing.T) {
 	t.Fatalf("the job waits for more than %s", bound)
 }
 
-// TestNoStarvationInAQueue: a job starts once the jobs of its queue have started that
-// were submitted up to 1999 ageing steps after it.
+// TestNoStarvationInAQueue checks that later jobs cannot delay a job forever. Only jobs that were submitted less
+// than 1999 ageing steps after the job may start before it.
 func TestNoStarvationInAQueue(t *testing.T) {
 	s := newStream(t, 4)
 	for range 30 {
@@ -124,7 +123,7 @@ func TestNoStarvationInAQueue(t *testing.T) {
 		}
 		if at, ok := s.started["low"]; ok {
 			t.Logf("started after %s, behind %d jobs; %d were submitted within %s of it, and %d in all", at.Sub(accepted), len(s.started)-1, before, window, s.made)
-			if len(s.started) > before+4 { // 4 start in the same cycle
+			if len(s.started) > before+4 { // 4 jobs start in the same cycle
 				t.Errorf("%d jobs started before it; only the %d submitted within %s may", len(s.started)-1, before, window)
 			}
 			return
@@ -133,15 +132,15 @@ func TestNoStarvationInAQueue(t *testing.T) {
 	t.Fatal("the job does not start")
 }
 
-// TestNoStarvationBehindSmallerJobs: a job that needs more devices than are released
-// at once starts within Backfill.DrainAfter plus one runtime, though the ends of
-// running jobs are not known: then nodes are drained for it.
+// TestNoStarvationBehindSmallerJobs checks a job that needs more devices than usually become free at the same time.
+// The job must start nevertheless. After Backfill.DrainAfter, nodes are drained for the job. Therefore it must
+// start within DrainAfter plus one runtime, even if the ends of running jobs are unknown.
 func TestNoStarvationBehindSmallerJobs(t *testing.T) {
 	s := newStream(t, 4)
 	s.minute(1, "")
 	accepted := s.w.Now
 	s.submit("big", "", 1999, 4)
-	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // one cycle a minute
+	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // one cycle per minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "")
 		if at, ok := s.started["big"]; ok {

@@ -1,20 +1,19 @@
 package engine
 
 import (
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/cycle"
 	"github.com/ares-scheduler/ares/engine/explain"
 	"github.com/ares-scheduler/ares/engine/state"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// State is everything that a cycle may read, with the workspace of Decide and Explain.
-// It has one owner: see the package comment.
+// State holds everything that a cycle may read, and the workspace of Decide and Explain. A State is not safe
+// for concurrent use; see the package comment.
 type State struct {
 	core    *state.State       // the records and their indexes
-	round   *cycle.Round       // undone at the end of every cycle and question
-	explain *explain.Explainer // works on core and round
+	round   *cycle.Round       // its changes are undone at the end of every cycle and question
+	explain *explain.Explainer // uses core and round
 }
 
 // New returns an empty state at revision 0 with the default configuration.
@@ -28,10 +27,9 @@ func NewWith(cfg config.Config) *State {
 	return s
 }
 
-// Apply brings the state to the revision of the batch. A batch of a revision that the
-// state has seen changes nothing. A batch with Reset replaces all records, whatever its
-// revision. The state keeps the records that the events point to, so the caller must
-// not change them afterwards.
+// Apply brings the state to the revision of the batch. A batch changes nothing if the state already has its
+// revision or a later one. A batch with Reset replaces all records, regardless of its revision. The state keeps the
+// records that the events point to, so the caller must not change them afterwards.
 func (s *State) Apply(b ares.Batch) {
 	if b.Reset {
 		*s = *NewWith(s.core.Cfg)

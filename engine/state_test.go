@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -55,7 +54,7 @@ func TestApplyRevisions(t *testing.T) {
 		t.Errorf("run of a job without a stored run = %+v, %t; want %+v", run, ok, want)
 	}
 
-	// Old and repeated revisions change nothing.
+	// Batches with an old or repeated revision change nothing.
 	for _, rev := range []int64{1, 5} {
 		s.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindJob, ID: "x"}}}})
 		if _, ok := s.Job("x"); !ok || s.Revision() != 5 {
@@ -63,7 +62,7 @@ func TestApplyRevisions(t *testing.T) {
 		}
 	}
 
-	// A reset replaces everything.
+	// A batch with Reset replaces all records.
 	s.Apply(ares.Batch{Revision: 4, Reset: true, Events: append(open(nodeOf("b", 1)), ares.Event{Job: job("y", 3, ares.Spec{})})})
 	check(t, s)
 	if _, ok := s.Job("x"); ok || s.Revision() != 4 {
@@ -81,7 +80,7 @@ func TestApplyRevisions(t *testing.T) {
 	}
 }
 
-// TestRunIsACopy: the caller may change the run that Run returns.
+// TestRunIsACopy checks that a caller can change the run that Run returns without changing the state.
 func TestRunIsACopy(t *testing.T) {
 	w := enginetest.NewCluster()
 	w.AddNode(*nodeOf("a", 2))
@@ -98,7 +97,7 @@ func TestRunIsACopy(t *testing.T) {
 	}
 }
 
-// TestRecordsInAnyOrder: a run may come before its job, and a seat before its node.
+// TestRecordsInAnyOrder checks that a run may arrive before its job, and a seat before its node.
 func TestRecordsInAnyOrder(t *testing.T) {
 	run := ares.NewRun(enginetest.StartTime)
 	seat := ares.Seat{Node: "a", CPUs: 1, Shares: []ares.Share{{Device: "a/0", Index: 0, Milli: 1000}}}
@@ -121,7 +120,7 @@ func TestRecordsInAnyOrder(t *testing.T) {
 	if _, use, _ := s.Tenant("default"); use != (ares.Use{GPUs: 1, CPUs: 1, Jobs: 1}) {
 		t.Errorf("use = %+v", use)
 	}
-	// The deletion of a run leaves its job pending and its device free.
+	// After the job's run is deleted, the job is pending and its device is free.
 	s.Apply(ares.Batch{Revision: 4, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindRun, ID: "x"}}}})
 	check(t, s)
 	if plan := engine.Decide(s, enginetest.StartTime); len(plan.Place) != 1 || plan.Place[0].Job != "x" {
@@ -153,8 +152,8 @@ func TestPlanLimits(t *testing.T) {
 	}
 }
 
-// TestScoreOfALargeGang: the score of a large gang, computed by domains, is the sum
-// over all pairs of devices.
+// TestScoreOfALargeGang checks the score of a large gang, which is computed by domains. It must equal the sum over
+// all pairs of devices.
 func TestScoreOfALargeGang(t *testing.T) {
 	w := enginetest.NewCluster()
 	labels := func(i int) map[string]string {
@@ -170,7 +169,7 @@ func TestScoreOfALargeGang(t *testing.T) {
 	if err != nil || len(plan.Place) != 1 {
 		t.Fatal(err, plan)
 	}
-	want := 16 * 110 // inside the nodes
+	want := 16 * 110 // pairs inside the nodes
 	for i := range 16 {
 		for k := range i {
 			pair := -50
@@ -206,14 +205,15 @@ func TestExplainUnknownAndFitting(t *testing.T) {
 	}
 }
 
-// TestDelayWrittenByAWrongClock: a delay that a server with a fast clock wrote lasts as
-// long as intended; one of a correct clock ends at its written time.
+// TestDelayWrittenByAWrongClock checks the end of a retry delay that another server has written. If the
+// clock of that server is far ahead, the delay must last as long as intended. If the clock of that server
+// is correct, the delay must end at the stored time.
 func TestDelayWrittenByAWrongClock(t *testing.T) {
 	at := enginetest.StartTime
 	for _, c := range []struct {
 		name  string
-		ahead time.Duration // of the clock that wrote
-		want  time.Duration // until the job is due, by the clock that decides
+		ahead time.Duration // how far the clock of the writing server is ahead
+		want  time.Duration // time until the job is due, by the clock of the deciding server
 	}{
 		{"right", 0, 5 * time.Second},
 		{"slightly fast", 900 * time.Millisecond, 5900 * time.Millisecond},
@@ -239,8 +239,9 @@ func TestDelayWrittenByAWrongClock(t *testing.T) {
 			if plan := engine.Decide(s, at.Add(c.want)); len(plan.Ready) != 1 {
 				t.Errorf("%s after the batch the job is not ready", c.want)
 			}
-			// A recording that begins later, with a snapshot: the other clock is not
-			// ahead of it any more, and the delay ends at the same time.
+			// Take a snapshot of the state after the delay was written. At that time, the state's own
+			// clock has already passed the time of the other server's clock. The delay must still end at
+			// the time that the original state computed.
 			s.Apply(ares.Batch{Revision: 3, At: ended.Add(time.Second), Events: []ares.Event{{Revision: 3, Tenant: &ares.Tenant{ID: "t"}}}})
 			again := engine.New()
 			again.Apply(s.Snapshot())
@@ -253,7 +254,7 @@ func TestDelayWrittenByAWrongClock(t *testing.T) {
 	}
 }
 
-// TestConfigOutlivesASnapshot: a snapshot replaces the records, not the configuration.
+// TestConfigOutlivesASnapshot checks that applying a snapshot replaces the records but not the configuration.
 func TestConfigOutlivesASnapshot(t *testing.T) {
 	if got, want := engine.New().Config().Digest(), config.Default().Digest(); got != want {
 		t.Errorf("a new state has the configuration %s, want the default %s", got, want)

@@ -3,30 +3,28 @@ package engine
 import (
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// StaticFeasibility has every node with a record as if it were connected, uncordoned,
-// healthy and empty. It tells jobs that can never run on these nodes from jobs that
-// have to wait.
+// StaticFeasibility treats every node with a record as connected, uncordoned, healthy and empty. So
+// StaticFeasibility can tell whether a job can never run on these nodes, or only has to wait.
 type StaticFeasibility struct {
 	state         *State
 	verdicts      map[string]*ares.Refusal       // by shape, nil if feasible; cleared when a node changes
-	verdictsByKey map[job.ShapeKey]*ares.Refusal // the same, of specs without list fields, which have a cheaper key
+	verdictsByKey map[job.ShapeKey]*ares.Refusal // the same for specs without list fields, which have a cheaper key
 }
 
-// maxVerdicts bounds each cache of verdicts.
+// maxVerdicts is the maximum number of verdicts in each cache.
 const maxVerdicts = 10_000
 
-// NewStaticFeasibility returns one without nodes.
+// NewStaticFeasibility returns a StaticFeasibility without nodes.
 func NewStaticFeasibility() *StaticFeasibility {
 	return &StaticFeasibility{state: New(), verdicts: map[string]*ares.Refusal{}, verdictsByKey: map[job.ShapeKey]*ares.Refusal{}}
 }
 
-// Apply applies the events of a batch that describe nodes and the topology. Revisions
-// and Reset are treated as in State.Apply.
+// Apply applies only those events of a batch that describe nodes or the topology. Apply treats the
+// revision and the flag Reset of a batch in the same way as State.Apply.
 func (f *StaticFeasibility) Apply(b ares.Batch) {
 	if !b.Reset && b.Revision <= f.state.core.Revision {
 		return
@@ -44,8 +42,9 @@ func (f *StaticFeasibility) Apply(b ares.Batch) {
 	f.state.Apply(b)
 }
 
-// idleEvents returns the events that an event causes here: nodes with a session,
-// healthy and cool, and the topology. Jobs, cordons and other records are left out.
+// idleEvents converts an event to the events that StaticFeasibility applies. The converted events describe the
+// topology and the nodes. Each node has a session, and is healthy and cool. idleEvents drops events about jobs,
+// cordons and other records.
 func idleEvents(ev *ares.Event) []ares.Event {
 	switch {
 	case ev.Node != nil:
@@ -64,15 +63,15 @@ func idleEvents(ev *ares.Event) []ares.Event {
 	}
 }
 
-// Infeasible says why a job with this spec can never run on these nodes. It returns
-// nil if the job can run, or if there are no nodes yet. Limits, quotas, dependencies
-// and affinity to other jobs are ignored: these change.
+// Infeasible returns why a job with this spec can never run on these nodes. The result is nil if the job can run,
+// or if there are no nodes yet. Limits, quotas, dependencies and affinity to other jobs are ignored, because they
+// can change.
 func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	if len(f.state.core.Cluster.NodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
-	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs come and go
+	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs start and end
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec})
 	b.Queue = "" // the verdict does not depend on the queue
 	if verdict, known := f.verdictsByKey[b]; plain && known {
@@ -88,7 +87,8 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// evaluate returns the verdict for a spec without a verdict by key.
+// The method `evaluate` returns the verdict for a spec. It is called only if no verdict is cached for the spec's
+// ShapeKey.
 func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	job := &ares.Job{Spec: spec}
 	key := f.state.core.Jobs.NewShape(job).Key
@@ -106,9 +106,9 @@ func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// Split splits a job of one member that can never run on these nodes into the fewest
-// equal members that can. The total request stays the same, up to rounding. If no
-// split is feasible it returns the spec and why it is infeasible.
+// Split takes a job of one member that can never run on these nodes. It splits the job into the smallest number of
+// equal members that can run. The total request stays the same, except for rounding. If no split is feasible, Split
+// returns the unchanged spec and the reason.
 func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
 	infeasible := f.Infeasible(spec.WithDefaults())
 	if infeasible == nil {
@@ -128,10 +128,10 @@ func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
 	return spec, infeasible
 }
 
-// ceilDiv returns one of k equal parts, rounded up.
+// ceilDiv divides an amount into k equal parts, and returns the size of one part, rounded up.
 func ceilDiv(whole, k int) int { return (whole + k - 1) / k }
 
-// isAboutNodes reports whether all blockers are about nodes or their capacity.
+// isAboutNodes reports whether every blocker concerns nodes or their capacity.
 func isAboutNodes(r *ares.Refusal) bool {
 	for _, b := range r.Blockers {
 		if b.Kind != ares.BlockerNodes && b.Kind != ares.BlockerCapacity {

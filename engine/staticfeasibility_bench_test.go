@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// BenchmarkStaticFeasibility asks about a spec on 10,000 nodes: one with a cached
-// answer, and new ones.
+// BenchmarkStaticFeasibility checks specs against 10,000 nodes, once with a cached verdict and once with
+// new specs.
 func BenchmarkStaticFeasibility(b *testing.B) {
 	batch := ares.Batch{Revision: 1, Reset: true}
 	for i := range 10_000 {

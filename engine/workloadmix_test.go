@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 var demandNow = time.Unix(1_700_000_000, 0)
 
-// demandNodes returns a few nodes: with 8 devices and 96 cores, or with 2 and 104.
+// demandNodes returns a few nodes of two kinds. Nodes of one kind have 8 devices and 96 cores, and
+// nodes of the other kind have 2 devices and 104 cores.
 func demandNodes() []ares.Event {
 	events := []ares.Event{{Tenant: &ares.Tenant{ID: "default", Limits: ares.NoLimits()}}}
 	for i := range 12 {
@@ -30,7 +30,7 @@ func demandNodes() []ares.Event {
 	return events
 }
 
-// demandJob returns the i-th job of a stream of several kinds.
+// demandJob returns the i-th job of a sequence that has jobs of several kinds.
 func demandJob(i int, revision int64) *ares.Job {
 	kinds := []ares.Spec{
 		{GPUMilli: 810, CPUs: 4, MemoryMB: 5600},
@@ -46,8 +46,8 @@ func demandJob(i int, revision int64) *ares.Job {
 	}
 }
 
-// history submits and places jobs, and archives some of them. It returns the state
-// that saw all events, and a snapshot of what the store holds then.
+// The function `history` submits and places jobs, and archives some of them. It returns
+// the state that received all events, and a snapshot of the store's records at the end.
 func history(jobs int) (*State, ares.Batch) {
 	s := New()
 	snapshot := ares.Batch{Reset: true, Events: demandNodes()}
@@ -80,15 +80,15 @@ func history(jobs int) (*State, ares.Batch) {
 	return s, snapshot
 }
 
-// TestWorkloadMixOfASnapshot: a state that saw all events and one that began with a
-// snapshot have the same workload mix and decide the same, for histories of any length.
+// TestWorkloadMixOfASnapshot compares a state that received all events with a state that started from a snapshot.
+// The two states must have the same workload mix and make the same decisions, for histories of any length.
 func TestWorkloadMixOfASnapshot(t *testing.T) {
 	mixes := map[string]bool{}
 	for _, jobs := range []int{1, 5, 31, 64, 120, 200} {
 		seen, snapshot := history(jobs)
 		restored := New()
 		restored.Apply(snapshot)
-		for i := range 12 { // both get the same further jobs
+		for i := range 12 { // both states get the same additional jobs
 			next := ares.Batch{Revision: seen.Revision() + 1, Events: []ares.Event{{Job: demandJob(jobs+i, seen.Revision()+1)}}}
 			seen.Apply(next)
 			restored.Apply(next)
@@ -111,8 +111,8 @@ func TestWorkloadMixOfASnapshot(t *testing.T) {
 	}
 }
 
-// TestDemandIgnoresBatches: the same events in one batch or in many lead to the same
-// workload mix.
+// TestDemandIgnoresBatches checks that the same events lead to the same workload mix, whether they are in one batch
+// or in many.
 func TestDemandIgnoresBatches(t *testing.T) {
 	one, many := New(), New()
 	all := ares.Batch{Revision: 90, Reset: true, Events: demandNodes()}
@@ -132,7 +132,7 @@ func TestDemandIgnoresBatches(t *testing.T) {
 	}
 }
 
-// TestConfiguredMix: a configured mix is used as it is, whatever jobs request.
+// TestConfiguredMix checks that a configured mix is used unchanged, regardless of the jobs' requests.
 func TestConfiguredMix(t *testing.T) {
 	cfg := config.Default()
 	cfg.Mix = []config.Mix{{GPUs: 8, CPUs: 80, Weight: 1000}}
@@ -147,8 +147,8 @@ func TestConfiguredMix(t *testing.T) {
 	}
 }
 
-// TestCPUJobsAvoidScarceCores: a job without devices goes to a node where its cores
-// are not needed to use the devices.
+// TestCPUJobsAvoidScarceCores places a job without devices. The job must get a node that has more cores than its
+// devices need.
 func TestCPUJobsAvoidScarceCores(t *testing.T) {
 	seen, _ := history(60)
 	place := func(spec ares.Spec) *ares.Node {
@@ -163,8 +163,9 @@ func TestCPUJobsAvoidScarceCores(t *testing.T) {
 	}
 }
 
-// TestHorizonIsStable: one job that comes and goes at a number of jobs where the span
-// changes does not make the state count all demand again each time.
+// TestHorizonIsStable adds and removes one job many times. With each change, the number of jobs crosses a
+// threshold at which the demand horizon can move. The horizon must move only a few times, because each move
+// makes the state recount all demand.
 func TestHorizonIsStable(t *testing.T) {
 	s := New()
 	job := func(i int, revision int64) ares.Event {

@@ -8,45 +8,46 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// End is what the end of an attempt says about one of its nodes.
+// An End describes how an attempt ended on one of its nodes, and what this shows about the node's reliability.
 type End struct {
 	Node string
 	At   time.Time
-	// Family identifies similar jobs: the same failure again says nothing new
-	// about a node.
+	// Family identifies similar jobs. If several jobs of the same family fail on a node, only
+	// the first failure counts against the node.
 	Family  uint64
 	Outcome NodeOutcome
-	// Timed says that it ran to its end. Log is the ratio of its runtime to the
-	// prediction, as a binary logarithm in thousandths.
+	// Timed is true if the attempt succeeded, had a predicted runtime, and ran on only one node.
+	// Log is the binary logarithm of the actual runtime divided by the predicted runtime, in
+	// thousandths.
 	Timed bool
 	Log   int64
-	// Gang says that the node was one of several comparable nodes. Last says that
-	// the others waited for it.
+	// The field Gang is true if the gang ran on several comparable nodes. The field Last is
+	// true if the gang's other nodes waited for this node.
 	Gang, Last bool
 }
 
-// NodeOutcome is how an attempt ended on a node.
+// NodeOutcome says how an attempt ended on a node.
 type NodeOutcome int
 
-// The outcomes.
+// These are the possible values of NodeOutcome.
 const (
-	OutcomeWell    NodeOutcome = iota // it ended well
-	OutcomeFailed                     // it failed, perhaps by its own fault
-	OutcomeFaulted                    // the node ended it
+	OutcomeWell    NodeOutcome = iota // the attempt succeeded
+	OutcomeFailed                     // the attempt failed, possibly because of the job itself
+	OutcomeFaulted                    // the node ended the attempt
 )
 
-// A node is a straggler if it took this much longer than the median node, or if
-// its processes started this much later.
+// These thresholds define a straggler. The processes on a straggler run much longer than the
+// gang's median, or start much later than the processes on other nodes.
 const (
-	lagShare = 10 // one part of this many
+	lagShare = 10 // the divisor of the median runtime
 	lagLeast = 10 * time.Second
 	lateMost = 30 * time.Second
 )
 
-// EndsOfAttempt returns what an ended attempt says about its nodes; nodes where
-// it was only stopped are left out. predicted is the predicted p50 of the job,
-// 0 for none, and ahead returns how far the clock of a node is ahead of the
-// others.
+// EndsOfAttempt returns one End for each node of an ended attempt. If the attempt was merely
+// stopped on a node, this node is left out. The argument `predicted` is the job's predicted
+// median runtime, or 0 if there is no prediction. The function `ahead` returns how far a node's
+// clock is ahead of the other nodes' clocks.
 func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead func(node string) time.Duration) []End {
 	ask := FeaturesOf(j)
 	family := ask.family()
@@ -70,7 +71,7 @@ func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead 
 	if took := a.EndedAt.Sub(a.StartedAt); predicted > 0 && took > 0 {
 		log := binaryLog(took, predicted)
 		for i := range out {
-			// In a gang all ranks are as slow as the slowest node: markStragglers finds it.
+			// All ranks of a gang are as slow as the slowest node. Therefore markStragglers looks for that node.
 			out[i].Timed, out[i].Log = len(out) == 1, log
 		}
 	}
@@ -78,7 +79,7 @@ func EndsOfAttempt(j *ares.Job, a *ares.Attempt, predicted time.Duration, ahead 
 	return out
 }
 
-// family returns the key of the narrowest group of a job.
+// The method `family` returns the key of the narrowest group of a job.
 func (a *Features) family() uint64 {
 	keys := a.keys()
 	for _, k := range keys[:3] { // by command or name
@@ -89,16 +90,16 @@ func (a *Features) family() uint64 {
 	return keys[tenantLevel]
 }
 
-// outcomeOn returns the outcome of a rank on its node; false if it says nothing
-// about the node.
-func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
+// outcomeOn returns the outcome of a rank on its node. It returns false if the outcome says nothing about the
+// node.
+func outcomeOn(h *ares.SeatStatus) (NodeOutcome, bool) {
 	if h.Result == nil {
 		return OutcomeWell, false
 	}
 	switch h.Result.Outcome {
 	case ares.OutcomeSucceeded, ares.OutcomeTimeout:
 		return OutcomeWell, true
-	case ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError: // a missing command is the fault of the job too
+	case ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError: // a missing command is also the fault of the job
 		return OutcomeFailed, true
 	case ares.OutcomeLost:
 		return OutcomeFaulted, !h.Result.Restored()
@@ -107,16 +108,15 @@ func outcomeOn(h *ares.Held) (NodeOutcome, bool) {
 	return OutcomeWell, false
 }
 
-// nodePace is the runtime and start of a node in a gang.
+// nodePace holds the runtime and the start time of a gang's processes on one node.
 type nodePace struct {
 	end   *End
 	took  time.Duration
 	began time.Time
 }
 
-// markStragglers marks the nodes that the others of a gang waited for. Runtimes
-// are by the clock of each node; start times are corrected by the known
-// differences of clocks.
+// markStragglers marks the nodes for which the other nodes of a gang waited. Runtimes are measured by the clock of each
+// node. Start times are corrected by the known clock differences.
 func markStragglers(ends []End, a *ares.Attempt, ahead func(string) time.Duration) {
 	if len(ends) < 3 {
 		return // with two nodes it is unknown which one is normal

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// blend is the weighted runs of several groups.
+// A `blend` contains the weighted runs of several groups.
 type blend struct {
 	all  []weightedRun
-	main int // the level with the largest weight; the guess is one past the last level
-	best int // the group level with the largest weight, if there are runs
-	runs int // in that group
+	main int // the level with the largest weight; the guess has the index after the last level
+	best int // the group level with the largest weight, if any group has runs
+	runs int // number of runs in that group
 }
 
 type weightedRun struct {
@@ -20,13 +20,12 @@ type weightedRun struct {
 	censored bool
 }
 
-// minShare is the weight below which wider groups are not read: it would not
-// change the p90.
+// If the remaining weight is below minShare, wider groups are not read. They would not change the p90.
 const minShare = 0.01
 
-// levelShares returns the weight of the group of each level, and the weight
-// that is left for the guess. A group counts only the runs that no narrower
-// group has: the same run again is no more evidence.
+// levelShares returns the weight of each level's group. The remaining weight is for the runtimes
+// that the method `guess` returns. Runs that a narrower group already contains do not add to the
+// weight of a wider group. Counting a run twice adds no evidence.
 func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
 	left = 1
 	most, counted := 0.0, 0
@@ -51,7 +50,7 @@ func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len
 	return b, share, left
 }
 
-// blend combines the runs of all groups of a job.
+// The method `blend` combines the runs of all groups of a job.
 func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 	b, share, left := f.levelShares(keys)
 	b.all = f.scratch[:0]
@@ -65,8 +64,8 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 			b.all = append(b.all, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
 		}
 	}
-	// The guess always has some weight: if all runs are censored, it is the only
-	// information about longer runs.
+	// The guess always has some weight. If all runs are censored, only the guess says
+	// anything about longer runs.
 	for _, part := range f.guess(a.Limit) {
 		b.all = append(b.all, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
 	}
@@ -87,11 +86,11 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 // guessWeight is the smallest weight of the guess.
 const guessWeight = 1e-4
 
-// guessParts is the number of equal parts of the guess.
+// guessParts is the number of runtimes in a guess. All of them have the same weight.
 const guessParts = 10
 
-// guess returns the runtimes that are assumed for a job with only a time limit:
-// the median is half of the limit.
+// The method `guess` is for a job of which only the time limit is known. It returns the runtimes
+// that are assumed for such a job. The median of these runtimes is half of the limit.
 func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) {
 	if limit <= 0 {
 		limit = f.cfg.Unlimited
@@ -102,9 +101,8 @@ func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) 
 	return out
 }
 
-// redistribute moves the weight of each censored run to the longer runs, in
-// proportion. A censored run without longer ones keeps its weight, as a lower
-// bound.
+// The method `redistribute` moves the weight of each censored run to the longer runs, in
+// proportion to their weights. If no run is longer, the censored run keeps its weight.
 func (b *blend) redistribute() {
 	behind := 0.0
 	for i := range b.all {
@@ -124,8 +122,7 @@ func (b *blend) redistribute() {
 	}
 }
 
-// quantile returns the smallest runtime that this fraction of the weight does
-// not exceed.
+// The method `quantile` returns the weighted quantile of the runtimes for the given fraction.
 func (b *blend) quantile(part float64) time.Duration {
 	sum := 0.0
 	for i := range b.all {

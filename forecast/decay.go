@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// HalfLife is the time after which the history of a node counts half.
+// HalfLife is the time after which an ended attempt has half of its weight in a node's score.
 const HalfLife = 24 * time.Hour
 
-// one is 1 in fixed point.
+// The constant `one` represents the number 1 in fixed point.
 const one = 1 << 32
 
 // roots[k] is 2^(-1/2^(k+1)), in fixed point.
 var roots = func() (out [16]uint64) {
 	square := uint64(one / 2)
 	for k := range out {
-		square = root(square << 32) // of a number below 2^32: below 2^64
+		square = root(square << 32) // the operand is below 2^32, so the result is below 2^64
 		out[k] = square
 	}
 	return out
 }()
 
-// root returns the integer square root.
+// The function `root` returns the integer square root.
 func root(n uint64) uint64 {
 	var r uint64
 	for bit := uint64(1) << 31; bit > 0; bit >>= 1 {
@@ -32,8 +32,8 @@ func root(n uint64) uint64 {
 	return r
 }
 
-// decayFactor returns the fraction that is left after a time, in fixed point.
-// It uses integers, so that every machine gets the same result.
+// decayFactor returns the fraction of a weight that is left after the given time, in fixed point.
+// decayFactor uses only integers, so that every machine gets the same result.
 func decayFactor(after time.Duration) uint64 {
 	if after <= 0 {
 		return one
@@ -46,14 +46,14 @@ func decayFactor(after time.Duration) uint64 {
 	f := uint64(one)
 	for k, r := range roots {
 		if part&(1<<(15-k)) != 0 {
-			f = f * r >> 32 // f is above a half: no more than 2^64
+			f = f * r >> 32 // f is above one half, so the product is at most 2^64
 		}
 	}
 	return f >> halves
 }
 
-// decayed returns a number multiplied by a factor, rounded to the nearest
-// integer.
+// The function `decayed` multiplies a number by a factor and rounds the result to the
+// nearest integer.
 func decayed(v int64, by uint64) int64 {
 	if v < 0 {
 		return -decayed(-v, by)
@@ -63,8 +63,8 @@ func decayed(v int64, by uint64) int64 {
 	return int64((hi+carry)<<32 | lo>>32)
 }
 
-// binaryLog returns the binary logarithm of the ratio of two durations, in
-// thousandths, between that of 1/8 and that of 8.
+// binaryLog returns the binary logarithm of the ratio of two durations, in thousandths. Ratios
+// below 1/8 count as 1/8, and ratios above 8 count as 8.
 func binaryLog(took, said time.Duration) int64 {
 	const most = 3000
 	if took <= 0 || said <= 0 {
@@ -76,8 +76,8 @@ func binaryLog(took, said time.Duration) int64 {
 	return -min(logUp(uint64(said), uint64(took)), most)
 }
 
-// logUp returns the binary logarithm of a ratio of at least 1, in thousandths,
-// up to that of 16.
+// logUp returns the binary logarithm of big/small, in thousandths. The ratio must be at least
+// 1. Ratios above 16 count as 16.
 func logUp(big, small uint64) int64 {
 	if big/small >= 16 {
 		return 4000
@@ -101,13 +101,13 @@ func logUp(big, small uint64) int64 {
 	return log * 1000 / 1024
 }
 
-// powerOfTwo returns 2 to the power of log thousandths, in thousandths.
+// powerOfTwo returns 2 to the power of log/1000, in thousandths.
 func powerOfTwo(log int64) int {
 	neg := log < 0
 	if neg {
 		log = -log
 	}
-	f := decayFactor(time.Duration(log) * (HalfLife / 1000)) // what so many half-lives leave
+	f := decayFactor(time.Duration(log) * (HalfLife / 1000)) // the factor that remains after this many half-lives
 	if neg {
 		return int((f*1000 + one/2) >> 32)
 	}

@@ -1,34 +1,34 @@
-// Package forecast predicts how long a job will run, from runs that ended
-// before. It is pure: runs go in, quantiles come out.
+// Package forecast predicts how long a job will run, from runs that ended before. Package forecast has no side
+// effects. The package takes ended runs as input and returns runtime quantiles.
 //
-// Users submit similar jobs again and again, so runs are kept in groups, from
-// the same job again (tenant, user, name without its numbers, image, command,
-// GPUs and model) over the runs of the user and of the tenant to all runs;
-// levels lists them. A group keeps only its last runs. A forecast blends the
-// groups of a job, from narrow to wide: a group with n runs gets n/(n+3) of the
-// weight that the narrower groups left, so that a few runs shift the answer and
-// many determine it. The remaining weight goes to a guess from the job's own
-// time limit.
+// Users submit similar jobs again and again, so runs are stored in groups. The narrowest group
+// contains runs of the same job. These runs have the same tenant, user, image, command, GPUs and
+// model, and the same name apart from numbers. Wider groups contain all runs of a user or of a
+// tenant, and the widest group contains all runs. The variable `levels` lists the kinds of groups.
+// A group stores only its latest runs. A forecast blends the groups of a job, from narrow to wide.
+// A group with n runs gets the fraction n/(n+3) of the weight that the narrower groups have not
+// used. So a few runs shift the prediction, and many runs determine it. The remaining weight is
+// given to a guess based on the job's own time limit.
 //
-// A run that was cut short (cancelled, preempted, at its time limit, or lost
-// with its node) is a censored sample: it would have taken longer. Its weight
-// moves to the longer runs of the blend, as in the Kaplan-Meier estimator. The
-// time limit bounds the answer, because no run can exceed it.
+// Some runs are cut short: they are cancelled, preempted, stopped at their time limit, or lost with their node.
+// Such a run is a censored sample, because it would have taken longer. A censored run's weight moves to the
+// longer runs of the blend, as in the Kaplan-Meier estimator. A forecast never exceeds the job's time limit,
+// because no run can exceed that limit.
 //
-// The p90 is calibrated during use: each ended run is compared with its
-// prediction. Predictions are stretched a little when the run took longer, and
-// shrunk by a ninth of that when it did not. In the long run the p90 covers 90
-// % of the runs whatever their distribution, for each tenant and for each level
-// of evidence. The benchmark in test/simperf/predict measures how fast it gets
-// there.
+// The p90 is calibrated during use: each ended run is compared with its prediction. When a run
+// takes longer than its p90, later predictions become a little longer. When it does not, they
+// become shorter by a ninth of that amount. In the long run, 90 % of the runs end within their
+// p90. This is true for each tenant, and for each level of evidence. This holds for any
+// distribution of runtimes. The benchmark in test/bench/sim/predict measures how soon this
+// fraction is reached.
 //
-// When a rank test shows that the newest runs of a group differ in length from
-// the older ones, the group has drifted: it forgets the older runs, and reports
-// the drift.
+// A rank test compares the newest runs of a group with the older ones. If they differ in length, the group has
+// drifted. A group that has drifted forgets its older runs and reports the drift.
 //
-// Memory is bounded: Config.Groups groups of Config.Window runs; the groups
-// longest without a run are forgotten first. A forecaster can be saved as bytes
-// and restored, and the same runs in the same order give the same answers.
+// Memory is bounded to Config.Groups groups of Config.Window runs each. When there are too many
+// groups, the groups that have had no new run for the longest time are dropped first. A
+// forecaster can be saved as bytes and restored, and the same runs in the same order give the
+// same answers.
 //
-// The package also scores nodes from the ends of attempts: Scores.
+// The type Scores computes node scores from the ends of attempts.
 package forecast

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Drift says that the runs of a group have become longer or shorter.
+// A Drift records that the runs of a group have become longer or shorter.
 type Drift struct {
 	Of            string // description of the group
 	Before, After time.Duration
-	Runs          int // that the group had so far
+	Runs          int // number of runs that the group had so far
 }
 
-// Limits of the drift test. It compares each of the newest runs with each of the
-// older runs of the window: a longer one counts +1, a shorter one -1. By chance
-// the sum exceeds 3.5 standard deviations less than once in 2,000 tests.
+// These are the parameters of the drift test. The test compares each of the newest runs with each
+// of the group's older runs. A pair adds 1 to a sum if the newer run is longer, and -1 if it is
+// shorter. Without a drift, the sum exceeds 3.5 standard deviations less than once in 2,000 tests.
 const (
 	newest            = 8
 	minOlderRuns      = 12 // older runs to compare with
@@ -22,7 +22,7 @@ const (
 	maxDrifts         = 32
 )
 
-// checkDrift tests a group for drift. A group that drifted forgets its older
+// checkDrift tests a group for drift. If a group has drifted, checkDrift removes the group's older
 // runs.
 func (g *group) checkDrift(level int, a *Features) (Drift, bool) {
 	n, m := len(g.runs)-newest, newest
@@ -45,7 +45,7 @@ func (g *group) checkDrift(level int, a *Features) (Drift, bool) {
 	return found, true
 }
 
-// addDrift keeps a drift for Drifts.
+// addDrift stores a drift. The method Drifts returns it later.
 func (f *Forecaster) addDrift(d Drift) {
 	if len(f.drifts) == maxDrifts {
 		f.drifts = slices.Delete(f.drifts, 0, 1)
@@ -53,8 +53,8 @@ func (f *Forecaster) addDrift(d Drift) {
 	f.drifts = append(f.drifts, d)
 }
 
-// compareRuntimes compares two runs by runtime, 0 if censoring leaves it
-// unknown.
+// compareRuntimes compares two runs by runtime. It returns 0 if the order is unknown
+// because a run is censored.
 func compareRuntimes(x, y sample) int {
 	switch {
 	case x.runtime > y.runtime && !y.censored:
@@ -74,5 +74,5 @@ func median(runs []sample) time.Duration {
 	return time.Duration(took[len(took)/2]) * time.Millisecond
 }
 
-// Drifts returns the latest drifts, oldest first, at most 32.
+// Drifts returns up to 32 of the latest drifts, oldest first.
 func (f *Forecaster) Drifts() []Drift { return slices.Clone(f.drifts) }

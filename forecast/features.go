@@ -9,7 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Features is what is known of a job before it runs.
+// Features describes what is known about a job before it runs.
 type Features struct {
 	Tenant  string
 	User    string
@@ -29,9 +29,9 @@ func FeaturesOf(j *ares.Job) Features {
 	}
 }
 
-// withoutNumbers removes the numbers from a name. Numbers distinguish the tries
-// of one experiment, not what it does. A word of eight or more hexadecimal
-// digits counts as a number.
+// withoutNumbers removes the numbers from a name. Numbers in a name usually distinguish repeated
+// runs of one experiment, not different kinds of work. A word of eight or more hexadecimal digits
+// counts as a number.
 func withoutNumbers(name string) string {
 	var out strings.Builder
 	for len(name) > 0 {
@@ -80,7 +80,7 @@ func writeWithoutNumbers(out *strings.Builder, word string) {
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// scope is what the members of a group have in common.
+// A scope says which properties are the same for all jobs in a group.
 type scope int
 
 const (
@@ -89,21 +89,22 @@ const (
 	byUser
 	byName
 	byCommand // and image
-	scopes    // their number
+	scopes    // number of scopes
 )
 
-// level is one kind of group.
+// A level is one kind of group.
 type level struct {
 	scope scope
-	// size says that the requested GPUs and their model are in common too.
+	// If the field `size` is true, the jobs in a group also request the same number and model of
+	// GPUs.
 	size bool
-	// share says that runtimes are kept as fractions of the time limits.
+	// If the field `share` is true, runtimes are stored as fractions of the jobs' time limits.
 	share bool
-	// words describes its runs, to follow their number in a text.
+	// This function returns a description of the group's runs, for a text like "12 runs of …".
 	words func(a *Features) string
 }
 
-// levels are the kinds of groups, from narrow to wide.
+// This array lists the kinds of groups, from narrow to wide.
 var levels = [...]level{
 	{scope: byCommand, size: true, words: func(a *Features) string { return describe(a) + " with this command on " + gpus(a) }},
 	{scope: byName, size: true, words: func(a *Features) string { return describe(a) + " on " + gpus(a) }},
@@ -118,8 +119,8 @@ var levels = [...]level{
 	{scope: everybody, words: func(*Features) string { return "all tenants' jobs" }},
 }
 
-// tenantLevel is the level of all runs of a tenant. It also keeps the tenant's
-// correction.
+// tenantLevel is an index in the array `levels`. A group of that level contains all runs of
+// one tenant, and the factor that corrects the tenant's predictions.
 const tenantLevel = 7
 
 func describe(a *Features) string {
@@ -148,9 +149,9 @@ func gpus(a *Features) string {
 	return out
 }
 
-// keys returns the keys of the groups of a job, by level, 0 for a level that it
-// does not have. Two groups collide about once in 2^64 pairs; they would share
-// their runs.
+// The method `keys` returns the keys of the groups to which a job belongs. They are indexed by
+// level. The key is 0 for a level at which the job has no group. Two groups have the same key
+// with a probability of 2^-64, and would then share their runs.
 func (a *Features) keys() (out [len(levels)]uint64) {
 	var of [scopes]hasher
 	of[everybody] = offset
@@ -175,7 +176,7 @@ func (a *Features) keys() (out [len(levels)]uint64) {
 	return out
 }
 
-// has says whether the job has what the members of a scope have in common.
+// This method reports whether the job sets every property that the scope compares.
 func (a *Features) has(s scope) bool {
 	switch s {
 	case byUser:
@@ -189,7 +190,7 @@ func (a *Features) has(s scope) bool {
 	}
 }
 
-// hasher is the FNV-1a hash.
+// A `hasher` computes an FNV-1a hash.
 type hasher uint64
 
 const offset hasher = 14695981039346656037

@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// Config bounds the memory of a forecaster. The zero value means the defaults.
+// Config bounds the memory of a forecaster. The zero value of a Config selects the defaults.
 type Config struct {
-	// Groups is the number of groups of similar jobs. Default 4096.
+	// Groups is the largest number of groups of similar jobs. Default 4096.
 	Groups int
-	// Window is the number of runs kept in each group. Default 32, at most 255.
+	// Window is the number of runs stored in each group. Only the latest runs are stored. The
+	// default is 32, and the maximum is 255.
 	Window int
 	// Unlimited is the time limit that is assumed for a job without one.
 	// Default 24 h.
 	Unlimited time.Duration
 }
 
-// Forecast is the predicted runtime of a job. A quantile that is not predicted
-// is 0.
+// Forecast is the predicted runtime of a job. If a quantile is not predicted, it is 0.
 type Forecast struct {
 	P50, P90 time.Duration
-	// Basis describes the evidence, for display.
+	// Basis is a text for users that describes the runs on which the forecast is based.
 	Basis string
 	// Samples is the number of runs in the group with the largest weight; 0 if
 	// no run is known.
 	Samples int
 }
 
-// Outcome says how a run ended, as far as its runtime is concerned.
+// Outcome says whether a run ended by itself, at its time limit, or because something else cut it
+// short.
 type Outcome string
 
-// The outcomes of a run.
+// These are the outcomes of a run.
 const (
-	Ended   Outcome = "ended"   // by itself, whatever its exit code
-	Limited Outcome = "limited" // by its time limit
+	Ended   Outcome = "ended"   // the run ended by itself, with any exit code
+	Limited Outcome = "limited" // the run was ended by its time limit
 	Cut     Outcome = "cut"     // cut short: cancelled, preempted, drained, or lost with its node
 )
 
@@ -43,31 +44,31 @@ type Run struct {
 	Features Features
 	Took     time.Duration
 	Outcome  Outcome
-	// PredictedP90 is the p90 that was predicted; 0 for none: then the run is not
-	// used for calibration.
+	// PredictedP90 is the p90 that was predicted. If PredictedP90 is 0, there was no prediction and the run is
+	// not used for calibration.
 	PredictedP90 time.Duration
-	// Overdue says that Forecaster.Overdue was called for it.
+	// Overdue is true if Forecaster.Overdue was called for the run.
 	Overdue bool
 }
 
-// Forecaster remembers runs and predicts the runtime of the next. It is for one
-// goroutine at a time.
+// Forecaster remembers runs and predicts the runtime of the next job. Only one goroutine at a time may use a
+// Forecaster.
 type Forecaster struct {
 	cfg       Config
 	groups    groups
-	coverages []coverage // by the level with the largest weight, the guess last
+	coverages []coverage // by the level with the largest weight; the last entry is for the guess
 	drifts    []Drift
 	weights   []float64 // of runs, by age
-	total     []float64 // sums of the first weights
+	total     []float64 // cumulative sums of the weights
 	scratch   []weightedRun
 }
 
-// shrinkage is the number of runs at which a group weighs as much as all wider
-// ones together.
+// The constant `shrinkage` controls the weight of a group in a prediction. If a group has this
+// many runs, it has the same weight as all wider groups together.
 const shrinkage = 3
 
-// halfLife is the number of newer runs in its group after which a run weighs
-// half.
+// halfLife controls the weight of old runs. The weight of a run is halved after this many newer
+// runs in its group.
 const halfLife = 16
 
 // New returns a forecaster that has seen no runs.
@@ -75,7 +76,7 @@ func New(cfg Config) *Forecaster {
 	if cfg.Groups <= 0 {
 		cfg.Groups = 4096
 	}
-	cfg.Groups = max(cfg.Groups, len(levels)) // at least the groups of one job
+	cfg.Groups = max(cfg.Groups, len(levels)) // at least as many as the groups of one job
 	if cfg.Window <= 0 {
 		cfg.Window = 32
 	}
@@ -92,7 +93,7 @@ func New(cfg Config) *Forecaster {
 	return f
 }
 
-// Predict predicts the runtime of a job. It does not change the forecaster.
+// Predict predicts the runtime of a job. Predict does not change the forecaster.
 func (f *Forecaster) Predict(a Features) Forecast {
 	keys := a.keys()
 	b := f.blend(&a, &keys)
@@ -103,7 +104,7 @@ func (f *Forecaster) Predict(a Features) Forecast {
 	return Forecast{P50: min(p50, p90), P90: p90, Basis: b.basis(&a), Samples: b.runs}
 }
 
-// basis describes the evidence of a forecast.
+// The method `basis` returns a text that describes the runs on which a forecast is based.
 func (b *blend) basis(a *Features) string {
 	runs := ""
 	switch b.runs {
@@ -127,19 +128,18 @@ func (b *blend) basis(a *Features) string {
 	}
 }
 
-// Observe learns from an ended run, and returns the drift of its group, if any.
-// A drift of a group is also one of the wider groups: the narrowest is
-// returned.
+// Observe learns from an ended run. It returns the drift of the run's group, if there is one. If several groups
+// of the run have drifted, Observe returns the drift of the narrowest group.
 func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	if r.Took < 0 || r.Outcome == Cut && r.Took == 0 {
-		return found, false // it did not run
+		return found, false // the job did not run
 	}
 	a, keys := r.Features, r.Features.keys()
 	if r.Outcome == Limited && a.Limit > 0 {
-		r.Took = min(r.Took, a.Limit) // the rest is its grace period
+		r.Took = min(r.Took, a.Limit) // time beyond the limit is the grace period
 	}
-	// A run that was cut short before its p90 might have exceeded it: it does not
-	// count for calibration.
+	// A run that was cut short before its predicted p90 is not used for calibration, because it
+	// might have exceeded the p90.
 	if late := r.Took > r.PredictedP90; r.PredictedP90 > 0 && !r.Overdue && (late || r.Outcome != Cut) {
 		f.recordCoverage(&keys, !late)
 	}

@@ -50,7 +50,8 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	if got = f.Predict(ask("ml", "alice", "train", 8, 0)); got.P90 <= 0 || !strings.Contains(got.Basis, "nothing") {
 		t.Errorf("from nothing: %+v", got)
 	}
-	// The prediction follows the fraction of the limit that the user's runs take.
+	// Each of these runs takes a tenth of its time limit, so the prediction is a tenth of the new
+	// job's limit.
 	for i := range 30 {
 		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
 	}
@@ -59,8 +60,8 @@ func TestColdStartIsTheLimit(t *testing.T) {
 	}
 }
 
-// TestNarrowsToTheGroup: the more runs of the job itself, the closer is the
-// prediction to them, whatever other jobs do.
+// TestNarrowsToTheGroup checks that the prediction approaches the runtimes of the job's own group
+// as this group gets more runs. Other jobs must not matter.
 func TestNarrowsToTheGroup(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
@@ -85,8 +86,8 @@ func TestNarrowsToTheGroup(t *testing.T) {
 	}
 }
 
-// TestCensoredRuns: runs that were cut short after an hour make the prediction
-// longer than runs that ended then, and never shorter than without them.
+// TestCensoredRuns compares two kinds of runs. If ten runs end by themselves after an hour, the median must become
+// one hour. If they are cut short after an hour instead, the median must not become shorter.
 func TestCensoredRuns(t *testing.T) {
 	t.Parallel()
 	a := ask("ml", "alice", "train", 1, 0)
@@ -100,7 +101,7 @@ func TestCensoredRuns(t *testing.T) {
 	if e, c, b := ended.Predict(a), cut.Predict(a), base.Predict(a); e.P50 != time.Hour || c.P50 < b.P50 {
 		t.Errorf("ended %s, cut %s, without %s", e.P50, c.P50, b.P50)
 	}
-	// A job ends at its time limit; with a longer limit it would have run on.
+	// A job ends at its time limit. With a longer time limit the job would have continued.
 	short, long := ask("ml", "bob", "run", 1, time.Hour), ask("ml", "bob", "run", 1, 10*time.Hour)
 	f := New(Config{})
 	for range 20 {
@@ -136,11 +137,11 @@ func TestDriftIsReportedAndFollowed(t *testing.T) {
 	}
 }
 
-// TestCalibrated: with runs from a distribution that exceeds the window, the
-// p90 covers 90 % in the long run, for each tenant.
+// TestCalibrated stores only four runs per group, which are too few to estimate a p90. Nevertheless
+// about 90 % of each tenant's runs must end within the predicted p90.
 func TestCalibrated(t *testing.T) {
 	t.Parallel()
-	f := New(Config{Window: 4}) // too few for a ninth decile
+	f := New(Config{Window: 4}) // too few runs for a p90
 	state := uint64(1)
 	random := func() float64 {
 		state = state*6364136223846793005 + 1442695040888963407
@@ -199,9 +200,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLaws: in any history the median is at most the p90, both are at most the
-// limit, predicting changes nothing, and a restored forecaster continues like
-// the original.
+// TestLaws checks four properties for random histories. The median is at most the p90. Both are at
+// most the time limit. Predicting does not change the forecaster. A restored forecaster behaves
+// like the original.
 func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -280,8 +281,7 @@ func clone(t *testing.T, f *Forecaster) *Forecaster {
 	return out
 }
 
-// FuzzRestore: whatever the saved bytes, a restored forecaster gives plausible
-// answers.
+// FuzzRestore checks that a forecaster restored from arbitrary bytes gives plausible answers.
 func FuzzRestore(f *testing.F) {
 	full := New(Config{})
 	for i := range 60 {
@@ -306,8 +306,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestRestoredCorrectionsAreBounded: saved corrections never stretch answers
-// beyond the bounds of calibration.
+// TestRestoredCorrectionsAreBounded restores extreme corrections. They must not stretch predictions beyond the
+// bounds of calibration.
 func TestRestoredCorrectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})

@@ -2,21 +2,22 @@ package forecast
 
 import "time"
 
-// group is the last runs of similar jobs.
+// A group contains the last runs of similar jobs.
 type group struct {
 	key  uint64
-	runs []sample // oldest first, at most Config.Window
+	runs []sample // oldest first, up to Config.Window
 	seen int      // number of runs since it drifted
-	// shift is the correction of a tenant, as a binary logarithm.
+	// The field `shift` is the binary logarithm of the factor that corrects a tenant's
+	// predictions.
 	shift float64
 
-	older, newer *group // neighbours in the order of last runs
+	older, newer *group // neighbours in the order of the latest run
 }
 
-// sample is one run.
+// A sample is one run.
 type sample struct {
 	runtime  int64 // milliseconds, or millionths of the time limit
-	censored bool  // it was cut short and would have taken longer
+	censored bool  // the run was cut short and would have taken longer
 }
 
 func (g *group) add(s sample, window int) {
@@ -28,7 +29,8 @@ func (g *group) add(s sample, window int) {
 	g.seen++
 }
 
-// groups finds groups by key and forgets those longest without a run.
+// This type finds groups by their keys. When there are too many groups, the group that has had
+// no new run for the longest time is dropped.
 type groups struct {
 	byKey  map[uint64]*group
 	limit  int
@@ -36,8 +38,8 @@ type groups struct {
 	newest *group
 }
 
-// touch returns the group of a key and makes it the newest. It creates the
-// group if there is none.
+// The method `touch` returns the group with the given key and marks it as the most recently
+// used. If the group does not exist, the method creates it.
 func (gs *groups) touch(key uint64) *group {
 	g := gs.byKey[key]
 	switch {
@@ -77,13 +79,14 @@ func (gs *groups) unlink(g *group) {
 	}
 }
 
-// shares is the number of parts that a time limit is divided into.
+// A runtime may be stored as a fraction of the time limit. Then the unit is 1/shares, which
+// is one millionth.
 const shares = 1_000_000
 
-// longest is the largest runtime that is counted.
+// This constant is the longest runtime that is stored. A longer runtime is stored as this value.
 const longest = 10 * 365 * 24 * time.Hour
 
-// sampleOf returns a run as a level keeps it.
+// sampleOf converts a run to the form in which a group of the given level stores it.
 func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
 	if l.share {
 		return sample{runtime: int64(min(float64(took)/float64(limit), 1) * shares), censored: cut}
@@ -91,8 +94,8 @@ func sampleOf(l *level, took, limit time.Duration, cut bool) sample {
 	return sample{runtime: min(took, longest).Milliseconds(), censored: cut}
 }
 
-// runtimeFor returns the runtime that a sample means for a job with a time
-// limit, in milliseconds.
+// runtimeFor converts a sample to a runtime in milliseconds. The runtime is for a job with the
+// given time limit.
 func (s sample) runtimeFor(l *level, limit time.Duration) int64 {
 	if l.share {
 		return min(int64(float64(s.runtime)/shares*float64(limit.Milliseconds())), longest.Milliseconds())

@@ -10,41 +10,42 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Scores computes scores of nodes from the ends of attempts. It uses integers:
-// the same ends give the same scores everywhere. It is for one goroutine at a
-// time.
+// Scores computes scores of nodes from the ends of attempts. Scores uses only integers. So the same ends of
+// attempts give the same scores on every machine. Scores is not safe for concurrent use.
 //
-// Three things lower the score of a node: attempts that it ended (it was lost,
-// or a device failed), runs that take longer than predicted, compared with
-// other nodes of its kind, and gangs that waited for it. Failures of jobs count
-// when many different jobs fail there and not elsewhere.
+// Three causes lower the score of a node. The first cause is that attempts ended because the node was lost or
+// a device failed. The second cause is that runs take longer than predicted, compared with other nodes of the
+// same kind. The third cause is that gangs had to wait for the node. Failures of jobs lower the score only if
+// many different jobs fail on the node and not elsewhere.
 type Scores struct {
 	nodes map[string]*nodeRecord
 	kinds map[string]string // of nodes; only nodes of one kind are compared
 }
 
-// nodeRecord is a node with its sums, as of sums.At.
+// nodeRecord holds a node's weighted counts as of the time sums.At.
 type nodeRecord struct {
 	sums ares.NodeScore
 }
 
-// Values of sums, in thousandths.
+// These constants are compared with a node's weighted counts, in thousandths.
 const (
 	oneSample = 1000
-	// prior is the number of successful attempts that every node starts with, so
-	// that the first loss does not ruin its score.
+	// The constant `prior` is a number of successful attempts that is assumed for every node.
+	// So the first lost attempt does not lower a node's score too much.
 	prior = 3 * oneSample
-	// peers is the number of samples that the other nodes need for a comparison.
+	// A node is compared with the other nodes of its kind only if those other nodes together have
+	// at least this many samples.
 	peers = 3 * oneSample
-	// negligible is a sum that is dropped.
+	// If a weighted count is below this value, it is dropped.
 	negligible = oneSample / 20
 )
 
-// familiesKept is how many families of failed jobs are remembered per node.
+// familiesKept is the maximum number of job families whose failures are stored for a node. A family
+// is a set of similar jobs.
 const familiesKept = 8
 
-// slack is how much slower a node may be before it counts, as a binary
-// logarithm in thousandths: 7 %.
+// The constant `slack` is the largest slowdown that does not lower a node's score. The value is
+// about 1000 times the binary logarithm of 1.07, which means that runs take 7 % longer.
 const slack = 100
 
 // NewScores returns scores without any history.
@@ -52,10 +53,10 @@ func NewScores() *Scores {
 	return &Scores{nodes: map[string]*nodeRecord{}, kinds: map[string]string{}}
 }
 
-// SetKind sets the kind of a node: only nodes of the same kind are compared.
+// SetKind sets the kind of a node. Only nodes of the same kind are compared.
 func (s *Scores) SetKind(node, kind string) { s.kinds[node] = kind }
 
-// Restore continues from a stored score.
+// Restore restores a node's score from its stored record.
 func (s *Scores) Restore(r ares.NodeScore) {
 	r.Families = slices.Clone(r.Families)
 	s.nodes[r.Node] = &nodeRecord{r}
@@ -67,7 +68,7 @@ func (s *Scores) Forget(node string) {
 	delete(s.kinds, node)
 }
 
-// Until returns the end of the latest attempt that is counted for a node.
+// Until returns the end time of the latest attempt that is counted for a node.
 func (s *Scores) Until(node string) time.Time {
 	if st := s.nodes[node]; st != nil {
 		return st.sums.Until
@@ -75,7 +76,7 @@ func (s *Scores) Until(node string) time.Time {
 	return time.Time{}
 }
 
-// Observe counts an end.
+// Observe counts the end of an attempt.
 func (s *Scores) Observe(e *End) {
 	st := s.nodes[e.Node]
 	if st == nil {
@@ -87,7 +88,7 @@ func (s *Scores) Observe(e *End) {
 		sums.Until = e.At
 	}
 	if e.Outcome == OutcomeFailed && slices.Contains(sums.Families, e.Family) {
-		return // a similar job failed here before: the job may be broken
+		return // a similar job failed here before, so the job may be broken
 	}
 	weight := int64(oneSample)
 	if e.At.After(sums.At) {
@@ -119,7 +120,8 @@ func (s *Scores) Observe(e *End) {
 	}
 }
 
-// decay decays sums to a time.
+// The function `decay` lowers the weighted counts. The longer ago they were last updated, the
+// more it lowers them.
 func decay(r *ares.NodeScore, now time.Time) {
 	f := decayFactor(now.Sub(r.At))
 	for _, v := range []*int64{&r.Samples, &r.Failures, &r.Own, &r.Timed, &r.Logs, &r.Stragglers, &r.Gangs} {
@@ -130,7 +132,7 @@ func decay(r *ares.NodeScore, now time.Time) {
 	}
 }
 
-// Compute returns the score of every node as of now, sorted by name. It changes
+// Compute returns the current score of every node, sorted by name. Compute changes
 // nothing, except that it removes nodes whose history is negligible.
 func (s *Scores) Compute(now time.Time) []ares.NodeScore {
 	out := make([]ares.NodeScore, 0, len(s.nodes))
@@ -161,7 +163,7 @@ func (s *Scores) Compute(now time.Time) []ares.NodeScore {
 	return out
 }
 
-// add adds sums, or subtracts them with sign -1.
+// This function adds the counts of one node to a sum. If `sign` is -1, it subtracts them.
 func add(to, r *ares.NodeScore, sign int64) {
 	to.Samples += sign * r.Samples
 	to.Failures += sign * r.Failures
@@ -172,13 +174,13 @@ func add(to, r *ares.NodeScore, sign int64) {
 	to.Gangs += sign * r.Gangs
 }
 
-// computeScore sets the score of a node compared with others of its kind, and
-// its reasons.
+// computeScore compares a node with other nodes of its kind. It sets the score of the node and the reasons for
+// the score.
 func computeScore(r, others *ares.NodeScore) {
 	var why []string
 	blame, own := r.Failures, int64(0)
 	if others.Samples >= peers {
-		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // one may be by chance
+		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // a single failure may be chance
 	}
 	failing := ares.FullScore * (blame + own) / (r.Samples + prior)
 	if blame >= negligible {
@@ -203,9 +205,9 @@ func computeScore(r, others *ares.NodeScore) {
 	r.Why = strings.Join(why, "; ")
 }
 
-// slownessPenalty returns how much long runtimes lower a node's score, and sets
-// the slowdown. Runs of twice the usual length cost nearly half of the score,
-// once there is enough evidence.
+// slownessPenalty returns the amount by which long runtimes lower a node's score. It also sets the
+// slowdown. With enough samples, runs that take twice as long as usual lower the score by nearly
+// half.
 func slownessPenalty(r, others *ares.NodeScore) int64 {
 	r.Slowdown = 1000
 	if r.Timed < negligible || others.Timed < peers {
@@ -217,14 +219,15 @@ func slownessPenalty(r, others *ares.NodeScore) int64 {
 	return min(max(sure-slack, 0), ares.FullScore) / 2
 }
 
-// excess returns by how much a count of a node exceeds what the other nodes
-// suggest, beyond two standard deviations of a rare event.
+// The function `excess` computes the count that is expected from the other nodes. It adds two
+// standard deviations of a Poisson distribution to this count. The result is the amount by which
+// the node's own count exceeds that sum.
 func excess(n, of, others, ofOthers int64) int64 {
 	expected := others * of / ofOthers
 	return n - expected - 2*int64(root(uint64(max(expected, 0))*oneSample))
 }
 
-// tenths formats thousandths with at most one decimal.
+// The function `tenths` formats thousandths with at most one decimal.
 func tenths(n int64) string {
 	n = (n + 50) / 100
 	if n%10 == 0 {

@@ -16,8 +16,8 @@ import (
 
 var dawn = time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
 
-// fleetOf returns scores with some successful attempts on each of several
-// nodes.
+// fleetOf returns the Scores of a cluster. Each node of the cluster has the given number of
+// successful attempts.
 func fleetOf(nodes, each int) *Scores {
 	s := NewScores()
 	for n := range nodes {
@@ -63,8 +63,8 @@ func TestFixedPoint(t *testing.T) {
 	}
 }
 
-// TestLossesLowerTheScore: each loss lowers it, less where many attempts
-// succeeded, and less over time until nothing is left.
+// TestLossesLowerTheScore checks that each lost attempt lowers the score. The effect must be smaller if many attempts
+// succeeded, and must fade over time until nothing is left.
 func TestLossesLowerTheScore(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
@@ -96,9 +96,8 @@ func TestLossesLowerTheScore(t *testing.T) {
 	}
 }
 
-// TestJobFailures: one broken job can fail any number of times; many different
-// jobs that fail on one node and nowhere else lower its score, and jobs that
-// fail everywhere lower no score.
+// TestJobFailures checks three cases. Repeated failures of one broken job do not lower a score. Failures of many
+// different jobs on only one node lower its score. Jobs that fail on every node lower no score.
 func TestJobFailures(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
@@ -132,8 +131,8 @@ func TestJobFailures(t *testing.T) {
 	}
 }
 
-// TestSlowNodes: runs that take twice as long as predicted lower the score of a
-// node, unless they do so everywhere, or on all nodes of its kind.
+// TestSlowNodes checks that runs of twice the predicted length lower a node's score. The score must
+// not fall if runs on all nodes, or on all nodes of its kind, are just as slow.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	s := fleetOf(4, 10)
@@ -167,7 +166,7 @@ func TestSlowNodes(t *testing.T) {
 func gangOf(ranks ...ares.RankResult) *ares.Attempt {
 	a := &ares.Attempt{Number: 1, StartedAt: dawn, EndedAt: dawn.Add(2 * time.Hour), Outcome: ares.OutcomeSucceeded}
 	for i, r := range ranks {
-		a.Seats = append(a.Seats, ares.Held{Seat: ares.Seat{Node: string(rune('a' + i)), Rank: i}, State: ares.SeatReleased, Result: new(r)})
+		a.Seats = append(a.Seats, ares.SeatStatus{Seat: ares.Seat{Node: string(rune('a' + i)), Rank: i}, State: ares.SeatReleased, Result: new(r)})
 	}
 	return a
 }
@@ -178,7 +177,7 @@ func rank(after, took time.Duration, o ares.Outcome) ares.RankResult {
 
 func noSkew(string) time.Duration { return 0 }
 
-// TestStragglers: found by the runtimes of the ranks, and by their start times.
+// TestStragglers checks that stragglers are found by the runtimes of the ranks and by their start times.
 func TestStragglers(t *testing.T) {
 	t.Parallel()
 	ok := rank(0, time.Hour, ares.OutcomeSucceeded)
@@ -187,7 +186,7 @@ func TestStragglers(t *testing.T) {
 	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
 	for name, c := range map[string]struct {
 		attempt *ares.Attempt
-		ahead   time.Duration // of the second
+		ahead   time.Duration // how far the clock of the second node is ahead
 		gang    bool
 		last    []string
 	}{
@@ -227,13 +226,12 @@ func TestStragglers(t *testing.T) {
 	}
 }
 
-// TestEndsOfAttempt: which node an attempt's end counts for, and which ends say
-// nothing.
+// TestEndsOfAttempt checks which ends of attempts are counted, and for which nodes.
 func TestEndsOfAttempt(t *testing.T) {
 	t.Parallel()
 	job := &ares.Job{Spec: ares.Spec{Tenant: "ml", Name: "x"}}
 	lost, restored := ares.RankResult{Outcome: ares.OutcomeLost, Reason: "node a was lost"}, ares.Run{}
-	restored.Phase, restored.Attempts = ares.Running, []ares.Attempt{{Number: 1, Seats: []ares.Held{{Seat: ares.Seat{Node: "a"}, State: ares.SeatClaimed}}}}
+	restored.Phase, restored.Attempts = ares.Running, []ares.Attempt{{Number: 1, Seats: []ares.SeatStatus{{Seat: ares.Seat{Node: "a"}, State: ares.SeatClaimed}}}}
 	if _, err := restored.Restore(job, dawn); err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +260,8 @@ func TestEndsOfAttempt(t *testing.T) {
 	}
 }
 
-// TestScoresContinue: scores restored from a node's record continue as if they
-// had never stopped; they stay within their bounds, and the order of ends at
-// one time does not matter.
+// TestScoresContinue compares restored scores with scores that were never saved. Both must give the same results.
+// All scores must stay within their bounds.
 func TestScoresContinue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -281,7 +278,7 @@ func TestScoresContinue(t *testing.T) {
 			whole.Observe(&e)
 			parted.Observe(&e)
 			for _, r := range whole.Compute(now) {
-				if r.Score < 0 || r.Score > ares.FullScore || r.Samples < r.Failures+r.Own-60 || r.Gangs < r.Stragglers-60 { // each is rounded for itself
+				if r.Score < 0 || r.Score > ares.FullScore || r.Samples < r.Failures+r.Own-60 || r.Gangs < r.Stragglers-60 { // each score is rounded separately
 					t.Fatalf("%+v", r)
 				}
 				if (r.Score == ares.FullScore) != (r.Why == "") && r.Score < ares.FullScore-1 {

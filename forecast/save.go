@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// format is the version of the format of Save.
+// The constant `format` is the version of the byte format that Save writes.
 const format = 1
 
-// Save writes the whole memory of the forecaster: at most about 700 kB with the
-// default limits.
+// Save returns all data of the forecaster as bytes. With the default limits, the result has at most
+// about 700 kB.
 func (f *Forecaster) Save() []byte {
 	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
 	out = append(out, format)
@@ -51,18 +51,18 @@ func number(out []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(out, math.Float64bits(v))
 }
 
-// Restore returns a forecaster with what was saved, within its limits: the
-// newest groups, and the newest runs of each.
+// Restore returns a forecaster with the saved data. If the data exceeds the limits of cfg, Restore keeps the
+// newest groups, and the newest runs of each group.
 func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
 	if v := r.take(1); r.bad || v[0] != format {
-		return nil, errors.New("restore forecasts: the saved data has a format of another version")
+		return nil, errors.New("restore forecasts: another version of Ares saved the data in a different format")
 	}
 	grades := r.count(1 << 10)
 	for i := range grades {
 		g := coverage{shift: clamp(r.number()), predicted: r.count(math.MaxInt), covered: r.count(math.MaxInt)}
-		if grades == len(f.coverages) { // another version had other levels: corrections start over
+		if grades == len(f.coverages) { // another version had other levels, so corrections start anew
 			f.coverages[i] = g
 		}
 	}
@@ -83,7 +83,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	return f, nil
 }
 
-// group reads one group into a forecaster.
+// The method `group` reads one group into a forecaster.
 func (r *reader) group(f *Forecaster) {
 	key := r.take(8)
 	if r.bad {
@@ -99,7 +99,7 @@ func (r *reader) group(f *Forecaster) {
 	g.seen = seen
 }
 
-// reader reads the format of Save. Once it is bad, its results mean nothing.
+// The type `reader` reads the format of Save. After an error the reader's results are meaningless.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -129,7 +129,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// count reads a number from 0 to a limit.
+// This method reads a number from 0 to a limit.
 func (r *reader) count(limit int) int {
 	v := r.uvarint()
 	if r.bad || v > uint64(limit) {

@@ -15,17 +15,17 @@ import (
 	"github.com/ares-scheduler/ares/history/historytest"
 )
 
-// entriesOf reads back what a server's log has there.
+// entriesOf returns the stored audit entries of one server.
 func entriesOf(t *testing.T, s audit.Sink, server string) []audit.Entry {
 	t.Helper()
-	all := listed(t, s.(history.Deeds), audit.Query{OldestFirst: true, Limit: 3})
+	all := listed(t, s.(history.AuditEntries), audit.Query{OldestFirst: true, Limit: 3})
 	return slices.DeleteFunc(all, func(e audit.Entry) bool { return e.Server != server })
 }
 
-// listed reads all pages of a query.
-func listed(t *testing.T, d history.Deeds, q audit.Query) (all []audit.Entry) {
+// This function reads all pages of a query's result and returns their entries.
+func listed(t *testing.T, d history.AuditEntries, q audit.Query) (all []audit.Entry) {
 	t.Helper()
-	var after *history.DeedsAfter
+	var after *history.AuditCursor
 	for {
 		page, more, err := d.List(t.Context(), q, after)
 		if err != nil {
@@ -36,13 +36,13 @@ func listed(t *testing.T, d history.Deeds, q audit.Query) (all []audit.Entry) {
 			return all
 		}
 		last := page[len(page)-1]
-		after = &history.DeedsAfter{At: last.Time, Server: last.Server, Sequence: last.Sequence}
+		after = &history.AuditCursor{At: last.Time, Server: last.Server, Sequence: last.Sequence}
 	}
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// chained makes a log of a server, an entry each second.
+// This function returns the audit log of a server, with n entries at intervals of one second.
 func chained(server string, n int) []audit.Entry {
 	var out []audit.Entry
 	for i := 1; i <= n; i++ {
@@ -54,7 +54,7 @@ func chained(server string, n int) []audit.Entry {
 	return out
 }
 
-func taken(t *testing.T, d history.Deeds, entries []audit.Entry) {
+func taken(t *testing.T, d history.AuditEntries, entries []audit.Entry) {
 	t.Helper()
 	if err := d.Take(t.Context(), entries); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func names(entries []audit.Entry) string {
 	return strings.Join(out, " ")
 }
 
-func serversAreListedTogether(t *testing.T, d history.Deeds) {
+func serversAreListedTogether(t *testing.T, d history.AuditEntries) {
 	taken(t, d, chained("b", 3))
 	taken(t, d, chained("a", 3))
 	const want = "b3 a3 b2 a2 b1 a1"
@@ -83,8 +83,9 @@ func serversAreListedTogether(t *testing.T, d history.Deeds) {
 	}
 }
 
-// queriesFindWhatTheLogWould holds the database against audit.Query.Matches.
-func queriesFindWhatTheLogWould(t *testing.T, d history.Deeds) {
+// queriesFindWhatTheLogWould runs the same queries on the database and with audit.Query.Matches. Both must select the
+// same entries.
+func queriesFindWhatTheLogWould(t *testing.T, d history.AuditEntries) {
 	entries := chained("s", 40)
 	for i := range entries {
 		e := &entries[i]
@@ -126,9 +127,9 @@ func queriesFindWhatTheLogWould(t *testing.T, d history.Deeds) {
 	}
 }
 
-// anotherLogIsRefused: a server that lost its directory and kept its name would
-// otherwise have its entries passed over.
-func anotherLogIsRefused(t *testing.T, d history.Deeds) {
+// anotherLogIsRefused checks that entries of another log with the same server name are rejected. A server may lose
+// its data directory and start a new audit log under its old name. The new entries must not be skipped silently.
+func anotherLogIsRefused(t *testing.T, d history.AuditEntries) {
 	taken(t, d, chained("s", 3))
 	other := chained("s", 6)
 	for i := range other {
@@ -147,8 +148,8 @@ func anotherLogIsRefused(t *testing.T, d history.Deeds) {
 	}
 }
 
-// oldEntriesGo: the last of a server stays, so that shipping goes on behind it.
-func oldEntriesGo(t *testing.T, d history.Deeds) {
+// oldEntriesGo checks that the last entry of each server is never pruned, so that shipping continues after it.
+func oldEntriesGo(t *testing.T, d history.AuditEntries) {
 	taken(t, d, chained("a", 1200)) // more than one transaction removes
 	taken(t, d, chained("b", 3))
 	if n, err := d.Prune(t.Context(), noon.Add(1199*time.Second)); n != 1198+2 || err != nil {
@@ -166,11 +167,11 @@ func oldEntriesGo(t *testing.T, d history.Deeds) {
 	}
 }
 
-// TestAuditOutlastsItsDatabase kills the database while a log is shipped: to
-// record waits for nothing, and in the end every entry is there once.
+// TestAuditOutlastsItsDatabase kills the database while a log is being shipped. Recording must not wait for the database. In the
+// end, history must hold every entry exactly once.
 func TestAuditOutlastsItsDatabase(t *testing.T) {
 	server := historytest.StartPostgres(t)
-	deeds := history.Deeds{History: server.New(t).Open(t)}
+	entries := history.AuditEntries{History: server.New(t).Open(t)}
 	log, err := audit.Open(audit.Config{Dir: t.TempDir(), Server: "s"})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestAuditOutlastsItsDatabase(t *testing.T) {
 			}
 		}
 	}
-	shipper := &audit.Shipper{Log: log, Sink: deeds}
+	shipper := &audit.Shipper{Log: log, Sink: entries}
 	record(20)
 	if err = shipper.Ship(ctx); err != nil {
 		t.Fatal(err)
@@ -204,7 +205,7 @@ func TestAuditOutlastsItsDatabase(t *testing.T) {
 		t.Fatalf("with it: %v, %d behind", err, shipper.Behind())
 	}
 	seq, _ := log.Position()
-	got := entriesOf(t, deeds, "s")
+	got := entriesOf(t, entries, "s")
 	if uint64(len(got)) != seq {
 		t.Errorf("%d of %d entries are there", len(got), seq)
 	}

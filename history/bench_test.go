@@ -17,10 +17,10 @@ import (
 	"github.com/ares-scheduler/ares/history/historytest"
 )
 
-// BenchmarkHistory fills SQLite with a year of jobs and asks what people ask.
-// It prints how long the filling took, and each question's median and worst time.
-// ARES_BENCH_JOBS is how many jobs, default 5,000,000; ARES_BENCH_DIR where the
-// file is, and stays, so that it is filled once.
+// BenchmarkHistory fills SQLite with a year of jobs and runs typical queries. BenchmarkHistory prints how long it took
+// to fill the database. It also prints the median and the longest time of each query. ARES_BENCH_JOBS is the number of
+// jobs, 5,000,000 by default. ARES_BENCH_DIR is the directory of the database. The database is filled once, and later
+// runs reuse it.
 func BenchmarkHistory(b *testing.B) {
 	h := year(b, benchJobs(b))
 	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -59,12 +59,12 @@ func BenchmarkHistory(b *testing.B) {
 		b.Run("Page/"+c.name, func(b *testing.B) {
 			f := c.f
 			f.Limit = 100
-			ask(b, 50, func(i int) int { // each time the page behind the last
+			ask(b, 50, func(i int) int { // each query reads the next page
 				page, more, err := h.Jobs(b.Context(), f)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if c.f.Counted() && f.Before == 0 { // with the first page
+				if c.f.Counted() && f.Before == 0 { // only with the first page
 					if _, err = h.Count(b.Context(), c.f); err != nil {
 						b.Fatal(err)
 					}
@@ -87,8 +87,8 @@ func BenchmarkHistory(b *testing.B) {
 	})
 }
 
-// BenchmarkPut has both databases take jobs as the recorder gives them, and prints
-// how many a second.
+// BenchmarkPut stores jobs in SQLite and in PostgreSQL as the archiver does, and prints how many
+// jobs per second it stored.
 func BenchmarkPut(b *testing.B) {
 	const together, parts = 200, 50
 	for name, open := range map[string]func(testing.TB) historytest.Base{"SQLite": historytest.SQLite, "Postgres": historytest.StartPostgres(b).New} {
@@ -111,7 +111,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// ask asks so often at least, and prints the median and the worst time.
+// This function runs a query at least the given number of times, and prints the median and the
+// longest duration.
 func ask(b *testing.B, times int, question func(i int) int) {
 	b.Helper()
 	var took []time.Duration
@@ -143,7 +144,7 @@ func benchJobs(b *testing.B) int {
 	return n
 }
 
-// year is a history of so many jobs over a year.
+// This function returns a history with the given number of jobs, spread over one year.
 func year(b *testing.B, jobs int) *history.History {
 	b.Helper()
 	dir := os.Getenv("ARES_BENCH_DIR")
@@ -153,7 +154,7 @@ func year(b *testing.B, jobs int) *history.History {
 	base := historytest.Base{Config: history.Config{File: filepath.Join(dir, fmt.Sprintf("year-%d.db", jobs))}}
 	h := base.Open(b)
 	if prices, err := h.Prices(b.Context()); err != nil || len(prices) > 0 {
-		return h // it was filled before
+		return h // it was filled by an earlier run
 	}
 	start := time.Now()
 	fill(b, h, base.Config.File, jobs)
@@ -176,14 +177,13 @@ func year(b *testing.B, jobs int) *history.History {
 	return h
 }
 
-// copies is how many times the jobs that are put are copied, each a part of the
-// year later: SQLite does that by itself, in a tenth of the time.
+// The constant `copies` is the number of times that the stored jobs are copied. Each copy has jobs of a later
+// part of the year. Copying a job inside SQLite takes a tenth of the time that is needed to store it.
 const copies = 49
 
-// fill puts a part of a year's jobs as a server does, and has the database copy
-// them over the rest of the year, but for their attempts, places and transitions,
-// which none of the questions reads. Indexes are made, and sums counted, at the
-// end.
+// This function stores a part of the jobs in the same way as a server. It then copies these jobs inside the database until the
+// whole year is filled. Attempts, placements and transitions are not copied, because none of the queries reads them. The
+// database builds its indexes and sums after the copying.
 func fill(b *testing.B, h *history.History, file string, jobs int) {
 	b.Helper()
 	own := jobs / (copies + 1)
@@ -253,8 +253,8 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 
 var benchModels = []string{"h100 80GB HBM3", "a100-SXM4-40GB", "l40s PCIe", "v100-SXM2-16GB"}
 
-// benchJob is the i-th of so many jobs of a year: of 50 tenants with 4 queues and
-// 10 users each, on 4 models in 3 regions, for some minutes to a day.
+// benchJob returns the job with number i. The given number of jobs is spread over one year. The jobs belong to 50 tenants. Each tenant
+// has 4 queues and 10 users. The jobs use 4 GPU models in 3 regions, and run from some minutes to a day.
 func benchJob(i, of int) history.Finished {
 	r := rand.New(rand.NewPCG(uint64(i), 7))
 	tenant := r.IntN(50)

@@ -23,26 +23,26 @@ import (
 	"github.com/ares-scheduler/ares/history/migrations"
 )
 
-// dialect is where the two databases differ.
+// A dialect describes the differences between SQLite and PostgreSQL.
 type dialect struct {
 	name     goose.Dialect
-	folder   string // of its migrations
+	folder   string // directory of its migrations
 	numbered bool   // parameters are $1, $2, …
 	isoTimes bool   // times and days are text
-	lock     string // has other writers wait; "" where a transaction does
-	date     string // makes a parameter a day
+	lock     string // locks out other writers; "" if a transaction does that by itself
+	date     string // converts a parameter to a day
 }
 
-// writersLock is the number of the advisory lock that history's writers take.
+// writersLock is the number of the advisory lock that writers of history take.
 const writersLock = 0x61726573 // "ares"
 
 func openPostgres(url string) (*History, error) {
 	cfg, err := pgx.ParseConfig(url)
-	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate or a key
-		return nil, ares.Errorf(ares.Invalid, "names a file that cannot be read: %s", file)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // the file of a certificate or a key
+		return nil, ares.Errorf(ares.Invalid, "the PostgreSQL URL refers to a file that cannot be read: %s", file)
 	}
 	if err != nil || !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
-		return nil, ares.Errorf(ares.Invalid, "is not the URL of a PostgreSQL database: write it as postgres://user:password@host:5432/database?sslmode=verify-full")
+		return nil, ares.Errorf(ares.Invalid, "the value is not the URL of a PostgreSQL database: write it as postgres://user:password@host:5432/database?sslmode=verify-full")
 	}
 	cfg.RuntimeParams["timezone"] = "UTC"
 	if cfg.RuntimeParams["application_name"] == "" {
@@ -66,7 +66,8 @@ func openPostgres(url string) (*History, error) {
 func openSQLite(file string) *History {
 	d := dialect{name: goose.DialectSQLite3, folder: "sqlite", isoTimes: true, date: "?"}
 	return &History{dialect: d, turn: make(chan struct{}, 1), open: func() (read, write *sql.DB, err error) {
-		// Made before SQLite would make it for others to read; its journals follow it.
+		// Create the database file before SQLite does, because SQLite would make it readable for other users. SQLite
+		// gives its journal files the same file mode as the database.
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, nil, err
@@ -74,7 +75,7 @@ func openSQLite(file string) *History {
 		if err = f.Close(); err != nil {
 			return nil, nil, err
 		}
-		// What is written must be on the disk before the live store lets go of it.
+		// A commit must be on disk before the live store deletes the job.
 		if write, err = sqliteAt(file, "_txlock=immediate", "synchronous(FULL)", "journal_mode(WAL)"); err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +105,7 @@ func sqliteAt(file, option string, pragmas ...string) (*sql.DB, error) {
 	return sql.Open("sqlite", at.String())
 }
 
-// steps is how the tables came to be.
+// This method returns the migrations of the database tables.
 func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations.Files, d.folder)
 	if err != nil {
@@ -121,7 +122,7 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(d.name, db, files, options...)
 }
 
-// outdated says whether steps are to be taken.
+// The method `outdated` reports whether migrations are pending.
 func (d dialect) outdated(ctx context.Context, db *sql.DB) (bool, error) {
 	p, err := d.steps(db)
 	if err != nil {
@@ -130,13 +131,13 @@ func (d dialect) outdated(ctx context.Context, db *sql.DB) (bool, error) {
 	return p.HasPending(ctx)
 }
 
-// migrate brings the tables up to date.
+// The method `migrate` applies pending migrations.
 func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	p, err := d.steps(db)
 	if err != nil {
 		return err
 	}
-	for range 3 { // another process with the same file may have been faster
+	for range 3 { // another process with the same file may have applied a migration first
 		if _, err = p.Up(ctx); err == nil || ctx.Err() != nil {
 			break
 		}
@@ -144,7 +145,8 @@ func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// bind writes the parameters of a query as the database wants them.
+// The method `bind` rewrites the placeholders for the parameters of a query, in the form that
+// the database expects.
 func (d dialect) bind(query string) string {
 	if !d.numbered {
 		return query
@@ -162,10 +164,10 @@ func (d dialect) bind(query string) string {
 	return b.String()
 }
 
-// isoLayout has a fixed width, so that times sort as text.
+// isoLayout is a time format of fixed width. Texts in this format sort in the same order as the times.
 const isoLayout = "2006-01-02T15:04:05.000000Z"
 
-// at is a time as a parameter; nil for none.
+// This method converts a time to a query parameter. A zero time becomes nil.
 func (d dialect) at(t time.Time) any {
 	switch {
 	case t.IsZero():
@@ -177,11 +179,11 @@ func (d dialect) at(t time.Time) any {
 	}
 }
 
-// stamp reads a time, or a day, of either database.
-type stamp struct{ time.Time }
+// scannedTime reads a time or a day from a column of either database.
+type scannedTime struct{ time.Time }
 
 // Scan implements sql.Scanner.
-func (s *stamp) Scan(v any) (err error) {
+func (s *scannedTime) Scan(v any) (err error) {
 	switch v := v.(type) {
 	case nil:
 		s.Time = time.Time{}
@@ -194,15 +196,15 @@ func (s *stamp) Scan(v any) (err error) {
 		}
 		s.Time, err = time.Parse(layout, v)
 	default:
-		err = fmt.Errorf("history: %T is no time", v)
+		err = fmt.Errorf("history: a value of type %T is not a time", v)
 	}
 	return err
 }
 
-func (s stamp) day() string { return s.Format(time.DateOnly) }
+func (s scannedTime) day() string { return s.Format(time.DateOnly) }
 
-// text makes a value that both databases take: PostgreSQL refuses a NUL, and
-// what is not UTF-8.
+// This function replaces NUL characters and invalid UTF-8 in a string, because PostgreSQL rejects
+// them.
 func text(s string) string {
 	if strings.IndexByte(s, 0) < 0 {
 		return strings.ToValidUTF8(s, "\uFFFD")

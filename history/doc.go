@@ -1,10 +1,7 @@
-// Package history remembers what is over, in SQL: every job that ended, with its
-// attempts, places and transitions, what each tenant, queue and user has used by
-// day, and the prices that make a cost of it. SQLite keeps it in one file, or
-// PostgreSQL where several servers share it; both pass one suite
-// (history/historytest).
+// Package history stores finished jobs in an SQL database, with their attempts, placements and transitions. Package history also stores
+// the daily usage of each tenant, queue and user, and the prices that turn usage into cost. Package history uses SQLite in one file, or
+// PostgreSQL if several servers share the database. SQLite and PostgreSQL pass the same test suite (history/historytest).
 //
-// No decision waits for it or reads it. What was put in is safe to leave the live
-// store; putting the same job in again changes nothing. docs/history-schema.md
-// tells people the tables.
+// No scheduling decision waits for history or reads it. Once a job is stored in history, it may be removed from the live store.
+// Storing the same job again changes nothing. docs/reference/history-schema.md describes the tables.
 package history

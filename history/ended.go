@@ -8,7 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Ended is how a job ended, in short.
+// Ended is a summary of how a job ended.
 type Ended struct {
 	Job      ares.JobID
 	Accepted int64 // revision
@@ -17,15 +17,15 @@ type Ended struct {
 	At       time.Time
 }
 
-// Ends calls fn with how jobs ended, oldest first. A restore of the live store
-// keeps them ended, so it tells only of those that hold no device any more, and
-// not of arrays, which end with their elements or not at all.
-func (h *History) Ends(ctx context.Context, fn func(Ended)) error {
-	return h.reading(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM jobs j WHERE array_of = '' AND NOT is_array AND "+
+// EachEnded calls fn for each ended job, oldest first. A restore of the live store uses EachEnded, so that finished jobs do not run
+// again. EachEnded leaves out jobs that still hold devices. EachEnded also leaves out arrays, because an array ends only when all
+// its elements have ended.
+func (h *History) EachEnded(ctx context.Context, fn func(Ended)) error {
+	return h.queryRows(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM jobs j WHERE array_of = '' AND NOT is_array AND "+
 		"NOT EXISTS (SELECT 1 FROM placements p WHERE p.job_seq = j.seq AND p.seat_state NOT IN ('released', 'cleared')) ORDER BY seq", nil, func(r *sql.Rows) error {
 		var e Ended
 		var digest []byte
-		var at stamp
+		var at scannedTime
 		if err := r.Scan(&e.Job, &e.Accepted, &digest, &e.Phase, &at); err != nil {
 			return err
 		}

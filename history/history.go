@@ -9,30 +9,30 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Config says where history is kept.
+// Config selects the database.
 type Config struct {
-	// URL of a PostgreSQL database, such as
-	// postgres://ares:secret@db/ares?sslmode=verify-full; "" for the file.
+	// URL is the address of a PostgreSQL database, such as postgres://ares:secret@db/ares?sslmode=verify-full. If URL
+	// is "", File is used.
 	URL string
-	// File of the SQLite database. Its directory must be there.
+	// File is the path of the SQLite database. The directory of the file must exist.
 	File string
 }
 
-// History is one database. It is safe for concurrent use, by several servers
-// too. It connects and brings the tables up to date when it is first asked, and
-// again after it could not: a server starts and decides without it.
+// History is a connection to one history database. A History is safe for concurrent use, even by several servers. History connects
+// and migrates the tables at the first call, and again after a failure. So a server can start and schedule jobs without the
+// database.
 type History struct {
 	dialect dialect
 	open    func() (read, write *sql.DB, err error)
 
-	turn        chan struct{} // taken for what follows
+	turn        chan struct{} // guards the fields below
 	ready       bool
 	closed      bool
-	read, write *sql.DB // one and the same but for SQLite, which has one writer
-	update      *update // the last, nil before the first
+	read, write *sql.DB // the same for both, except that SQLite has only one writer
+	update      *update // the latest migration, nil before the first
 }
 
-// Open prepares a history. It fails only when the configuration is wrong.
+// Open prepares a history without connecting to the database. Open fails only if the configuration is wrong.
 func Open(cfg Config) (*History, error) {
 	if cfg.URL != "" {
 		return openPostgres(cfg.URL)
@@ -40,14 +40,13 @@ func Open(cfg Config) (*History, error) {
 	return openSQLite(cfg.File), nil
 }
 
-// CheckURL says what is wrong with a database's URL. It does not repeat a
-// password.
+// CheckURL returns an error if a database URL is not valid. The error of CheckURL does not contain the password.
 func CheckURL(url string) error {
 	_, err := Open(Config{URL: url})
 	return err
 }
 
-// Close closes the database. An update of its tables that is under way is undone.
+// Close closes the connections to the database. Close rolls back a running migration.
 func (h *History) Close() error {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
@@ -56,10 +55,10 @@ func (h *History) Close() error {
 		h.update.cancel()
 		<-h.update.done
 	}
-	return h.drop()
+	return h.closeDatabases()
 }
 
-func (h *History) drop() error {
+func (h *History) closeDatabases() error {
 	if h.read == nil {
 		return nil
 	}
@@ -71,8 +70,8 @@ func (h *History) drop() error {
 	return err
 }
 
-// unavailable makes a failure of the database one that may pass. Whoever
-// called is told what was done, the reason is for the log.
+// This function marks a database error as temporary. The error text for the caller names the
+// operation that failed. The cause is only logged.
 func unavailable(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -80,31 +79,31 @@ func unavailable(doing string, err error) error {
 	if _, ok := errors.AsType[*ares.Error](err); ok {
 		return err
 	}
-	return &outage{doing: doing, cause: err}
+	return &databaseError{doing: doing, cause: err}
 }
 
-// outage is an error of the database. Its text for callers does not tell where
-// the database is.
-type outage struct {
+// databaseError is an error that the database returned. The error text for callers does not reveal
+// the database's address.
+type databaseError struct {
 	doing string
 	cause error
 }
 
-func (o *outage) Error() string { return o.doing + ": " + o.cause.Error() }
+func (o *databaseError) Error() string { return o.doing + ": " + o.cause.Error() }
 
-func (o *outage) Unwrap() error { return o.cause }
+func (o *databaseError) Unwrap() error { return o.cause }
 
-// As lets ares.CodeOf see it.
-func (o *outage) As(target any) bool {
+// As lets errors.As find an error code, so that ares.CodeOf works.
+func (o *databaseError) As(target any) bool {
 	t, ok := target.(**ares.Error)
 	if ok {
-		*t = ares.Errorf(ares.Unavailable, "history does not answer: live jobs are not affected; try again")
+		*t = ares.Errorf(ares.Unavailable, "the history database does not respond, but live jobs are not affected: try again")
 	}
 	return ok
 }
 
-// reading runs a query and scans each row.
-func (h *History) reading(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
+// queryRows runs a query and scans each row.
+func (h *History) queryRows(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
 	read, _, err := h.connected(ctx)
 	if err != nil {
 		return err
@@ -130,18 +129,18 @@ func scanAll(ctx context.Context, q querier, query string, args []any, scan func
 	return unavailable("ask history", rows.Err())
 }
 
-// writing runs a transaction. One runs at a time, whichever server has it, so
-// that sums are made of what is there.
-func (h *History) writing(ctx context.Context, do func(*writer) error) error {
+// inTransaction runs a function in a transaction. Only one transaction runs at a time, even if several servers share the database. So
+// sums are computed from committed rows.
+func (h *History) inTransaction(ctx context.Context, do func(*writer) error) error {
 	_, write, err := h.connected(ctx)
 	if err != nil {
 		return err
 	}
 	tx, err := write.BeginTx(ctx, nil)
 	if err != nil {
-		return unavailable("begin to write history", err)
+		return unavailable("begin a transaction of history", err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing is left to do after a commit
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
 	w := &writer{tx: tx, dialect: h.dialect, prepared: map[string]*sql.Stmt{}}
 	if h.dialect.lock != "" {
 		if _, err = tx.ExecContext(ctx, h.dialect.lock); err != nil {
@@ -154,14 +153,14 @@ func (h *History) writing(ctx context.Context, do func(*writer) error) error {
 	return unavailable("commit history", tx.Commit())
 }
 
-// writer is a transaction with the statements it has used.
+// A writer is a transaction with its prepared statements.
 type writer struct {
 	tx       *sql.Tx
 	dialect  dialect
 	prepared map[string]*sql.Stmt
 }
 
-// exec runs a statement, prepared once for all of the transaction.
+// The method `exec` runs a statement. Each statement is prepared only once per transaction.
 func (w *writer) exec(ctx context.Context, query string, args ...any) error {
 	s := w.prepared[query]
 	if s == nil {

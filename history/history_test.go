@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,21 +22,21 @@ func TestPostgres(t *testing.T) {
 	historytest.Run(t, server.New)
 }
 
-// TestAudit proves the audit entries in both databases.
+// TestAudit runs the audit tests on both databases.
 func TestAudit(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) historytest.Base{"SQLite": historytest.SQLite, "Postgres": historytest.StartPostgres(t).New} {
 		t.Run(name, func(t *testing.T) {
-			sinktest.Run(t, func(t *testing.T) audit.Sink { return history.Deeds{History: open(t).Open(t)} }, entriesOf)
-			t.Run("ServersAreListedTogether", func(t *testing.T) { serversAreListedTogether(t, history.Deeds{History: open(t).Open(t)}) })
-			t.Run("QueriesFindWhatTheLogWould", func(t *testing.T) { queriesFindWhatTheLogWould(t, history.Deeds{History: open(t).Open(t)}) })
-			t.Run("AnotherLogIsRefused", func(t *testing.T) { anotherLogIsRefused(t, history.Deeds{History: open(t).Open(t)}) })
-			t.Run("OldEntriesGo", func(t *testing.T) { oldEntriesGo(t, history.Deeds{History: open(t).Open(t)}) })
+			sinktest.Run(t, func(t *testing.T) audit.Sink { return history.AuditEntries{History: open(t).Open(t)} }, entriesOf)
+			t.Run("ServersAreListedTogether", func(t *testing.T) { serversAreListedTogether(t, history.AuditEntries{History: open(t).Open(t)}) })
+			t.Run("QueriesFindWhatTheLogWould", func(t *testing.T) { queriesFindWhatTheLogWould(t, history.AuditEntries{History: open(t).Open(t)}) })
+			t.Run("AnotherLogIsRefused", func(t *testing.T) { anotherLogIsRefused(t, history.AuditEntries{History: open(t).Open(t)}) })
+			t.Run("OldEntriesGo", func(t *testing.T) { oldEntriesGo(t, history.AuditEntries{History: open(t).Open(t)}) })
 		})
 	}
 }
 
-// TestPostgresComesBack has the server killed under a history: what was
-// answered is there, and the history goes on by itself.
+// TestPostgresComesBack kills the database server and starts it again. After the restart, every acknowledged job must still be stored.
+// The history must reconnect by itself.
 func TestPostgresComesBack(t *testing.T) {
 	server := historytest.StartPostgres(t)
 	base := server.New(t)
@@ -48,7 +49,7 @@ func TestPostgresComesBack(t *testing.T) {
 	if _, err := h.Put(t.Context(), []history.Finished{after}); ares.CodeOf(err) != ares.Unavailable {
 		t.Fatalf("without a server: %v", err)
 	}
-	late := base.Open(t) // a server of ours that starts meanwhile
+	late := base.Open(t) // an Ares server that starts meanwhile
 	if err := late.Ready(t.Context()); ares.CodeOf(err) != ares.Unavailable {
 		t.Fatalf("without a server: %v", err)
 	}
@@ -66,8 +67,8 @@ func TestPostgresComesBack(t *testing.T) {
 	base.Recount(t)
 }
 
-// TestPostgresCountsWhatIsUnderWay brings tables up to date while another server
-// writes, which does not count.
+// TestPostgresCountsWhatIsUnderWay migrates the tables while another server writes jobs without
+// updating the stored job counts.
 func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
 	base := historytest.StartPostgres(t).New(t)
 	if _, err := base.Open(t).Put(t.Context(), []history.Finished{historytest.Made{ID: "before"}.Finished()}); err != nil {
@@ -99,7 +100,7 @@ func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAnUpdate has a server stop while its tables are brought up to date.
+// TestCloseEndsAnUpdate stops a server while its tables are migrated.
 func TestCloseEndsAnUpdate(t *testing.T) {
 	base := historytest.StartPostgres(t).New(t)
 	if err := base.Open(t).Ready(t.Context()); err != nil {
@@ -131,7 +132,7 @@ func TestCloseEndsAnUpdate(t *testing.T) {
 	}
 }
 
-// awaitLock waits until somebody waits for the table of jobs.
+// awaitLock waits until some database session is blocked by a lock on the table of jobs.
 func awaitLock(t *testing.T, base historytest.Base) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -143,7 +144,8 @@ func awaitLock(t *testing.T, base historytest.Base) {
 	}
 }
 
-// TestTheFileIsItsOwners has nobody else read what jobs were given.
+// TestTheFileIsItsOwners checks that other users cannot read the database file. The database contains the specs of
+// jobs.
 func TestTheFileIsItsOwners(t *testing.T) {
 	base := historytest.SQLite(t)
 	h := base.Open(t)
@@ -151,12 +153,24 @@ func TestTheFileIsItsOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(base.Config.File + "*")
-	if err != nil || len(files) < 2 { // its journal lies beside it
+	if err != nil || len(files) < 2 { // the journal is in the same directory
 		t.Fatal(files, err)
 	}
 	for _, f := range files {
 		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", f, info.Mode(), err)
+		}
+	}
+}
+
+// TestTooManyPrices sets one price more than the limit. The error code must not be "exhausted". With that code, clients would repeat
+// the call, although it cannot succeed.
+func TestTooManyPrices(t *testing.T) {
+	h := historytest.SQLite(t).Open(t)
+	for i := range history.MaxPrices + 1 {
+		err := h.SetPrice(t.Context(), history.Price{Model: "h100", Region: fmt.Sprint("r", i), From: "2026-01-01", PerGPUHour: 1, At: historytest.Noon})
+		if last := i == history.MaxPrices; last && ares.CodeOf(err) != ares.LimitReached || !last && err != nil {
+			t.Fatalf("price %d: %v", i, err)
 		}
 	}
 }

@@ -10,48 +10,52 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Scope is a tenant, or one of its queues.
+// Scope is a whole tenant or one of its queues.
 type Scope struct {
 	Tenant string
 	Queue  string // "" for all
 }
 
-// covers says whether some scopes hold a queue of a tenant; nil holds everything.
+// This function reports whether any of the scopes includes the given queue of the given tenant. If
+// the list of scopes is nil, everything is included.
 func covers(within []Scope, tenant, queue string) bool {
 	return within == nil || slices.ContainsFunc(within, func(s Scope) bool { return s.Tenant == tenant && (s.Queue == "" || s.Queue == queue) })
 }
 
-// Filter selects jobs. Zero fields select all.
+// Filter selects jobs. A field that is not set does not restrict the selection. The only exception is ArrayOf.
 type Filter struct {
-	// Within is where jobs may be that are told of at all; nil for everywhere.
+	// Within restricts the jobs to scopes that the reader may see. If Within is nil, the
+	// reader may see all jobs.
 	Within              []Scope
 	Tenant, Queue, User string
 	Phases              []ares.Phase
 	Name                string // substring
-	// From and To bound when jobs were accepted; To itself is left out.
+	// The fields From and To restrict the time at which jobs were accepted. A job that was accepted exactly at the
+	// time To is excluded.
 	From, To time.Time
-	// ArrayOf selects the elements of an array, by index. Without it, elements
-	// are left out.
+	// ArrayOf selects the elements of one array. They are ordered by index. If ArrayOf is empty,
+	// array elements are left out.
 	ArrayOf ares.JobID
-	// Before and After are the accepted revision and the ID of the last job of
-	// the page before: this one begins behind it. Zero begins with the newest.
+	// The fields Before and After describe the last job on the previous page. They are the revision at which it was accepted, and
+	// its ID. The current page begins after the last job on the previous page. If Before and After are not set, the page begins with
+	// the newest job.
 	Before int64
 	After  ares.JobID
-	// Limit is the length of a page.
+	// Limit is the maximum number of jobs on a page.
 	Limit int
 }
 
-// Job is a job that has ended, as history keeps it.
+// Job is a finished job as it is stored in history.
 type Job struct {
 	Job   ares.Job
 	Run   ares.Run
-	Parts []Part // what it used
+	Parts []Part // its usage
 }
 
 const jobColumns = "j.seq, j.job_id, j.accepted_revision, j.digest, j.record"
 
-// Jobs lists jobs, newest first; among jobs accepted in one revision by ID. It
-// says whether there are more. Of their runs the transitions are left out.
+// Jobs returns a list of jobs, newest first. If several jobs were accepted at the same revision, they are ordered by ID. The
+// method Jobs also reports whether more jobs follow. The returned runs have no transitions.
 func (h *History) Jobs(ctx context.Context, f Filter) (page []Job, more bool, err error) {
 	q := query{dialect: h.dialect}
 	q.filter(&f)
@@ -70,8 +74,8 @@ func (h *History) Jobs(ctx context.Context, f Filter) (page []Job, more bool, er
 	return page, more, h.used(ctx, seqs, page)
 }
 
-// Job finds a job by its ID, whole. With a tenant, only one of that tenant. Of
-// several that had the ID one after the other it is the last.
+// Job finds a job by its ID, with all its data. If a tenant is given, Job finds only a job of that tenant. If several
+// jobs used the ID one after the other, Job returns the last one.
 func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, error) {
 	query, args := "SELECT "+jobColumns+" FROM jobs j WHERE j.job_id = ?", []any{string(id)}
 	if tenant != "" {
@@ -85,9 +89,9 @@ func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, e
 		return Job{}, ares.Errorf(ares.NotFound, "there is no job %s", id)
 	}
 	run := &found[0].Run
-	err = h.reading(ctx, "SELECT at, phase, attempt, message FROM transitions WHERE job_seq = ? ORDER BY position", []any{seqs[0]}, func(r *sql.Rows) error {
+	err = h.queryRows(ctx, "SELECT at, phase, attempt, message FROM transitions WHERE job_seq = ? ORDER BY position", []any{seqs[0]}, func(r *sql.Rows) error {
 		var t ares.Transition
-		var at stamp
+		var at scannedTime
 		if bad := r.Scan(&at, &t.Phase, &t.Attempt, &t.Message); bad != nil {
 			return bad
 		}
@@ -101,10 +105,10 @@ func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, e
 	return found[0], h.used(ctx, seqs, found)
 }
 
-// Elements counts the elements of an array that are there.
+// Elements counts how many elements of an array are in history.
 func (h *History) Elements(ctx context.Context, array *ares.Job) (ares.Elements, error) {
 	var out ares.Elements
-	err := h.reading(ctx, "SELECT phase, COUNT(*) FROM jobs WHERE array_of = ? AND array_of <> '' GROUP BY phase", []any{string(array.ID)}, func(r *sql.Rows) error {
+	err := h.queryRows(ctx, "SELECT phase, COUNT(*) FROM jobs WHERE array_of = ? AND array_of <> '' GROUP BY phase", []any{string(array.ID)}, func(r *sql.Rows) error {
 		var p ares.Phase
 		n := 0
 		if err := r.Scan(&p, &n); err != nil {
@@ -118,7 +122,7 @@ func (h *History) Elements(ctx context.Context, array *ares.Job) (ares.Elements,
 }
 
 func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []int64, out []Job, err error) {
-	err = h.reading(ctx, query, args, func(r *sql.Rows) error {
+	err = h.queryRows(ctx, query, args, func(r *sql.Rows) error {
 		var seq int64
 		var k Key
 		var digest, data []byte
@@ -129,7 +133,7 @@ func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []in
 		if bad != nil {
 			return bad
 		}
-		rec.Job.ID, rec.Job.Revision = k.ID, k.Accepted // what pages go by
+		rec.Job.ID, rec.Job.Revision = k.ID, k.Accepted // pages are ordered by these
 		copy(rec.Job.Digest[:], digest)
 		seqs, out = append(seqs, seq), append(out, Job{Job: rec.Job, Run: rec.Run})
 		return nil
@@ -137,7 +141,7 @@ func (h *History) jobs(ctx context.Context, query string, args []any) (seqs []in
 	return seqs, out, err
 }
 
-// used adds to jobs what each has used.
+// This method adds the usage to each of the jobs.
 func (h *History) used(ctx context.Context, seqs []int64, jobs []Job) error {
 	if len(seqs) == 0 {
 		return nil
@@ -146,10 +150,10 @@ func (h *History) used(ctx context.Context, seqs []int64, jobs []Job) error {
 	for i, seq := range seqs {
 		at[seq], args[i] = i, seq
 	}
-	return h.reading(ctx, "SELECT job_seq, day, model, region, gpu_milliseconds, jobs FROM job_usage WHERE job_seq IN "+marks(len(seqs))+" ORDER BY job_seq, day, model, region", args, func(r *sql.Rows) error {
+	return h.queryRows(ctx, "SELECT job_seq, day, model, region, gpu_milliseconds, jobs FROM job_usage WHERE job_seq IN "+placeholders(len(seqs))+" ORDER BY job_seq, day, model, region", args, func(r *sql.Rows) error {
 		var seq int64
 		var p Part
-		var day stamp
+		var day scannedTime
 		if err := r.Scan(&seq, &day, &p.Model, &p.Region, &p.GPUMilliseconds, &p.Jobs); err != nil {
 			return err
 		}
@@ -159,7 +163,7 @@ func (h *History) used(ctx context.Context, seqs []int64, jobs []Job) error {
 	})
 }
 
-// query is a condition in the making.
+// A query is an SQL condition that is built step by step.
 type query struct {
 	dialect dialect
 	terms   []string
@@ -178,7 +182,7 @@ func (q *query) equals(column, value string) {
 	}
 }
 
-// within asks for what is in some scopes.
+// This method adds a condition that selects only rows in the given scopes.
 func (q *query) within(tenant, queue string, scopes []Scope) {
 	if scopes == nil {
 		return
@@ -194,17 +198,18 @@ func (q *query) within(tenant, queue string, scopes []Scope) {
 	q.and("("+strings.Join(terms, " OR ")+")", args...)
 }
 
-// array asks for the elements of an array, or for jobs that are not elements.
+// This method adds a condition that selects the elements of one array, or all jobs that are not
+// array elements.
 func (q *query) array(f *Filter) {
 	if f.ArrayOf == "" {
 		q.and("j.array_of = ''")
 	} else {
-		q.and("j.array_of = ? AND j.array_of <> ''", string(f.ArrayOf)) // the second tells the planner of the index
+		q.and("j.array_of = ? AND j.array_of <> ''", string(f.ArrayOf)) // the second condition allows the planner to use the index
 	}
 }
 
-// belongs asks for whose the jobs are.
-func (q *query) belongs(f *Filter) {
+// The method `ownership` adds conditions that select jobs by tenant, queue and user.
+func (q *query) ownership(f *Filter) {
 	q.within("j.tenant", "j.queue", f.Within)
 	q.equals("j.tenant", f.Tenant)
 	q.equals("j.queue", f.Queue)
@@ -216,17 +221,18 @@ func (q *query) in(column string, phases []ares.Phase) {
 	for i, p := range phases {
 		args[i] = string(p)
 	}
-	q.and(column+" IN "+marks(len(args)), args...)
+	q.and(column+" IN "+placeholders(len(args)), args...)
 }
 
 func (q *query) filter(f *Filter) {
 	q.array(f)
-	q.belongs(f)
+	q.ownership(f)
 	if len(f.Phases) > 0 {
 		column := "j.phase"
 		if f.Tenant != "" || f.User != "" {
-			// Not a bare column, or SQLite goes by the index of phases, which for most of
-			// them is nearly the whole table; the tenant's has the phase in it too.
+			// The condition is an expression and not the plain column "phase". So SQLite does not use the index on
+			// phases. For most phases, the index on phases selects nearly the whole table. The index on tenants is
+			// better, because it contains the phase too.
 			column = "(j.phase || '')"
 		}
 		q.in(column, f.Phases)
@@ -234,9 +240,9 @@ func (q *query) filter(f *Filter) {
 	if f.Name != "" {
 		q.and("j.name LIKE ? ESCAPE '!'", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(f.Name)+"%")
 	}
-	// Jobs are listed by the revision of their acceptance, which grows with time
-	// but for what clocks differ. Which revisions a day has is kept, so that a time
-	// long ago is not searched from the newest job on.
+	// Jobs are ordered by the revision at which they were accepted. A job that was accepted later usually has a higher
+	// revision. This may be wrong if the servers' clocks differ. The database stores the first and the last revision of each
+	// day. So a search for old jobs need not begin with the newest job.
 	if !f.From.IsZero() {
 		q.and("j.accepted_at >= ?", q.dialect.at(f.From))
 		q.and("j.accepted_revision >= (SELECT COALESCE(MIN(first_revision), 0) FROM accepted_days WHERE day >= "+q.dialect.date+")", dayOf(f.From))

@@ -13,25 +13,24 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Price is what an hour of one GPU costs from a day on, until another price of
-// the same model and region follows.
+// Price is the price of one GPU hour. A price applies from a day until the next price for the same model and region.
 type Price struct {
-	Model  string // part of the model's name in any case, "" for every model
+	Model  string // substring of the model's name, in any case; "" for every model
 	Region string // "" for every region
 	From   string // the first day, 2026-01-31, in UTC
-	// PerGPUHour is in the currency of the installation; 0 is free of charge.
+	// PerGPUHour is an amount in the currency of the installation. The value 0 means free of charge.
 	PerGPUHour float64
 	By         string
 	At         time.Time
 }
 
-// MaxPrices is how many prices there may be, past ones included.
+// MaxPrices is the maximum number of prices, including past ones.
 const MaxPrices = 1000
 
-// maxPrice keeps sums of prices exact to the cent.
+// maxPrice is the maximum price of one GPU hour. The limit keeps sums of prices exact to the cent.
 const maxPrice = 1_000_000
 
-// Check reports every mistake of a price as received.
+// Check returns an error that lists every mistake in a submitted price.
 func (p Price) Check() error {
 	var bad ares.Problems
 	for _, f := range []struct{ field, value string }{{"model", p.Model}, {"region", p.Region}} {
@@ -48,31 +47,24 @@ func (p Price) Check() error {
 	return bad.Err()
 }
 
-// ParseDay reads a day, in UTC.
+// ParseDay parses a day in UTC.
 func ParseDay(s string) (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, s)
 	if err != nil {
-		return day, ares.Errorf(ares.Invalid, "%q is not a day: write it as 2026-01-31", clip(s))
+		return day, ares.Errorf(ares.Invalid, "%q is not a date: use the form YYYY-MM-DD, for example 2026-01-31", ares.Clip(s))
 	}
 	return day, nil
 }
 
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
-}
-
-// SetPrice adds a price, or replaces the one of that model, region and day.
+// SetPrice adds a price, or replaces the existing price of that model, region and day.
 func (h *History) SetPrice(ctx context.Context, p Price) error {
-	return h.writing(ctx, func(w *writer) error {
+	return h.inTransaction(ctx, func(w *writer) error {
 		n := 0
 		if err := w.query(ctx, "SELECT COUNT(*) FROM prices", nil, func(r *sql.Rows) error { return r.Scan(&n) }); err != nil {
 			return err
 		}
 		if n >= MaxPrices {
-			return ares.Errorf(ares.Exhausted, "there are %d prices, at most %d may be: delete old ones", n, MaxPrices)
+			return ares.Errorf(ares.LimitReached, "there are %d prices, but the limit is %d: delete old prices with `ares price delete`", n, MaxPrices)
 		}
 		return w.exec(ctx, `INSERT INTO prices (model, region, from_day, price_per_gpu_hour, set_by, set_at) VALUES (?, ?, `+h.dialect.date+`, ?, ?, ?)
 			ON CONFLICT (model, region, from_day) DO UPDATE SET price_per_gpu_hour = excluded.price_per_gpu_hour, set_by = excluded.set_by, set_at = excluded.set_at`,
@@ -80,27 +72,27 @@ func (h *History) SetPrice(ctx context.Context, p Price) error {
 	})
 }
 
-// DeletePrice removes the price of a model, a region and a day.
+// DeletePrice deletes the price of a model, a region and a day.
 func (h *History) DeletePrice(ctx context.Context, model, region, from string) error {
-	return h.writing(ctx, func(w *writer) error {
+	return h.inTransaction(ctx, func(w *writer) error {
 		n := 0
 		where, args := " FROM prices WHERE model = ? AND region = ? AND from_day = "+h.dialect.date, []any{strings.ToLower(model), region, from}
 		if err := w.query(ctx, "SELECT COUNT(*)"+where, args, func(r *sql.Rows) error { return r.Scan(&n) }); err != nil {
 			return err
 		}
 		if n == 0 {
-			return ares.Errorf(ares.NotFound, "there is no price of model %q in region %q from %s on: see `ares price list`", clip(model), clip(region), from)
+			return ares.Errorf(ares.NotFound, "model %q in region %q has no price that starts on %s: run `ares price list` to see all prices", ares.Clip(model), ares.Clip(region), from)
 		}
 		return w.exec(ctx, "DELETE"+where, args...)
 	})
 }
 
-// Prices lists all prices, by model, region and day.
+// Prices returns all prices, ordered by model, region and day.
 func (h *History) Prices(ctx context.Context) (Prices, error) {
 	var out Prices
-	err := h.reading(ctx, "SELECT model, region, from_day, price_per_gpu_hour, set_by, set_at FROM prices ORDER BY model, region, from_day", nil, func(r *sql.Rows) error {
+	err := h.queryRows(ctx, "SELECT model, region, from_day, price_per_gpu_hour, set_by, set_at FROM prices ORDER BY model, region, from_day", nil, func(r *sql.Rows) error {
 		var p Price
-		var from, at stamp
+		var from, at scannedTime
 		if err := r.Scan(&p.Model, &p.Region, &from, &p.PerGPUHour, &p.By, &at); err != nil {
 			return err
 		}
@@ -111,18 +103,19 @@ func (h *History) Prices(ctx context.Context) (Prices, error) {
 	return out, err
 }
 
-// Prices are all there are.
+// Prices is the list of all prices.
 type Prices []Price
 
-// term is a price of one kind of device in a time.
+// A term is the price of one kind of device during one period.
 type term struct {
-	from  string // a day; until that of the next
+	from  string // first day; it ends with the next term
 	price float64
 }
 
-// of lists what a kind costs over time, oldest first, without gaps but before
-// the first. The price with the longest part of the model's name counts, then
-// one for the very region, then the latest.
+// This method returns the prices of one kind of device, ordered by time. Each price applies until the next one
+// begins. If several prices match, the price with the longest matching model name is used. If several of these
+// prices have equally long model names, a price for the exact region takes precedence. After that, the latest price
+// takes precedence.
 func (ps Prices) of(k Kind) []term {
 	var fits []Price
 	for _, p := range ps {
@@ -138,7 +131,7 @@ func (ps Prices) of(k Kind) []term {
 	days = slices.Compact(days)
 	var out []term
 	for _, day := range days {
-		price := best(fits, day).PerGPUHour
+		price := currentPrice(fits, day).PerGPUHour
 		if n := len(out); n > 0 && out[n-1].price == price {
 			continue
 		}
@@ -147,15 +140,15 @@ func (ps Prices) of(k Kind) []term {
 	return out
 }
 
-// best is the price that counts on a day; one is in force by then.
-func best(fits []Price, day string) Price {
+// currentPrice returns the price that applies on a day. At least one of the given prices must apply on that day.
+func currentPrice(fits []Price, day string) Price {
 	in := slices.DeleteFunc(slices.Clone(fits), func(p Price) bool { return p.From > day })
 	return slices.MinFunc(in, func(a, b Price) int {
 		return cmp.Or(cmp.Compare(len(b.Model), len(a.Model)), cmp.Compare(len(b.Region), len(a.Region)), strings.Compare(a.Model, b.Model), strings.Compare(b.From, a.From))
 	})
 }
 
-// Cost is what parts cost, and how much GPU time of them has no price.
+// Cost returns the total cost of the given usage. It also returns the GPU time that has no price.
 func (ps Prices) Cost(parts []Part) (cost float64, unpriced int64) {
 	sum := NewSum(UsageQuery{}, ps, nil)
 	sum.Add(&ares.Job{}, parts)
@@ -167,5 +160,5 @@ func (ps Prices) Cost(parts []Part) (cost float64, unpriced int64) {
 
 const msPerHour = 3_600_000.0
 
-// Cents rounds an amount for people.
+// Cents rounds an amount to two decimals for display.
 func Cents(amount float64) float64 { return math.Round(amount*100) / 100 }

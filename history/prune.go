@@ -9,19 +9,20 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// prunedBefore is the setting that says up to when jobs were removed.
+// prunedBefore is the name of a stored setting. Its value is a time, and all jobs that ended before
+// that time were removed.
 const prunedBefore = "pruned_before"
 
-// maxPrune is how many jobs are removed in one transaction.
+// maxPrune is the maximum number of jobs that one transaction removes.
 const maxPrune = 500
 
-// Prune removes jobs that ended before a time, and returns how many. What they
-// used stays in the sums. A job that ended before then is not taken in again,
-// so whoever calls it knows that every such job was put.
+// Prune removes all jobs that ended before a given time, and returns their number. The usage sums still include the
+// removed jobs. From then on, Put ignores jobs that ended before the given time. Therefore the caller must be sure
+// that every such job is already stored.
 func (h *History) Prune(ctx context.Context, before time.Time) (removed int, err error) {
 	for {
 		n := 0
-		err = h.writing(ctx, func(w *writer) error {
+		err = h.inTransaction(ctx, func(w *writer) error {
 			if bad := w.prune(ctx, before, &n); bad != nil {
 				return bad
 			}
@@ -53,7 +54,7 @@ func (w *writer) prune(ctx context.Context, before time.Time, n *int) error {
 		return err
 	}
 	*n = len(seqs)
-	return w.removeRows(ctx, marks(len(seqs)), seqs)
+	return w.removeRows(ctx, placeholders(len(seqs)), seqs)
 }
 
 func (w *writer) setting(ctx context.Context, name string) (value string, err error) {
@@ -61,11 +62,11 @@ func (w *writer) setting(ctx context.Context, name string) (value string, err er
 	return value, err
 }
 
-// Owner ties the database to one live store, by the store's name, and refuses
-// another: their revisions, which order jobs, cannot be compared.
-func (h *History) Owner(ctx context.Context, store string) error {
+// CheckOwner ties the database to one live store, which it recognises by the store's identity. It rejects any other store. Jobs
+// are ordered by store revisions, and the revisions of different stores cannot be compared.
+func (h *History) CheckOwner(ctx context.Context, store string) error {
 	const owner = "store"
-	return h.writing(ctx, func(w *writer) error {
+	return h.inTransaction(ctx, func(w *writer) error {
 		was, err := w.setting(ctx, owner)
 		switch {
 		case err != nil:
@@ -73,10 +74,10 @@ func (h *History) Owner(ctx context.Context, store string) error {
 		case was == "":
 			return w.exec(ctx, "INSERT INTO settings (name, value) VALUES (?, ?)", owner, store)
 		case was != store:
-			return errors.Join(errOwned, ares.Errorf(ares.Conflict, "this database has the history of another store (%s, not %s): give each its own database", was, store))
+			return errors.Join(errOwned, ares.Errorf(ares.Conflict, "this database contains the history of store %s, not of store %s: use a separate database for each store", was, store))
 		}
 		return nil
 	})
 }
 
-var errOwned = errors.New("history is another store's")
+var errOwned = errors.New("the history database belongs to another store")

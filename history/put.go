@@ -9,33 +9,33 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Finished is a job that has ended, on its way into history.
+// Finished is an ended job that is put into history.
 type Finished struct {
 	Job   *ares.Job
 	Run   *ares.Run
-	Kinds Kinds // what its devices are
+	Kinds Kinds // kinds of its devices
 }
 
-// Key is what a job is known by: its ID may be used anew after the request was
-// forgotten, and then it is another job.
+// Key identifies a job. The ID alone is not enough, because an ID may be reused for another job after the first request was
+// forgotten.
 type Key struct {
 	ID       ares.JobID
 	Accepted int64 // revision
 }
 
-// MaxPut is how many jobs one Put should have at most; more only makes its
-// transaction long.
+// MaxPut is the maximum number of jobs that should be passed to one call of Put. More jobs would only make the
+// transaction longer.
 const MaxPut = 500
 
-// Put adds jobs that have ended, all or none, and returns how many it wrote. A
-// job that is there is replaced where its run is of a newer revision, with
-// everything that it added to the sums, and left alone where it is not. So it
-// does not matter how often, or by which server, a job is put.
+// Put adds either all of the given jobs or none, and returns how many it wrote. If a job is already stored and the new run has a
+// higher revision, Put replaces the job. Put also replaces what the job adds to the usage sums. If the stored run's revision is
+// not lower than that of the given run, the stored job stays unchanged. A job may therefore be stored repeatedly and by several
+// servers.
 func (h *History) Put(ctx context.Context, jobs []Finished) (written int, err error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	err = h.writing(ctx, func(w *writer) (err error) {
+	err = h.inTransaction(ctx, func(w *writer) (err error) {
 		written, err = w.put(ctx, newest(jobs))
 		return err
 	})
@@ -45,7 +45,7 @@ func (h *History) Put(ctx context.Context, jobs []Finished) (written int, err er
 	return written, nil
 }
 
-// newest leaves of jobs that are given twice the newer.
+// If a job is listed more than once, the function `newest` keeps only its newest version.
 func newest(jobs []Finished) []Finished {
 	at := make(map[Key]int, len(jobs))
 	out := make([]Finished, 0, len(jobs))
@@ -82,7 +82,7 @@ func (w *writer) put(ctx context.Context, jobs []Finished) (int, error) {
 		case there && was.revision >= f.Run.Revision:
 			continue
 		case !there && pruned != "" && f.Run.FinishedAt.UTC().Format(isoLayout) < pruned:
-			continue // it was here, and counted, before it grew too old
+			continue // it was stored and counted before it was pruned
 		case there:
 			replaced = append(replaced, was.seq)
 		}
@@ -103,14 +103,15 @@ func (w *writer) put(ctx context.Context, jobs []Finished) (int, error) {
 
 type version struct{ seq, revision int64 }
 
-// known finds the jobs that are there, and the highest number given.
+// This method finds those of the given jobs that are already in history. It also returns the
+// highest sequence number of any job.
 func (w *writer) known(ctx context.Context, jobs []Finished) (known map[Key]version, last int64, err error) {
 	known = map[Key]version{}
 	ids := make([]any, len(jobs))
 	for i, f := range jobs {
 		ids[i] = string(f.Job.ID)
 	}
-	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+marks(len(ids)), ids, func(r *sql.Rows) error {
+	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+placeholders(len(ids)), ids, func(r *sql.Rows) error {
 		var k Key
 		var v version
 		if bad := r.Scan(&k.ID, &k.Accepted, &v.seq, &v.revision); bad != nil {
@@ -126,7 +127,7 @@ func (w *writer) known(ctx context.Context, jobs []Finished) (known map[Key]vers
 	return known, last, err
 }
 
-// remove takes earlier versions of jobs out, and what they added to the sums.
+// The method `remove` deletes earlier versions of jobs, and subtracts their usage from the sums.
 func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 	if len(seqs) == 0 {
 		return nil
@@ -135,11 +136,11 @@ func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 	for i, seq := range seqs {
 		args[i] = seq
 	}
-	in := marks(len(seqs))
+	in := placeholders(len(seqs))
 	err := w.query(ctx, `SELECT j.tenant, j.queue, j.submitted_by, u.day, u.model, u.region, u.gpu_milliseconds, u.jobs
 		FROM job_usage u JOIN jobs j ON j.seq = u.job_seq WHERE u.job_seq IN `+in, args, func(r *sql.Rows) error {
 		var g group
-		var day stamp
+		var day scannedTime
 		var s sums
 		if err := r.Scan(&g.tenant, &g.queue, &g.user, &day, &g.kind.Model, &g.kind.Region, &s.ms, &s.jobs); err != nil {
 			return err
@@ -154,8 +155,7 @@ func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 	return w.removeRows(ctx, in, args)
 }
 
-// removeRows takes jobs out of every table but the sums of use. Triggers count
-// how many jobs are left.
+// removeRows deletes jobs from every table except the sums of usage. Triggers in the database update the job counts.
 func (w *writer) removeRows(ctx context.Context, in string, seqs []any) error {
 	for _, from := range []string{"job_usage WHERE job_seq", "attempts WHERE job_seq", "placements WHERE job_seq", "transitions WHERE job_seq", "jobs WHERE seq"} {
 		if _, err := w.tx.ExecContext(ctx, w.dialect.bind("DELETE FROM "+from+" IN "+in), seqs...); err != nil {
@@ -165,10 +165,10 @@ func (w *writer) removeRows(ctx context.Context, in string, seqs []any) error {
 	return nil
 }
 
-// marks is a list of n parameters in brackets.
-func marks(n int) string { return "(" + strings.Repeat("?, ", n-1) + "?)" }
+// The function `placeholders` returns a list of n SQL parameters in parentheses.
+func placeholders(n int) string { return "(" + strings.Repeat("?, ", n-1) + "?)" }
 
-// group is a row of usage_daily.
+// A group identifies one row of the table usage_daily.
 type group struct {
 	tenant, day, queue, user string
 	kind                     Kind
@@ -176,12 +176,12 @@ type group struct {
 
 type sums struct{ ms, jobs int64 }
 
-// batch is the rows of one transaction.
+// A batch holds the rows that one transaction writes.
 type batch struct {
 	dialect                                     dialect
 	jobs, attempts, places, transitions, usages *rows
 	groups                                      map[group]sums
-	days                                        map[string][2]int64 // of acceptance: first and last revision
+	days                                        map[string][2]int64 // first and last revision of each day, by day of acceptance
 }
 
 func newBatch(d dialect) *batch {
@@ -201,7 +201,7 @@ func newBatch(d dialect) *batch {
 	}
 }
 
-// add adds every row of a job.
+// This method adds all rows of a job to the batch.
 func (b *batch) add(seq int64, f *Finished) error {
 	j, r := f.Job, f.Run
 	kept, err := encode(j, r)
@@ -221,7 +221,7 @@ func (b *batch) add(seq int64, f *Finished) error {
 	}
 	b.jobs.add(seq, string(j.ID), j.Revision, r.Revision, text(j.Name), j.Tenant, j.Queue, text(j.Owner), string(r.Phase), text(r.Reason), outcome, exit,
 		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), j.CPUs, j.MemoryMB, text(j.Image),
-		j.IsArray(), string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Yields,
+		j.IsArray(), string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Preemptions,
 		total, j.Digest[:], kept)
 	for i := range r.Attempts {
 		b.addAttempt(seq, &r.Attempts[i], f.Kinds)
@@ -238,7 +238,7 @@ func (b *batch) add(seq int64, f *Finished) error {
 	return nil
 }
 
-// started is when the job first ran, zero for never.
+// This function returns the time at which the job first ran, or the zero time if it never ran.
 func started(r *ares.Run) time.Time {
 	for i := range r.Attempts {
 		if at := r.Attempts[i].StartedAt; !at.IsZero() {

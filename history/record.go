@@ -12,32 +12,32 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// recordVersion begins every record. A new form of records, or a new
-// dictionary, gets the next.
+// recordVersion is the first byte of every record. Each new record format and each new dictionary
+// gets the next version number.
 const recordVersion = 1
 
-// dictionary1 is what records of version 1 mostly look like; it makes short
-// records small. It must never change.
+// dictionary1 contains text that is typical of records of version 1. The dictionary makes the compressed form of short records
+// small. The dictionary must never change.
 //
 //go:embed dictionary1.json
 var dictionary1 []byte
 
-// maxRecord bounds what a record may unfold to.
+// maxRecord is the maximum size of a record after decompression.
 const maxRecord = 64 << 20
 
-// record is what of a job is not in a column or a table of its own.
+// A record is the part of a job that is not stored in a column or table.
 type record struct {
 	Job ares.Job `json:"job"`
 	Run ares.Run `json:"run"`
 }
 
-// notKept stands for the value of a variable of the job's environment: they may
-// be secrets, and history is read by others than the job's owner.
+// notKept replaces the value of each variable in the job's environment. The values may be secrets, and users other than the job's
+// owner can read history.
 const notKept = "(not kept in history)"
 
-// Forgetful returns a job without what history and the archive do not keep: the
-// values of its environment.
-func Forgetful(job *ares.Job) ares.Job {
+// WithoutEnvironment returns a copy of a job without the values of its environment variables. History and the
+// archive must not store these values.
+func WithoutEnvironment(job *ares.Job) ares.Job {
 	j := *job
 	if len(j.Environment) > 0 {
 		j.Environment = make(map[string]string, len(job.Environment))
@@ -56,10 +56,10 @@ var deflaters = sync.Pool{New: func() any {
 	return w
 }}
 
-// encode writes a record down.
+// The function `encode` encodes and compresses a record.
 func encode(job *ares.Job, run *ares.Run) ([]byte, error) {
-	r := record{Forgetful(job), *run}
-	r.Run.Transitions, r.Job.Digest = nil, ares.Digest{} // have a table, and a column
+	r := record{WithoutEnvironment(job), *run}
+	r.Run.Transitions, r.Job.Digest = nil, ares.Digest{} // these are stored in a table and a column
 	plain, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", job.ID, err)
@@ -75,10 +75,10 @@ func encode(job *ares.Job, run *ares.Run) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode reads what encode wrote.
+// The function `decode` decodes the output of encode.
 func decode(data []byte) (r record, err error) {
 	if len(data) == 0 || data[0] != recordVersion {
-		return r, ares.Errorf(ares.Internal, "history has a record of a newer Ares: read it with that")
+		return r, ares.Errorf(ares.Internal, "history contains a record that a newer Ares version wrote: upgrade this server")
 	}
 	in := flate.NewReaderDict(bytes.NewReader(data[1:]), dictionary1)
 	plain, err := io.ReadAll(io.LimitReader(in, maxRecord))

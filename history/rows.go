@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// rows are to be inserted into one table.
+// This type contains the rows that are to be inserted into one table.
 type rows struct {
 	table   string
 	columns []string
@@ -24,11 +24,12 @@ func (r *rows) add(values ...any) {
 	r.args = append(r.args, values...)
 }
 
-// together is how many rows one statement inserts. The rest goes row by row, so
-// that a table has two statements, and each is prepared once.
+// This constant is the number of rows that one SQL statement inserts. If fewer rows remain, they are
+// inserted one by one. So each table needs only two prepared statements.
 const together = 32
 
-// insert writes the rows; suffix says what to do with those that are there.
+// The method `insert` writes the rows. The parameter `suffix` is the SQL clause that
+// handles conflicts.
 func (r *rows) insert(ctx context.Context, w *writer, suffix string) error {
 	width := len(r.columns)
 	for left := r.args; len(left) > 0; {
@@ -36,7 +37,7 @@ func (r *rows) insert(ctx context.Context, w *writer, suffix string) error {
 		if len(left) >= together*width {
 			n = together
 		}
-		one := marks(width)
+		one := placeholders(width)
 		query := "INSERT INTO " + r.table + " (" + strings.Join(r.columns, ", ") + ") VALUES " + strings.Repeat(one+", ", n-1) + one + " " + suffix
 		if err := w.exec(ctx, query, left[:n*width]...); err != nil {
 			return fmt.Errorf("insert into %s: %w", r.table, err)
@@ -46,7 +47,7 @@ func (r *rows) insert(ctx context.Context, w *writer, suffix string) error {
 	return nil
 }
 
-// write inserts everything and adds to the sums.
+// The method `write` inserts all rows of the batch and updates the usage sums.
 func (b *batch) write(ctx context.Context, w *writer) error {
 	for _, r := range []*rows{b.jobs, b.attempts, b.places, b.transitions, b.usages} {
 		if err := r.insert(ctx, w, ""); err != nil {
@@ -65,7 +66,7 @@ func (b *batch) write(ctx context.Context, w *writer) error {
 		last_revision = CASE WHEN excluded.last_revision > accepted_days.last_revision THEN excluded.last_revision ELSE accepted_days.last_revision END`)
 }
 
-// writeSums adds what the jobs used to the two tables of sums.
+// writeSums adds the usage of the jobs to the two tables that hold sums.
 func (b *batch) writeSums(ctx context.Context, w *writer) error {
 	kinds, err := w.kinds(ctx, b.groups)
 	if err != nil {
@@ -91,7 +92,7 @@ func (b *batch) writeSums(ctx context.Context, w *writer) error {
 	return tenants.insert(ctx, w, "ON CONFLICT (tenant, day, kind)"+fmt.Sprintf(more, tenants.table))
 }
 
-// kinds numbers the kinds of devices, new ones too.
+// This method returns the numeric ID of each kind of device, and adds new kinds to the database.
 func (w *writer) kinds(ctx context.Context, groups map[group]sums) (map[Kind]int, error) {
 	known, last := map[Kind]int{}, 0
 	err := w.query(ctx, "SELECT kind, model, region FROM kinds", nil, func(r *sql.Rows) error {
@@ -116,8 +117,8 @@ func (w *writer) kinds(ctx context.Context, groups map[group]sums) (map[Kind]int
 	return known, added.insert(ctx, w, "")
 }
 
-// sorted lists the keys in the order of the table, which it is quicker to
-// write in.
+// This function returns the keys in the order of the table, because rows are written faster in that
+// order.
 func sorted(m map[group]sums) []group {
 	return slices.SortedFunc(maps.Keys(m), func(a, b group) int {
 		return cmp.Or(strings.Compare(a.tenant, b.tenant), strings.Compare(a.day, b.day), strings.Compare(a.queue, b.queue),

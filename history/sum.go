@@ -9,7 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Sum adds what live jobs use to what history says.
+// A Sum combines the usage of live jobs with the usage in history.
 type Sum struct {
 	query  UsageQuery
 	prices Prices
@@ -17,7 +17,7 @@ type Sum struct {
 	rows   map[Holder]*Used
 }
 
-// NewSum begins with an answer of Usage to the same query.
+// NewSum starts with the rows that History.Usage returned for the same query.
 func NewSum(q UsageQuery, prices Prices, rows []Used) *Sum {
 	s := &Sum{query: q, prices: prices, terms: map[Kind][]term{}, rows: make(map[Holder]*Used, len(rows))}
 	for i := range rows {
@@ -26,7 +26,7 @@ func NewSum(q UsageQuery, prices Prices, rows []Used) *Sum {
 	return s
 }
 
-// Add adds what a job has used, as far as the query asks for it.
+// Add adds the part of a job's usage that the query selects.
 func (s *Sum) Add(job *ares.Job, parts []Part) {
 	q := &s.query
 	if !covers(q.Within, job.Tenant, job.Queue) || q.Tenant != "" && q.Tenant != job.Tenant || q.Queue != "" && q.Queue != job.Queue || q.User != "" && q.User != job.Owner {
@@ -91,7 +91,7 @@ func (s *Sum) row(job *ares.Job, p *Part) *Used {
 	return s.rows[h]
 }
 
-// Rows lists the sums by period, and then by who.
+// Rows returns the sums, ordered by period and then by Holder.
 func (s *Sum) Rows() []Used {
 	out := make([]Used, 0, len(s.rows))
 	for _, h := range slices.SortedFunc(maps.Keys(s.rows), Holder.Compare) {
@@ -100,7 +100,7 @@ func (s *Sum) Rows() []Used {
 	return out
 }
 
-// Compare orders rows: by period, tenant, queue, user, model and region.
+// Compare orders rows by period, tenant, queue, user, model and region.
 func (h Holder) Compare(o Holder) int {
 	return cmp.Or(strings.Compare(h.Period, o.Period), strings.Compare(h.Tenant, o.Tenant), strings.Compare(h.Queue, o.Queue),
 		strings.Compare(h.User, o.User), strings.Compare(h.Model, o.Model), strings.Compare(h.Region, o.Region))

@@ -7,15 +7,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TenantUse is a tenant with what it holds now.
+// TenantUse is a tenant together with its current usage.
 type TenantUse struct {
 	Tenant  *ares.Tenant
 	Use     ares.Use
 	Waiting int // jobs
 }
 
-// PutTenants replaces the table of tenants. It is for people who ask; nothing
-// in Ares reads it.
+// PutTenants replaces the content of the table of tenants. The table is for people who query the database; Ares does
+// not read it.
 func (h *History) PutTenants(ctx context.Context, tenants []TenantUse, at time.Time) error {
 	r := &rows{table: "tenants", columns: []string{
 		"tenant", "name", "max_gpus", "max_gpu_memory_mb", "max_cpu_cores", "max_memory_mb", "max_concurrent_jobs", "max_pending_jobs",
@@ -28,7 +28,7 @@ func (h *History) PutTenants(ctx context.Context, tenants []TenantUse, at time.T
 			string(t.Tenant.PriorityTier), t.Tenant.Weight, t.Tenant.MayPreempt, budget(t.Tenant.GPUHours),
 			float64(u.GPUs)+float64(u.GPUMilli)/1000, u.CPUs, u.MemoryMB, u.Jobs, t.Waiting, h.dialect.at(at))
 	}
-	return h.writing(ctx, func(w *writer) error {
+	return h.inTransaction(ctx, func(w *writer) error {
 		if err := w.exec(ctx, "DELETE FROM tenants"); err != nil {
 			return err
 		}
@@ -36,7 +36,8 @@ func (h *History) PutTenants(ctx context.Context, tenants []TenantUse, at time.T
 	})
 }
 
-// limit is a limit as a column: none where it does not limit.
+// This function converts the limit of a tenant to a column value. The value is NULL if there is no
+// limit.
 func limit(n int) any {
 	if n >= ares.Unlimited {
 		return nil

@@ -9,22 +9,22 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ErrUpdating is the answer while the tables are brought up to date.
-var ErrUpdating = ares.Errorf(ares.Unavailable, "history's tables are being brought up to date, which may take minutes after an upgrade: live jobs are not affected; try again")
+// ErrUpdating is the error that calls return while the tables are being migrated.
+var ErrUpdating = ares.Errorf(ares.Unavailable, "the tables of the history database are being migrated, but live jobs are not affected: try again in a few minutes")
 
-// updateWithin bounds one try to bring the tables up to date, which takes the
-// longer the more is in them. What a try does not finish is undone.
+// updateWithin is the maximum duration of a migration of the tables. The larger the tables are, the longer a
+// migration takes. If a migration does not finish in this time, it is rolled back.
 const updateWithin = time.Hour
 
-// update brings the tables up to date. It does not end with the patience of
-// whoever asked first: it would be undone, and begin anew with the next.
+// An update is a running migration of the tables. If the caller that started the migration gives up, the migration
+// continues. So the next caller need not start it again.
 type update struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed at its end
-	err    error         // once it is done
+	err    error         // set once it is done
 }
 
-func (u *update) over() bool {
+func (u *update) isDone() bool {
 	select {
 	case <-u.done:
 		return true
@@ -33,12 +33,12 @@ func (u *update) over() bool {
 	}
 }
 
-// connected is the database for reading and the one for writing, once the
-// tables are up to date.
+// This method waits until the tables are migrated, and returns the connections for reading and for
+// writing.
 func (h *History) connected(ctx context.Context) (read, write *sql.DB, err error) {
 	for {
 		var under *update
-		if read, write, under, err = h.look(ctx); err != nil || under == nil {
+		if read, write, under, err = h.findDatabase(ctx); err != nil || under == nil {
 			return read, write, err
 		}
 		select {
@@ -52,8 +52,8 @@ func (h *History) connected(ctx context.Context) (read, write *sql.DB, err error
 	}
 }
 
-// look finds the database, or the update of its tables that is under way.
-func (h *History) look(ctx context.Context) (read, write *sql.DB, under *update, err error) {
+// findDatabase returns the database, or the migration that is still running.
+func (h *History) findDatabase(ctx context.Context) (read, write *sql.DB, under *update, err error) {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -65,7 +65,7 @@ func (h *History) look(ctx context.Context) (read, write *sql.DB, under *update,
 		return nil, nil, nil, ares.Errorf(ares.Unavailable, "history is closed")
 	case h.ready:
 		return h.read, h.write, nil, nil
-	case h.update != nil && !h.update.over():
+	case h.update != nil && !h.update.isDone():
 		return nil, nil, h.update, nil
 	}
 	if h.read == nil {
@@ -75,7 +75,7 @@ func (h *History) look(ctx context.Context) (read, write *sql.DB, under *update,
 	}
 	outdated, err := h.dialect.outdated(ctx, h.write)
 	if err != nil {
-		return nil, nil, nil, unavailable("look at history's tables", errors.Join(err, h.drop()))
+		return nil, nil, nil, unavailable("check history's tables", errors.Join(err, h.closeDatabases()))
 	}
 	if !outdated {
 		h.ready = true
@@ -85,20 +85,19 @@ func (h *History) look(ctx context.Context) (read, write *sql.DB, under *update,
 	return nil, nil, h.update, nil
 }
 
-// begin begins an update. Close ends it.
+// The method `begin` starts a migration of the tables. Close ends it.
 func (d dialect) begin(ctx context.Context, db *sql.DB) *update {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), updateWithin)
 	u := &update{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
 		defer cancel()
-		u.err = unavailable("bring history's tables up to date", d.migrate(ctx, db))
+		u.err = unavailable("migrate history's tables", d.migrate(ctx, db))
 	}()
 	return u
 }
 
-// Ready says whether history answers: ErrUpdating while its tables are brought up
-// to date.
+// Ready returns an error if history does not answer. While the tables are being migrated, the error is ErrUpdating.
 func (h *History) Ready(ctx context.Context) error {
 	read, _, err := h.connected(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Dimension is something that use is counted by.
+// Dimension is a property by which usage is grouped.
 type Dimension string
 
 // The dimensions.
@@ -23,33 +23,34 @@ const (
 	ByRegion Dimension = "region"
 )
 
-// Dimensions lists them, in the order in which they are shown.
+// Dimensions lists all dimensions, in the order in which users see them.
 func Dimensions() []Dimension { return []Dimension{ByTenant, ByQueue, ByUser, ByModel, ByRegion} }
 
-// Period is what time is cut into.
+// Period is the length of time that each row of a usage report covers.
 type Period string
 
 // The periods.
 const (
-	Whole   Period = "" // not at all
+	Whole   Period = "" // one interval
 	ByDay   Period = "day"
 	ByMonth Period = "month"
 )
 
-// UsageQuery asks what was used.
+// UsageQuery selects and groups usage.
 type UsageQuery struct {
-	// Tenant, Queue, User and Model select; "" selects all. Model is part of the
-	// model's name in any case.
+	// Tenant, Queue, User and Model select usage. A field that is empty does not restrict the selection. Model is a
+	// substring of the model's name, regardless of case.
 	Tenant, Queue, User, Model string
-	// Within is where use may be that is told of at all; nil for everywhere.
+	// Within restricts the usage to scopes that the reader may see. If Within is nil, the
+	// reader may see all usage.
 	Within []Scope
-	// From and To are days, in UTC, both included; "" for no bound.
+	// From and To are the first and the last day in UTC. If From or To is empty, there is no limit on that side.
 	From, To string
 	By       []Dimension
 	Period   Period
 }
 
-// Check reports every mistake of a query as received.
+// Check returns an error that lists every mistake in a submitted query.
 func (q *UsageQuery) Check() error {
 	var bad ares.Problems
 	for _, f := range []struct{ field, day string }{{"from", q.From}, {"to", q.To}} {
@@ -61,16 +62,17 @@ func (q *UsageQuery) Check() error {
 	}
 	for _, d := range q.By {
 		if !slices.Contains(Dimensions(), d) {
-			bad.Add("by", "%q is unknown: use tenant, queue, user, model or region", clip(string(d)))
+			bad.Add("by", "%q is unknown: use tenant, queue, user, model or region", ares.Clip(string(d)))
 		}
 	}
 	if q.Period != Whole && q.Period != ByDay && q.Period != ByMonth {
-		bad.Add("period", "%q is unknown: use day or month, or leave it out", clip(string(q.Period)))
+		bad.Add("period", "%q is unknown: use day or month, or leave it out", ares.Clip(string(q.Period)))
 	}
 	return bad.Err()
 }
 
-// Holder is who or what used something. Fields that were not asked for are "".
+// Holder holds the values by which a row of a usage report is grouped. A field is "" if the
+// query does not group by it.
 type Holder struct {
 	Period string // 2026-01-31 or 2026-01
 	Tenant string
@@ -79,19 +81,19 @@ type Holder struct {
 	Kind
 }
 
-// Used is a row of an answer.
+// A Used is one row of a usage report.
 type Used struct {
 	Holder
 	GPUMilliseconds int64
-	Jobs            int64   // that ended
-	Cost            float64 // of what has a price
-	Unpriced        int64   // GPUMilliseconds that have none
+	Jobs            int64   // jobs that ended
+	Cost            float64 // cost of the usage that has a price
+	Unpriced        int64   // GPUMilliseconds without a price
 }
 
-// GPUHours is the time in hours.
+// GPUHours returns the row's GPU time in hours.
 func (u *Used) GPUHours() float64 { return float64(u.GPUMilliseconds) / msPerHour }
 
-// Usage sums up what jobs that are in history have used.
+// Usage sums up the usage of the jobs in history.
 func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
 	prices, err := h.Prices(ctx)
 	if err != nil {
@@ -106,7 +108,7 @@ func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
 	table := "usage_daily"
 	byQueue := slices.Contains(q.By, ByQueue) || slices.ContainsFunc(q.Within, func(s Scope) bool { return s.Queue != "" })
 	if q.Queue == "" && q.User == "" && !byQueue && !slices.Contains(q.By, ByUser) {
-		table = "usage_by_tenant" // many times smaller
+		table = "usage_by_tenant" // this table is many times smaller
 	}
 	columns := columnsOf(&q, h.dialect)
 	text := "SELECT " + strings.Join(columns, ", ") + ", SUM(u.gpu_milliseconds), SUM(u.jobs), SUM(u.gpu_milliseconds * " + price + ") / 3600000.0, SUM(" + unpriced + ") FROM " + table + " u"
@@ -120,7 +122,7 @@ func (h *History) Usage(ctx context.Context, q UsageQuery) ([]Used, error) {
 		text += " GROUP BY " + strings.Join(by, ", ")
 	}
 	var out []Used
-	err = h.reading(ctx, text, c.args, func(r *sql.Rows) error {
+	err = h.queryRows(ctx, text, c.args, func(r *sql.Rows) error {
 		u, ok, bad := scanUsed(r, &q)
 		if ok {
 			out = append(out, u)
@@ -134,7 +136,7 @@ func scanUsed(r *sql.Rows, q *UsageQuery) (u Used, ok bool, err error) {
 	var ms, jobs, unpriced sql.NullInt64
 	var cost sql.NullFloat64
 	var period sql.NullString
-	var day stamp
+	var day scannedTime
 	to := []any{&u.Tenant, &u.Queue, &u.User, &u.Model, &u.Region, &ms, &jobs, &cost, &unpriced}
 	if q.Period == ByDay {
 		to = append([]any{&day}, to...)
@@ -148,10 +150,10 @@ func scanUsed(r *sql.Rows, q *UsageQuery) (u Used, ok bool, err error) {
 	if q.Period == ByDay {
 		u.Period = day.day()
 	}
-	return u, u.GPUMilliseconds != 0 || u.Jobs != 0, nil // a sum may have come back to nothing
+	return u, u.GPUMilliseconds != 0 || u.Jobs != 0, nil // a sum may have returned to zero
 }
 
-// usage is the condition of a query of sums.
+// This method adds the conditions of a usage query.
 func (q *query) usage(of *UsageQuery) {
 	q.within("u.tenant", "u.queue", of.Within)
 	q.equals("u.tenant", of.Tenant)
@@ -168,8 +170,8 @@ func (q *query) usage(of *UsageQuery) {
 	}
 }
 
-// columnsOf lists what a row of the answer is about; what was not asked for is
-// a constant.
+// columnsOf returns the SQL columns of a usage report. If the query does not group by a property,
+// the column of that property is a constant.
 func columnsOf(q *UsageQuery, d dialect) []string {
 	out := []string{"''", "''", "''", "''", "''", "''"}
 	switch {
@@ -188,22 +190,22 @@ func columnsOf(q *UsageQuery, d dialect) []string {
 	return out
 }
 
-// groupings are the columns to group by, the tenant first: so the table is in
-// order already.
+// The function `groupings` returns the SQL columns to group by. The tenant comes first, because
+// the table is already ordered by tenant.
 func groupings(columns []string) []string {
 	out := slices.DeleteFunc([]string{columns[1], columns[0], columns[2], columns[3], columns[4], columns[5]}, func(c string) bool { return c == "''" })
 	return out
 }
 
-// maxTerms bounds the prices in one question.
+// maxTerms is the maximum number of prices in one SQL query.
 const maxTerms = 10_000
 
-// priced is two expressions: what an hour of a row's kind of device costs on its
-// day, and the milliseconds of the row for which there is no price. They go by
-// the kind's number: to join a table takes several times as long.
+// This method returns two SQL expressions. The first expression is the hourly price of a row's kind of device on the row's day.
+// The second expression is the part of the row's GPU time that has no price, in milliseconds. Both expressions compare the
+// number of the device kind, because a join with the table of kinds takes several times as long.
 func (h *History) priced(ctx context.Context, prices Prices) (price, unpriced string, err error) {
 	n := 0
-	err = h.reading(ctx, "SELECT kind, model, region FROM kinds ORDER BY kind", nil, func(r *sql.Rows) error {
+	err = h.queryRows(ctx, "SELECT kind, model, region FROM kinds ORDER BY kind", nil, func(r *sql.Rows) error {
 		number, k := 0, Kind{}
 		if bad := r.Scan(&number, &k.Model, &k.Region); bad != nil {
 			return bad
@@ -213,7 +215,7 @@ func (h *History) priced(ctx context.Context, prices Prices) (price, unpriced st
 			return nil
 		}
 		if n += len(terms); n > maxTerms {
-			return ares.Errorf(ares.Exhausted, "there are too many prices for so many kinds of devices (at most %d together): delete old ones", maxTerms)
+			return ares.Errorf(ares.LimitReached, "there are more than %d combinations of a price and a device kind: delete old prices with `ares price delete`", maxTerms)
 		}
 		price += fmt.Sprintf(" WHEN %d THEN CASE", number)
 		for _, t := range slices.Backward(terms) {

@@ -9,31 +9,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Kind is what a price depends on.
+// Kind is a kind of device. A price per GPU hour applies to devices of one kind.
 type Kind struct {
-	Model  string // of the devices, as their node says
-	Region string // of the node, "" when it is in none
+	Model  string // model of the devices, as their node reports it
+	Region string // region of the node, "" if it has none
 }
 
-// Part is what a job has used on one day, in UTC, of devices of one kind.
+// Part is the time for which a job used devices of one kind on one day in UTC.
 type Part struct {
 	Day string // 2026-01-31
 	Kind
-	// GPUMilliseconds is the time that devices were held, from the placement of an
-	// attempt to its end; a share of a device counts as that part of one.
+	// GPUMilliseconds is the time for which devices were allocated, from the placement of an attempt to its end. If a job
+	// uses only a part of a device, only that part counts.
 	GPUMilliseconds int64
 	Jobs            int // 1 on the day the job ended, else 0
 }
 
-// Kinds says what a device of a node is.
+// Kinds is a function that returns the kind of a node's device.
 type Kinds func(node, device string) Kind
 
-// Parts works out what a job has used by now from its run alone, by day and
-// kind. It is the same whenever it is asked for a run that has ended. An array's
-// own run uses nothing: its elements do.
+// Parts computes a job's usage until now, by day and kind of device. Parts reads only the job and its run. For a run that has ended,
+// Parts always returns the same result. An array's own run has no usage, because the usage of its elements is counted instead.
 //
-// Of attempts that the run no longer keeps only their length is known: they
-// count with what was asked for, on the day of the first attempt that is kept.
+// The oldest attempts of a run may have been dropped from its record. Only their total duration is then known.
+// Parts assumes that dropped attempts used the requested devices. Parts counts these attempts on the day of the
+// oldest attempt that is still recorded.
 func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 	if job.IsArray() {
 		return nil
@@ -50,7 +50,7 @@ func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 		for s := range a.Seats {
 			for d, sh := range a.Seats[s].Shares {
 				k := kinds(a.Seats[s].Node, sh.Device)
-				if k.Model == "" { // its node is gone
+				if k.Model == "" { // its node was removed
 					k.Model = job.GPUModel
 				}
 				if s == 0 && d == 0 {
@@ -60,7 +60,7 @@ func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 			}
 		}
 		for k, milli := range held {
-			spread(a.PlacedAt, end, func(day string, ms int64) { sums[Part{Day: day, Kind: k}] += milli * ms })
+			splitByDay(a.PlacedAt, end, func(day string, ms int64) { sums[Part{Day: day, Kind: k}] += milli * ms })
 		}
 	}
 	if run.Ran > 0 {
@@ -75,7 +75,8 @@ func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 	return ordered(sums, run, last)
 }
 
-// ordered makes a list of the sums, with the job's end counted.
+// This function sorts the parts by day, model and region. If the job has ended, it is counted in
+// the Part for the day of its end.
 func ordered(sums map[Part]int64, run *ares.Run, last Kind) []Part {
 	if run.Phase.Final() {
 		sums[Part{Day: dayOf(run.FinishedAt), Kind: last}] += 0
@@ -96,9 +97,9 @@ func ordered(sums map[Part]int64, run *ares.Run, last Kind) []Part {
 	return out
 }
 
-// spread calls fn with the milliseconds of each day, in UTC, from one time to
-// another.
-func spread(from, to time.Time, fn func(day string, ms int64)) {
+// splitByDay splits the time between two moments by day in UTC. For each day, it calls the function `fn` with the
+// milliseconds on that day.
+func splitByDay(from, to time.Time, fn func(day string, ms int64)) {
 	if from.IsZero() {
 		return
 	}

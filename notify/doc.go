@@ -1,8 +1,7 @@
-// Package notify tells people: it sends alerts through channels, webhooks and
-// mail, in the background.
+// Package notify sends alerts through webhooks and mail, in the background.
 //
-// An alert that is told again within a while is counted, not sent. Each channel
-// has a queue of its own with an end, a rate and its own retries, so that one
-// that does not answer holds up nobody: neither the caller nor other channels.
-// Where a channel leads is a secret, and in no error and no log line.
+// If an alert is repeated within the configured time window, the repetition is counted and not
+// sent. Each channel has its own bounded queue, rate limit and retries, so a channel that does not
+// answer delays neither the caller nor other channels. The address of a channel is a secret and
+// never appears in an error or a log line.
 package notify

@@ -24,7 +24,7 @@ import (
 	"github.com/ares-scheduler/ares/notify"
 )
 
-// postOffice is a small mail server: STARTTLS, login, and answers as it is told.
+// postOffice is a small mail server with STARTTLS and login, whose answers a test can set.
 type postOffice struct {
 	addr  string
 	roots *x509.CertPool
@@ -34,21 +34,21 @@ type postOffice struct {
 	ledger
 }
 
-// ledger is how the office is to answer, and what it saw.
+// A `ledger` contains the configured answers of a postOffice, and the mail that it received.
 type ledger struct {
 	plain    bool // offers no TLS
-	implicit bool // speaks TLS from the first byte, as on port 465
-	// replies are given instead of the usual ones, one for each conversation: to
-	// the command that it names. "DATA 451 later", "silence".
+	implicit bool // uses TLS from the first byte, as on port 465
+	// This list contains one special answer for each connection, which replaces the usual answer. An entry is either a
+	// command followed by its answer, such as "DATA 451 later", or the word "silence".
 	replies []string
 
 	mails []string
-	said  []string // commands that came in the clear
+	said  []string // commands received without TLS
 	login []string
 	rcpts []string
 }
 
-// seen is the ledger as it is now.
+// This method returns a copy of the ledger.
 func (p *postOffice) seen() ledger {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func newPostOffice(t *testing.T, replies ...string) *postOffice {
 	return p
 }
 
-// reply is how this conversation goes.
+// This method returns the special answer for this connection, or "" if there is none.
 func (p *postOffice) reply() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *postOffice) serve(conn net.Conn) {
 	defer func() { conn.Close() }()
 	special := p.reply()
 	if special == "silence" {
-		_, _ = io.Copy(io.Discard, conn) // until the caller leaves
+		_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 		return
 	}
 	command, answer, _ := strings.Cut(special, " ")
@@ -174,7 +174,7 @@ func (p *postOffice) serve(conn net.Conn) {
 				if text == ".\r\n" {
 					break
 				}
-				if strings.HasPrefix(text, "..") { // the first was added on the way
+				if strings.HasPrefix(text, "..") { // SMTP adds the first dot
 					text = text[1:]
 				}
 				body.WriteString(text)
@@ -196,8 +196,8 @@ func (p *postOffice) sender() *notify.Mail {
 	return &notify.Mail{Addr: p.addr, From: "Ares <ares@example.com>", To: []string{"ops@example.com", "Ann <ann@example.com>"}, Username: "ares", Password: canary, Roots: p.roots}
 }
 
-// TestMail: the mail is sent over TLS after a login, to all, and nothing of a job
-// becomes a header.
+// TestMail checks that a mail is sent over TLS after a login, to all recipients. Text from a job must not become a mail
+// header.
 func TestMail(t *testing.T) {
 	p := newPostOffice(t)
 	a := alert
@@ -227,11 +227,11 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// TestMailRecovers: a mail server that is silent, then says later, then takes it gets
-// the mail once.
+// TestMailRecovers uses a mail server that first does not answer, then rejects the mail temporarily, and then accepts
+// it. The mail must be delivered exactly once.
 func TestMailRecovers(t *testing.T) {
 	p := newPostOffice(t, "silence", "MAIL 451 later", "DATA 452 full", "")
-	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 5 * time.Second }) // of the silence; the others answer well within
+	b := start(t, p.sender(), func(o *notify.Options) { o.Timeout = 5 * time.Second }) // only the silent server reaches it
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
 	if len(p.seen().mails) != 1 || strings.Contains(b.logged(), canary) {
@@ -239,8 +239,8 @@ func TestMailRecovers(t *testing.T) {
 	}
 }
 
-// TestMailRefused: what the server refuses for good is not tried again, and what it
-// quotes is not passed on.
+// TestMailRefused checks that a permanent rejection is not retried. Text quoted by the server must not appear in the
+// error.
 func TestMailRefused(t *testing.T) {
 	for command, reply := range map[string]string{"AUTH": "535 no " + canary, "MAIL": "550 " + canary, "RCPT": "550 nobody " + canary} {
 		p := newPostOffice(t, command+" "+reply, "", "")
@@ -248,15 +248,15 @@ func TestMailRefused(t *testing.T) {
 		b.Tell("ops", alert)
 		b.await(t, "ops failed")
 		s := b.Status()[0]
-		if len(p.seen().mails) != 0 || len(p.seen().replies) != 2 || !strings.Contains(s.LastError, "the mail server answered 5") || strings.Contains(s.LastError+b.logged(), canary) {
+		if len(p.seen().mails) != 0 || len(p.seen().replies) != 2 || !strings.Contains(s.LastError, "the mail server answered with code 5") || strings.Contains(s.LastError+b.logged(), canary) {
 			t.Errorf("%s: %+v, log %s", command, s, b.logged())
 		}
 		b.stop()
 	}
 }
 
-// TestMailNeedsTLS: without TLS nothing is sent unless that is meant, and to a server
-// whose certificate is not trusted not even then.
+// TestMailNeedsTLS checks that mail is sent without TLS only if the configuration allows it. Mail must never be sent to
+// a server whose certificate is not trusted.
 func TestMailNeedsTLS(t *testing.T) {
 	p := newPostOffice(t)
 	stranger := p.sender()
@@ -267,7 +267,7 @@ func TestMailNeedsTLS(t *testing.T) {
 	p.mu.Lock()
 	p.plain = true
 	p.mu.Unlock()
-	if err := p.sender().Send(t.Context(), alert); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), "offers no TLS") {
+	if err := p.sender().Send(t.Context(), alert); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), "does not offer TLS") {
 		t.Error(err)
 	}
 	if len(p.seen().mails) != 0 || len(p.seen().login) != 0 {
@@ -280,8 +280,8 @@ func TestMailNeedsTLS(t *testing.T) {
 	}
 }
 
-// TestMailOverTLSFromTheStart: smtps:// speaks TLS before anything else, and trusts
-// no other certificate and no server without it.
+// TestMailOverTLSFromTheStart checks that an smtps:// channel uses TLS from the first byte. Sending must fail if the
+// certificate is not trusted or if the server has no TLS.
 func TestMailOverTLSFromTheStart(t *testing.T) {
 	p := newPostOffice(t)
 	p.mu.Lock()
@@ -302,29 +302,29 @@ func TestMailOverTLSFromTheStart(t *testing.T) {
 	}
 	clear := newPostOffice(t).sender()
 	clear.Addr, clear.Plain = "smtps://"+clear.Addr, true
-	if err := clear.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "does not speak TLS from the start: write its address as smtp://HOST:PORT") {
+	if err := clear.Send(t.Context(), alert); err == nil || !strings.Contains(err.Error(), "does not use TLS from the start: write its address as smtp://HOST:PORT") {
 		t.Error(err)
 	}
-	hasty := p.sender() // smtps:// is missing: the server waits for a handshake
+	hasty := p.sender() // smtps:// is missing: the server waits for a TLS handshake
 	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := hasty.Send(soon, alert); err == nil || !strings.Contains(err.Error(), "where it speaks TLS from the start, write smtps:// before its address") {
+	if err := hasty.Send(soon, alert); err == nil || !strings.Contains(err.Error(), "if the mail server uses TLS from the start, write smtps:// before its address") {
 		t.Error(err)
 	}
 }
 
-// TestMailCheck: what is missing of a channel is told.
+// TestMailCheck checks that missing fields of a channel are reported.
 func TestMailCheck(t *testing.T) {
 	for want, m := range map[string]notify.Mail{
 		"smtp_addr":                    {From: "a@b", To: []string{"a@b"}},
 		"\"m\" is not an address":      {Addr: "m", From: "a@b", To: []string{"a@b"}},
 		"\"http://m\" is not an":       {Addr: "http://m", From: "a@b", To: []string{"a@b"}},
 		"\"smtps://m:25/x\" is not an": {Addr: "smtps://m:25/x", From: "a@b", To: []string{"a@b"}},
-		"no_tls: contradicts smtps://": {Addr: "smtps://m", From: "a@b", To: []string{"a@b"}, Plain: true},
-		"no_tls: contradicts port 465": {Addr: "m:465", From: "a@b", To: []string{"a@b"}, Plain: true},
-		"from":                         {Addr: "a:1", From: "nobody", To: []string{"a@b"}},
-		"to: is":                       {Addr: "a:1", From: "a@b"},
-		"to: \"x\"":                    {Addr: "a:1", From: "a@b", To: []string{"x"}},
+		"no_tls: this option cannot be combined with smtps://": {Addr: "smtps://m", From: "a@b", To: []string{"a@b"}, Plain: true},
+		"no_tls: this option cannot be combined with port 465": {Addr: "m:465", From: "a@b", To: []string{"a@b"}, Plain: true},
+		"from":                                {Addr: "a:1", From: "nobody", To: []string{"a@b"}},
+		"to: the list of recipients is empty": {Addr: "a:1", From: "a@b"},
+		"to: \"x\"":                           {Addr: "a:1", From: "a@b", To: []string{"x"}},
 	} {
 		if err := m.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", m, err)
@@ -337,7 +337,7 @@ func TestMailCheck(t *testing.T) {
 		}
 	}
 	plain := notify.Mail{Addr: "smtp://m:465", From: "a@b", To: []string{"a@b"}, Plain: true}
-	if err := plain.Check(); err != nil { // smtp:// is said, so that the port means nothing
+	if err := plain.Check(); err != nil { // smtp:// is given, so the port does not matter
 		t.Error(err)
 	}
 }

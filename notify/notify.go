@@ -10,55 +10,56 @@ import (
 	"golang.org/x/time/rate"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// Alert is something people should know.
+// Alert is a message for people.
 type Alert struct {
-	// Key names what it is about: another of the same key within the window is
-	// counted and not sent.
+	// Key identifies the subject of the alert. If an alert with the same key was sent within the time window, the new
+	// alert is only counted, not sent.
 	Key   string
 	Title string // one line
 	Text  string
 	At    time.Time
-	// Details are names with their values, in the order they are shown.
+	// Details are name and value pairs, in the order in which they are shown.
 	Details []Detail
-	// Repeats is how many of the same key were not sent since the last one.
+	// Repeats is the number of suppressed alerts with the same key. It counts from the time when the last one was
+	// sent.
 	Repeats int
 }
 
-// Detail is one thing to know of an alert.
+// Detail is one detail of an alert.
 type Detail struct{ Name, Value string }
 
-// Sender delivers an alert. An error it returns says nothing secret.
+// Sender delivers an alert. The errors of a Sender contain no secrets.
 type Sender interface {
 	Send(ctx context.Context, a Alert) error
 }
 
-// Channel is a way to tell people.
+// Channel is a destination of alerts.
 type Channel struct {
 	Name   string
 	Kind   string
 	Sender Sender
 }
 
-// Options bound what is sent.
+// Options are the limits on sending.
 type Options struct {
-	PerMinute int           // alerts a channel sends in a minute at most
-	Window    time.Duration // in which the same alert is told once
-	Queue     int           // alerts that wait for a channel at most
-	Tries     int           // of one alert
+	PerMinute int           // alerts that a channel sends per minute
+	Window    time.Duration // the same alert is sent only once within this time
+	Queue     int           // maximum number of alerts that wait for a channel
+	Tries     int           // tries for one alert
 	Backoff   time.Duration // after the first failed try; it doubles up to MaxWait
 	MaxWait   time.Duration
-	Timeout   time.Duration // of one try
+	Timeout   time.Duration // time limit of one try
 	Now       func() time.Time
 	Log       *slog.Logger
-	// Observe is told what became of an alert: sent, failed, repeated, dropped or
-	// unknown.
-	// May be nil.
+	// Observe is called with the outcome of each alert: sent, failed, repeated, dropped or unknown. Observe may be
+	// nil.
 	Observe func(channel, outcome string)
 }
 
-// DefaultOptions are those of a server that says nothing else.
+// DefaultOptions returns the options that apply without a configuration.
 func DefaultOptions() Options {
 	return Options{
 		PerMinute: 20, Window: 10 * time.Minute, Queue: 256, Tries: 6, Backoff: time.Second, MaxWait: time.Minute, Timeout: 10 * time.Second,
@@ -66,16 +67,16 @@ func DefaultOptions() Options {
 	}
 }
 
-// maxKeys bounds the alerts a channel remembers.
+// maxKeys is the maximum number of keys that a channel remembers.
 const maxKeys = 10_000
 
-// What becomes of an alert.
+// These are the possible outcomes of an alert.
 const (
 	Sent     = "sent"
 	Failed   = "failed"   // every try failed
-	Repeated = "repeated" // the same was told within the window
-	Dropped  = "dropped"  // too many wait, or the server stopped
-	Unknown  = "unknown"  // there is no such channel here
+	Repeated = "repeated" // the same alert was sent within the window
+	Dropped  = "dropped"  // the queue is full, or the server stopped
+	Unknown  = "unknown"  // this server has no such channel
 )
 
 // Notifier sends alerts. It is safe for concurrent use.
@@ -85,35 +86,36 @@ type Notifier struct {
 	names    []string
 
 	mu      sync.Mutex
-	strange map[string]bool // names of channels that there are not
+	strange map[string]bool // names of missing channels that were logged
 }
 
-// channel is one channel with what waits for it.
+// The type `channel` is a Channel together with its queue.
 type channel struct {
 	Channel
 	queue chan Alert
 	pace  *rate.Limiter
 
 	mu        sync.Mutex
-	told      map[string]telling
+	told      map[string]sentAlert
 	count     map[string]int64
 	lastError string
 }
 
-// telling is when an alert of a key was last taken, and how many were not since.
-type telling struct {
+// sentAlert records when an alert with a certain key was last sent. It also counts the alerts with that key that were
+// suppressed since then.
+type sentAlert struct {
 	at      time.Time
 	repeats int
 }
 
-// New makes a notifier. Nothing is sent before Run.
+// New returns a notifier. The notifier sends nothing before Run is called.
 func New(channels []Channel, opts Options) *Notifier {
 	n := &Notifier{opts: opts, channels: map[string]*channel{}, strange: map[string]bool{}}
 	for _, c := range channels {
 		n.channels[c.Name] = &channel{
 			Channel: c, queue: make(chan Alert, opts.Queue),
 			pace: rate.NewLimiter(rate.Every(time.Minute/time.Duration(opts.PerMinute)), max(1, opts.PerMinute/4)),
-			told: map[string]telling{}, count: map[string]int64{},
+			told: map[string]sentAlert{}, count: map[string]int64{},
 		}
 		n.names = append(n.names, c.Name)
 	}
@@ -121,22 +123,22 @@ func New(channels []Channel, opts Options) *Notifier {
 	return n
 }
 
-// Has says whether there is a channel of this name.
+// Has reports whether a channel with this name exists.
 func (n *Notifier) Has(name string) bool { return n.channels[name] != nil }
 
-// Names lists the channels.
+// Names returns the names of all channels.
 func (n *Notifier) Names() []string { return n.names }
 
-// Tell has an alert sent through a channel, soon. It never waits.
+// Tell adds an alert to a channel's queue. It never waits.
 func (n *Notifier) Tell(name string, a Alert) {
 	c := n.channels[name]
 	if c == nil {
 		n.unknown(name)
 		return
 	}
-	repeats, again := c.again(a.Key, n.opts.Now(), n.opts.Window)
+	repeats, again := c.isRepeat(a.Key, n.opts.Now(), n.opts.Window)
 	if again {
-		n.became(c, Repeated, nil)
+		n.setStatus(c, Repeated, nil)
 		return
 	}
 	a.Repeats = repeats
@@ -144,11 +146,11 @@ func (n *Notifier) Tell(name string, a Alert) {
 	case c.queue <- a:
 	default:
 		c.forget(a.Key)
-		n.became(c, Dropped, nil)
+		n.setStatus(c, Dropped, nil)
 	}
 }
 
-// unknown notes that an alert has no way to go, and says so once for each name.
+// This method counts an alert for a channel that does not exist. It logs each channel name once.
 func (n *Notifier) unknown(name string) {
 	if n.opts.Observe != nil {
 		n.opts.Observe(name, Unknown)
@@ -157,13 +159,13 @@ func (n *Notifier) unknown(name string) {
 	defer n.mu.Unlock()
 	if !n.strange[name] && len(n.strange) < maxKeys {
 		n.strange[name] = true
-		n.opts.Log.Warn("alerts have no way to go: this server has no such channel", "channel", name)
+		n.opts.Log.Warn("alerts cannot be sent: this server has no such channel", "channel", name)
 	}
 }
 
-// again says whether an alert of this key was told within the window; if not, how
-// many were kept back since the last.
-func (c *channel) again(key string, now time.Time, window time.Duration) (repeats int, again bool) {
+// isRepeat reports whether an alert with this key was sent within the window. If no such alert was sent, the result
+// "repeats" is the number of alerts that were suppressed since the last one was sent.
+func (c *channel) isRepeat(key string, now time.Time, window time.Duration) (repeats int, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, known := c.told[key]
@@ -175,18 +177,18 @@ func (c *channel) again(key string, now time.Time, window time.Duration) (repeat
 	if len(c.told) >= maxKeys {
 		clear(c.told)
 	}
-	c.told[key] = telling{at: now}
+	c.told[key] = sentAlert{at: now}
 	return was.repeats, false
 }
 
-// forget has the next alert of a key sent: this one was not.
+// If an alert could not be sent, the method `forget` removes its key. The next alert with that key is then sent.
 func (c *channel) forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.told, key)
 }
 
-func (n *Notifier) became(c *channel, outcome string, err error) {
+func (n *Notifier) setStatus(c *channel, outcome string, err error) {
 	c.mu.Lock()
 	c.count[outcome]++
 	switch {
@@ -201,7 +203,7 @@ func (n *Notifier) became(c *channel, outcome string, err error) {
 	}
 }
 
-// Run sends what is told until ctx ends.
+// Run sends the queued alerts until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, name := range n.names {
@@ -217,71 +219,67 @@ func (n *Notifier) serve(ctx context.Context, c *channel) {
 		case <-ctx.Done():
 			for len(c.queue) > 0 {
 				<-c.queue
-				n.became(c, Dropped, nil)
+				n.setStatus(c, Dropped, nil)
 			}
 			return
 		case a := <-c.queue:
 			if c.pace.Wait(ctx) == nil {
 				n.deliver(ctx, c, a)
 			} else {
-				n.became(c, Dropped, nil)
+				n.setStatus(c, Dropped, nil)
 			}
 		}
 	}
 }
 
-// deliver tries until the alert is out, or the tries are used up.
+// The method `deliver` tries to send an alert until it succeeds or no attempts are left.
 func (n *Notifier) deliver(ctx context.Context, c *channel, a Alert) {
 	wait := n.opts.Backoff
 	for try := 1; ; try++ {
-		err := n.try(ctx, c, a)
+		err := n.sendOnce(ctx, c, a)
 		if err == nil {
-			n.became(c, Sent, nil)
+			n.setStatus(c, Sent, nil)
 			return
 		}
 		if try >= n.opts.Tries || ares.CodeOf(err) == ares.Invalid {
 			c.forget(a.Key)
-			n.became(c, Failed, err)
+			n.setStatus(c, Failed, err)
 			n.opts.Log.Error("an alert could not be sent", "channel", c.Name, "alert", a.Key, "tries", try, "error", err)
 			return
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			n.became(c, Dropped, nil)
+		if !pause.For(ctx, wait) {
+			n.setStatus(c, Dropped, nil)
 			return
-		case <-timer.C:
 		}
 		wait = min(2*wait, n.opts.MaxWait)
 	}
 }
 
-func (n *Notifier) try(ctx context.Context, c *channel, a Alert) error {
+func (n *Notifier) sendOnce(ctx context.Context, c *channel, a Alert) error {
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
 	return c.Sender.Send(ctx, a)
 }
 
-// Test sends an alert through a channel now, once, and says what came of it.
+// Test sends an alert through a channel immediately, without retries, and returns the error if that fails.
 func (n *Notifier) Test(ctx context.Context, name, by string) error {
 	c := n.channels[name]
 	if c == nil {
-		return ares.Errorf(ares.NotFound, "this server has no channel %q: see `ares alert list`, and alerts.channels in its configuration", name).At("name")
+		return ares.Errorf(ares.NotFound, "this server has no alert channel %q: run `ares alert list` to see the channels, or add one to alerts.channels in the configuration", name).At("name")
 	}
-	err := n.try(ctx, c, Alert{
+	err := n.sendOnce(ctx, c, Alert{
 		Key: "test", Title: "Ares: a test of channel " + name, Text: "If you read this, alerts arrive here.", At: n.opts.Now(),
-		Details: []Detail{{"asked for by", by}},
+		Details: []Detail{{"requested by", by}},
 	})
 	if err != nil {
-		n.became(c, Failed, err)
+		n.setStatus(c, Failed, err)
 		return ares.Errorf(ares.Unavailable, "the alert was not delivered: %s", err)
 	}
-	n.became(c, Sent, nil)
+	n.setStatus(c, Sent, nil)
 	return nil
 }
 
-// Status is how a channel does.
+// Status describes the state of a channel.
 type Status struct {
 	Name, Kind                      string
 	Sent, Failed, Repeated, Dropped int64
@@ -289,7 +287,7 @@ type Status struct {
 	LastError                       string
 }
 
-// Status lists the channels with what became of their alerts.
+// Status returns the state of each channel and the outcomes of its alerts.
 func (n *Notifier) Status() []Status {
 	out := make([]Status, 0, len(n.names))
 	for _, name := range n.names {

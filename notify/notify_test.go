@@ -17,10 +17,10 @@ import (
 	"github.com/ares-scheduler/ares/notify"
 )
 
-// patience bounds every wait of a test; it is only reached by a failure.
+// `patience` is the maximum time that a test waits. Only a failing test waits that long.
 const patience = time.Minute
 
-// canary is in every address and token here, and must be nowhere else.
+// `canary` is part of every address and token in these tests, and must not appear in any output.
 const canary = "canary-51c9"
 
 var alert = notify.Alert{
@@ -28,7 +28,7 @@ var alert = notify.Alert{
 	Details: []notify.Detail{{Name: "tenant", Value: "vision"}, {Name: "user", Value: "oidc:ann"}},
 }
 
-// hook is a webhook that answers as it is told, and keeps what it got.
+// `hook` is a webhook server that records requests and sends the answers that a test has set.
 type hook struct {
 	*httptest.Server
 
@@ -36,7 +36,7 @@ type hook struct {
 	answer func(n int) int // the status for the n-th request, from 1
 	bodies []string
 	heads  []http.Header
-	came   chan struct{} // a request came
+	came   chan struct{} // receives a value for each request
 }
 
 func newHook(t *testing.T, answer func(n int) int) *hook {
@@ -49,7 +49,7 @@ func newHook(t *testing.T, answer func(n int) int) *hook {
 		status := h.answer(len(h.bodies))
 		h.mu.Unlock()
 		h.came <- struct{}{}
-		if status == 0 { // says nothing until the caller leaves
+		if status == 0 { // does not answer until the client disconnects
 			<-r.Context().Done()
 			return
 		}
@@ -62,14 +62,14 @@ func newHook(t *testing.T, answer func(n int) int) *hook {
 	return h
 }
 
-// got is the bodies so far.
+// This method returns the request bodies that the webhook has received so far.
 func (h *hook) got() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bodies
 }
 
-// await waits for a request.
+// The method `await` waits until the webhook receives a request.
 func (h *hook) await(t *testing.T) {
 	t.Helper()
 	select {
@@ -90,7 +90,7 @@ func (h *hook) sender(t *testing.T, slack bool) *notify.Webhook {
 	return w
 }
 
-// bench is a notifier that runs, with what it logged and what became of alerts.
+// `bench` is a running notifier with its log and the outcomes of its alerts.
 type bench struct {
 	*notify.Notifier
 
@@ -149,7 +149,7 @@ func (b *bench) await(t *testing.T, want string) {
 	}
 }
 
-// TestSlack: the body is what Slack takes, and what people wrote is text in it.
+// TestSlack checks that the body is in Slack's format and that user text in it is escaped.
 func TestSlack(t *testing.T) {
 	h := newHook(t, always(200))
 	if err := h.sender(t, true).Send(t.Context(), alert); err != nil {
@@ -168,7 +168,7 @@ func TestSlack(t *testing.T) {
 	}
 }
 
-// TestWebhook: a program gets each part by itself.
+// TestWebhook checks that the body has a separate field for each part of an alert.
 func TestWebhook(t *testing.T) {
 	h := newHook(t, always(204))
 	a := alert
@@ -183,11 +183,11 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestRecovers: a webhook that fails, then answers late, then recovers gets the
-// alert, once.
+// TestRecovers uses a webhook server that first fails, then answers too late, and then recovers. The server must get
+// the alert exactly once.
 func TestRecovers(t *testing.T) {
 	h := newHook(t, func(n int) int { return []int{500, 0, 429, 200}[n-1] })
-	b := start(t, h.sender(t, true), func(o *notify.Options) { o.Timeout = 5 * time.Second }) // of the late answer; the others come well within
+	b := start(t, h.sender(t, true), func(o *notify.Options) { o.Timeout = 5 * time.Second }) // only the late answer reaches it
 	b.Tell("ops", alert)
 	b.await(t, "ops sent")
 	if len(h.got()) != 4 || strings.Contains(b.logged(), canary) {
@@ -198,8 +198,8 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
-// TestGivesUp: after every try has failed the alert is given up, with a line in the
-// log that names no address, and the next alert of its key is tried anew.
+// TestGivesUp checks that the notifier drops an alert after every attempt has failed. The log line about this must
+// contain no address. The notifier must try to send the next alert with the same key.
 func TestGivesUp(t *testing.T) {
 	h := newHook(t, always(503))
 	b := start(t, h.sender(t, true), func(o *notify.Options) { o.Tries = 3 })
@@ -210,16 +210,15 @@ func TestGivesUp(t *testing.T) {
 	if len(h.got()) != 6 {
 		t.Errorf("%d requests", len(h.got()))
 	}
-	if s := b.Status()[0]; s.Failed != 2 || s.LastError != "the webhook answered 503" {
+	if s := b.Status()[0]; s.Failed != 2 || s.LastError != "the webhook answered with status 503" {
 		t.Errorf("%+v", s)
 	}
-	if log := b.logged(); !strings.Contains(log, "answered 503") || strings.Contains(log, canary) || strings.Contains(log, h.URL) {
+	if log := b.logged(); !strings.Contains(log, "answered with status 503") || strings.Contains(log, canary) || strings.Contains(log, h.URL) {
 		t.Errorf("log %s", log)
 	}
 }
 
-// TestRefused: what a webhook refuses for good is not tried again, and nobody is led
-// elsewhere.
+// TestRefused checks that a permanent rejection is not retried and that redirects are not followed.
 func TestRefused(t *testing.T) {
 	for _, status := range []int{400, 401, 404, 410, http.StatusFound} {
 		h := newHook(t, always(status))
@@ -233,8 +232,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRepeats: the same alert is told once in a window, and the next one says how
-// many were not; another alert is told at once.
+// TestRepeats checks that alerts with the same key are sent only once in a window. The next alert must say how many
+// were suppressed. An alert with a different key must be sent immediately.
 func TestRepeats(t *testing.T) {
 	h := newHook(t, always(200))
 	b := start(t, h.sender(t, true), nil)
@@ -256,8 +255,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestFull: a channel that does not answer holds up nobody; what finds its queue full
-// is dropped and counted, and what waits at the end too.
+// TestFull checks that callers are not delayed by a channel that does not answer. If the queue is full, a new alert
+// must be dropped and counted. Alerts that are still queued when the notifier stops must be counted as dropped too.
 func TestFull(t *testing.T) {
 	h := newHook(t, always(0))
 	b := start(t, h.sender(t, true), func(o *notify.Options) { o.Queue, o.Timeout = 4, time.Minute })
@@ -281,10 +280,10 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestPace: a channel sends no more in a minute than it may.
+// TestPace checks the limit of alerts per minute.
 func TestPace(t *testing.T) {
 	h := newHook(t, always(200))
-	b := start(t, h.sender(t, true), func(o *notify.Options) { o.PerMinute = 4 }) // one at once, then one in 15 s
+	b := start(t, h.sender(t, true), func(o *notify.Options) { o.PerMinute = 4 }) // one at once, then one every 15 s
 	for _, key := range []string{"a", "b", "c"} {
 		a := alert
 		a.Key = key
@@ -297,8 +296,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestUnknownChannel: an alert for a channel that is not there is counted, and said
-// once.
+// TestUnknownChannel checks that an alert for a missing channel is counted, and logged once.
 func TestUnknownChannel(t *testing.T) {
 	b := start(t, newHook(t, always(200)).sender(t, true), nil)
 	for range 3 {
@@ -310,17 +308,17 @@ func TestUnknownChannel(t *testing.T) {
 	}
 }
 
-// TestTest: a test of a channel says what came of it, and no secret.
+// TestTest checks that testing a channel returns the result and reveals no secret.
 func TestTest(t *testing.T) {
 	h := newHook(t, func(n int) int { return []int{200, 500}[n-1] })
 	b := start(t, h.sender(t, true), nil)
 	if err := b.Test(t.Context(), "ops", "ann"); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(h.got()[0], "asked for by: ann") {
+	if !strings.Contains(h.got()[0], "requested by: ann") {
 		t.Errorf("body %s", h.got()[0])
 	}
-	if err := b.Test(t.Context(), "ops", "ann"); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "answered 500") {
+	if err := b.Test(t.Context(), "ops", "ann"); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "answered with status 500") {
 		t.Error(err)
 	}
 	h.Close()
@@ -333,7 +331,7 @@ func TestTest(t *testing.T) {
 	}
 }
 
-// TestBadAddress: an address that is none is refused without being told.
+// TestBadAddress checks that an invalid address is rejected. The error must not contain the address.
 func TestBadAddress(t *testing.T) {
 	for _, address := range []string{"", canary, "ftp://host/" + canary, "https:///" + canary, "http://[" + canary} {
 		if _, err := notify.NewWebhook(address, "", true); err == nil || strings.Contains(err.Error(), canary) {

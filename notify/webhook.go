@@ -15,8 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Webhook posts alerts to an address, which is a secret: who knows it can post
-// there too.
+// Webhook posts alerts to an address. The address is secret, because anyone who knows it can post messages to it.
 type Webhook struct {
 	address string
 	token   string
@@ -24,26 +23,26 @@ type Webhook struct {
 	client  *http.Client
 }
 
-// NewWebhook makes a sender for an address. With slack the body is what Slack and
-// those that copied it take, {"text": …}; else it has every part of the alert by
-// itself. The token, if there is one, is sent as a bearer token.
+// NewWebhook returns a Sender that posts to an address. If the argument `slack` is true, the body is {"text": …},
+// which Slack and compatible services accept. If it is false, the body has a separate field for each part of the
+// alert. If a token is given, it is sent as a bearer token.
 func NewWebhook(address, token string, slack bool) (*Webhook, error) {
 	address = strings.TrimSpace(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the address is not one: write it as https://host/path (it is not shown here, it is a secret)")
+		return nil, errors.New("the webhook address is not valid: write it as https://host/path (the address is not shown, because it is secret)")
 	}
 	return &Webhook{
 		address: address, token: strings.TrimSpace(token), slack: slack,
 		client: &http.Client{
-			// A redirect would hand the alert to whom nobody named.
+			// A redirect would send the alert to an address that nobody configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// body is an alert as a program reads it.
-type body struct {
+// webhookBody is the JSON form of an alert.
+type webhookBody struct {
 	Title   string            `json:"title"`
 	Text    string            `json:"text"`
 	At      time.Time         `json:"at"`
@@ -56,7 +55,7 @@ type body struct {
 func (w *Webhook) Send(ctx context.Context, a Alert) error {
 	var content any = map[string]string{"text": a.slack()}
 	if !w.slack {
-		b := body{Title: a.Title, Text: a.Text, At: a.At.UTC(), Key: a.Key, Repeats: a.Repeats, Details: map[string]string{}}
+		b := webhookBody{Title: a.Title, Text: a.Text, At: a.At.UTC(), Key: a.Key, Repeats: a.Repeats, Details: map[string]string{}}
 		for _, d := range a.Details {
 			b.Details[d.Name] = d.Value
 		}
@@ -68,7 +67,7 @@ func (w *Webhook) Send(ctx context.Context, a Alert) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.address, bytes.NewReader(data))
 	if err != nil {
-		return errors.New("the address of the webhook is not usable")
+		return errors.New("the webhook's address is not a valid URL")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "ares")
@@ -77,32 +76,32 @@ func (w *Webhook) Send(ctx context.Context, a Alert) error {
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return plainly(ctx, err)
+		return withoutAddress(ctx, err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is reused
 	switch {
 	case resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode >= 500:
-		return fmt.Errorf("the webhook answered %d", resp.StatusCode)
+		return fmt.Errorf("the webhook answered with status %d", resp.StatusCode)
 	}
-	return ares.Errorf(ares.Invalid, "the webhook answered %d: see that its address and token are still good", resp.StatusCode)
+	return ares.Errorf(ares.Invalid, "the webhook answered with status %d: check that its address and token are still valid", resp.StatusCode)
 }
 
-// plainly is an error of a connection without the address that url.Error quotes.
-func plainly(ctx context.Context, err error) error {
+// withoutAddress returns a connection error without the address that url.Error quotes.
+func withoutAddress(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("the webhook did not answer in time")
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
-	return fmt.Errorf("the webhook cannot be reached: %s", kindOf(err))
+	return fmt.Errorf("the webhook cannot be reached: %s", connectionProblem(err))
 }
 
-// slack is the alert as one text. What people wrote cannot become a mention or a
-// link in it.
+// This method returns the alert as one text. Text that users wrote cannot become a mention or a link
+// in Slack.
 func (a Alert) slack() string {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	var s strings.Builder

@@ -21,7 +21,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// How long certificates are good.
+// Lifetimes of certificates.
 const (
 	AuthorityLife   = 10 * 365 * 24 * time.Hour
 	ServerLife      = 30 * 24 * time.Hour
@@ -29,21 +29,21 @@ const (
 	MaxNodeLife     = 30 * 24 * time.Hour
 )
 
-// Backdate is how long before its making a certificate begins to be good, for
-// clocks that are behind.
+// Backdate says how long before its creation a certificate becomes valid. The validity begins in the past, so that a
+// machine whose clock is slow accepts the certificate too.
 const Backdate = 5 * time.Minute
 
-// nodeScheme is of the URI by which a certificate names its node. A common name
-// is text for people; this is what is checked.
+// A node's certificate contains a URI with the node's name. The constant nodeScheme is the scheme of that URI. Only
+// the URI is checked, not the common name. The common name of a certificate is only shown to people.
 const nodeScheme = "ares-node"
 
-// Authority signs what servers and nodes prove themselves with.
+// Authority is the certificate authority that signs the certificates of servers and nodes.
 type Authority struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// NewAuthority makes an authority of its own kind.
+// NewAuthority creates a certificate authority with a new key.
 func NewAuthority(now time.Time) (*Authority, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -78,7 +78,7 @@ func newAuthority(der []byte, key crypto.Signer) (*Authority, error) {
 	return &Authority{Certificate: cert, key: key}, nil
 }
 
-// NewKey makes the key of an authority, a server or a node.
+// NewKey creates a key for an authority, a server or a node.
 func NewKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -87,27 +87,26 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// Pool trusts this authority alone.
+// Pool returns a certificate pool that trusts only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.Certificate)
 	return pool
 }
 
-// PEM is the authority's certificate as files have it.
+// PEM returns the authority's certificate in PEM format.
 func (a *Authority) PEM() []byte { return encodeCertificate(a.Certificate.Raw) }
 
-// Hash is what join tokens carry of the authority.
+// Hash returns the authority's hash, which join tokens contain.
 func (a *Authority) Hash() string { return HashOf(a.Certificate) }
 
-// HashOf is the SHA-256 of a certificate's public key, in hexadecimal.
+// HashOf returns the SHA-256 of a certificate's public key, in hexadecimal.
 func HashOf(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
 }
 
-// IssueServer certifies a server's key for the names and addresses that it is
-// reached by.
+// IssueServer issues a certificate for a server's key, with the server's names and addresses.
 func (a *Authority) IssueServer(key crypto.PublicKey, hosts []string, now time.Time) ([]byte, error) {
 	serial, err := randomSerial()
 	if err != nil {
@@ -127,18 +126,18 @@ func (a *Authority) IssueServer(key crypto.PublicKey, hosts []string, now time.T
 	return a.issue(template, key, now, ServerLife)
 }
 
-// IssueNode certifies the key of a request for a node, at a revision of the
-// store. What the request says of itself does not count.
+// IssueNode issues a certificate for a node's key and records the store revision in it. IssueNode takes only the key
+// from the request and ignores any names in it.
 func (a *Authority) IssueNode(request []byte, node string, revision int64, now time.Time, life time.Duration) ([]byte, error) {
 	key, err := KeyOf(request)
 	if err != nil {
 		return nil, err
 	}
 	if !ares.ValidName(node) {
-		return nil, ares.Errorf(ares.Invalid, "%q is not a name for a node", node).At("node_id")
+		return nil, ares.Errorf(ares.Invalid, "%q is not a valid node name", node).At("node_id")
 	}
 	if revision <= 0 {
-		return nil, fmt.Errorf("certify node %s: no revision", node)
+		return nil, fmt.Errorf("issue a certificate for node %s: no store revision was given for the serial number", node)
 	}
 	serial := binary.BigEndian.AppendUint64(nil, uint64(revision))
 	serial = append(serial, make([]byte, 8)...)
@@ -158,7 +157,7 @@ func (a *Authority) issue(template *x509.Certificate, key crypto.PublicKey, now 
 		template.NotAfter = end
 	}
 	if !template.NotAfter.After(now) {
-		return nil, ares.Errorf(ares.Unavailable, "the internal authority ended at %s: see docs/pki.md on its rotation", a.Certificate.NotAfter.Format(time.RFC3339))
+		return nil, ares.Errorf(ares.Unavailable, "the internal certificate authority expired at %s: rotate it as described in docs/guide/pki.md", a.Certificate.NotAfter.Format(time.RFC3339))
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, key, a.key)
 	if err != nil {
@@ -167,24 +166,24 @@ func (a *Authority) issue(template *x509.Certificate, key crypto.PublicKey, now 
 	return der, nil
 }
 
-// Request asks for a certificate of a key.
+// Request creates a certificate request for a key.
 func Request(key crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, fmt.Errorf("ask for a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate request: %w", err)
 	}
 	return der, nil
 }
 
-// KeyOf is the public key of a request, whose sender has proven to have the
-// private one.
+// KeyOf returns the public key of a certificate request. The request's signature proves that the sender owns the
+// private key.
 func KeyOf(request []byte) (*ecdsa.PublicKey, error) {
 	r, err := x509.ParseCertificateRequest(request)
 	if err == nil {
 		err = r.CheckSignature()
 	}
 	if err != nil {
-		return nil, ares.Errorf(ares.Invalid, "the certificate request cannot be read or is not signed by its key: %s", err).At("request")
+		return nil, ares.Errorf(ares.Invalid, "the certificate request is not valid: %s", err).At("request")
 	}
 	key, ok := r.PublicKey.(*ecdsa.PublicKey)
 	if !ok || key.Curve != elliptic.P256() {
@@ -193,7 +192,7 @@ func KeyOf(request []byte) (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// Fingerprint tells one public key from another.
+// Fingerprint returns the hash that identifies a public key.
 func Fingerprint(key *ecdsa.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -203,17 +202,18 @@ func Fingerprint(key *ecdsa.PublicKey) ([]byte, error) {
 	return sum[:], nil
 }
 
-// NodeOf is which node a certificate speaks for, and at which revision it was
-// issued. Who verified the certificate asks.
+// NodeOf returns the node that a certificate belongs to. It also returns the store revision at which the certificate
+// was issued. The caller of NodeOf must have verified the certificate.
 func NodeOf(cert *x509.Certificate) (node string, revision int64, err error) {
 	if len(cert.URIs) != 1 || cert.URIs[0].Scheme != nodeScheme || !ares.ValidName(cert.URIs[0].Opaque) {
-		return "", 0, ares.Errorf(ares.Unauthentic, "this certificate is not that of a node")
+		return "", 0, ares.Errorf(ares.Unauthentic, "this certificate does not belong to a node")
 	}
 	serial := cert.SerialNumber.FillBytes(make([]byte, 20))
 	return cert.URIs[0].Opaque, int64(binary.BigEndian.Uint64(serial[4:12])), nil
 }
 
-// RenewAt is when a certificate is to be renewed: at two thirds of its life.
+// RenewAt returns the time at which a certificate should be renewed. This time is after two thirds of the
+// certificate's lifetime.
 func RenewAt(cert *x509.Certificate) time.Time {
 	made := cert.NotBefore.Add(Backdate)
 	return made.Add(cert.NotAfter.Sub(made) * 2 / 3)
@@ -225,7 +225,7 @@ func randomSerial() (*big.Int, error) {
 		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
 	data[0] &= 0x7f
-	data[0] |= 0x40 // neither negative nor short
+	data[0] |= 0x40 // so that the number is neither negative nor short
 	return new(big.Int).SetBytes(data), nil
 }
 
@@ -237,7 +237,7 @@ func encodeCertificate(der []byte) []byte {
 func decodeCertificate(data []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, errors.New("it holds no PEM certificate")
+		return nil, errors.New("the file contains no PEM certificate")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

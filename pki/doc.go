@@ -1,11 +1,11 @@
-// Package pki is how machines of one fleet come to trust each other: an
-// authority that all servers share, their certificates, join tokens that carry
-// the authority's hash, and the short-lived certificates of nodes.
+// Package pki establishes trust between the machines of one cluster. All servers share one certificate authority. It
+// issues the certificates of servers and the short-lived certificates of nodes. A join token contains the authority's
+// hash.
 //
-// It makes and checks; it keeps nothing but files. The authority and the tokens
-// are in the store, and package api is the door they are asked for at.
+// Package pki creates and checks keys, certificates and join tokens, and stores nothing except files. The authority
+// and the join tokens are in the store, and package api serves requests for certificates.
 //
-// Every certificate of a node has the revision of the store at which it was
-// issued in its serial number. A revocation has a revision, too, and ends what
-// is older: neither depends on a clock.
+// The serial number of a node's certificate contains the store revision at which it was issued. A revocation also has
+// a store revision. It invalidates all certificates that were issued at an earlier revision. Because revisions are
+// compared, a revocation does not depend on any clock.
 package pki

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 )
 
-// Names of the files that keys and certificates are kept in.
+// Keys and certificates are stored in files with these names.
 const (
 	AuthorityFile = "ca.crt"
 	serverName    = "server"
@@ -33,12 +33,12 @@ func ReadCertificate(path string) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// WriteAuthority writes the certificate that clients verify servers by.
+// WriteAuthority writes the authority's certificate, with which clients verify servers.
 func WriteAuthority(dir string, cert []byte) error {
 	return replace(filepath.Join(dir, AuthorityFile), cert, 0o644)
 }
 
-// keyFile reads a key, or makes it where there is none.
+// keyFile reads a key from a file, or creates the file with a new key.
 func keyFile(path string) (*ecdsa.PrivateKey, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,7 @@ func keyFile(path string) (*ecdsa.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s holds no PEM key: delete it to have a new one made", path)
+		return nil, fmt.Errorf("%s contains no PEM key: delete the file, so that Ares creates a new key", path)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -61,7 +61,7 @@ func keyFile(path string) (*ecdsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s is a key of another kind: delete it to have a new one made", path)
+		return nil, fmt.Errorf("%s contains a key of an unsupported type: delete the file, so that Ares creates a new key", path)
 	}
 	return key, nil
 }
@@ -74,13 +74,14 @@ func writeKey(path string, key crypto.Signer) error {
 	return replace(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// chain is a certificate with what it was signed by, as TLS shows it.
+// The function `chain` returns a certificate followed by its issuer's certificate. This is the order that TLS
+// requires.
 func chain(leaf *x509.Certificate, authority []byte, key crypto.Signer) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw, authority}, PrivateKey: key, Leaf: leaf}
 }
 
-// replace writes a file so that it is there whole or not at all, also after a
-// power failure: a node whose certificate is lost cannot come back by itself.
+// The function `replace` writes a file completely or not at all, even if the power fails. The file must not be
+// lost, because a node without its certificate cannot rejoin by itself.
 func replace(path string, data []byte, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -92,7 +93,7 @@ func replace(path string, data []byte, mode fs.FileMode) error {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(tmp.Name()) // the error is told
+		_ = os.Remove(tmp.Name()) // the first error is the one returned
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))

@@ -16,12 +16,12 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// Node is a node's own side: the key that it has made and never sends, the
-// certificate it was given for it, and the authority it knows servers by. All
-// are in files of one directory, for their owner alone. It is safe for
-// concurrent use.
+// Node holds a node's key and certificate. It also holds the authority's certificate, with which the node verifies
+// servers. The node's private key never leaves the machine. The key and both certificates are files in one directory,
+// readable only by their owner. A Node is safe for concurrent use.
 type Node struct {
 	Name string
 	dir  string
@@ -33,7 +33,7 @@ type Node struct {
 	authority *x509.Certificate
 }
 
-// OpenNode reads what a node has, and makes its key where it has none.
+// OpenNode reads the node's files, and creates the node's key if it does not exist.
 func OpenNode(dir, name string, now func() time.Time) (*Node, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for certificates: %w", err)
@@ -48,11 +48,11 @@ func OpenNode(dir, name string, now func() time.Time) (*Node, error) {
 		return n, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (delete it and join again with --join)", err)
+		return nil, fmt.Errorf("%w (delete this certificate file, and start the agent with --join)", err)
 	}
 	authority, err := ReadCertificate(filepath.Join(dir, AuthorityFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w (delete %s and join again with --join)", err, filepath.Join(dir, nodeName+".crt"))
+		return nil, fmt.Errorf("%w (delete the file %s, and start the agent with --join)", err, filepath.Join(dir, nodeName+".crt"))
 	}
 	if err = n.check(leaf); err != nil {
 		return nil, err
@@ -61,74 +61,74 @@ func OpenNode(dir, name string, now func() time.Time) (*Node, error) {
 	return n, nil
 }
 
-// check refuses a certificate that is another node's or of another key.
+// This method rejects a certificate that belongs to another node or another key.
 func (n *Node) check(leaf *x509.Certificate) error {
 	node, _, err := NodeOf(leaf)
 	if err != nil {
 		return err
 	}
 	if node != n.Name {
-		return ares.Errorf(ares.Invalid, "the certificate in %s is that of node %s, not of %s: start the agent with --node %s, or give %s a state directory of its own", n.dir, node, n.Name, node, n.Name)
+		return ares.Errorf(ares.Invalid, "the certificate in %s belongs to node %s, not to node %s: start the agent with --node %s, or use another state directory for node %s", n.dir, node, n.Name, node, n.Name)
 	}
 	if own, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !own.Equal(n.key.Public()) {
-		return ares.Errorf(ares.Invalid, "the certificate in %s is not of the key beside it: delete it and join again with --join", n.dir)
+		return ares.Errorf(ares.Invalid, "the certificate and the key in %s do not belong together: delete the certificate file, and start the agent with --join", n.dir)
 	}
 	return nil
 }
 
-// Joined says whether the node has a certificate that is still good.
+// Joined reports whether the node has a valid certificate.
 func (n *Node) Joined() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.cert != nil && n.now().Before(n.cert.Leaf.NotAfter)
 }
 
-// Lacks says why a node that is not joined is not.
-func (n *Node) Lacks() error {
+// NotJoinedReason returns the reason why the node has no valid certificate.
+func (n *Node) NotJoinedReason() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	make := fmt.Sprintf("make a token with `ares node token create --node %s` and start the agent with --join", n.Name)
 	if n.cert == nil {
 		return ares.Errorf(ares.Unauthentic, "node %s has not joined: %s", n.Name, make)
 	}
-	return ares.Errorf(ares.Unauthentic, "the certificate of node %s ended at %s, before it was renewed: %s", n.Name, n.cert.Leaf.NotAfter.Format(time.RFC3339), make)
+	return ares.Errorf(ares.Unauthentic, "the certificate of node %s expired at %s and was not renewed in time: %s", n.Name, n.cert.Leaf.NotAfter.Format(time.RFC3339), make)
 }
 
-// RenewAt is when the certificate is to be renewed, Ends when it is not good
-// any more.
+// RenewAt returns the time at which the certificate should be renewed.
 func (n *Node) RenewAt() time.Time {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return RenewAt(n.cert.Leaf)
 }
 
-// Ends is until when the certificate is good.
+// Ends returns the time at which the certificate expires.
 func (n *Node) Ends() time.Time {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.cert.Leaf.NotAfter
 }
 
-// Request asks for a certificate of the node's key.
+// Request creates a certificate request for the node's key.
 func (n *Node) Request() ([]byte, error) { return Request(n.key) }
 
-// Take keeps a certificate that was given, and the authority that signed it.
-func (n *Node) Take(certificate, authority []byte) error {
+// Store writes a new certificate and the certificate of the authority that signed it.
+func (n *Node) Store(certificate, authority []byte) error {
 	leaf, err := x509.ParseCertificate(certificate)
 	if err != nil {
-		return fmt.Errorf("read the certificate that was given: %w", err)
+		return fmt.Errorf("read the certificate that the server issued: %w", err)
 	}
 	signer, err := x509.ParseCertificate(authority)
 	if err != nil {
-		return fmt.Errorf("read the authority that was given: %w", err)
+		return fmt.Errorf("read the CA certificate that the server sent: %w", err)
 	}
 	if err = leaf.CheckSignatureFrom(signer); err != nil {
-		return fmt.Errorf("the certificate that was given is not of its authority: %w", err)
+		return fmt.Errorf("the issued certificate is not signed by the certificate authority that the server sent: %w", err)
 	}
 	if err = n.check(leaf); err != nil {
 		return err
 	}
-	// The certificate last: it is what says that there is the rest.
+	// Write the certificate last, because its presence means that the other files
+	// are complete.
 	err = WriteAuthority(n.dir, encodeCertificate(authority))
 	if err == nil {
 		err = replace(filepath.Join(n.dir, nodeName+".crt"), encodeCertificate(certificate), 0o600)
@@ -142,22 +142,23 @@ func (n *Node) Take(certificate, authority []byte) error {
 	return nil
 }
 
-// How long a node waits between two looks at the clock, which may be set, and
-// between two tries to renew.
+// While a node waits for the renewal time, it reads the clock at least once every lookAtMost. An administrator may
+// change the clock during that time. The constant tryAgain is the first pause between two attempts to renew the
+// certificate.
 const (
 	lookAtMost = time.Minute
 	tryAgain   = time.Second
 )
 
-// Renew waits until the certificate is due, asks for the next until it has it,
-// and keeps it. A fleet that joined at once does not come back at once. It ends
-// with an error when ctx does or ask is refused.
+// Renew waits until the certificate is due for renewal. It requests a new certificate until a request succeeds, and
+// stores the new certificate. Renew adds jitter, so that nodes that joined together do not all renew at the same
+// moment. Renew returns an error when ctx ends or the request is rejected.
 func (n *Node) Renew(ctx context.Context, ask func(ctx context.Context, request []byte) (certificate, authority []byte, err error)) error {
 	left := n.Ends().Sub(n.RenewAt())
 	due := n.RenewAt().Add(rand.N(left/8 + 1))
 	for wait := due.Sub(n.now()); wait > 0; wait = due.Sub(n.now()) {
-		if err := pause(ctx, min(wait, lookAtMost)); err != nil {
-			return err
+		if !pause.For(ctx, min(wait, lookAtMost)) {
+			return ctx.Err()
 		}
 	}
 	for again := tryAgain; ; again = min(2*again, left/10+tryAgain) {
@@ -167,30 +168,20 @@ func (n *Node) Renew(ctx context.Context, ask func(ctx context.Context, request 
 		}
 		certificate, authority, err := ask(ctx, request)
 		if err == nil {
-			return n.Take(certificate, authority)
+			return n.Store(certificate, authority)
 		}
 		if code := ares.CodeOf(err); code == ares.Unauthentic || code == ares.Forbidden || !n.Joined() {
 			return err
 		}
-		if err = pause(ctx, again); err != nil {
-			return err
+		if !pause.For(ctx, again) {
+			return ctx.Err()
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
-// Client is how the node speaks to servers: with its certificate, and to those
-// alone that are certified by its authority, or as trust says where it is given.
+// Client returns the TLS configuration with which the node connects to servers. The node presents
+// its certificate, and accepts only servers that its authority has certified. If the argument
+// "trust" is not nil, servers are verified with that configuration instead.
 func (n *Node) Client(trust *tls.Config) *tls.Config {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -202,7 +193,7 @@ func (n *Node) Client(trust *tls.Config) *tls.Config {
 		out.RootCAs = x509.NewCertPool()
 		out.RootCAs.AddCert(n.authority)
 	default:
-		out.RootCAs = x509.NewCertPool() // nobody yet
+		out.RootCAs = x509.NewCertPool() // trusts no server yet
 	}
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		n.mu.RLock()

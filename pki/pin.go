@@ -11,15 +11,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Pinned is how a machine that knows the hash of an authority and nothing else
-// speaks to a server: the server must show that authority's certificate, and be
-// certified by it for name, which is how the server is called here.
-func Pinned(hash, name string, now func() time.Time) *tls.Config {
+// PinnedTLS returns the TLS configuration of a machine that knows only the hash of a certificate authority. The server
+// must present the certificate of that authority. The server's own certificate must be issued by that authority. It
+// must be valid for the host in the argument "name".
+func PinnedTLS(hash, name string, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: name,
 		InsecureSkipVerify: true, // VerifyConnection verifies, by the hash
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return verifyPinned(hash, state.PeerCertificates, name, now()) // the state has no name where that is an address
+			return verifyPinned(hash, state.PeerCertificates, name, now()) // the state has no server name when that is an IP address
 		},
 	}
 }
@@ -27,7 +27,7 @@ func Pinned(hash, name string, now func() time.Time) *tls.Config {
 func verifyPinned(hash string, chain []*x509.Certificate, name string, now time.Time) error {
 	want, err := hex.DecodeString(hash)
 	if err != nil || len(want) != sha256.Size {
-		return ares.Errorf(ares.Invalid, "%q is not the hash of an authority", hash)
+		return ares.Errorf(ares.Invalid, "%q is not a valid CA hash: expected 64 hexadecimal digits", hash)
 	}
 	roots, found := x509.NewCertPool(), false
 	for _, cert := range chain {
@@ -38,13 +38,13 @@ func verifyPinned(hash string, chain []*x509.Certificate, name string, now time.
 		}
 	}
 	if !found {
-		return ares.Errorf(ares.Unauthentic, "the server at %s does not show the authority whose hash is in the join token: the token is of another fleet, somebody is in between, or the server has a certificate of its own (tls.cert_file) and needs --tls-ca here", name)
+		return ares.Errorf(ares.Unauthentic, "no certificate from the server at %s matches the CA hash in the join token: check that the token is for this cluster and that nobody intercepts the connection; if the server uses tls.cert_file, start the agent with --tls-ca", name)
 	}
 	_, err = chain[0].Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if err != nil {
-		return ares.Errorf(ares.Unauthentic, "the certificate of the server at %s is not good: %s", name, err)
+		return ares.Errorf(ares.Unauthentic, "the certificate of the server at %s is not valid: %s", name, err)
 	}
 	return nil
 }

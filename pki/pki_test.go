@@ -76,8 +76,8 @@ func TestSealedAuthority(t *testing.T) {
 		"sealed":               {sealed, secret, ""},
 		"no secret":            {sealed, nil, "pki.secret_file"},
 		"another secret":       {sealed, other, "another secret"},
-		"a secret for nothing": {open, secret, "not sealed"},
-		"a short secret":       {sealed, []byte("short"), "at least 32"},
+		"a secret for nothing": {open, secret, "stored unencrypted"},
+		"a short secret":       {sealed, []byte("short"), "32 or more"},
 		"damaged":              {Sealed{Certificate: sealed.Certificate, Key: sealed.Key[:4], Salt: sealed.Salt}, secret, "damaged"},
 		"another certificate":  {Sealed{Certificate: authorityAt(t, noon).Certificate.Raw, Key: open.Key}, nil, "does not belong"},
 		"no key":               {Sealed{Certificate: open.Certificate}, nil, "key"},
@@ -96,8 +96,8 @@ func TestSealedAuthority(t *testing.T) {
 	}
 }
 
-// TestNodeCertificates: a certificate says of its node and its revision what it
-// was issued for, whatever that is.
+// TestNodeCertificates checks that a certificate contains the node's name and the store revision at which it was
+// issued.
 func TestNodeCertificates(t *testing.T) {
 	a := authorityAt(t, noon)
 	key, request := keyAndRequest(t)
@@ -107,7 +107,7 @@ func TestNodeCertificates(t *testing.T) {
 		life := time.Duration(rapid.Int64Range(int64(10*time.Second), int64(MaxNodeLife)).Draw(rt, "life"))
 		der, err := a.IssueNode(request, node, revision, noon, life)
 		if !ares.ValidName(node) {
-			refused(t, err, "not a name")
+			refused(t, err, "not a valid node name")
 			return
 		}
 		must(t, err)
@@ -143,8 +143,8 @@ func TestNodeCertificates(t *testing.T) {
 	}
 }
 
-// TestRequests: what a request asks for does not count, and one that is not
-// signed by its key is refused.
+// TestRequests checks that names in a certificate request are ignored. TestRequests also checks that a request is
+// rejected if it is not signed with its own key.
 func TestRequests(t *testing.T) {
 	a := authorityAt(t, noon)
 	key, request := keyAndRequest(t)
@@ -216,7 +216,7 @@ func FuzzJoinToken(f *testing.F) {
 	})
 }
 
-// TestPinned shakes hands with servers of several kinds, of which one is right.
+// TestPinned connects to several kinds of servers, and checks that only the valid one is accepted.
 func TestPinned(t *testing.T) {
 	now := time.Now()
 	a, stranger := authorityAt(t, now), authorityAt(t, now)
@@ -235,15 +235,15 @@ func TestPinned(t *testing.T) {
 		want  string
 	}{
 		"right":                       {show(a, own, root), a.Hash(), ""},
-		"another fleet's token":       {show(a, own, root), stranger.Hash(), "does not show the authority whose hash is in the join token"},
-		"another fleet's server":      {show(stranger, own, stranger.Certificate.Raw), a.Hash(), "does not show the authority"},
-		"without its authority":       {show(a, own), a.Hash(), "does not show the authority"},
-		"our authority pasted on":     {show(stranger, own, root), a.Hash(), "is not good"},
-		"for another name":            {show(a, []string{"elsewhere"}, root), a.Hash(), "is not good"},
-		"a node that poses as server": {&tls.Certificate{Certificate: [][]byte{node, root}, PrivateKey: key}, a.Hash(), "is not good"},
-		"no hash":                     {show(a, own, root), "zz", "not the hash of an authority"},
+		"another fleet's token":       {show(a, own, root), stranger.Hash(), "matches the CA hash in the join token"},
+		"another fleet's server":      {show(stranger, own, stranger.Certificate.Raw), a.Hash(), "matches the CA hash"},
+		"without its authority":       {show(a, own), a.Hash(), "matches the CA hash"},
+		"our authority pasted on":     {show(stranger, own, root), a.Hash(), "is not valid"},
+		"for another name":            {show(a, []string{"elsewhere"}, root), a.Hash(), "is not valid"},
+		"a node that poses as server": {&tls.Certificate{Certificate: [][]byte{node, root}, PrivateKey: key}, a.Hash(), "is not valid"},
+		"no hash":                     {show(a, own, root), "zz", "not a valid CA hash: expected 64 hexadecimal digits"},
 	} {
-		err := shake(t, c.shown, Pinned(c.hash, "127.0.0.1", time.Now))
+		err := shake(t, c.shown, PinnedTLS(c.hash, "127.0.0.1", time.Now))
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -253,10 +253,10 @@ func TestPinned(t *testing.T) {
 		refused(t, err, c.want)
 	}
 	late := func() time.Time { return now.Add(ServerLife + time.Hour) }
-	refused(t, shake(t, show(a, own, root), Pinned(a.Hash(), "127.0.0.1", late)), "expired")
+	refused(t, shake(t, show(a, own, root), PinnedTLS(a.Hash(), "127.0.0.1", late)), "expired")
 }
 
-// shake has a client shake hands with a server that shows a certificate.
+// The function `shake` performs a TLS handshake with a server that presents a certificate.
 func shake(t *testing.T, shown *tls.Certificate, client *tls.Config) error {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*shown}})
@@ -266,9 +266,9 @@ func shake(t *testing.T, shown *tls.Certificate, client *tls.Config) error {
 		defer close(done)
 		far, bad := l.Accept()
 		if bad != nil {
-			return // the client tells
+			return // the client reports the error
 		}
-		_ = far.(*tls.Conn).HandshakeContext(t.Context()) // the client tells
+		_ = far.(*tls.Conn).HandshakeContext(t.Context()) // the client reports the error
 		_ = far.Close()
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

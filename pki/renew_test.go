@@ -26,23 +26,24 @@ func leafOf(t *testing.T, s *Serving) *x509.Certificate {
 	return shown.Leaf
 }
 
-// pass lets time pass, in a bubble at once, and what is due by then happen.
+// This function advances the fake clock of a synctest bubble. It then waits until all goroutines in the bubble are
+// blocked.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// TestServerRenewsItself runs in a bubble, where days pass at once.
+// TestServerRenewsItself runs in a synctest bubble, where days pass without real time.
 func TestServerRenewsItself(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		a := authorityAt(t, time.Now())
 		hosts := []string{"127.0.0.1", "ares.example.com"}
-		s, err := Issued(a, dir, hosts, quiet)
+		s, err := IssueServing(a, dir, hosts, quiet)
 		must(t, err)
 		first := leafOf(t, s)
-		again, err := Issued(a, dir, hosts, quiet)
+		again, err := IssueServing(a, dir, hosts, quiet)
 		must(t, err)
 		if !leafOf(t, again).Equal(first) {
 			t.Error("a restart makes a new certificate")
@@ -66,17 +67,17 @@ func TestServerRenewsItself(t *testing.T) {
 		stop()
 		must(t, <-ended)
 
-		other, err := Issued(a, dir, append(hosts, "more.example.com"), quiet)
+		other, err := IssueServing(a, dir, append(hosts, "more.example.com"), quiet)
 		must(t, err)
 		if leafOf(t, other).VerifyHostname("more.example.com") != nil {
 			t.Error("a new name is not in the certificate")
 		}
-		fewer, err := Issued(a, dir, hosts, quiet)
+		fewer, err := IssueServing(a, dir, hosts, quiet)
 		must(t, err)
 		if leafOf(t, fewer).VerifyHostname("more.example.com") == nil {
 			t.Error("a name that was taken back is still in the certificate")
 		}
-		anew, err := Issued(authorityAt(t, time.Now()), dir, hosts, quiet)
+		anew, err := IssueServing(authorityAt(t, time.Now()), dir, hosts, quiet)
 		must(t, err)
 		if leafOf(t, anew).CheckSignatureFrom(a.Certificate) == nil {
 			t.Error("the certificate of another authority is shown")
@@ -84,13 +85,13 @@ func TestServerRenewsItself(t *testing.T) {
 	})
 }
 
-// TestFailedRenewal: a directory that cannot be written keeps the old
-// certificate, and the next look makes it good.
+// TestFailedRenewal checks that the old certificate stays in use while the directory cannot be written. A later check
+// must renew the certificate.
 func TestFailedRenewal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	synctest.Test(t, func(t *testing.T) {
 		a := authorityAt(t, time.Now())
-		s, err := Issued(a, dir, []string{"127.0.0.1"}, quiet)
+		s, err := IssueServing(a, dir, []string{"127.0.0.1"}, quiet)
 		must(t, err)
 		first := leafOf(t, s)
 		must(t, os.Rename(dir, dir+".away"))
@@ -115,25 +116,25 @@ func TestGivenIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	a := authorityAt(t, time.Now())
 	cert, key := filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
-	if _, err := Given(cert, key, quiet); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := LoadServing(cert, key, quiet); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("without files: %v", err)
 	}
-	_, err := Issued(a, dir, []string{"one"}, quiet)
+	_, err := IssueServing(a, dir, []string{"one"}, quiet)
 	must(t, err)
-	s, err := Given(cert, key, quiet)
+	s, err := LoadServing(cert, key, quiet)
 	must(t, err)
 	if leafOf(t, s).VerifyHostname("one") != nil {
 		t.Error("another certificate is shown")
 	}
-	_, err = Issued(a, dir, []string{"two"}, quiet)
+	_, err = IssueServing(a, dir, []string{"two"}, quiet)
 	must(t, err)
 	must(t, os.Chtimes(cert, time.Time{}, time.Now().Add(time.Hour)))
-	must(t, s.look())
+	must(t, s.reload())
 	if leafOf(t, s).VerifyHostname("two") != nil {
 		t.Error("the new certificate is not shown")
 	}
 	must(t, os.WriteFile(cert, []byte("torn"), 0o600))
-	if err = s.look(); err == nil {
+	if err = s.reload(); err == nil {
 		t.Error("a torn file is taken")
 	}
 	if leafOf(t, s).VerifyHostname("two") != nil {
@@ -148,14 +149,14 @@ func newNode(t *testing.T, dir, name string) *Node {
 	return n
 }
 
-// give certifies a node's key.
+// This function issues a certificate for a node's key and stores the certificate.
 func give(t *testing.T, a *Authority, n *Node, life time.Duration) {
 	t.Helper()
 	request, err := n.Request()
 	must(t, err)
 	der, err := a.IssueNode(request, n.Name, 7, time.Now(), life)
 	must(t, err)
-	must(t, n.Take(der, a.Certificate.Raw))
+	must(t, n.Store(der, a.Certificate.Raw))
 }
 
 func TestNodeFiles(t *testing.T) {
@@ -165,7 +166,7 @@ func TestNodeFiles(t *testing.T) {
 	if n.Joined() {
 		t.Error("joined before it has")
 	}
-	refused(t, n.Lacks(), "has not joined", "ares node token create --node n1", "--join")
+	refused(t, n.NotJoinedReason(), "has not joined", "ares node token create --node n1", "--join")
 	give(t, a, n, time.Hour)
 	again := newNode(t, dir, "n1")
 	if !again.Joined() || !again.Ends().Equal(n.Ends()) {
@@ -178,13 +179,13 @@ func TestNodeFiles(t *testing.T) {
 		}
 	}
 	_, err := OpenNode(dir, "n2", time.Now)
-	refused(t, err, "that of node n1, not of n2")
+	refused(t, err, "belongs to node n1, not to node n2")
 	late, err := OpenNode(dir, "n1", func() time.Time { return n.Ends().Add(time.Second) })
 	must(t, err)
 	if late.Joined() {
 		t.Error("joined after its certificate has ended")
 	}
-	refused(t, late.Lacks(), "ended at", "--join")
+	refused(t, late.NotJoinedReason(), "expired at", "--join")
 
 	request, err := n.Request()
 	must(t, err)
@@ -194,13 +195,13 @@ func TestNodeFiles(t *testing.T) {
 		"another authority's": issue(t, authorityAt(t, time.Now()), request, "n1"),
 		"none":                []byte("x"),
 	} {
-		if n.Take(der, a.Certificate.Raw) == nil {
+		if n.Store(der, a.Certificate.Raw) == nil {
 			t.Errorf("%s was taken", what)
 		}
 	}
 	must(t, os.Remove(filepath.Join(dir, "node.key")))
 	_, err = OpenNode(dir, "n1", time.Now)
-	refused(t, err, "not of the key beside it", "--join")
+	refused(t, err, "do not belong together", "--join")
 	must(t, os.WriteFile(filepath.Join(dir, "node.crt"), nil, 0o600))
 	_, err = OpenNode(dir, "n1", time.Now)
 	refused(t, err, "no PEM certificate", "--join")
@@ -216,13 +217,13 @@ func issue(t *testing.T, a *Authority, request []byte, node string) []byte {
 	return der
 }
 
-// TestNodeRenewsItself: at two thirds, tried again while nobody answers, and at
-// an end when refused or over.
+// TestNodeRenewsItself checks that a node renews its certificate after two thirds of the lifetime. The node must try
+// again while no server answers. It must stop when it is rejected or when the certificate has expired.
 func TestNodeRenewsItself(t *testing.T) {
 	away := ares.Errorf(ares.Unavailable, "nobody is there")
 	for what, c := range map[string]struct {
-		fails int   // tries that fail
-		with  error // how
+		fails int   // number of tries that fail
+		with  error // error of the failed tries
 		want  error
 	}{
 		"at once":      {},
@@ -276,8 +277,8 @@ func TestNodeRenewsItself(t *testing.T) {
 	})
 }
 
-// TestNodeTrusts: before it has joined a node trusts nobody, afterwards its
-// authority, and where that is said others.
+// TestNodeTrusts checks that a node trusts no server before it has joined. If certificate authorities are configured,
+// a joined node must trust only these. Otherwise it must trust the authority that issued its certificate.
 func TestNodeTrusts(t *testing.T) {
 	a := authorityAt(t, time.Now())
 	key, _ := keyAndRequest(t)

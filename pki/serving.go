@@ -16,24 +16,23 @@ import (
 	"time"
 )
 
-// Serving is the certificate a server shows. Made by the authority it is kept
-// in a directory and renews itself; given as files it is read again when these
-// change.
+// Serving is the certificate that a server presents. If the authority issued the certificate, it is stored in a
+// directory and renewed automatically. If the operator supplied the certificate as files, it is read again when the
+// files change.
 type Serving struct {
 	log    *slog.Logger
-	renew  func() (*tls.Certificate, error) // the next one, nil for no change
+	renew  func() (*tls.Certificate, error) // returns the next certificate, or nil if nothing changed
 	mu     sync.RWMutex
 	shown  *tls.Certificate
-	failed string // what was last said of a failure
+	failed string // the last logged failure
 }
 
-// lookEvery is how often a server looks whether its certificate is to be
-// renewed or was replaced. It waits no longer for the first third of a failure.
+// lookEvery is the interval at which a server checks whether its certificate is due for renewal or was replaced.
 const lookEvery = time.Minute
 
-// Issued is a server's certificate of the authority, for the hosts it is
-// reached by. dir keeps it and its key between restarts.
-func Issued(a *Authority, dir string, hosts []string, log *slog.Logger) (*Serving, error) {
+// IssueServing returns a server certificate that the authority issues for the server's hosts. The certificate and its
+// key are stored in the directory `dir` between restarts.
+func IssueServing(a *Authority, dir string, hosts []string, log *slog.Logger) (*Serving, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for certificates: %w", err)
 	}
@@ -43,7 +42,7 @@ func Issued(a *Authority, dir string, hosts []string, log *slog.Logger) (*Servin
 	}
 	path := filepath.Join(dir, serverName+".crt")
 	s := &Serving{log: log}
-	if cert, err := ReadCertificate(path); err == nil && a.good(cert, key, hosts) {
+	if cert, err := ReadCertificate(path); err == nil && a.isUsable(cert, key, hosts) {
 		s.shown = chain(cert, a.Certificate.Raw, key)
 	}
 	s.renew = func() (*tls.Certificate, error) {
@@ -63,11 +62,11 @@ func Issued(a *Authority, dir string, hosts []string, log *slog.Logger) (*Servin
 		}
 		return chain(leaf, a.Certificate.Raw, key), nil
 	}
-	return s, s.look()
+	return s, s.reload()
 }
 
-// Given is a certificate in files that somebody else renews.
-func Given(certFile, keyFile string, log *slog.Logger) (*Serving, error) {
+// LoadServing returns a certificate from files that another program keeps up to date.
+func LoadServing(certFile, keyFile string, log *slog.Logger) (*Serving, error) {
 	s := &Serving{log: log}
 	var seen [2]time.Time
 	s.renew = func() (*tls.Certificate, error) {
@@ -89,12 +88,12 @@ func Given(certFile, keyFile string, log *slog.Logger) (*Serving, error) {
 		seen = now
 		return &pair, nil
 	}
-	return s, s.look()
+	return s, s.reload()
 }
 
-// good says whether a certificate found in a file is still what is needed. It
-// may be due for renewal.
-func (a *Authority) good(cert *x509.Certificate, key crypto.Signer, hosts []string) bool {
+// isUsable reports whether a certificate from a file is still valid for the key and the hosts. The certificate may
+// already be due for renewal.
+func (a *Authority) isUsable(cert *x509.Certificate, key crypto.Signer, hosts []string) bool {
 	own, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !own.Equal(key.Public()) || cert.CheckSignatureFrom(a.Certificate) != nil {
 		return false
@@ -103,8 +102,8 @@ func (a *Authority) good(cert *x509.Certificate, key crypto.Signer, hosts []stri
 		len(cert.DNSNames)+len(cert.IPAddresses) == len(hosts)
 }
 
-// Run renews the certificate until ctx ends. A failure is told once and tried
-// again: a third of its life is left when it begins.
+// Run renews the certificate until ctx ends. Run logs a failed renewal once and tries again. Renewal begins when a
+// third of the lifetime is left, so there is time for many attempts.
 func (s *Serving) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -113,7 +112,7 @@ func (s *Serving) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := s.look(); err != nil && err.Error() != s.failed {
+			if err := s.reload(); err != nil && err.Error() != s.failed {
 				s.failed = err.Error()
 				s.log.Error("the server's certificate was not renewed", "error", err, "ends", s.Ends())
 			}
@@ -121,7 +120,7 @@ func (s *Serving) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Serving) look() error {
+func (s *Serving) reload() error {
 	next, err := s.renew()
 	if err != nil || next == nil {
 		return err
@@ -134,23 +133,23 @@ func (s *Serving) look() error {
 	return nil
 }
 
-// Ends is until when the certificate is good.
+// Ends returns the time at which the certificate expires.
 func (s *Serving) Ends() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.shown.Leaf.NotAfter
 }
 
-// Certificate is for tls.Config.GetCertificate.
+// Certificate implements tls.Config.GetCertificate.
 func (s *Serving) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.shown, nil
 }
 
-// Hosts are the names and addresses of a server's certificate: those that were
-// given, those of its listeners (of a listener for all addresses, those of the
-// machine), the host's name and the loopback.
+// Hosts returns the names and addresses for a server's certificate. The result contains the configured names, the
+// addresses of the server's listeners, the host name, and the loopback names. If a listener uses a wildcard address,
+// Hosts includes all addresses of the machine.
 func Hosts(given, listeners []string) ([]string, error) {
 	out := []string{"localhost", "127.0.0.1", "::1"}
 	if name, err := os.Hostname(); err == nil {

@@ -9,38 +9,37 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// joinWord begins every join token, so that one is known when it is seen where
-// it should not be.
+// joinWord is the prefix of every join token, so that a leaked token can be recognized.
 const joinWord = "ares-join"
 
-// JoinToken is what a machine needs to join: the token's ID and secret, and the
-// hash of the authority by which it knows that it speaks to the right servers.
+// JoinToken holds everything that a machine needs to join. This is the token's ID and secret, and the hash of the
+// certificate authority. The machine verifies the servers with this hash.
 type JoinToken struct {
 	ID        string
 	Secret    string
 	Authority string
 }
 
-// NewJoinToken makes a token for the fleet of an authority.
+// NewJoinToken creates a join token for the cluster of an authority.
 func NewJoinToken(authority string) JoinToken {
 	return JoinToken{ID: strings.ToLower(rand.Text()[:12]), Secret: strings.ToLower(rand.Text()), Authority: authority}
 }
 
-// String is the token as it is handed over.
+// String returns the token's text form.
 func (t JoinToken) String() string {
 	return strings.Join([]string{joinWord, t.ID, t.Secret, t.Authority}, ".")
 }
 
-// Hash is what the store keeps of the secret.
+// Hash returns the hash of the secret, which the store keeps instead of the secret.
 func (t JoinToken) Hash() []byte {
 	sum := sha256.Sum256([]byte(t.ID + "." + t.Secret))
 	return sum[:]
 }
 
-// ParseJoinToken reads a token that was handed over.
+// ParseJoinToken parses the text form of a token.
 func ParseJoinToken(text string) (JoinToken, error) {
 	parts := strings.Split(strings.TrimSpace(text), ".")
-	bad := ares.Errorf(ares.Invalid, "this is not a join token: one looks like %s.ID.SECRET.HASH and comes from `ares node token create`", joinWord).At("token")
+	bad := ares.Errorf(ares.Invalid, "this is not a join token: a join token looks like %s.ID.SECRET.HASH; create one with `ares node token create`", joinWord).At("token")
 	if len(parts) != 4 || parts[0] != joinWord {
 		return JoinToken{}, bad
 	}

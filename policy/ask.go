@@ -16,54 +16,54 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Outcome is what asking a policy came to.
+// Outcome is the result of evaluating a policy.
 type Outcome string
 
-// The outcomes. In dry-run they are only counted.
+// The outcomes. In dry-run mode, violations are only counted.
 const (
 	Allowed   Outcome = "allowed"
-	Unmatched Outcome = "unmatched" // it is not about this one
-	Rejected  Outcome = "rejected"  // the rule is broken, and its action refuses
-	Warned    Outcome = "warned"    // the rule is broken, and its action warns
-	Required  Outcome = "required"  // it asks for labels of the nodes
-	Failed    Outcome = "failed"    // it could not be evaluated, or not be read: as broken
+	Unmatched Outcome = "unmatched" // the policy does not apply to the request
+	Rejected  Outcome = "rejected"  // the rule is violated, and its action rejects
+	Warned    Outcome = "warned"    // the rule is violated, and its action warns
+	Required  Outcome = "required"  // it requires labels of the nodes
+	Failed    Outcome = "failed"    // it could not be evaluated or read; counts as violated
 )
 
-// Finding is what one policy said.
+// Finding is the result of one policy.
 type Finding struct {
 	Policy  *ares.Policy
 	Outcome Outcome
 	Text    string // for people, "" where there is nothing to say
 }
 
-// Counts says whether the finding is more than a count: the policy is no dry run
-// and was broken.
+// Counts is the method that reports whether the finding has an effect. A finding has an effect if the policy was
+// violated and is not in dry-run mode.
 func (f *Finding) Counts() bool {
 	return f.Policy.Mode != ares.DryRun && (f.Outcome == Rejected || f.Outcome == Warned || f.Outcome == Failed)
 }
 
-// Verdict is what all policies together say.
+// Verdict is the result of all policies together.
 type Verdict struct {
-	// Err is the refusal, nil when there is none. It names each policy that
-	// refuses, the first one first.
+	// Err is the rejection, or nil if no policy rejects the request. The error names each policy that rejects the
+	// request, in the order of evaluation.
 	Err error
-	// Labels are what nodes must have for the job.
+	// Labels are the labels that nodes must have for the job.
 	Labels map[string]string
-	// Notes are what the submitter is told of a job that is accepted: warnings,
-	// and which policy requires which label.
+	// Notes are the messages for the submitter of an accepted job. A note is either a warning, or it says which policy
+	// requires which label.
 	Notes    []ares.PolicyNote
 	Findings []Finding
 	Cost     uint64
 }
 
-// Set is policies in the order they are asked. It never changes.
+// Set contains policies in the order of evaluation. A Set never changes.
 type Set struct {
 	jobs, places, calls []*Rule
 	hours               bool
 }
 
-// NewSet orders rules: higher priority first, then those for all before a
-// tenant's own, then by name.
+// NewSet orders rules. Rules with a higher priority come first. Among rules of equal priority, global rules come before
+// rules of a tenant. All other rules are sorted by name.
 func NewSet(rules []*Rule) *Set {
 	s := &Set{}
 	for _, r := range slices.SortedFunc(slices.Values(rules), InOrder) {
@@ -80,26 +80,27 @@ func NewSet(rules []*Rule) *Set {
 	return s
 }
 
-// InOrder is the order in which policies are asked.
+// InOrder compares two rules by the order in which they are evaluated.
 func InOrder(a, b *Rule) int {
 	return cmp.Or(cmp.Compare(b.Policy.Priority, a.Policy.Priority), cmp.Compare(a.Policy.Tenant, b.Policy.Tenant), cmp.Compare(a.Policy.Name, b.Policy.Name))
 }
 
-// AsksJobs, AsksHours and AsksCalls say whether there is anything to ask: of a
-// submission, for which the GPU-hours of the month are needed, and of a call.
+// AsksJobs reports whether the set has policies for submissions. AsksHours reports whether a policy
+// reads the GPU-hours that the tenant has used this month. AsksCalls reports whether the set has
+// access policies.
 func (s *Set) AsksJobs() bool  { return len(s.jobs)+len(s.places) > 0 }
 func (s *Set) AsksHours() bool { return s.hours }
 func (s *Set) AsksCalls() bool { return len(s.calls) > 0 }
 
-// asking is one evaluation of a set.
+// This type represents one evaluation of a set of policies.
 type asking struct {
 	values  map[string]any
 	verdict Verdict
 	refused []string
-	by      []string // the policies that refused
+	by      []string // the policies that rejected
 }
 
-// Denied is a refusal by policies.
+// Denied is a rejection by policies.
 type Denied struct {
 	Policies []string // their names
 	cause    *ares.Error
@@ -108,8 +109,8 @@ type Denied struct {
 func (d *Denied) Error() string { return d.cause.Error() }
 func (d *Denied) Unwrap() error { return d.cause }
 
-// Submission asks the policies on submission, and then, if none refuses, those on
-// placement.
+// Submission evaluates the submission policies and then, if none of them rejects the job, the
+// placement policies.
 func (s *Set) Submission(in *Input) Verdict {
 	a := &asking{values: map[string]any{"job": &in.Job, "tenant": &in.Tenant, "user": &in.User, "usage": &in.Usage, "now": in.Now}}
 	for _, r := range s.jobs {
@@ -125,11 +126,11 @@ func (s *Set) Submission(in *Input) Verdict {
 			}
 		}
 	}
-	return a.end(ares.Refused)
+	return a.end(ares.PolicyDenied)
 }
 
-// Access asks the policies on access. They only deny; what a role does not grant
-// they cannot. A tenant's own policies do not bind a platform-admin.
+// Access evaluates the access policies. Access policies only deny; they cannot grant a permission
+// that the caller's roles do not include. A tenant's own policies do not apply to a platform-admin.
 func (s *Set) Access(in *Access) Verdict {
 	a := &asking{values: map[string]any{"user": &in.User, "request": &in.Request, "object": &in.Object, "now": in.Now}}
 	admin := slices.Contains(in.User.Roles, string(ares.PlatformAdmin))
@@ -141,7 +142,7 @@ func (s *Set) Access(in *Access) Verdict {
 	return a.end(ares.Forbidden)
 }
 
-// about says whether a rule is about what belongs to a tenant.
+// This method reports whether a rule applies to objects of the given tenant.
 func (r *Rule) about(tenant string) bool { return r.Policy.Tenant == "" || r.Policy.Tenant == tenant }
 
 func (a *asking) end(code ares.Code) Verdict {
@@ -152,7 +153,7 @@ func (a *asking) end(code ares.Code) Verdict {
 	return a.verdict
 }
 
-// found notes what a policy said, and does what its mode and action want.
+// This method stores a policy's result, and applies the policy's mode and action.
 func (a *asking) found(r *Rule, outcome Outcome, text string, labels map[string]string) {
 	p := &r.Policy
 	refuses := outcome == Rejected || outcome == Failed
@@ -172,11 +173,11 @@ func (a *asking) found(r *Rule, outcome Outcome, text string, labels map[string]
 	}
 }
 
-// matched says whether a rule is about what is asked. One that cannot be read
-// or evaluated is noted here, and is about everything in its scope.
+// This method reports whether a rule applies to the request. If the rule cannot be read or evaluated, the method stores the
+// result Failed for the rule and returns false.
 func (a *asking) matched(r *Rule) bool {
 	if r.Broken != nil {
-		a.found(r, Failed, fmt.Sprintf("policy %s cannot be read by this version of Ares: have it applied anew or deleted", r.Policy.Name), nil)
+		a.found(r, Failed, fmt.Sprintf("policy %s cannot be read by this version of Ares: apply it again or delete it", r.Policy.Name), nil)
 		return false
 	}
 	if r.match == nil {
@@ -194,7 +195,7 @@ func (a *asking) matched(r *Rule) bool {
 	return true
 }
 
-// ask asks one rule.
+// This method evaluates one rule.
 func (a *asking) ask(r *Rule) {
 	if !a.matched(r) {
 		return
@@ -210,8 +211,8 @@ func (a *asking) ask(r *Rule) {
 	}
 }
 
-// message is what whoever breaks a rule is told. The rule itself is not: it may
-// name what is not everybody's to read.
+// The method `message` returns the text for a violation of a rule. The message does not contain the rule itself. The
+// rule may contain names that not every user may see.
 func (a *asking) message(r *Rule) string {
 	text := r.Policy.Message
 	if r.message != nil {
@@ -225,8 +226,8 @@ func (a *asking) message(r *Rule) string {
 	return text
 }
 
-// require asks one placement policy for labels. by says which policy asked for
-// each so far.
+// This method evaluates one placement policy. The argument "by" is a map. It maps labels to policy names. The policy
+// with that name is an earlier policy that required the label.
 func (a *asking) require(r *Rule, job *Job, by map[string]string) {
 	if !a.matched(r) {
 		return
@@ -250,7 +251,7 @@ func (a *asking) require(r *Rule, job *Job, by map[string]string) {
 		value, asked, other := labels[key], job.NodeSelector[key], by[key]
 		switch {
 		case asked == value:
-			continue // the job says so itself
+			continue // the job requires it itself
 		case enforced && asked != "":
 			a.found(r, Rejected, fmt.Sprintf("policy %s requires node label %s=%s, the job asks for %s=%s: leave it out of placement.node_selector", r.Policy.Name, key, value, key, asked), nil)
 			return
@@ -265,7 +266,7 @@ func (a *asking) require(r *Rule, job *Job, by map[string]string) {
 	a.needed(r, news, by, enforced)
 }
 
-// needed notes the labels that a policy wants and the job does not name itself.
+// This method stores the labels that a policy requires and that the job's own node selector lacks.
 func (a *asking) needed(r *Rule, labels, by map[string]string, enforced bool) {
 	if len(labels) == 0 {
 		a.found(r, Allowed, "", nil)
@@ -294,33 +295,33 @@ func (a *asking) needed(r *Rule, labels, by map[string]string, enforced bool) {
 	if a.verdict.Labels == nil {
 		a.verdict.Labels = map[string]string{}
 	}
-	for key, value := range labels { // order-free: each for itself
+	for key, value := range labels { // order-free: each label is handled separately
 		a.verdict.Labels[key], by[key] = value, r.Policy.Name
 	}
 	a.found(r, outcome, text, labels)
 }
 
-// maxLabels bounds what one policy may ask of nodes.
+// maxLabels is the maximum number of labels that one policy may require.
 const maxLabels = 16
 
-// usable says whether labels may become part of a job.
+// This function returns an error if a policy requires too many labels or a label that is not valid.
 func usable(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return fmt.Errorf("asks for %d labels, at most %d are taken", len(labels), maxLabels)
+		return fmt.Errorf("the policy requires %d labels, but the limit is %d", len(labels), maxLabels)
 	}
-	for k, v := range labels { // order-free: the text is the same
+	for k, v := range labels { // order-free: the error text does not depend on the order
 		if k == "" || len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
-			return errors.New("asks for a label that cannot be one")
+			return errors.New("the policy requires a label with an invalid key or value")
 		}
 	}
 	return nil
 }
 
-// errDear is why a policy is not asked any more.
-var errDear = errors.New("all policies together cost too much")
+// errDear is the error for a policy that was not evaluated. Earlier policies had used up the common cost limit.
+var errDear = errors.New("the total evaluation cost of all policies is too high")
 
-// eval evaluates one expression, unless what all may cost is used up: the last
-// one may pass that by its own limit.
+// `eval` evaluates one expression, unless the cost limit for all policies is used up. The last evaluation may exceed
+// the common cost limit. The excess is at most the cost limit of a single expression.
 func (a *asking) eval(program cel.Program) (ref.Val, error) {
 	if a.verdict.Cost >= MaxTotalCost {
 		return nil, errDear
@@ -332,8 +333,8 @@ func (a *asking) eval(program cel.Program) (ref.Val, error) {
 	return out, err
 }
 
-// failure says that an evaluation failed, and of what kind that was. The words of
-// CEL are left out: they may quote the expression.
+// The function `failure` describes why an evaluation failed. The description leaves out CEL's own message, because that
+// may quote the expression.
 func failure(r *Rule, field string, err error) string {
 	kind := "it fails for this request; try it with `ares policy test`"
 	switch text := err.Error(); {
@@ -344,7 +345,7 @@ func failure(r *Rule, field string, err error) string {
 	case strings.Contains(text, "memory limit"):
 		kind = fmt.Sprintf("it holds more than %d values for this request", maxMemory)
 	case strings.Contains(text, "no such key"):
-		kind = "it reads a label or key that is not there: it should ask with 'in' first"
+		kind = "it reads a label or key that does not exist: test for it with 'in' first"
 	case strings.Contains(text, "divi") || strings.Contains(text, "modulus"):
 		kind = "it divides by zero"
 	case strings.Contains(text, "overflow"):
@@ -353,7 +354,7 @@ func failure(r *Rule, field string, err error) string {
 	return fmt.Sprintf("policy %s: its %s cannot be evaluated: %s", r.Policy.Name, field, kind)
 }
 
-// tidy makes a message one line of bounded length without control characters.
+// The function `tidy` turns a message into one line of limited length without control characters.
 func tidy(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -362,7 +363,7 @@ func tidy(s string) string {
 		return r
 	}, s)
 	if len(s) > ares.MaxPolicyTextBytes {
-		s = strings.ToValidUTF8(s[:ares.MaxPolicyTextBytes], "") + "…"
+		s = ares.Truncate(s, ares.MaxPolicyTextBytes) + "…"
 	}
 	return strings.TrimSpace(s)
 }

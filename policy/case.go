@@ -12,8 +12,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Case is a request and what policies are expected to say of it. With a request
-// it is a call, else a submission.
+// Case is a request with the expected result of the policies. If Request is set, the test case is
+// an API call. If Request is not set, the test case is a job submission.
 type Case struct {
 	Name    string    `json:"name"`
 	Job     ares.Spec `json:"job"`
@@ -26,23 +26,24 @@ type Case struct {
 	Expect  Expect    `json:"expect"`
 }
 
-// Expect is what a case expects. What is left out is not looked at.
+// Expect is the expected result of a case. Missing fields of Expect are not compared.
 type Expect struct {
 	// Allow says whether the job or the call is accepted.
 	Allow *bool `json:"allow"`
-	// Policies are those that refuse, in any order.
+	// Policies are the policies that must reject the request, in any order.
 	Policies []string `json:"policies"`
-	// Message is part of the refusal.
+	// Message is a text that the rejection must contain.
 	Message string `json:"message"`
-	// Warnings are each part of one thing the submitter is told.
+	// Warnings lists texts. Each text must be part of one of the notes for the submitter.
 	Warnings []string `json:"warnings"`
-	// Labels are what nodes must have.
+	// Labels are the labels that nodes must have.
 	Labels map[string]string `json:"labels"`
-	// Outcomes are what policies came to, by name, in dry-run too.
+	// Outcomes maps the names of policies to their expected outcomes, including policies in
+	// dry-run mode.
 	Outcomes map[string]Outcome `json:"outcomes"`
 }
 
-// NewCase is a case before anything is said: a tenant without limits.
+// NewCase returns the default case, with a tenant without limits.
 func NewCase() Case {
 	return Case{
 		Tenant: Tenant{
@@ -54,8 +55,8 @@ func NewCase() Case {
 	}
 }
 
-// Check asks the policies about a case, and says how the answer differs from what
-// is expected, nil when it does not.
+// Check evaluates the policies for a case, and lists the differences from the expected result. If
+// the result is as expected, Check returns nil.
 func (s *Set) Check(c *Case) []string {
 	var v Verdict
 	if c.Request != (Request{}) {
@@ -103,7 +104,7 @@ func (e *Expect) differs(v *Verdict) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Outcomes)) {
 		if got := v.outcome(name); got != e.Outcomes[name] {
-			miss("expected policy %s to come to %s, was %s", name, e.Outcomes[name], cmp.Or(string(got), "not asked"))
+			miss("expected outcome %[2]s of policy %[1]s, was %[3]s", name, e.Outcomes[name], cmp.Or(string(got), "not asked"))
 		}
 	}
 	return out
@@ -117,7 +118,7 @@ func notes(all []ares.PolicyNote) string {
 	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
-// outcome is what a policy came to, "" when it was not asked.
+// The method `outcome` returns the outcome of a policy, or "" if it was not evaluated.
 func (v *Verdict) outcome(name string) Outcome {
 	for i := range v.Findings {
 		if v.Findings[i].Policy.Name == name {

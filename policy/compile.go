@@ -14,23 +14,23 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// What an expression may be and cost. A unit is about one step of an
-// evaluation, some tens of nanoseconds.
+// These are the limits on expressions. A unit of cost is about one step of an evaluation, some tens of nanoseconds.
 const (
-	MaxCost      = 100_000   // of one expression: as reckoned when it is applied, and when it is evaluated
-	MaxTotalCost = 1_000_000 // of all expressions that one submission or call meets
-	maxNodes     = 1000      // of an expression, macros expanded
-	maxDepth     = 32        // of parentheses and calls
+	MaxCost      = 100_000   // cost of one expression, estimated when it is applied and measured when it is evaluated
+	MaxTotalCost = 1_000_000 // cost of all expressions for one submission or call
+	maxNodes     = 1000      // nodes of an expression, with macros expanded
+	maxDepth     = 32        // nesting of parentheses and calls
 	maxRegex     = 1000      // steps of a regular expression's program
-	maxMemory    = 100_000   // values held at once
+	maxMemory    = 100_000   // values held at the same time
 
-	// What the cost of an expression is reckoned with, where the sizes are not
-	// known before there is a job.
+	// The cost estimate assumes these sizes of lists and texts. The real sizes are not known before a job is
+	// submitted.
 	reckonedLength  = 64  // of a list or map
 	reckonedStrings = 256 // bytes of a string
 )
 
-// variables are what expressions at a point see, beside now.
+// The type `variable` describes a variable that expressions at a policy point can read. All expressions can also
+// read the variable "now".
 type variable struct {
 	name string
 	of   reflect.Type
@@ -45,18 +45,18 @@ var (
 	}
 )
 
-// Compiler reads policies. It is safe for concurrent use.
+// Compiler compiles policies. A Compiler is safe for concurrent use.
 type Compiler struct{ jobs, access *cel.Env }
 
-// NewCompiler makes a compiler.
+// NewCompiler returns a compiler.
 func NewCompiler() (*Compiler, error) {
 	jobs, err := environment(jobVariables)
 	if err != nil {
-		return nil, fmt.Errorf("declare what policies on submission see: %w", err)
+		return nil, fmt.Errorf("declare the variables of submission policies: %w", err)
 	}
 	access, err := environment(accessVariables)
 	if err != nil {
-		return nil, fmt.Errorf("declare what policies on access see: %w", err)
+		return nil, fmt.Errorf("declare the variables of access policies: %w", err)
 	}
 	return &Compiler{jobs: jobs, access: access}, nil
 }
@@ -80,19 +80,18 @@ func environment(seen []variable) (*cel.Env, error) {
 	return cel.NewEnv(append(opts, ext.NativeTypes(natives...))...)
 }
 
-// Rule is a policy that can be asked.
+// Rule is a compiled policy.
 type Rule struct {
 	Policy ares.Policy
-	// Broken is why it cannot be asked, nil of one that can.
+	// Broken says why the rule cannot be evaluated; it is nil for a valid rule.
 	Broken error
-	// Hours says that it reads the GPU-hours of the month, which are dear to count.
+	// Hours is true if the rule reads the GPU-hours used this month, which are expensive to count.
 	Hours bool
 
 	match, rule, require, message cel.Program
 }
 
-// Compile reads a policy. The error names every mistake with its field, line and
-// column.
+// Compile compiles a policy. The error lists every mistake with its field, line and column.
 func (c *Compiler) Compile(p ares.Policy) (*Rule, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -125,10 +124,10 @@ func (c *Compiler) Compile(p ares.Policy) (*Rule, error) {
 	return r, nil
 }
 
-// Broken is a rule for a stored policy that this version cannot read.
+// Broken returns a rule for a stored policy that this version cannot read.
 func Broken(p ares.Policy, why error) *Rule { return &Rule{Policy: p, Broken: why} }
 
-// compile reads one expression, and says whether it asks for GPU-hours.
+// `compile` compiles one expression, and reports whether it reads GPU-hours.
 func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Problems) (program cel.Program, hours bool) {
 	tree, issues := env.Compile(source)
 	if issues.Err() != nil {
@@ -143,7 +142,7 @@ func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Pro
 	}
 	reckoned, err := env.EstimateCost(tree, sizes{})
 	if err != nil {
-		bad.Add(field, "its cost cannot be reckoned: %s", err)
+		bad.Add(field, "its cost cannot be estimated: %s", err)
 		return nil, false
 	}
 	if reckoned.Max > MaxCost {
@@ -152,7 +151,7 @@ func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Pro
 	}
 	program, err = env.Program(tree, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(MaxCost), cel.MemoryLimit(maxMemory))
 	if err != nil {
-		bad.Add(field, "cannot be planned: %s", err)
+		bad.Add(field, "cannot be compiled: %s", err)
 		return nil, false
 	}
 	ast.PreOrderVisit(tree.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -161,7 +160,8 @@ func compile(env *cel.Env, field, source string, want *types.Type, bad *ares.Pro
 	return program, hours
 }
 
-// emptyMap lets {} stand for a map of any type.
+// emptyMap reports whether `got` is the type of the literal {} and `want` is a map type. The literal {} fits every
+// map type.
 func emptyMap(got, want *types.Type) bool {
 	return want.Kind() == types.MapKind && got.Kind() == types.MapKind &&
 		!slices.ContainsFunc(got.Parameters(), func(t *types.Type) bool { return t.Kind() != types.DynKind && t.Kind() != types.TypeParamKind })
@@ -185,8 +185,8 @@ func units(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// sizes reckons with ordinary sizes. What is larger meets the limit when it is
-// evaluated.
+// This type estimates the cost of an expression from typical sizes of lists and texts. If the real
+// values are larger, the expression reaches the cost limit during evaluation.
 type sizes struct{}
 
 // EstimateSize implements cost.Estimator.
@@ -201,7 +201,7 @@ func (sizes) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	return &out
 }
 
-// EstimateCallCost implements cost.Estimator: CEL's own model is used.
+// EstimateCallCost implements cost.Estimator. Returning nil makes CEL use its own cost model.
 func (sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
 	return nil
 }

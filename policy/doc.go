@@ -1,8 +1,7 @@
-// Package policy holds the rules that people write themselves: what may be
-// submitted, which nodes it may have and who may call what. They are expressions
-// in CEL over typed objects, so that a misspelt field is a mistake when the
-// policy is applied and not when somebody's job is refused by it.
+// Package policy evaluates the rules that administrators write. The rules decide which jobs may be submitted, on which
+// nodes jobs may run, and which callers may call which methods. Rules are CEL expressions over typed objects. A
+// misspelt field therefore causes an error when the policy is applied. It does not wait until a job is submitted.
 //
-// It is pure: time is an argument, the same input has the same verdict, and an
-// evaluation ends within its cost, whatever the expression.
+// Package policy has no side effects and reads no clock. The same input therefore always gives the same verdict. A cost
+// limit applies to the evaluation of every expression.
 package policy

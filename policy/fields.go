@@ -7,15 +7,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Field is something that an expression can read.
+// Field is a field that an expression can read.
 type Field struct {
 	Name string // with its variable, such as job.gpus
 	Type string // as CEL calls it
-	Text string // what it is
+	Text string // its description
 	On   []ares.PolicyPoint
 }
 
-// Fields lists what expressions can read, by variable.
+// Fields lists the fields that expressions can read, grouped by variable.
 func Fields() []Field {
 	jobs, calls := []ares.PolicyPoint{ares.OnSubmission, ares.OnPlacement}, []ares.PolicyPoint{ares.OnAccess}
 	var out []Field
@@ -33,7 +33,7 @@ func Fields() []Field {
 	}
 	add(jobVariables, jobs)
 	add(accessVariables, calls)
-	return append(out, Field{Name: "now", Type: "timestamp", Text: "when it is asked, by the server's clock", On: ares.PolicyPoints()})
+	return append(out, Field{Name: "now", Type: "timestamp", Text: "the time of the evaluation, by the server's clock", On: ares.PolicyPoints()})
 }
 
 func typeName(t reflect.Type) string {

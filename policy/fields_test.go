@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/policy"
 )
 
-// fieldRows is the table of fields as docs/policy.md has it.
+// fieldRows returns the table of fields as it appears in docs/guide/policy.md.
 func fieldRows() string {
 	var s strings.Builder
 	for _, f := range policy.Fields() {
@@ -21,15 +21,15 @@ func fieldRows() string {
 	return s.String()
 }
 
-// TestFieldsAreDocumented: the table in the documentation is the one expressions are
-// checked against, and every field says what it is.
+// TestFieldsAreDocumented checks that the table in the documentation matches the fields of expressions. Every field
+// must have a description.
 func TestFieldsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/policy.md")
+	doc, err := os.ReadFile("../docs/guide/policy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(doc), "|---|---|---|---|\n"+fieldRows()+"\n") {
-		t.Errorf("docs/policy.md has another table than:\n%s", fieldRows())
+		t.Errorf("docs/guide/policy.md has another table than:\n%s", fieldRows())
 	}
 	for _, f := range policy.Fields() {
 		if f.Text == "" || f.Name == "" || strings.HasSuffix(f.Name, ".") {

@@ -9,9 +9,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Input is what policies on submission and placement see. The names in the tags
-// are those that expressions use, the texts are for people: docs/policy.md has
-// them.
+// Input contains the values that submission and placement policies read. The json
+// tags contain the field names that expressions use. docs/guide/policy.md
+// describes the fields.
 type Input struct {
 	Job    Job
 	Tenant Tenant
@@ -20,81 +20,81 @@ type Input struct {
 	Now    time.Time
 }
 
-// Job is what is submitted, with its defaults filled in. The values of its
-// environment are not there: a message could carry them anywhere.
+// Job is the submitted job with its defaults. The values of its environment
+// variables are left out, because a policy's message could disclose them.
 type Job struct {
 	Name              string            `json:"name" doc:"its name"`
 	Queue             string            `json:"queue" doc:"its queue"`
-	Priority          int               `json:"priority" doc:"higher first, 500 unless said"`
+	Priority          int               `json:"priority" doc:"higher first; default 500"`
 	PriorityClass     string            `json:"priority_class" doc:"best-effort, low, normal, high or critical"`
-	Members           int               `json:"members" doc:"how many members it has"`
-	MinMembers        int               `json:"min_members" doc:"with how many it may start"`
+	Members           int               `json:"members" doc:"number of members"`
+	MinMembers        int               `json:"min_members" doc:"fewest members of an attempt"`
 	GPUCount          int               `json:"gpu_count" doc:"whole GPUs of each member"`
-	GPUs              int               `json:"gpus" doc:"whole GPUs of all members; of an array, of one element"`
+	GPUs              int               `json:"gpus" doc:"whole GPUs of all members; for an array, of one element"`
 	GPUMilli          int               `json:"gpu_milli" doc:"share of one GPU of each member, in thousandths"`
-	AcceleratorType   string            `json:"accelerator_type" doc:"gpu unless said"`
-	GPUModel          string            `json:"gpu_model" doc:"the model it asks for, empty for any"`
-	MIGProfile        string            `json:"mig_profile" doc:"the slice it asks for, empty for none"`
+	AcceleratorType   string            `json:"accelerator_type" doc:"default gpu"`
+	GPUModel          string            `json:"gpu_model" doc:"requested model; empty for any"`
+	MIGProfile        string            `json:"mig_profile" doc:"requested MIG profile; empty for none"`
 	GPUMemoryMB       int               `json:"gpu_memory_mb" doc:"GPU memory of each member"`
 	CPUCores          int               `json:"cpu_cores" doc:"of each member"`
 	MemoryMB          int               `json:"memory_mb" doc:"of each member"`
-	Command           []string          `json:"command" doc:"the command line, arguments included"`
-	Image             string            `json:"image" doc:"container image, empty for none"`
-	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; the values are not to be seen"`
-	WorkingDir        string            `json:"working_dir" doc:"where it is started"`
-	NodeSelector      map[string]string `json:"node_selector" doc:"labels it asks of nodes"`
-	NodeRequirements  []string          `json:"node_requirements" doc:"conditions on nodes, each as text such as gpu.memory>=80G"`
-	Regions           []string          `json:"regions" doc:"where it may run, empty for anywhere"`
-	LatencySensitive  bool              `json:"latency_sensitive" doc:"no shared devices, never a victim"`
-	HasDeadline       bool              `json:"has_deadline" doc:"whether it has one"`
-	Deadline          time.Time         `json:"deadline" doc:"when it should have ended; far in the past without one"`
-	MaxQueueMinutes   int               `json:"max_queue_minutes" doc:"how long it waits at most, 0 for any time"`
-	MaxRuntimeMinutes int               `json:"max_runtime_minutes" doc:"how long it runs at most, 0 for any time"`
-	MaxRetries        int               `json:"max_retries" doc:"how often it is tried again"`
+	Command           []string          `json:"command" doc:"command line with arguments"`
+	Image             string            `json:"image" doc:"container image; empty for none"`
+	EnvironmentNames  []string          `json:"environment_names" doc:"names of its variables; policies cannot read the values"`
+	WorkingDir        string            `json:"working_dir" doc:"working directory"`
+	NodeSelector      map[string]string `json:"node_selector" doc:"required node labels"`
+	NodeRequirements  []string          `json:"node_requirements" doc:"conditions on nodes, as text such as gpu.memory>=80G"`
+	Regions           []string          `json:"regions" doc:"allowed regions; empty for any"`
+	LatencySensitive  bool              `json:"latency_sensitive" doc:"no shared devices; only critical jobs preempt it"`
+	HasDeadline       bool              `json:"has_deadline" doc:"whether it has a deadline"`
+	Deadline          time.Time         `json:"deadline" doc:"deadline; far in the past if it has none"`
+	MaxQueueMinutes   int               `json:"max_queue_minutes" doc:"longest time in the queue; 0 for unlimited"`
+	MaxRuntimeMinutes int               `json:"max_runtime_minutes" doc:"longest time of an attempt; 0 for unlimited"`
+	MaxRetries        int               `json:"max_retries" doc:"number of retries"`
 	ExecutionMode     string            `json:"execution_mode" doc:"restart or at_most_once"`
-	Checkpoints       bool              `json:"checkpoints" doc:"whether it saves its state"`
-	ArrayCount        int               `json:"array_count" doc:"elements of an array, 0 of a single job"`
+	Checkpoints       bool              `json:"checkpoints" doc:"whether it saves checkpoints"`
+	ArrayCount        int               `json:"array_count" doc:"elements of an array; 0 for a single job"`
 	Labels            map[string]string `json:"labels" doc:"its labels"`
 }
 
-// Tenant is whose job it is.
+// Tenant is the tenant of the job.
 type Tenant struct {
 	ID           string  `json:"id" doc:"its ID"`
 	Name         string  `json:"name" doc:"its name"`
-	GPUHours     float64 `json:"gpu_hours" doc:"GPU-hours its jobs have used this month (UTC), as of a second ago"`
-	Quota        float64 `json:"quota" doc:"GPU-hours it may use in a month; infinite without a budget"`
-	MaxGPUs      int     `json:"max_gpus" doc:"GPUs it may hold at once; 2147483647 without a limit, as the next two"`
-	MaxJobs      int     `json:"max_jobs" doc:"jobs it may run at once"`
-	MaxPending   int     `json:"max_pending" doc:"jobs it may have waiting"`
-	Weight       float64 `json:"weight" doc:"its share against other tenants"`
-	MayPreempt   bool    `json:"may_preempt" doc:"whether its jobs may stop others"`
-	PriorityTier string  `json:"priority_tier" doc:"the highest class its jobs may have, empty for any"`
+	GPUHours     float64 `json:"gpu_hours" doc:"GPU-hours used this month (UTC), as of a second ago"`
+	Quota        float64 `json:"quota" doc:"monthly budget of GPU-hours; infinite without a budget"`
+	MaxGPUs      int     `json:"max_gpus" doc:"limit on allocated GPUs; 2147483647 if unlimited, as for the next two"`
+	MaxJobs      int     `json:"max_jobs" doc:"limit on running jobs"`
+	MaxPending   int     `json:"max_pending" doc:"limit on waiting jobs"`
+	Weight       float64 `json:"weight" doc:"fair-share weight"`
+	MayPreempt   bool    `json:"may_preempt" doc:"whether its jobs can preempt"`
+	PriorityTier string  `json:"priority_tier" doc:"highest priority class of its jobs; empty for any"`
 }
 
-// Usage is what the tenant holds now, this job not counted.
+// Usage is the current usage of the tenant, without this job.
 type Usage struct {
-	GPUs         int `json:"gpus" doc:"whole GPUs that its jobs hold"`
-	GPUMilli     int `json:"gpu_milli" doc:"shares of GPUs, in thousandths"`
-	GPUMemoryMB  int `json:"gpu_memory_mb" doc:"GPU memory that its jobs asked for"`
+	GPUs         int `json:"gpus" doc:"allocated whole GPUs"`
+	GPUMilli     int `json:"gpu_milli" doc:"allocated shares of GPUs, in thousandths"`
+	GPUMemoryMB  int `json:"gpu_memory_mb" doc:"allocated GPU memory"`
 	CPUCores     int `json:"cpu_cores" doc:"CPU cores"`
 	MemoryMB     int `json:"memory_mb" doc:"memory"`
-	Jobs         int `json:"jobs" doc:"jobs that hold something"`
-	Pending      int `json:"pending" doc:"jobs that wait"`
-	QueueGPUs    int `json:"queue_gpus" doc:"whole GPUs that jobs of the same queue hold"`
-	QueueJobs    int `json:"queue_jobs" doc:"jobs of the same queue that hold something"`
-	QueuePending int `json:"queue_pending" doc:"jobs of the same queue that wait"`
+	Jobs         int `json:"jobs" doc:"running jobs"`
+	Pending      int `json:"pending" doc:"waiting jobs"`
+	QueueGPUs    int `json:"queue_gpus" doc:"allocated whole GPUs of the same queue"`
+	QueueJobs    int `json:"queue_jobs" doc:"running jobs of the same queue"`
+	QueuePending int `json:"queue_pending" doc:"waiting jobs of the same queue"`
 }
 
-// User is who calls.
+// User is the caller.
 type User struct {
 	Name   string   `json:"name" doc:"such as token:ci or oidc:ann"`
 	Kind   string   `json:"kind" doc:"token, oidc or cert"`
-	Tenant string   `json:"tenant" doc:"the tenant it is at home in"`
-	Groups []string `json:"groups" doc:"groups that its issuer names"`
-	Roles  []string `json:"roles" doc:"roles it has anywhere"`
+	Tenant string   `json:"tenant" doc:"home tenant"`
+	Groups []string `json:"groups" doc:"groups from the OpenID token"`
+	Roles  []string `json:"roles" doc:"roles in any scope"`
 }
 
-// Access is what policies on access see.
+// Access contains the values that access policies read.
 type Access struct {
 	User    User
 	Request Request
@@ -107,17 +107,17 @@ type Request struct {
 	Method  string `json:"method" doc:"such as ares.v1.JobService/CancelJob"`
 	Service string `json:"service" doc:"such as JobService"`
 	Action  string `json:"action" doc:"such as CancelJob"`
-	Write   bool   `json:"write" doc:"whether it changes something"`
+	Write   bool   `json:"write" doc:"true for a method that changes something"`
 }
 
-// Object is what the call is about.
+// Object is the object that the call names.
 type Object struct {
-	Kind   string `json:"kind" doc:"job, tenant, queue, node, reservation, policy …; empty where the call names none"`
-	ID     string `json:"id" doc:"its name or ID as the caller gave it"`
-	Tenant string `json:"tenant" doc:"whose it is; empty where it is nobody's or not known"`
+	Kind   string `json:"kind" doc:"job, tenant, queue, node, reservation, policy …; empty if the call names none"`
+	ID     string `json:"id" doc:"name or ID in the request"`
+	Tenant string `json:"tenant" doc:"tenant of the object; empty if it has none or is unknown"`
 }
 
-// NewJob is a submission as policies see it.
+// NewJob converts a submission to the form that policies read.
 func NewJob(said ares.Spec) Job {
 	s := said.WithDefaults()
 	j := Job{
@@ -136,7 +136,7 @@ func NewJob(said ares.Spec) Job {
 	return j
 }
 
-// NewTenant is a tenant as policies see it.
+// NewTenant converts a tenant to the form that policies read.
 func NewTenant(t *ares.Tenant, gpuHours float64) Tenant {
 	out := Tenant{
 		ID: t.ID, Name: t.Name, GPUHours: gpuHours, Quota: math.Inf(1), MaxGPUs: t.Limits.GPUs, MaxJobs: t.Limits.ConcurrentJobs,
@@ -148,7 +148,8 @@ func NewTenant(t *ares.Tenant, gpuHours float64) Tenant {
 	return out
 }
 
-// NewUsage is what a tenant, and in it the job's queue, holds.
+// NewUsage converts the usage of a tenant and of the job's queue to the form that
+// policies read.
 func NewUsage(tenant ares.Use, pending int, queue ares.Use, queuePending int) Usage {
 	return Usage{
 		GPUs: tenant.GPUs, GPUMilli: tenant.GPUMilli, GPUMemoryMB: tenant.GPUMemoryMB, CPUCores: tenant.CPUs, MemoryMB: tenant.MemoryMB,
@@ -156,7 +157,7 @@ func NewUsage(tenant ares.Use, pending int, queue ares.Use, queuePending int) Us
 	}
 }
 
-// NewUser is a caller as policies see it.
+// NewUser converts a caller's identity to the form that policies read.
 func NewUser(id *ares.Identity) User {
 	u := User{Name: id.Name, Kind: string(id.Kind), Tenant: id.Tenant, Groups: id.Groups}
 	for _, b := range id.Bindings {

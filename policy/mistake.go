@@ -11,16 +11,18 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// mistake is what CEL says of a mistake, with its place, in the words of a policy.
+// This function translates an error message of CEL, with its position, for the author of a
+// policy.
 func mistake(env *cel.Env, e *common.Error) string {
 	text := plain(env, strings.Join(strings.Fields(e.Message), " "))
-	if e.Location.Line() < 1 { // it is about the whole
+	if e.Location.Line() < 1 { // it concerns the whole expression
 		return text
 	}
 	return fmt.Sprintf("line %d, column %d: %s", e.Location.Line(), e.Location.Column()+1, text)
 }
 
-// words are the messages of CEL that people meet, and how they are told.
+// This table contains frequent error messages of CEL and their translations for policy
+// authors.
 var words = []struct {
 	pattern *regexp.Regexp
 	told    string
@@ -28,17 +30,17 @@ var words = []struct {
 	{regexp.MustCompile(`^undefined field '([^']*)'`), "there is no field $1: `ares policy fields` lists what there is"},
 	{regexp.MustCompile(`^found no matching overload for '_?([^'_]+)_?' applied to '\((double), (int)\)'`), "$1 takes no $2 and $3: write the number as 1.0, or double(…) around it"},
 	{regexp.MustCompile(`^found no matching overload for '_?([^'_]+)_?' applied to '\((int), (double)\)'`), "$1 takes no $2 and $3: write the number as 1.0, or double(…) around it"},
-	{regexp.MustCompile(`^found no matching overload for '_([^'_]+)_' applied to '\((.+), (.+)\)'`), "$1 takes no $2 and $3: both sides must be of a kind"},
+	{regexp.MustCompile(`^found no matching overload for '_([^'_]+)_' applied to '\((.+), (.+)\)'`), "$1 takes no $2 and $3: both sides must have the same type"},
 	{regexp.MustCompile(`^found no matching overload for '(\w+)' applied to '(.*)'`), "$1 does not take $2"},
-	{regexp.MustCompile(`^expression node count exceeds limit.*`), fmt.Sprintf("has too many parts, at most %d are taken: make several policies of it", maxNodes)},
-	{regexp.MustCompile(`^expression recursion limit exceeded.*`), fmt.Sprintf("is nested too deep, at most %d levels are taken", maxDepth)},
+	{regexp.MustCompile(`^expression node count exceeds limit.*`), fmt.Sprintf("has too many parts, the limit is %d: split it into several policies", maxNodes)},
+	{regexp.MustCompile(`^expression recursion limit exceeded.*`), fmt.Sprintf("is nested too deep, the limit is %d levels", maxDepth)},
 	{regexp.MustCompile(`^Syntax error: .*'<EOF>'.*`), "the expression ends too early"},
 	{regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input ('.*') expecting.*`), "$1 does not belong here"},
 	{regexp.MustCompile(`^Syntax error: token recognition error at: ('.*')`), "$1 does not belong here"},
 	{regexp.MustCompile(`^invalid matches argument.*`), "this is not a regular expression"},
 }
 
-// undeclared is a name that nothing has.
+// This pattern matches the error message for an unknown name.
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
 
 func plain(env *cel.Env, message string) string {

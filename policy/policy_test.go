@@ -23,7 +23,7 @@ func compiler(t testing.TB) *policy.Compiler {
 	return c
 }
 
-// set compiles policies that must be right.
+// This function compiles policies, which must all be valid.
 func set(t testing.TB, policies ...ares.Policy) *policy.Set {
 	t.Helper()
 	c := compiler(t)
@@ -45,8 +45,8 @@ func input(spec ares.Spec) *policy.Input {
 	}
 }
 
-// TestMistakes: what is wrong with a policy is told when it is applied, with the
-// field, the line and the column.
+// TestMistakes checks that mistakes in a policy are reported with field, line and column when the
+// policy is applied.
 func TestMistakes(t *testing.T) {
 	deep := strings.Repeat("(", 60) + "true" + strings.Repeat(")", 60)
 	for name, c := range map[string]struct {
@@ -75,12 +75,12 @@ func TestMistakes(t *testing.T) {
 		"action":             {ares.Policy{Rule: "true", Action: "EXPLODE"}, []string{`action: "EXPLODE" is unknown: use REJECT_JOB, WARN`}},
 		"action of another":  {ares.Policy{On: ares.OnAccess, Rule: "true", Action: ares.RejectJob}, []string{`action: "REJECT_JOB" is unknown: use DENY_ACCESS`}},
 		"mode":               {ares.Policy{Rule: "true", Mode: "on"}, []string{`mode: "on" is unknown: use enforce, warn, dry-run`}},
-		"warning of nobody":  {ares.Policy{On: ares.OnAccess, Rule: "true", Mode: ares.WarnOnly}, []string{"mode: an access policy has nobody to warn"}},
+		"warning of nobody":  {ares.Policy{On: ares.OnAccess, Rule: "true", Mode: ares.WarnOnly}, []string{"mode: an access policy cannot warn"}},
 		"channel":            {ares.Policy{Rule: "true", Alert: []string{"a b"}}, []string{`alert: "a b" is not the name of a channel`}},
 		"priority":           {ares.Policy{Rule: "true", Priority: 2_000_000}, []string{"priority: must be between -1000000 and 1000000"}},
 		"name":               {ares.Policy{Name: "a/b", Rule: "true"}, []string{`name: "a/b" is not a name`}},
 		"tenant":             {ares.Policy{Tenant: "*", Rule: "true"}, []string{`tenant_id: "*" is not a tenant's ID`}},
-		"too long":           {ares.Policy{Rule: "true || " + strings.Repeat("(", ares.MaxExpressionBytes)}, []string{"rule: is 2056 bytes long, at most 2048 are taken"}},
+		"too long":           {ares.Policy{Rule: "true || " + strings.Repeat("(", ares.MaxExpressionBytes)}, []string{"rule: is 2056 bytes long, the limit is 2048"}},
 		"too deep":           {ares.Policy{Rule: deep}, []string{"rule: ", "nested too deep"}},
 		"too many nodes":     {ares.Policy{Rule: "0 in [" + strings.Repeat("1,", 1000) + "0]"}, []string{"rule: ", "too many parts"}},
 		"too costly":         {ares.Policy{Rule: "job.command.all(a, job.command.all(b, job.command.all(c, a + b == c)))"}, []string{"rule: would cost up to", "at most 100000 is allowed", "nest fewer loops"}},
@@ -108,7 +108,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestModes: what becomes of a rule that is broken, by action and mode.
+// TestModes checks the result of a violated rule for each action and mode.
 func TestModes(t *testing.T) {
 	for _, c := range []struct {
 		mode    ares.PolicyMode
@@ -138,18 +138,17 @@ func TestModes(t *testing.T) {
 			if (v.Err != nil) != c.refuses || len(v.Notes) != c.notes || f.Outcome != way.outcome || f.Counts() != c.counts {
 				t.Errorf("%s %s %s: %v, notes %v, %+v", c.mode, c.action, way.rule, v.Err, v.Notes, f)
 			}
-			if c.refuses && (ares.CodeOf(v.Err) != ares.Refused || !strings.HasPrefix(v.Err.Error(), "policy small: ")) {
+			if c.refuses && (ares.CodeOf(v.Err) != ares.PolicyDenied || !strings.HasPrefix(v.Err.Error(), "policy small: ")) {
 				t.Errorf("%s: %v", way.rule, v.Err)
 			}
 		}
 	}
 }
 
-// TestFailuresSayNothingSecret: what is told of a rule that is broken, or cannot be
-// evaluated, does not quote it.
+// TestFailuresSayNothingSecret checks that the message for a violated or failed rule does not quote the rule.
 func TestFailuresSayNothingSecret(t *testing.T) {
 	for rule, want := range map[string]string{
-		`job.labels["canary-7f3a"] == "x"`:                                         "reads a label or key that is not there",
+		`job.labels["canary-7f3a"] == "x"`:                                         "reads a label or key that does not exist",
 		`job.name == "canary-7f3a"`:                                                "its rule is not met",
 		`int("canary-7f3a" + job.name) == job.gpus`:                                "it fails for this request",
 		`{"canary-7f3a": 1}[job.name] == 1`:                                        "reads a label or key",
@@ -163,8 +162,8 @@ func TestFailuresSayNothingSecret(t *testing.T) {
 	}
 }
 
-// TestOrder: policies are asked in one order, whatever order they were given in, and
-// all that refuse are named.
+// TestOrder checks that the order of evaluation does not depend on the order of the input. Every policy that rejects
+// must be named.
 func TestOrder(t *testing.T) {
 	policies := []ares.Policy{
 		{Name: "b", On: ares.OnSubmission, Rule: "false", Message: "2"},
@@ -183,7 +182,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMessages: a message is one line of bounded length, whoever names the job.
+// TestMessages checks that a message is one line of bounded length, whatever the job's name is.
 func TestMessages(t *testing.T) {
 	p := ares.Policy{Name: "p", On: ares.OnSubmission, Rule: "false", MessageExpression: `"no " + job.name`}
 	for name, want := range map[string]string{
@@ -201,7 +200,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestPlacement: which labels are required, and what stands against them.
+// TestPlacement checks which labels are required, and which conflicts are reported.
 func TestPlacement(t *testing.T) {
 	pool := ares.Policy{Name: "pool", On: ares.OnPlacement, Match: "job.gpus >= 8", Require: `{"pool": "a100"}`}
 	rack := ares.Policy{Name: "rack", On: ares.OnPlacement, Require: `job.gpu_model == "" ? {} : {"gpu": job.gpu_model}`}
@@ -246,8 +245,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestAccess: policies on access deny within their scope, and a tenant's own ones
-// do not bind a platform-admin.
+// TestAccess checks that access policies deny calls within their scope. A tenant's own policies must not apply to a
+// platform-admin.
 func TestAccess(t *testing.T) {
 	s := set(t,
 		ares.Policy{Name: "no-drain", On: ares.OnAccess, Match: `request.action == "DrainNode"`, Rule: `"ops" in user.groups`},
@@ -275,8 +274,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestBroken: a policy that this version cannot read refuses all in its scope where
-// it is enforced, and nothing where it is not.
+// TestBroken checks a policy that this version of Ares cannot read. If the policy is enforced, it must reject
+// everything in its scope. If it is not enforced, it must reject nothing.
 func TestBroken(t *testing.T) {
 	for mode, refuses := range map[ares.PolicyMode]bool{ares.Enforce: true, ares.WarnOnly: false, ares.DryRun: false} {
 		p := ares.Policy{Name: "future", Tenant: "vision", On: ares.OnSubmission, Rule: "job.from_the_future", Mode: mode, Action: ares.RejectJob}
@@ -293,8 +292,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestCosts: an evaluation that becomes dear by the size of what it meets is ended,
-// and so are all together.
+// TestCosts checks that an evaluation is stopped if its input makes it too expensive. The total cost of all policies
+// must be limited too.
 func TestCosts(t *testing.T) {
 	args := slices.Repeat([]string{strings.Repeat("x", 30)}, 1000)
 	dear := ares.Policy{Name: "dear", On: ares.OnSubmission, Rule: `job.command.all(a, job.command.all(b, a != "y" && b != "y"))`}
@@ -316,7 +315,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestHours: GPU-hours are counted only for policies that ask for them.
+// TestHours checks that GPU-hours are counted only for policies that read them.
 func TestHours(t *testing.T) {
 	for rule, want := range map[string]bool{"tenant.gpu_hours < tenant.quota": true, "job.gpus < 8": false, "[1].exists(x, double(x) > tenant.gpu_hours)": true} {
 		if s := set(t, ares.Policy{Name: "p", On: ares.OnSubmission, Rule: rule}); s.AsksHours() != want {
@@ -325,7 +324,8 @@ func TestHours(t *testing.T) {
 	}
 }
 
-// TestTenantWithoutBudget: the quota of a tenant that has none is beyond any use.
+// TestTenantWithoutBudget checks that policies see an infinite quota of GPU-hours for a tenant
+// without a budget.
 func TestTenantWithoutBudget(t *testing.T) {
 	if got := policy.NewTenant(&ares.Tenant{ID: "a"}, 3); !math.IsInf(got.Quota, 1) {
 		t.Errorf("quota %v", got.Quota)
@@ -335,7 +335,8 @@ func TestTenantWithoutBudget(t *testing.T) {
 	}
 }
 
-// TestJob: what policies see of a job, its variables' values not.
+// TestJob checks which fields of a job can be read by policies. Policies must not be able to read the values of the
+// job's environment.
 func TestJob(t *testing.T) {
 	v := set(t, ares.Policy{
 		Name: "p", On: ares.OnSubmission, Rule: `
@@ -350,7 +351,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestJobShowsItsNodeRequirements: a policy reads conditions on nodes as text.
+// TestJobShowsItsNodeRequirements checks that a policy can read a job's node requirements as text.
 func TestJobShowsItsNodeRequirements(t *testing.T) {
 	rs, err := ares.ParseNodeRequirements("gpu.memory>=80G, !spot")
 	if err != nil {

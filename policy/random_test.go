@@ -12,8 +12,8 @@ import (
 	"github.com/ares-scheduler/ares/policy"
 )
 
-// expression draws an expression of a type that is mostly right: loops in loops,
-// text that grows, sums that overflow.
+// The function `expression` generates an expression of the given type. Most of the generated expressions are valid. The
+// generated expressions have nested loops, growing text and overflowing sums.
 func expression(t *rapid.T, kind string, depth int, names []string) string {
 	leaf := map[string][]string{
 		"bool":   {"true", "job.checkpoints", "job.gpus > 3", `"team" in job.labels`, "tenant.gpu_hours < tenant.quota", "now > job.deadline"},
@@ -94,8 +94,8 @@ func expression(t *rapid.T, kind string, depth int, names []string) string {
 	return rapid.SampledFrom(leaf).Draw(t, kind)
 }
 
-// TestRandomExpressions: whatever is written, it is read or refused; what is read is
-// evaluated within its cost, and the same way each time.
+// TestRandomExpressions checks that every expression is either compiled or rejected. A compiled expression must be
+// evaluated within its cost limit, and always with the same result.
 func TestRandomExpressions(t *testing.T) {
 	c := compiler(t)
 	read, dear := 0, 0
@@ -116,7 +116,8 @@ func TestRandomExpressions(t *testing.T) {
 		in := input(ares.Spec{Name: "job", GPUs: 8, Command: words, Labels: map[string]string{"team": "x"}})
 		s := policy.NewSet([]*policy.Rule{r})
 		v := s.Submission(in)
-		// One step may pass the limit by what it costs itself: a search in a text.
+		// The last step of an evaluation, such as a search in a text, may exceed the cost limit by
+		// the cost of that step.
 		if v.Cost > 2*policy.MaxCost+100_000 {
 			t.Fatalf("%s cost %d", p.Rule, v.Cost)
 		}
@@ -133,8 +134,7 @@ func TestRandomExpressions(t *testing.T) {
 	t.Logf("%d were read, %d were ended for their cost", read, dear)
 }
 
-// FuzzCompile: no text makes the reader of policies fall over, and what it reads can
-// be asked.
+// FuzzCompile checks that no input makes the compiler panic. It must be possible to evaluate every compiled policy.
 func FuzzCompile(f *testing.F) {
 	for _, rule := range []string{
 		"tenant.gpu_hours < tenant.quota", `job.labels["team"] == 'a'`, "job.command.all(a, a.size() < 8)", `{"pool": job.gpu_model}`, "now - duration('1h') > job.deadline",

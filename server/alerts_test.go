@@ -18,8 +18,8 @@ func alertsFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// TestAlertsConfig: channels are read from the file and from the environment, and
-// every mistake in them is told with its place.
+// TestAlertsConfig checks that channels are read from the file and from the environment. Every mistake must be
+// reported with its field.
 func TestAlertsConfig(t *testing.T) {
 	good := "alerts:\n  per_minute: 5\n  channels:\n    - {name: ops, kind: slack, url_file: /a}\n    - name: mail\n      kind: email\n      smtp_addr: m:587\n      from: a@b\n      to: [c@d]\n"
 	cfg, err := Load(alertsFile(t, "ares.yaml", good), nil)
@@ -35,8 +35,8 @@ func TestAlertsConfig(t *testing.T) {
 		"  channels: [{name: a, kind: pigeon}]":                                                      `alerts.channels[0].kind: "pigeon" is unknown: use slack, webhook or email`,
 		"  channels: [{name: a, kind: slack}]":                                                       "alerts.channels[0].url_file: is missing",
 		"  channels: [{name: a b, kind: slack, url_file: /a}]":                                       `alerts.channels[0].name: "a b" is not a name`,
-		"  channels: [{name: a, kind: slack, url_file: /a}, {name: a, kind: slack, url_file: b}]":    `alerts.channels[1].name: "a" is there twice`,
-		"  channels: [{name: a, kind: slack, url_file: /a, smtp_addr: b}]":                           "has keys of a mail channel",
+		"  channels: [{name: a, kind: slack, url_file: /a}, {name: a, kind: slack, url_file: b}]":    `alerts.channels[1].name: "a" appears twice`,
+		"  channels: [{name: a, kind: slack, url_file: /a, smtp_addr: b}]":                           "has keys of an email channel",
 		"  channels: [{name: a, kind: email, from: a@b, to: [a@b]}]":                                 "smtp_addr",
 		"  channels: [{name: a, kind: email, smtp_addr: 'm:25', from: a@b, to: [a@b], username: u}]": "give both username and password_file",
 		"  channels: [{name: a, kind: email, smtp_addr: 'm:25', from: a@b, to: [a@b], url_file: u}]": "has keys of a webhook",
@@ -56,7 +56,7 @@ func TestAlertsConfig(t *testing.T) {
 	}
 }
 
-// TestChannelSecrets: they are read from their files, and are in no error.
+// TestChannelSecrets checks that secrets are read from their files and appear in no error.
 func TestChannelSecrets(t *testing.T) {
 	url := alertsFile(t, "url", " https://hooks.example.com/"+alertsSecret+"\n")
 	bad := alertsFile(t, "bad", "hooks.example.com/"+alertsSecret)
@@ -69,11 +69,11 @@ func TestChannelSecrets(t *testing.T) {
 		t.Error(err)
 	}
 	for want, c := range map[string]ChannelConfig{
-		"alert channel ops: " + bad + ": the address is not one": {Name: "ops", Kind: "slack", URLFile: bad},
-		"alert channel ops: " + empty + " is empty":              {Name: "ops", Kind: "slack", URLFile: empty},
-		"is too large for a secret":                              {Name: "ops", Kind: "webhook", URLFile: url, TokenFile: long},
-		"alert channel ops: read a secret: open /none":           {Name: "ops", Kind: "slack", URLFile: "/none"},
-		"alert channel mail: read a secret":                      {Name: "mail", Kind: "email", PasswordFile: "/none"},
+		"alert channel ops: " + bad + ": the webhook address is not valid": {Name: "ops", Kind: "slack", URLFile: bad},
+		"alert channel ops: " + empty + " is empty":                        {Name: "ops", Kind: "slack", URLFile: empty},
+		"is too large for a secret":                                        {Name: "ops", Kind: "webhook", URLFile: url, TokenFile: long},
+		"alert channel ops: read a secret: open /none":                     {Name: "ops", Kind: "slack", URLFile: "/none"},
+		"alert channel mail: read a secret":                                {Name: "mail", Kind: "email", PasswordFile: "/none"},
 	} {
 		_, err := c.channel()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), alertsSecret) {

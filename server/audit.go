@@ -10,12 +10,12 @@ import (
 	"github.com/ares-scheduler/ares/audit"
 )
 
-// openAudit opens the audit log and has it written until run ends, which is
-// after the doors have closed.
+// openAudit opens the audit log and writes entries until the context "run" is cancelled. This happens after the
+// listeners have closed.
 func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
 	id, _, err := s.Store.Identity(ctx)
 	if err != nil {
-		return fmt.Errorf("read the store's name: %w", err)
+		return fmt.Errorf("read the store's identity: %w", err)
 	}
 	count := newAuditMetrics(m.registry)
 	s.Audit, err = audit.Open(audit.Config{
@@ -32,7 +32,7 @@ func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
 		return err
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ares_audit_failing", Help: "1 while the audit log cannot be written, and calls that change something are refused.",
+		Name: "ares_audit_failing", Help: "1 while the audit log cannot be written, and calls that change something are rejected.",
 	}, func() float64 {
 		if s.Audit.Ready() != nil {
 			return 1
@@ -40,11 +40,11 @@ func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
 		return 0
 	}))
 	s.log.Info("the audit log is signed", "dir", s.Audit.Dir(), "key", s.Audit.Key())
-	s.part("audit", func() error { return s.Audit.Run(run) })
+	s.runPart("audit", func() error { return s.Audit.Run(run) })
 	return nil
 }
 
-// auditMetrics tell how the audit log is written.
+// auditMetrics measures how the audit log is written.
 type auditMetrics struct {
 	entries, failures, aggregated prometheus.Counter
 	fsync                         prometheus.Histogram
@@ -60,7 +60,7 @@ func newAuditMetrics(registry *prometheus.Registry) *auditMetrics {
 			Name: "ares_audit_failures_total", Help: "Writes to the audit log that failed; their entries are kept and written later.",
 		}),
 		aggregated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ares_audit_refusals_aggregated_total", Help: "Refusals that were counted with others alike instead of written each.",
+			Name: "ares_audit_refusals_aggregated_total", Help: "Rejected calls that were counted together with similar ones instead of being logged each.",
 		}),
 		fsync: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ares_audit_fsync_seconds", Help: "Time of one write and fsync of the audit log.", Buckets: latencies,

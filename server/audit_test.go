@@ -7,7 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/audit"
 )
 
-// auditLog is a log that is written until the test ends.
+// auditLog opens an audit log and keeps it writing until the test ends.
 func auditLog(t *testing.T) *audit.Log {
 	t.Helper()
 	log, err := audit.Open(audit.Config{Dir: t.TempDir(), Server: "here"})

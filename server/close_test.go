@@ -21,8 +21,8 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
-// A stopped server takes server.json away, so that nobody looks for it at a
-// dead port, but not the file of another.
+// TestCloseRemovesItsEndpoints checks that a stopped server removes its server.json. Otherwise clients would try a
+// closed port. The stopped server must not remove another server's file.
 func TestCloseRemovesItsEndpoints(t *testing.T) {
 	cfg := server.Default()
 	cfg.DataDir = t.TempDir()
@@ -53,8 +53,8 @@ func TestCloseRemovesItsEndpoints(t *testing.T) {
 	}
 }
 
-// TestCloseDrainsAllListenersAtOnce: a request that is slow to end takes no time
-// from those at other listeners. When gRPC is drained, REST still is.
+// TestCloseDrainsAllListenersAtOnce checks that a slow request at one listener does not shorten the time for requests at other
+// listeners. In this test the REST listener is still draining when the gRPC listener is done.
 func TestCloseDrainsAllListenersAtOnce(t *testing.T) {
 	cfg := server.Default()
 	cfg.DataDir = t.TempDir()
@@ -85,7 +85,7 @@ func TestCloseDrainsAllListenersAtOnce(t *testing.T) {
 	as := metadata.AppendToOutgoingContext(ctx, "authorization", token)
 	call, err := conn.NewStream(as, &grpc.StreamDesc{ClientStreams: true}, apipb.TenantService_ListTenants_FullMethodName)
 	must(t, err)
-	// Over the same connection, so what is above was taken when this is answered.
+	// This second call uses the same connection. When it is answered, the server has also received the first call.
 	_, err = apipb.NewTenantServiceClient(conn).ListTenants(as, &apipb.ListTenantsRequest{})
 	must(t, err)
 
@@ -94,7 +94,7 @@ func TestCloseDrainsAllListenersAtOnce(t *testing.T) {
 		defer close(closed)
 		s.Close()
 	}()
-	for err == nil { // until it only waits for calls under way
+	for err == nil { // until the server accepts no new calls and only waits for running ones
 		var other net.Conn
 		if other, err = dialer.DialContext(ctx, "tcp", s.Endpoints.GRPC); err == nil {
 			must(t, other.Close())
@@ -109,7 +109,7 @@ func TestCloseDrainsAllListenersAtOnce(t *testing.T) {
 	}
 	_, err = slow.Write(make([]byte, 100))
 	must(t, err)
-	if _, err = in.ReadString('\n'); err == nil { // the empty line behind 100
+	if _, err = in.ReadString('\n'); err == nil { // the empty line after status 100
 		_, err = in.ReadString('\n')
 	}
 	must(t, err)

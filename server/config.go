@@ -28,13 +28,13 @@ type Config struct {
 	GRPCAddr string `yaml:"grpc_addr"`
 	// MetricsAddr serves /metrics. Default 127.0.0.1:9091.
 	MetricsAddr string `yaml:"metrics_addr"`
-	// AdvertiseAddr is where agents and other servers reach this one's gRPC. Default
-	// grpc_addr.
+	// AdvertiseAddr is the address at which agents and other servers reach this
+	// server's gRPC. Default grpc_addr.
 	AdvertiseAddr string `yaml:"advertise_addr"`
-	// Hosts are the names this server is reached by, beside loopback ones.
+	// Hosts are the names of this server, besides loopback names.
 	Hosts []string `yaml:"hosts"`
-	// Taints are those of the node, where this file is an agent's or that of ares
-	// up: each key=value:NoSchedule or key=value:PreferNoSchedule.
+	// Taints are the taints of the node, each key=value:NoSchedule or
+	// key=value:PreferNoSchedule. Only ares agent and ares up read them.
 	Taints []string `yaml:"taints"`
 
 	Etcd      EtcdConfig      `yaml:"etcd"`
@@ -53,188 +53,199 @@ type Config struct {
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 
-	wrong ares.Problems // what Load could not take
+	wrong ares.Problems // mistakes that Load found
 }
 
-// EtcdConfig names an external etcd; without endpoints one is embedded.
+// EtcdConfig names an external etcd. Without endpoints, the server runs an
+// embedded etcd.
 type EtcdConfig struct {
 	// Endpoints are the addresses of its members, such as https://etcd-1:2379. Also
 	// ETCD_ENDPOINTS.
 	Endpoints []string `yaml:"endpoints"`
-	// CAFile has the authorities that etcd's certificate is verified by. Default
-	// those of the system.
+	// CAFile contains the certificate authorities for etcd's certificate.
+	// Default: those of the system.
 	CAFile string `yaml:"ca_file"`
-	// CertFile is the certificate to show to etcd, where it asks for one.
+	// CertFile is the client certificate for etcd, if etcd requires one.
 	CertFile string `yaml:"cert_file"`
-	// KeyFile is its key.
+	// KeyFile is the key of that certificate.
 	KeyFile string `yaml:"key_file"`
-	// Username is who to log in as, where etcd has authentication.
+	// Username is the user for etcd, if etcd requires authentication.
 	Username string `yaml:"username"`
-	// Password is that user's password. ARES_ETCD_PASSWORD keeps it out of the file.
+	// Password is the password of that user. Set ARES_ETCD_PASSWORD to keep it
+	// out of the file.
 	Password string `yaml:"password"`
-	// TimeoutSeconds bounds one operation of the store. Default 5, 1 to 60.
+	// TimeoutSeconds limits one operation of the store. Default 5, 1 to 60.
 	TimeoutSeconds int `yaml:"timeout_seconds"`
 }
 
-// TLSConfig names a certificate of your own for every listener. Without one,
-// those beyond the loopback have certificates of the internal authority.
+// TLSConfig names your own certificate for all listeners. If you set no
+// certificate, listeners on the network use certificates of the internal
+// certificate authority.
 type TLSConfig struct {
-	// CertFile is the certificate, with those that vouch for it behind it.
+	// CertFile is the certificate, followed by its intermediate certificates.
 	CertFile string `yaml:"cert_file"`
-	// KeyFile is its key.
+	// KeyFile is the key of that certificate.
 	KeyFile string `yaml:"key_file"`
-	// CAFile has the authorities that other servers' certificates are verified by,
-	// beside the internal one. Default those of the system, where cert_file is given.
+	// CAFile contains certificate authorities for the certificates of other
+	// servers, besides the internal one. Default: those of the system, if
+	// cert_file is set.
 	CAFile string `yaml:"ca_file"`
 }
 
-// SchedulerConfig is about decisions.
+// SchedulerConfig configures scheduling decisions.
 type SchedulerConfig struct {
-	// SchedulingIntervalMS is the longest rest between two decisions when
-	// nothing happens. Events wake the loop at once. Default 1000, 10 to 60000.
+	// SchedulingIntervalMS is the longest time between two cycles without
+	// events. An event starts a cycle at once. Default 1000, 10 to 60000.
 	SchedulingIntervalMS int `yaml:"scheduling_interval_ms"`
-	// MaxQueueSize bounds the jobs that wait. Default 1000000.
+	// MaxQueueSize limits the waiting jobs of all tenants. Default 1000000.
 	MaxQueueSize int `yaml:"max_queue_size"`
-	// EnableGangScheduling allows jobs of several members. Default true.
+	// EnableGangScheduling allows jobs with several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
-	// EnablePreemption lets running jobs be stopped for waiting ones: by a class
-	// that is higher by two or more, or to take back lent quota. Default true.
+	// EnablePreemption allows preemption by a class that is at least two higher,
+	// and to reclaim borrowed quota. Default true.
 	EnablePreemption bool `yaml:"enable_preemption"`
-	// PreemptionCeiling is how many GPUs may be stopped for each one that a job
-	// asks for. Default 4; 0 for no ceiling.
+	// PreemptionCeiling is the number of GPUs that may be preempted for each
+	// requested GPU. Default 4; 0 for unlimited.
 	PreemptionCeiling float64 `yaml:"preemption_ceiling"`
-	// MaxPreemptions is how often one job gives way at most, to whomever. Default 3;
-	// 0 for no bound.
+	// MaxPreemptions limits how often one job is preempted. Default 3; 0 for
+	// unlimited.
 	MaxPreemptions int `yaml:"max_preemptions"`
-	// PreemptionCooldownSeconds is how long a job that gave way is left alone once
+	// PreemptionCooldownSeconds is how long a preempted job is protected after
 	// it runs again. Default 300, 0 to 86400.
 	PreemptionCooldownSeconds int `yaml:"preemption_cooldown_seconds"`
-	// RestartSeconds is what starting again is reckoned to cost each GPU of a job
-	// that gives way, beside the work it loses. Default 60, 0 to 3600.
+	// RestartSeconds is the estimated cost of a restart for each GPU of a
+	// preempted job, besides its lost work. Default 60, 0 to 3600.
 	RestartSeconds int `yaml:"restart_seconds"`
-	// MaxPreemptionsPerHour is how many jobs those of one tenant may stop by class
-	// in an hour. Default 100; 0 for no bound.
+	// MaxPreemptionsPerHour limits how many jobs the jobs of one tenant preempt
+	// by class in an hour. Default 100; 0 for unlimited.
 	MaxPreemptionsPerHour int `yaml:"max_preemptions_per_hour"`
 	// Consolidation moves jobs to make room for others.
 	Consolidation ConsolidationConfig `yaml:"consolidation"`
-	// EnableThermalAware keeps new work off hot devices. Default true.
+	// EnableThermalAware keeps new jobs off hot devices. Default true.
 	EnableThermalAware bool `yaml:"enable_thermal_aware"`
-	// ThermalThreshold is the temperature in °C above which a device is given no
-	// new work. Default 75, up to 150.
+	// ThermalThreshold is the temperature in °C above which a device gets no new
+	// jobs. Default 75, up to 150.
 	ThermalThreshold float64 `yaml:"thermal_threshold"`
-	// ThermalMargin is how many °C below the threshold a device is already
-	// pushed back behind cooler ones. Default 10.
+	// ThermalMargin is how many °C below the threshold Ares starts to prefer
+	// cooler devices. Default 10.
 	ThermalMargin int `yaml:"thermal_margin"`
-	// AgeingStepSeconds is how long a job waits for each point of priority it
-	// gains. Default 10, 1 to 86400.
+	// AgeingStepSeconds is the waiting time that raises the priority of a job by
+	// one point. Default 10, 1 to 86400.
 	AgeingStepSeconds int `yaml:"ageing_step_seconds"`
-	// UsageHalfLifeHours is how long past use takes to count half. Default 24,
-	// 1 to 8784.
+	// UsageHalfLifeHours is the half-life of past usage in fair shares. Default
+	// 24, 1 to 8784.
 	UsageHalfLifeHours int `yaml:"usage_half_life_hours"`
-	// ModelWeights are what GPUs of a model count against others in fair shares,
-	// such as {h100: 2}. A model that is not named counts 1.
+	// ModelWeights are the weights of GPU models in fair shares, such as {h100:
+	// 2}. Other models have the weight 1.
 	ModelWeights map[string]float64 `yaml:"model_weights"`
-	// Placement is the rule by which a node is chosen for a job of one member:
-	// random, bestfit, dotprod, packing, clustering or fgd, which are there to
-	// compare with and take time that grows with the fleet. Default empty: the
-	// least stranded capacity.
+	// Placement is the placement score for jobs with one member: random,
+	// bestfit, dotprod, packing, clustering or fgd. These are for comparisons,
+	// and their time grows with the cluster. Default empty: the least
+	// fragmentation.
 	Placement string `yaml:"placement"`
-	// QueueOrder is what orders the jobs of a queue: aged (priority that grows
-	// with waiting, and deadlines), fifo, shortest, shortest-remaining,
-	// least-service, attained or edf. Default aged.
+	// QueueOrder is the order of the jobs in a queue: aged (priority with
+	// ageing, and deadlines), fifo, shortest, shortest-remaining, least-service,
+	// attained or edf. Default aged.
 	QueueOrder string `yaml:"queue_order"`
-	// BlockedJobs is what becomes of those behind a job that finds no place:
-	// skip (whoever fits, starts), hold (they wait with it) or reserve (they
-	// start if it is not delayed, as far as predictions tell). Default skip.
+	// BlockedJobs decides about the jobs behind a blocked job: skip (every job
+	// that fits starts), hold (they wait too) or reserve (they start if their
+	// predicted runtimes do not delay it). Default skip.
 	BlockedJobs string `yaml:"blocked_jobs"`
-	// AttainedGPUSeconds is up to how much service jobs come first with the order
-	// attained. Default 0, which stands for 3200.
+	// AttainedGPUSeconds is the service up to which jobs come first with the
+	// order attained. Default 0, which means 3200.
 	AttainedGPUSeconds int `yaml:"attained_gpu_seconds"`
-	// PreemptByOrder lets a waiting job stop running ones of its own queue and
-	// class that come later in queue_order, if these keep their progress
-	// (checkpoint.enabled) and it then fits. It needs a queue_order that gives a
-	// right to that: not aged, fifo or edf. Default false.
+	// PreemptByOrder lets a waiting job preempt running jobs of its queue and
+	// class that come later in queue_order, if they save checkpoints
+	// (checkpoint.enabled) and it then fits. It needs a queue_order other than
+	// aged, fifo and edf. Default false.
 	PreemptByOrder bool `yaml:"preempt_by_order"`
-	// PreemptPeersAfterHours is how long a job waits, with the order attained and
-	// preempt_by_order, until it also stops those that had as much as it and were
-	// submitted after it. Default 0: never. Up to 8784.
+	// PreemptPeersAfterHours is the waiting time after which, with the order
+	// attained and preempt_by_order, a job also preempts jobs with equal service
+	// that were submitted later. Default 0: never. Up to 8784.
 	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
-	// InfeasibleDeadlines is what becomes of a job that will hardly meet its
-	// deadline, by the time that nine of ten jobs like it took: accept, warn (it is
-	// accepted, and the answer says so) or refuse. Nothing is said before 28 runs
-	// are known, and a deadline that is past is refused in any case. Default warn.
+	// InfeasibleDeadlines decides about a job that will probably miss its
+	// deadline, by the p90 runtime of similar jobs: accept, warn (accept with a
+	// warning) or refuse. It has no effect before 28 runs are known. A deadline
+	// in the past is always rejected. Default warn.
 	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
 	// Reservations keep places for jobs that find none.
 	Reservations ReservationsConfig `yaml:"reservations"`
-	// CheckLaws counts everything anew from the records at each decision and
-	// reports what the decision got wrong, in the log and in
-	// ares_law_violations_total. For finding faults: the time of a decision then
-	// grows with all live jobs and nodes. Default false.
+	// CheckLaws checks each decision against the invariants of the engine, and
+	// reports violations in the log and in ares_law_violations_total. Use it to
+	// find bugs: the time of a decision then grows with all live jobs and nodes.
+	// Default false.
 	CheckLaws bool `yaml:"check_laws"`
-	// LeaderTTLSeconds is how long a silent leader keeps its place. Default 5, 1 to 60.
+	// LeaderTTLSeconds is the time after which a silent leader is replaced.
+	// Default 5, 1 to 60.
 	LeaderTTLSeconds int `yaml:"leader_ttl_seconds"`
 }
 
-// ConsolidationConfig is when running jobs that keep their progress
-// (checkpoint.enabled) are moved to make room for one that waits.
+// ConsolidationConfig configures consolidation: Ares moves running jobs to make
+// room for a waiting job. Ares moves only jobs that save checkpoints
+// (checkpoint.enabled).
 type ConsolidationConfig struct {
-	// Enabled lets them be moved. Default false. What would be is shown in any
-	// case by ares consolidate --dry-run.
+	// Enabled allows these moves. Default false. In any case, ares consolidate
+	// --dry-run shows them.
 	Enabled bool `yaml:"enabled"`
-	// Gain is how many times its cost a move must gain. Default 2, 1 to 100.
+	// Gain is the least ratio of gain to cost of a move. Default 2, 1 to 100.
 	Gain float64 `yaml:"gain"`
 }
 
-// ReservationsConfig is for which jobs that find no place one is kept, and what
-// that may cost the others. It counts with blocked_jobs skip.
+// ReservationsConfig configures backfill reservations for blocked jobs. These
+// keys apply only if blocked_jobs is skip.
 type ReservationsConfig struct {
-	// First is for how many of them a place is kept, in the order of all queues
-	// together; of jobs alike in one queue the first alone counts. Default 2, up to 64; 0 for none:
-	// then a large job may wait for ever.
+	// First is the number of blocked jobs with a backfill reservation, in the
+	// order of all queues together. Of identical jobs in one queue only the
+	// first counts. Default 2, up to 64; 0 for none: then a large job can
+	// starve.
 	First int `yaml:"first"`
-	// AfterSeconds is how long a job waits before a place is kept for it. Default 300.
+	// AfterSeconds is the waiting time before a job gets a backfill reservation.
+	// Default 300.
 	AfterSeconds int `yaml:"after_seconds"`
-	// HoldAfterSeconds is how long a job waits before what comes free is
-	// kept for it alone though nobody knows when the rest will, or though
-	// predictions fail it; one job at a time. Default 604800; 0 for never.
+	// HoldAfterSeconds is the waiting time after which released resources are
+	// held for a job even if its start time is unknown or its predictions fail;
+	// for one job at a time. Default 604800; 0 for never.
 	HoldAfterSeconds int `yaml:"hold_after_seconds"`
-	// SlackPercent is how much later the start of such a job may become by jobs
-	// that start before it, in hundredths of its wait. Default 10.
+	// SlackPercent is how much other jobs may delay the start of such a job, in
+	// percent of its waiting time. Default 10.
 	SlackPercent int `yaml:"slack_percent"`
-	// SlackSeconds is how much later its start may become in any case. Default 60.
+	// SlackSeconds is how much other jobs may delay its start in any case.
+	// Default 60.
 	SlackSeconds int `yaml:"slack_seconds"`
 }
 
-// SessionsConfig is about nodes that fall silent.
+// SessionsConfig configures the detection of lost nodes.
 type SessionsConfig struct {
-	// TTLSeconds is how long a silent node keeps its session, and the least
-	// lost_after_seconds a job may ask for; 2 to 300. Default 0: 20, and 60 for
-	// the sessions that are opened while more than 1,000 nodes are known.
+	// TTLSeconds is how long a silent node keeps its session, and the smallest
+	// lost_after_seconds of a job; 2 to 300. Default 0: 20, and 60 for sessions
+	// that are opened while more than 1,000 nodes are known.
 	TTLSeconds int `yaml:"ttl_seconds"`
-	// BrakePercent stops the reassignment of jobs when more of the nodes than
-	// this are lost together. Default 55; 100 never stops.
+	// BrakePercent stops the reassignment of jobs when more than this percentage
+	// of nodes is lost together. Default 55; 100 never stops it.
 	BrakePercent int `yaml:"brake_percent"`
 }
 
-// JobsConfig is about finished jobs.
+// JobsConfig configures the retention of finished jobs.
 type JobsConfig struct {
-	// ArchiveAfterMinutes is how long a finished job stays in the live store;
-	// then it is in history and the archive file alone. Default 1440, at least 1.
+	// ArchiveAfterMinutes is how long a finished job stays in the live store.
+	// After that it is only in history and in the archive file. Default 1440, at
+	// least 1.
 	ArchiveAfterMinutes int `yaml:"archive_after_minutes"`
-	// RememberDays is how long after its job's end a request_id is remembered.
-	// Default 7, at least 1.
+	// RememberDays is how long a request_id is remembered after the end of its
+	// job. Default 7, at least 1.
 	RememberDays int `yaml:"remember_days"`
 }
 
-// LogConfig is about the server's own log.
+// LogConfig configures the server's log.
 type LogConfig struct {
-	// Level is the least that is written: debug, info, warn or error. Default info. Also LOG_LEVEL.
+	// Level is the lowest level that is logged: debug, info, warn or error.
+	// Default info. Also LOG_LEVEL.
 	Level string `yaml:"level"`
-	// Format is how a line is written: text or json. Default text.
+	// Format is the format of log lines: text or json. Default text.
 	Format string `yaml:"format"`
 }
 
-// Default is the configuration that is used where nothing else is said.
+// Default returns the configuration that applies without a file and without environment variables.
 func Default() Config {
 	return Config{
 		DataDir: DefaultDataDir(), HTTPAddr: "127.0.0.1:8080", GRPCAddr: "127.0.0.1:9090", MetricsAddr: "127.0.0.1:9091",
@@ -266,8 +277,7 @@ func DefaultDataDir() string {
 	return "/var/lib/ares"
 }
 
-// Check reports every mistake at once, those of the file and the environment
-// that Load read included.
+// Check reports all mistakes together, including those that Load found in the file and the environment.
 func (c *Config) Check() error {
 	p := slices.Clone(c.wrong)
 	if c.DataDir == "" {
@@ -317,7 +327,7 @@ func (c *Config) Check() error {
 	return p.Err()
 }
 
-// checkListeners refuses addresses that cannot be listened on.
+// checkListeners reports invalid addresses and certificates of the server's listeners.
 func (c *Config) checkListeners(p *ares.Problems) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		p.Add("tls", "give both cert_file and key_file, or neither")
@@ -339,19 +349,11 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	}
 }
 
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
 // YAML prints the configuration as a file that Load reads.
 func (c Config) YAML() ([]byte, error) { return yaml.Marshal(c) }
 
-// SessionTTL is how long a session outlives its last renewal when it is opened
-// in a fleet of so many nodes. The least is that of a fleet of none.
+// SessionTTL returns the TTL of a session that is opened in a cluster with the given number of nodes. It is
+// smallest for 0 nodes.
 func (c *Config) SessionTTL(nodes int) time.Duration {
 	switch {
 	case c.Sessions.TTLSeconds != 0:

@@ -11,47 +11,51 @@ import (
 	"github.com/ares-scheduler/ares/notify"
 )
 
-// AlertsConfig is about telling people.
+// AlertsConfig configures alerts.
 type AlertsConfig struct {
 	// Channels are the ways to tell them.
 	Channels []ChannelConfig `yaml:"channels"`
-	// PerMinute is how many alerts a channel sends in a minute at most; more wait.
-	// Default 20, 1 to 600.
+	// PerMinute limits the alerts that a channel sends in a minute; further
+	// alerts wait. Default 20, 1 to 600.
 	PerMinute int `yaml:"per_minute"`
-	// RepeatMinutes is how long the same alert is told once only. Default 10, 1 to 10080.
+	// RepeatMinutes is the time in which the same alert is sent only once.
+	// Default 10, 1 to 10080.
 	RepeatMinutes int `yaml:"repeat_minutes"`
-	// Queue is how many alerts wait for a channel; more are dropped, and counted.
-	// Default 256, 1 to 10000.
+	// Queue is the number of alerts that wait for a channel; further alerts are
+	// dropped and counted. Default 256, 1 to 10000.
 	Queue int `yaml:"queue"`
 }
 
-// ChannelConfig is one way to tell people. Secrets are named by the file they are
-// in, which is read at the start.
+// ChannelConfig is one destination of alerts. Secrets are in files, which
+// the server reads when it starts.
 type ChannelConfig struct {
-	// Name is what policies call it by.
+	// Name is the name of the channel in policies.
 	Name string `yaml:"name"`
-	// Kind is one of slack (and those that take its {"text": …}), webhook and email.
+	// Kind is slack (or a service that accepts its {"text": …}), webhook or
+	// email.
 	Kind string `yaml:"kind"`
-	// URLFile holds the address of a slack channel or webhook, which is a secret.
+	// URLFile contains the address of a Slack channel or webhook, which is a
+	// secret.
 	URLFile string `yaml:"url_file"`
-	// TokenFile holds a bearer token for a webhook.
+	// TokenFile contains a bearer token for a webhook.
 	TokenFile string `yaml:"token_file"`
 	// SMTPAddr is the mail server, such as mail.example.com:587, or
-	// smtps://mail.example.com:465 for one that speaks TLS from the start.
+	// smtps://mail.example.com:465 for TLS from the start.
 	SMTPAddr string `yaml:"smtp_addr"`
-	// From is whom mail comes from, such as ares@example.com.
+	// From is the sender of mail, such as ares@example.com.
 	From string `yaml:"from"`
-	// To are those who get the mail.
+	// To are the recipients of mail.
 	To []string `yaml:"to"`
-	// Username is who to log in to the mail server as.
+	// Username is the user for the mail server.
 	Username string `yaml:"username"`
-	// PasswordFile holds that user's password.
+	// PasswordFile contains the password of that user.
 	PasswordFile string `yaml:"password_file"`
-	// NoTLS lets mail go to a server that offers no STARTTLS. Default false.
+	// NoTLS allows a mail server without STARTTLS. Default false.
 	NoTLS bool `yaml:"no_tls"`
 }
 
-// maxChannels bounds the channels, maxSecretBytes what is read of a secret's file.
+// maxChannels is the maximum number of channels. maxSecretBytes is the maximum
+// size of a file with a secret.
 const (
 	maxChannels    = 32
 	maxSecretBytes = 16 << 10
@@ -78,7 +82,7 @@ func (c *AlertsConfig) check(p *ares.Problems) {
 			p.Add(at+".name", "%q is not a name: use letters, digits, '.', '-' and '_', at most 63", ch.Name)
 		}
 		if slices.Contains(names, ch.Name) {
-			p.Add(at+".name", "%q is there twice", ch.Name)
+			p.Add(at+".name", "%q appears twice", ch.Name)
 		}
 		names = append(names, ch.Name)
 		ch.check(at, p)
@@ -93,7 +97,7 @@ func (c *ChannelConfig) check(at string, p *ares.Problems) {
 			p.Add(at+".url_file", "is missing: name the file that holds the address")
 		}
 		if mail {
-			p.Add(at, "has keys of a mail channel: use kind: email, or leave them out")
+			p.Add(at, "has keys of an email channel: use kind: email, or leave them out")
 		}
 	case "email":
 		if err := (&notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To, Plain: c.NoTLS}).Check(); err != nil {
@@ -110,19 +114,20 @@ func (c *ChannelConfig) check(at string, p *ares.Problems) {
 	}
 }
 
-// channel makes the channel, with its secrets.
+// This method reads the secrets of the channel from their files and returns the
+// channel.
 func (c *ChannelConfig) channel() (notify.Channel, error) {
 	out := notify.Channel{Name: c.Name, Kind: c.Kind}
 	if c.Kind == "email" {
-		password, err := secret(c.PasswordFile)
+		password, err := readSecret(c.PasswordFile)
 		out.Sender = &notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To, Username: c.Username, Password: password, Plain: c.NoTLS}
 		return out, c.in(err)
 	}
-	address, err := secret(c.URLFile)
+	address, err := readSecret(c.URLFile)
 	if err != nil {
 		return out, c.in(err)
 	}
-	token, err := secret(c.TokenFile)
+	token, err := readSecret(c.TokenFile)
 	if err != nil {
 		return out, c.in(err)
 	}
@@ -141,8 +146,9 @@ func (c *ChannelConfig) in(err error) error {
 	return fmt.Errorf("alert channel %s: %w", c.Name, err)
 }
 
-// secret reads a secret from its file, "" for no file.
-func secret(path string) (string, error) {
+// readSecret reads a secret from its file. If the path is empty, the secret is
+// "".
+func readSecret(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}

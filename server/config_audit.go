@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// AuditConfig is about the log of who did what.
+// AuditConfig configures the audit log.
 type AuditConfig struct {
-	// Dir is where the log is, each server's its own. Default audit in the data
-	// directory.
+	// Dir is the directory of the log; each server has its own. Default audit in
+	// the data directory.
 	Dir string `yaml:"dir"`
-	// MaxSegmentMB is how large a file of the log becomes before the next is
-	// begun; each day begins one too. Default 64, 1 to 1024.
+	// MaxSegmentMB is the size at which the next file of the log starts; each
+	// day starts one too. Default 64, 1 to 1024.
 	MaxSegmentMB int `yaml:"max_segment_mb"`
-	// KeepDays is how long entries are kept at least. Default 365; 0 for ever.
+	// KeepDays is the shortest time that entries are kept. Default 365; 0 for
+	// ever.
 	KeepDays int `yaml:"keep_days"`
 }
 
@@ -26,7 +27,8 @@ func (c *AuditConfig) ranges() []intRange {
 	}
 }
 
-// dir is where the log is, with this data directory.
+// The method `dir` returns the directory of the audit log. Without a configured
+// directory, it is inside the given data directory.
 func (c *AuditConfig) dir(data string) string {
 	if c.Dir != "" {
 		return c.Dir
@@ -34,7 +36,8 @@ func (c *AuditConfig) dir(data string) string {
 	return AuditDir(data)
 }
 
-// AuditDir is where the audit log of a data directory is by default.
+// AuditDir returns the default directory of the audit log inside a data
+// directory.
 func AuditDir(data string) string { return filepath.Join(data, "audit") }
 
 func (c *AuditConfig) keep() time.Duration { return time.Duration(c.KeepDays) * 24 * time.Hour }

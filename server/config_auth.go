@@ -12,35 +12,37 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// AuthConfig is about who callers are.
+// AuthConfig configures authentication.
 type AuthConfig struct {
 	OIDC OIDCConfig `yaml:"oidc"`
 }
 
-// OIDCConfig names an OpenID issuer whose tokens are taken, beside service
-// tokens. Without an issuer there is none.
+// OIDCConfig names an OpenID issuer. Ares accepts the tokens of this issuer in
+// addition to service tokens. Default: none.
 type OIDCConfig struct {
-	// Issuer is its address, such as https://login.example.com/realms/ml: exactly
-	// what the tokens say (iss).
+	// Issuer is the address of the issuer, such as
+	// https://login.example.com/realms/ml. It must equal the claim iss of
+	// tokens.
 	Issuer string `yaml:"issuer"`
-	// Audience is for whom tokens must be (aud).
+	// Audience is the audience that tokens must name (aud).
 	Audience string `yaml:"audience"`
-	// Algorithms are those that tokens may be signed with. Default RS256, ES256.
+	// Algorithms are the allowed signature algorithms of tokens. Default RS256,
+	// ES256.
 	Algorithms []string `yaml:"algorithms"`
-	// TenantClaim is the claim that has the tenant which a token's holder belongs
-	// to. Default empty: who has a tenant has it by a binding.
+	// TenantClaim is the claim with the home tenant of a user. Default empty:
+	// users have tenants only by bindings.
 	TenantClaim string `yaml:"tenant_claim"`
-	// GroupsClaim is the claim that has the groups which a token's holder is in.
-	// They can be bound. Default groups.
+	// GroupsClaim is the claim with the groups of a user. Bindings can name
+	// them. Default groups.
 	GroupsClaim string `yaml:"groups_claim"`
-	// Roles are what groups may do, such as {ml-team: submitter}: in the tenant of
-	// the claim, and as platform-admin or auditor in all tenants.
+	// Roles are the roles of groups, such as {ml-team: submitter}, in the tenant
+	// of the claim; platform-admin and auditor apply to all tenants.
 	Roles map[string]string `yaml:"roles"`
-	// ClockSkewSeconds is how far the issuer's clock may be off. Default 60, 0 to
-	// 300.
+	// ClockSkewSeconds is the tolerated difference to the issuer's clock.
+	// Default 60, 0 to 300.
 	ClockSkewSeconds int `yaml:"clock_skew_seconds"`
-	// CAFile has the authorities that the issuer's certificate is verified by.
-	// Default those of the system.
+	// CAFile contains the certificate authorities for the issuer's certificate.
+	// Default: those of the system.
 	CAFile string `yaml:"ca_file"`
 }
 
@@ -54,17 +56,17 @@ func (c *OIDCConfig) check(p *ares.Problems) {
 	}
 	for _, a := range c.Algorithms {
 		if !slices.Contains(auth.Algorithms(), a) {
-			p.Add("auth.oidc.algorithms", "%q is not one that can be trusted: use some of %s", a, strings.Join(auth.Algorithms(), ", "))
+			p.Add("auth.oidc.algorithms", "%q is not an allowed algorithm: use some of %s", a, strings.Join(auth.Algorithms(), ", "))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(c.Roles)) {
 		if role := ares.Role(c.Roles[group]); !role.Valid() || role == ares.AgentRole {
-			p.Add("auth.oidc.roles", "%s: %q is no role for people: use platform-admin, tenant-admin, submitter, viewer or auditor", group, role)
+			p.Add("auth.oidc.roles", "%s: %q is not a role for people: use platform-admin, tenant-admin, submitter, viewer or auditor", group, role)
 		}
 	}
 	if c.Issuer == "" {
 		if c.Audience != "" || c.TenantClaim != "" || len(c.Roles) > 0 {
-			p.Add("auth.oidc.issuer", "is needed with the other keys of auth.oidc")
+			p.Add("auth.oidc.issuer", "is required with the other keys of auth.oidc")
 		}
 		return
 	}
@@ -72,14 +74,14 @@ func (c *OIDCConfig) check(p *ares.Problems) {
 		p.Add("auth.oidc.issuer", "%s", err)
 	}
 	if c.Audience == "" {
-		p.Add("auth.oidc.audience", "is needed: without it a token that was made for another service would be taken")
+		p.Add("auth.oidc.audience", "is required: without it a token issued for another service would be accepted")
 	}
 	if len(c.Algorithms) == 0 {
 		p.Add("auth.oidc.algorithms", "is empty: name at least one, such as RS256")
 	}
 }
 
-// open makes what finds out who callers are.
+// This method returns the authenticator that identifies callers.
 func (c *AuthConfig) open(s *store.Store) (*auth.Auth, error) {
 	cfg := auth.Config{Tokens: s.Tokens, Bindings: s.Bindings}
 	if o := &c.OIDC; o.Issuer != "" {

@@ -21,17 +21,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var write = flag.Bool("write", false, "write docs/configuration.md anew")
+var write = flag.Bool("write", false, "write docs/reference/configuration.md anew")
 
 const (
 	keysBegin = "<!-- The keys, from the comments in the code: go test ./server -run TestEveryKeyIsDocumented -write -->\n"
 	keysEnd   = "<!-- The end of the keys. -->\n"
 )
 
-// TestEveryKeyIsDocumented: docs/configuration.md has every key with its default
-// and its variable, in the words of the code.
+// TestEveryKeyIsDocumented checks that docs/reference/configuration.md lists every key with its default and its
+// environment variable, in the words of the code's comments.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	file := filepath.Join("..", "docs", "configuration.md")
+	file := filepath.Join("..", "docs", "reference", "configuration.md")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +58,11 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// perCore is a default that depends on the machine, as the comments say it.
+// perCore formats a default that depends on the number of cores, as in the comment "4 for each
+// core".
 func perCore(n int) string { return fmt.Sprintf("%d for each core", n/runtime.GOMAXPROCS(0)) }
 
-// docs writes the keys down.
+// This type writes the documentation of the configuration keys.
 type docs struct {
 	t        *testing.T
 	comments map[string]string // by type and field
@@ -69,12 +70,12 @@ type docs struct {
 	out      strings.Builder
 }
 
-// section lists the keys of a struct, and then the sections that it has.
+// The method `section` writes the keys of a struct, and then its nested sections.
 func (d *docs) section(at string, v reflect.Value) {
 	if at != "" {
 		fmt.Fprintf(&d.out, "\n### %s\n\n%s\n", strings.TrimSuffix(at, "."), d.words(v.Type(), "", v.Type().Name()))
 	}
-	head := "\n| key | default | what it is |\n|---|---|---|\n"
+	head := "\n| key | default | meaning |\n|---|---|---|\n"
 	var inner []func()
 	for i := range v.NumField() {
 		f, value := v.Type().Field(i), v.Field(i)
@@ -118,7 +119,7 @@ func (d *docs) value(v reflect.Value) string {
 
 var spaces = regexp.MustCompile(`\s+`)
 
-// words is what a comment says of a name, without the name.
+// This method returns the comment of a type or field, without the name at its start.
 func (d *docs) words(of reflect.Type, field, name string) string {
 	d.t.Helper()
 	text := spaces.ReplaceAllString(strings.TrimSpace(d.comments[path.Base(of.PkgPath())+"."+of.Name()+"."+field]), " ")
@@ -137,8 +138,7 @@ func (d *docs) words(of reflect.Type, field, name string) string {
 	return string(unicode.ToUpper(first)) + strings.ReplaceAll(said[size:], "|", "\\|")
 }
 
-// configComments are the comments of the types of this package and the agent, and
-// of their fields.
+// configComments returns the comments of all struct types and their fields in this package and in package agent.
 func configComments(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}

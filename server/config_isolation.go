@@ -2,6 +2,5 @@ package server
 
 import "github.com/ares-scheduler/ares/agent"
 
-// IsolationConfig is how jobs are set apart on a node, where this file is an
-// agent's or that of ares up.
+// IsolationConfig configures the isolation of jobs on a node. Only ares agent and ares up read it.
 type IsolationConfig = agent.Isolation

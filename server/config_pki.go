@@ -10,19 +10,21 @@ import (
 	"github.com/ares-scheduler/ares/pki"
 )
 
-// PKIConfig is about the internal authority and the certificates of nodes.
+// PKIConfig configures the internal certificate authority and the certificates
+// of nodes.
 type PKIConfig struct {
-	// NodeCertSeconds is how long the certificate of a node is good. It renews
-	// itself at two thirds of that; a node that was away for longer than the rest
-	// joins again. Default 86400, 10 to 2592000.
+	// NodeCertSeconds is the validity of a node's certificate. A node renews it
+	// after two thirds of that time; a node whose certificate has expired must
+	// join again. Default 86400, 10 to 2592000.
 	NodeCertSeconds int `yaml:"node_cert_seconds"`
-	// AllowNodeToken lets agents on other machines in by the node token, which
-	// all of them share and which speaks for any node. On the server's own machine
-	// it is always good. Default false.
+	// AllowNodeToken lets agents on other machines use the node token, which all
+	// agents share and which is valid for any node. On the server's machine it
+	// is always valid. Default false.
 	AllowNodeToken bool `yaml:"allow_node_token"`
-	// SecretFile holds a secret of at least 32 bytes that the authority's key is
-	// sealed with in the store. Every server needs the same, from the first start
-	// on. Default none: who reads the store or a backup of it has the key.
+	// SecretFile contains a secret of at least 32 bytes that encrypts the
+	// authority's key in the store. Every server needs the same secret, from the
+	// first start. Default none: then anybody who can read the store or a backup
+	// has the key.
 	SecretFile string `yaml:"secret_file"`
 }
 
@@ -32,7 +34,8 @@ func defaultPKI() PKIConfig {
 
 func (c *PKIConfig) nodeLife() time.Duration { return time.Duration(c.NodeCertSeconds) * time.Second }
 
-// secret reads the secret of the authority's key, nil for none.
+// This method reads the secret that encrypts the authority's key. Without a
+// configured file, it returns nil.
 func (c *PKIConfig) secret() ([]byte, error) {
 	if c.SecretFile == "" {
 		return nil, nil

@@ -15,10 +15,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// Load reads the defaults, then the file if a path is given, then the
-// environment. It fails when the file cannot be read at all; single keys and
-// values that are wrong keep their default, and Check tells them together with
-// every other mistake.
+// Load reads the defaults, then the file if a path is given, then the environment. It fails only when the file cannot
+// be read at all. A wrong key or value keeps its default, and Check reports it together with every other mistake.
 func Load(path string, environ []string) (Config, error) {
 	cfg := Default()
 	if path != "" {
@@ -37,7 +35,7 @@ func Load(path string, environ []string) (Config, error) {
 	return cfg, nil
 }
 
-// parse applies a file. What is wrong with single keys is noted.
+// The method `parse` sets the fields from the content of a configuration file, and stores the mistakes that it finds.
 func (c *Config) parse(data []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -47,7 +45,7 @@ func (c *Config) parse(data []byte) error {
 		return err
 	}
 	if err := dec.Decode(&more); err == nil {
-		return fmt.Errorf("line %d: a second document begins: keep one", more.Line)
+		return fmt.Errorf("line %d: a second YAML document begins here, but the file must contain only one", more.Line)
 	} else if !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -55,16 +53,17 @@ func (c *Config) parse(data []byte) error {
 	return nil
 }
 
-// setFromFile sets v from n, whose path in the file is at.
+// setFromFile sets the field `v` to the value of the YAML node n. The argument "at" is the path of the node in the
+// file.
 func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems) {
-	line := n.Line // an alias is where it stands, not where its anchor is
+	line := n.Line // the line of an alias, not of its anchor
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 	switch {
 	case n.ShortTag() == "!!null":
 	case v.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode && len(n.Content) == 0:
-		v.SetZero() // an empty list is none
+		v.SetZero() // an empty list is no list
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct && n.Kind == yaml.SequenceNode:
 		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 		for i, item := range n.Content {
@@ -72,20 +71,21 @@ func setFromFile(v reflect.Value, at string, n *yaml.Node, wrong *ares.Problems)
 		}
 		v.Set(list)
 	case v.Kind() != reflect.Struct:
-		if !take(v, n) {
-			wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", wants(v), given(n))
+		if !decodeValue(v, n) {
+			wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", expectedType(v), describeNode(n))
 		}
 	case n.Kind != yaml.MappingNode && at == "":
-		wrong.Add(fmt.Sprintf("line %d", line), "want keys and values such as http_addr: 127.0.0.1:8080, got %s", given(n))
+		wrong.Add(fmt.Sprintf("line %d", line), "want keys and values such as http_addr: 127.0.0.1:8080, got %s", describeNode(n))
 	case n.Kind != yaml.MappingNode:
-		wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", wants(v), given(n))
+		wrong.Add(fmt.Sprintf("line %d: %s", line, at), "want %s, got %s", expectedType(v), describeNode(n))
 	default:
 		setFromMapping(v, at, n, wrong)
 	}
 }
 
-// take decodes one value. YAML would cut a fraction off to make a whole number.
-func take(v reflect.Value, n *yaml.Node) bool {
+// decodeValue decodes one value. It rejects a fraction for an integer key, because the YAML decoder
+// would truncate the fraction.
+func decodeValue(v reflect.Value, n *yaml.Node) bool {
 	if v.Kind() == reflect.Int && n.ShortTag() != "!!int" {
 		return false
 	}
@@ -115,7 +115,7 @@ func setFromMapping(v reflect.Value, at string, n *yaml.Node, wrong *ares.Proble
 			}
 			wrong.Add(fmt.Sprintf("line %d", line), "%s", message)
 		case first > 0:
-			wrong.Add(fmt.Sprintf("line %d: %s", line, at+key), "was given in line %d already", first)
+			wrong.Add(fmt.Sprintf("line %d: %s", line, at+key), "was already given in line %d", first)
 		default:
 			lines[key] = line
 			setFromFile(field, at+key, n.Content[i+1], wrong)
@@ -123,8 +123,8 @@ func setFromMapping(v reflect.Value, at string, n *yaml.Node, wrong *ares.Proble
 	}
 }
 
-// wants says in words what a key takes.
-func wants(v reflect.Value) string {
+// expectedType describes the type of a key's value.
+func expectedType(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Int:
 		return "a whole number"
@@ -149,7 +149,7 @@ func wants(v reflect.Value) string {
 	}
 }
 
-func given(n *yaml.Node) string {
+func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "keys and values"
@@ -160,8 +160,8 @@ func given(n *yaml.Node) string {
 	}
 }
 
-// environment applies ARES_ variables. Those that are no keys of this
-// configuration belong to other parts of Ares and are left alone.
+// This method sets fields from environment variables that begin with ARES_. Variables that are not keys of this
+// configuration belong to other parts of Ares and are ignored.
 func (c *Config) environment(environ []string) {
 	vars := map[string]string{}
 	for _, kv := range environ {
@@ -203,8 +203,8 @@ func setFromEnvironment(v reflect.Value, prefix string, vars map[string]string, 
 			text = "{" + strings.ReplaceAll(text, "=", ": ") + "}" // h100=2, as variables are written
 		}
 		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 || !take(field, doc.Content[0]) {
-			wrong.Add(name, "want %s, got %q", wants(field), vars[name])
+		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 || !decodeValue(field, doc.Content[0]) {
+			wrong.Add(name, "want %s, got %q", expectedType(field), vars[name])
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// fakeSMI puts an nvidia-smi into PATH that tells of one H200, on which a
-// process lives for as long as a file is there.
+// fakeSMI puts a fake nvidia-smi into PATH. The fake reports one H200. While a certain file exists, it also
+// reports a process on that GPU.
 func fakeSMI(t *testing.T) (stuck string) {
 	t.Helper()
 	sample, err := os.ReadFile("../agent/gpu/testdata/h200x1.q.xml")
@@ -40,9 +40,8 @@ func fakeSMI(t *testing.T) (stuck string) {
 	return stuck
 }
 
-// TestADeviceThatDoesNotComeCleanIsNotGivenAway leaves a process on the GPU of
-// a job that has ended: the device must be known as unusable before the seat is
-// free, or the next job gets it.
+// TestADeviceThatDoesNotComeCleanIsNotGivenAway leaves a process on the GPU of an ended job. The device must be
+// reported as unusable before the seat is released. Otherwise the next job would get this device.
 func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
 	stuck := fakeSMI(t)
 	_, c := up(t, "")
@@ -64,7 +63,7 @@ func TestADeviceThatDoesNotComeCleanIsNotGivenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nodes are told of by the server's view, which may come after the store.
+	// Nodes are listed from the server's view, which may lag behind the store.
 	if _, err = c.Jobs(ctx, &apipb.ListJobsRequest{MinRevision: j.Revision}); err != nil {
 		t.Fatal(err)
 	}

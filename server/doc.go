@@ -1,5 +1,4 @@
-// Package server assembles one Ares process from a Config: the store, the
-// view, the desk, the loop and what runs beside it, the doors, the metrics, and
-// for `ares up` a node agent. It is the only place that starts the parts, and
-// it waits for them.
+// Package server assembles one Ares process from a Config. The parts of a process are the store, the view, admission,
+// the API and the metrics. Further parts are the scheduling loop, the leader's other loops and, for `ares up`, a node
+// agent. Package server is the only package that starts these parts, and it waits until they have ended.
 package server

@@ -12,8 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
-// TestEventsResumeOverARestart watches from a revision of a server's earlier
-// life.
+// TestEventsResumeOverARestart checks that a watch can start from a revision before the server's restart.
 func TestEventsResumeOverARestart(t *testing.T) {
 	cfg := server.Default()
 	cfg.DataDir = t.TempDir()

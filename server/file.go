@@ -12,10 +12,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Landing is where writing to a path ends: links are followed, one that leads to
-// nothing yet too. whole is false where a device or a pipe stands: it is to be
-// written to and not to be replaced. was is nil for what is not there.
-func Landing(path string) (target string, was fs.FileInfo, whole bool, err error) {
+// ResolveTarget returns the file that a write to a path would create or change. ResolveTarget follows links, even a
+// link to a missing file. The result "whole" is false for a device or a pipe. These must be written to directly instead
+// of being replaced. The result "was" is nil if nothing exists at the path.
+func ResolveTarget(path string) (target string, was fs.FileInfo, whole bool, err error) {
 	was, err = os.Stat(path)
 	switch {
 	case err == nil && was.IsDir():
@@ -30,7 +30,7 @@ func Landing(path string) (target string, was fs.FileInfo, whole bool, err error
 	}
 	for range maxLinks {
 		to, err := os.Readlink(path)
-		if err != nil { // nothing, and no link to nothing
+		if err != nil { // neither a file nor a dangling link exists
 			return path, nil, true, nil
 		}
 		if !filepath.IsAbs(to) {
@@ -41,19 +41,19 @@ func Landing(path string) (target string, was fs.FileInfo, whole bool, err error
 	return "", nil, false, &fs.PathError{Op: "write", Path: path, Err: syscall.ELOOP}
 }
 
-// maxLinks is how many links are followed to where there is nothing.
+// maxLinks is the maximum number of dangling links that are followed.
 const maxLinks = 40
 
-// WriteWhole makes a file that is there whole, durable, or not at all. A file
-// that is there already is kept unless force is set. Only its owner may read
-// it, whatever was there. A device or a pipe is written to as it is.
+// WriteWhole writes a file durably and completely, or not at all. WriteWhole replaces an existing file only if `force`
+// is set. Only the owner may read the new file, regardless of the old file's mode. WriteWhole writes directly to a
+// device or a pipe.
 func WriteWhole(path string, force bool, write func(io.Writer) error) (err error) {
 	if _, err = os.Lstat(path); err == nil && !force {
 		return ares.Errorf(ares.Conflict, "%s exists: name another file, or replace it with --force", path)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	path, _, whole, err := Landing(path)
+	path, _, whole, err := ResolveTarget(path)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func WriteWhole(path string, force bool, write func(io.Writer) error) (err error
 		return WriteInto(path, write)
 	}
 	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // readable for its owner alone
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // only its owner can read it
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
@@ -78,9 +78,9 @@ func WriteWhole(path string, force bool, write func(io.Writer) error) (err error
 		return err
 	}
 	if !force {
-		// Unlike a rename, a link does not replace a file that came meanwhile.
+		// Unlike a rename, a hard link does not replace a file that was created in the meantime.
 		if err = os.Link(tmp.Name(), path); errors.Is(err, fs.ErrExist) {
-			return ares.Errorf(ares.Conflict, "%s exists by now: name another file, or replace it with --force", path)
+			return ares.Errorf(ares.Conflict, "%s was created while this command ran: name another file, or replace the existing file with --force", path)
 		} else if err == nil {
 			return errors.Join(os.Remove(tmp.Name()), syncDir(dir))
 		}
@@ -100,7 +100,7 @@ func WriteInto(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir syncs a directory, so that the names in it survive a crash.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -2,12 +2,10 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// freeMB is the space that is left where the data directory is, -1 when the
-// system does not tell.
+// freeMB returns the free space on the data directory's disk, or -1 if the system does not report it.
 func (s *Server) freeMB() int64 { return FreeMB(s.cfg.DataDir) }
 
-// FreeMB is the space that is left where a directory is, -1 when the system does
-// not tell.
+// FreeMB returns the free space on a directory's disk, or -1 if the system does not report it.
 func FreeMB(dir string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -12,9 +12,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// FuzzConfig reads a configuration file and one variable of the environment.
-// Whatever is wrong is told by Check in a sentence; what Check takes, printed,
-// is read as the same configuration.
+// FuzzConfig parses a configuration file and one environment variable. Check must report every mistake in the configuration with a
+// sentence. If Check accepts a configuration, its printed form must parse to the same value.
 func FuzzConfig(f *testing.F) {
 	def := Default()
 	whole, err := def.YAML()
@@ -53,7 +52,7 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		if strings.ContainsFunc(fmt.Sprintf("%+v", cfg), unicode.IsControl) {
-			return // the encoder of YAML writes a tab after a line's end so that nothing reads it
+			return // the YAML encoder writes a tab after a newline, which no parser accepts
 		}
 		out, err := cfg.YAML()
 		if err != nil {
@@ -69,7 +68,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// bare makes empty and absent lists alike.
+// This function replaces empty lists and maps by nil, so that they are equal to missing ones.
 func bare(c Config) Config {
 	if len(c.Scheduler.ModelWeights) == 0 {
 		c.Scheduler.ModelWeights = nil

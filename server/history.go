@@ -6,45 +6,46 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/accounting"
+	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/history"
 )
 
-// HistoryFile is where SQLite keeps history, in the data directory.
+// HistoryFile is the name of the SQLite history database in the data directory.
 const HistoryFile = "history.db"
 
-// openHistory prepares history. A database that does not answer keeps nobody
-// from starting: jobs that ended wait for it in the live store.
+// openHistory opens the history database. If the database does not answer, the server still starts, because finished jobs can wait in the
+// live store.
 func (s *Server) openHistory() error {
 	h, err := history.Open(history.Config{URL: s.cfg.History.URL, File: filepath.Join(s.cfg.DataDir, HistoryFile)})
 	if err != nil {
 		return err
 	}
 	if s.cfg.History.URL == "" && len(s.cfg.Etcd.Endpoints) > 0 {
-		s.log.Warn("history is in a file of this server alone: set history.url where several servers share the store", "file", HistoryFile)
+		s.log.Warn("history is in a local file of this server: set history.url if several servers share the store", "file", HistoryFile)
 	}
-	s.Ledger = control.NewLedger(s.View, h, time.Now)
+	s.Accounting = accounting.NewAccounting(s.View, h, time.Now)
 	return nil
 }
 
 func (s *Server) closeHistory() {
-	if s.Ledger == nil {
+	if s.Accounting == nil {
 		return
 	}
-	if err := s.Ledger.History.Close(); err != nil {
+	if err := s.Accounting.History.Close(); err != nil {
 		s.log.Warn("close history", "error", err)
 	}
 }
 
-// remember has the recorder write history, and tells how it does.
-func (s *Server) remember(r *control.Recorder, m *metrics) {
-	r.Ledger = s.Ledger
+// startHistory makes the Archiver write to the history database, and registers the metrics of that database.
+func (s *Server) startHistory(r *lifecycle.Archiver, m *metrics) {
+	r.Accounting = s.Accounting
 	r.Retention = time.Duration(s.cfg.History.RetentionDays) * 24 * time.Hour
 	writes := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "ares_history_writes_total", Help: "Jobs that this server has put into history; one that is written again in a newer state counts again.",
+		Name: "ares_history_writes_total", Help: "Jobs that this server wrote to history; a job that is written again in a newer state counts again.",
 	})
 	errors := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "ares_history_errors_total", Help: "Times that this server could not write history. Jobs stay live until it can.",
+		Name: "ares_history_errors_total", Help: "Failed attempts of this server to write history. Jobs stay live until a later one succeeds.",
 	})
 	r.Wrote = func(jobs int, err error) {
 		if err != nil {
@@ -54,9 +55,9 @@ func (s *Server) remember(r *control.Recorder, m *metrics) {
 	}
 	m.registry.MustRegister(writes, errors,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ares_history_backlog", Help: "Jobs that ended and are not in history yet; 0 on a server that does not lead.",
+			Name: "ares_history_backlog", Help: "Finished jobs that are not in history yet; 0 on a server that is not the leader.",
 		}, func() float64 { n, _ := r.Backlog(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ares_history_lag_seconds", Help: "How long the first of the backlog has ended; 0 without one.",
+			Name: "ares_history_lag_seconds", Help: "Seconds since the oldest job of the backlog ended; 0 without a backlog.",
 		}, func() float64 { _, lag := r.Backlog(); return lag.Seconds() }))
 }

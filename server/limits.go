@@ -6,50 +6,55 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/api/pipeline"
 )
 
-// LimitsConfig bounds what users may have under way at this server. What is
-// beyond is turned away with 429 and Retry-After, and nothing of it is stored.
-// One caller gets at most half. Agents are not counted here.
+// LimitsConfig limits the concurrent calls of users at this server. A call
+// above the limit is rejected with 429 and Retry-After, and nothing is stored.
+// One caller can make at most half of the concurrent calls. These limits do not
+// apply to agents.
 type LimitsConfig struct {
-	// Reads is how many calls that only read are under way at once. Default 4
-	// for each core, 2 to 100000.
+	// Reads is the number of concurrent reads. Default 4 for each core, 2 to
+	// 100000.
 	Reads int `yaml:"reads"`
-	// Writes is the same for calls that write. Default 16 for each core, 2 to 100000.
+	// Writes is the number of concurrent writes. Default 16 for each core, 2 to
+	// 100000.
 	Writes int `yaml:"writes"`
-	// WaitMS is how long a call waits for its turn at most. Default 1000, 1 to 10000.
+	// WaitMS is the longest time that a call waits. Default 1000, 1 to 10000.
 	WaitMS int `yaml:"wait_ms"`
-	// EventStreams is how many event streams are open at once. Default 256, 2 to 100000.
+	// EventStreams is the number of open event streams. Default 256, 2 to
+	// 100000.
 	EventStreams int `yaml:"event_streams"`
-	// LogStreams is how many logs are read at once. Default 256, 2 to 100000.
+	// LogStreams is the number of logs that are read at the same time. Default
+	// 256, 2 to 100000.
 	LogStreams int `yaml:"log_streams"`
-	// CallsPerSecond is how many calls one caller makes in a second at most, streams
-	// being opened among them. With a Redis (redis.url) it is counted over all
-	// servers, else at each. Default 0: no bound. Up to 1000000.
+	// CallsPerSecond limits the calls of one caller in a second, including
+	// opened streams. With a Redis (redis.url) it applies to all servers
+	// together, otherwise to each. Default 0: unlimited. Up to 1000000.
 	CallsPerSecond float64 `yaml:"calls_per_second"`
-	// CallsAtOnce is how many of these may come at once after a rest. Default 0:
-	// those of two seconds. Up to 1000000.
+	// CallsAtOnce is the burst of that rate. Default 0: the calls of two
+	// seconds. Up to 1000000.
 	CallsAtOnce int `yaml:"calls_at_once"`
-	// HTTPConnections is how many connections the REST door has. Default 4096, 16 to 1000000.
+	// HTTPConnections is the number of REST connections. Default 4096, 16 to
+	// 1000000.
 	HTTPConnections int `yaml:"http_connections"`
-	// GRPCConnections is how many connections the gRPC door has; each agent needs
-	// two. Default 16384, 16 to 1000000.
+	// GRPCConnections is the number of gRPC connections; each agent needs two.
+	// Default 16384, 16 to 1000000.
 	GRPCConnections int `yaml:"grpc_connections"`
 }
 
-// maxMetricsConnections is for those who read the metrics.
+// maxMetricsConnections is the maximum number of connections to the metrics listener.
 const maxMetricsConnections = 64
 
 func defaultLimits() LimitsConfig {
-	l := api.DefaultLimits()
+	l := pipeline.DefaultLimits()
 	return LimitsConfig{
 		Reads: l.Reads, Writes: l.Writes, WaitMS: int(l.Wait / time.Millisecond), EventStreams: l.EventStreams, LogStreams: l.LogStreams,
 		HTTPConnections: 4096, GRPCConnections: 16_384,
 	}
 }
 
-// intRange is a setting and what it may be.
+// intRange is an integer setting with its allowed range.
 type intRange struct {
 	key       string
 	v, lo, hi int
@@ -67,15 +72,15 @@ func (l *LimitsConfig) ranges() []intRange {
 	}
 }
 
-func (l *LimitsConfig) api() api.Limits {
-	return api.Limits{
+func (l *LimitsConfig) api() pipeline.Limits {
+	return pipeline.Limits{
 		Reads: l.Reads, Writes: l.Writes, Wait: time.Duration(l.WaitMS) * time.Millisecond,
 		EventStreams: l.EventStreams, LogStreams: l.LogStreams,
-		Rate: api.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
+		Rate: pipeline.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
 	}
 }
 
-// burst is how many calls may come at once.
+// One caller's calls per second are limited. The method `burst` returns the burst size of this limit.
 func (l *LimitsConfig) burst() int {
 	if l.CallsAtOnce > 0 {
 		return l.CallsAtOnce
@@ -83,10 +88,10 @@ func (l *LimitsConfig) burst() int {
 	return max(1, int(2*l.CallsPerSecond))
 }
 
-// bounded is a listener with so many connections at most. One too many is
-// closed at once: to leave it unanswered would fill the kernel's queue, and
-// those behind it would wait without a word.
-type bounded struct {
+// limitedListener is a listener with a limit on the number of open connections. A connection beyond the limit is
+// closed immediately. Connections beyond the limit are accepted first. Otherwise they would fill the kernel's
+// queue, and later connections would wait without an answer.
+type limitedListener struct {
 	net.Listener
 	limit   int64
 	refused func()
@@ -94,29 +99,29 @@ type bounded struct {
 }
 
 // Accept implements net.Listener.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		if b.open.Add(1) <= b.limit {
-			return &counted{Conn: c, leave: sync.OnceFunc(func() { b.open.Add(-1) })}, nil
+			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.open.Add(-1) })}, nil
 		}
 		b.open.Add(-1)
-		_ = c.Close() // nothing was said on it
+		_ = c.Close() // no byte was exchanged
 		b.refused()
 	}
 }
 
-// counted is a connection that is counted until it is closed.
-type counted struct {
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
 	net.Conn
 	leave func()
 }
 
 // Close implements net.Conn.
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestSessionsOfALargeFleetLastLonger, unless somebody has said how long.
+// TestSessionsOfALargeFleetLastLonger checks that sessions last longer in a large cluster, unless their TTL is
+// configured.
 func TestSessionsOfALargeFleetLastLonger(t *testing.T) {
 	for _, c := range []struct {
 		set, nodes int
@@ -25,7 +26,7 @@ func TestSessionsOfALargeFleetLastLonger(t *testing.T) {
 	}
 }
 
-// TestEveryLimitIsChecked: a limit of nothing would lock everybody out.
+// TestEveryLimitIsChecked checks that a limit of zero, which would reject every call, is an error.
 func TestEveryLimitIsChecked(t *testing.T) {
 	cfg := Default()
 	cfg.Limits = LimitsConfig{}
@@ -37,8 +38,8 @@ func TestEveryLimitIsChecked(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: one too many is closed at once, and the next is
-// taken when another has ended.
+// TestConnectionsAreBounded checks that a connection beyond the limit is closed immediately. After another connection
+// has ended, a new one must be accepted.
 func TestConnectionsAreBounded(t *testing.T) {
 	cfg := Default()
 	cfg.DataDir = t.TempDir()
@@ -56,7 +57,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		_, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") // a closed one says so below
+		_, _ = io.WriteString(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") // a closed connection is noticed below
 		_, err = c.Read(make([]byte, 1))
 		return c, err == nil
 	}

@@ -11,11 +11,11 @@ func logLevel(s string) (slog.Level, error) {
 	return l, err
 }
 
-// NewLog makes the log a configuration asks for.
+// NewLog returns the configured logger.
 func (c *Config) NewLog(w io.Writer) *slog.Logger {
 	level, err := logLevel(c.Log.Level)
 	if err != nil {
-		level = slog.LevelInfo // Check has told about it
+		level = slog.LevelInfo // Check has reported the mistake
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	if c.Log.Format == "json" {

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// TuneMemory lets the process use more memory before it collects garbage: a
-// scheduler's heap is small and what it allocates dies young, so collecting at
-// twice the live heap, Go's default, costs a quarter of its time. Near three
-// quarters of the machine's memory it collects as often as it must. GOGC and
-// GOMEMLIMIT in the environment win.
+// TuneMemory lets the process use more memory before it collects garbage. A scheduler's heap is small and most of its
+// allocations are short-lived. By default, Go collects garbage when the heap has doubled. For a scheduler this would
+// cost a quarter of its time. When the process approaches three quarters of the machine's memory, it collects garbage
+// as often as needed. The environment variables GOGC and GOMEMLIMIT take precedence.
 func TuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
@@ -21,7 +20,7 @@ func TuneMemory() {
 	}
 }
 
-// memoryBytes is the machine's memory, 0 when it cannot be read.
+// memoryBytes returns the size of the machine's memory, or 0 if it cannot be read.
 func memoryBytes() int64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

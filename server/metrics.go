@@ -10,11 +10,12 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 )
 
-// metrics are what /metrics tells. The gpu_scheduler_ names are those of the
-// gpu-scheduler, so that its dashboards go on working; see topology for others.
+// The type `metrics` contains the metrics that the path /metrics serves. Some metrics have names that begin with
+// gpu_scheduler_. These names are the same as in the earlier program gpu-scheduler, so that its dashboards keep
+// working. The type topologyMetrics contains more metrics with such names.
 type metrics struct {
 	registry   *prometheus.Registry
 	decisions  prometheus.Histogram
@@ -28,10 +29,10 @@ type metrics struct {
 	violations *prometheus.CounterVec
 }
 
-// latencies span what is measured here: 50 µs to about 13 s.
+// `latencies` are the histogram buckets for durations, from 50 µs to about 13 s.
 var latencies = prometheus.ExponentialBuckets(50e-6, 2, 18)
 
-func newMetrics(view *control.View) *metrics {
+func newMetrics(view *cache.View) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		decisions: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -50,17 +51,17 @@ func newMetrics(view *control.View) *metrics {
 			Name: "ares_api_seconds", Help: "Time of one call of the API.", Buckets: latencies,
 		}, []string{"method", "code"}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_shed_total", Help: "Calls, streams and large bodies that were turned away because too many of their class were under way.",
+			Name: "ares_shed_total", Help: "Calls, streams and large bodies that were rejected because too many of their class were in flight.",
 		}, []string{"class"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_connections_refused_total", Help: "Connections that were closed because a door had as many as it may have.",
+			Name: "ares_connections_refused_total", Help: "Connections that were closed because their listener had reached its limit.",
 		}, []string{"door"}),
 		topology: newTopologyMetrics(view),
 		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_law_violations_total", Help: "Laws that a decision broke, while scheduler.check_laws is on. Each is a fault of Ares.",
+			Name: "ares_law_violations_total", Help: "Violations of the engine's laws by decisions, while scheduler.check_laws is on. Each is a bug of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newFleet(view), newYields(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newClusterMetrics(view), newPreemptionMetrics(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -75,43 +76,43 @@ func (m *metrics) stored(op string, took time.Duration, err error) {
 	m.store.WithLabelValues(op, okLabel(err == nil)).Observe(took.Seconds())
 }
 
-func (m *metrics) called(method string, code ares.Code, took time.Duration) {
+func (m *metrics) observeCall(method string, code ares.Code, took time.Duration) {
 	if code == "" {
 		code = "ok"
 	}
 	m.api.WithLabelValues(method, string(code)).Observe(took.Seconds())
 }
 
-func (m *metrics) shedding(class string) { m.shed.WithLabelValues(class).Inc() }
+func (m *metrics) countShed(class string) { m.shed.WithLabelValues(class).Inc() }
 
-// bound limits a door's connections, and tells how many there are.
-func (m *metrics) bound(door string, l net.Listener, limit int) net.Listener {
-	b := &bounded{Listener: l, limit: int64(limit), refused: m.refused.WithLabelValues(door).Inc}
+// limitConnections limits a listener's connections, and exports the number of open ones as a metric.
+func (m *metrics) limitConnections(door string, l net.Listener, limit int) net.Listener {
+	b := &limitedListener{Listener: l, limit: int64(limit), refused: m.refused.WithLabelValues(door).Inc}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ares_connections", Help: "Open connections of a door.", ConstLabels: prometheus.Labels{"door": door},
+		Name: "ares_connections", Help: "Open connections of a listener.", ConstLabels: prometheus.Labels{"door": door},
 	}, func() float64 { return float64(b.open.Load()) }))
 	return b
 }
 
-// watchDoors tells what is under way at the doors.
-func (m *metrics) watchDoors(d *api.Doors) { m.registry.MustRegister(underWay{d}) }
+// watchDoors exports a metric with the number of API calls in flight.
+func (m *metrics) watchDoors(d *api.Server) { m.registry.MustRegister(inFlightMetrics{d}) }
 
-// underWay collects what is under way, when it is asked.
-type underWay struct{ doors *api.Doors }
+// At each scrape, inFlightMetrics collects the number of API calls in flight.
+type inFlightMetrics struct{ doors *api.Server }
 
 var (
-	callsOpen    = prometheus.NewDesc("ares_under_way", "Calls, streams and large bodies under way, by class.", []string{"class"}, nil)
-	callsWaiting = prometheus.NewDesc("ares_waiting", "Calls that wait for their turn, by class.", []string{"class"}, nil)
+	callsOpen    = prometheus.NewDesc("ares_under_way", "Calls, streams and large bodies in flight, by class.", []string{"class"}, nil)
+	callsWaiting = prometheus.NewDesc("ares_waiting", "Calls that wait for a slot, by class.", []string{"class"}, nil)
 )
 
-// Describe is part of prometheus.Collector.
-func (underWay) Describe(ch chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (inFlightMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- callsOpen
 	ch <- callsWaiting
 }
 
-// Collect is part of prometheus.Collector.
-func (u underWay) Collect(ch chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (u inFlightMetrics) Collect(ch chan<- prometheus.Metric) {
 	u.doors.UnderWay(func(class string, open, waiting int) {
 		ch <- prometheus.MustNewConstMetric(callsOpen, prometheus.GaugeValue, float64(open), class)
 		ch <- prometheus.MustNewConstMetric(callsWaiting, prometheus.GaugeValue, float64(waiting), class)
@@ -125,51 +126,53 @@ func okLabel(ok bool) string {
 	return "false"
 }
 
-// fleet collects what the view shows, when it is asked.
-type fleet struct {
-	view *control.View
+// At each scrape, clusterMetrics collects metrics from the view. The view is the server's copy of the stored
+// state.
+type clusterMetrics struct {
+	view *cache.View
 
 	mu      sync.Mutex
-	entered map[ares.Phase]int // jobs that came into a phase, as far as this server saw
+	entered map[ares.Phase]int // number of jobs that entered each phase while this server was watching
 	phase   map[ares.JobID]ares.Phase
-	due     map[ares.JobID]*ares.Job // live ones with a deadline
-	met     int                      // of those that ended
+	due     map[ares.JobID]*ares.Job // live jobs with a deadline
+	met     int                      // ended jobs that met their deadline
 	missed  int
 
 	deadlines, jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes, scores *prometheus.Desc
 }
 
-func newFleet(view *control.View) *fleet {
-	f := &fleet{
+func newClusterMetrics(view *cache.View) *clusterMetrics {
+	f := &clusterMetrics{
 		view: view, entered: map[ares.Phase]int{}, phase: map[ares.JobID]ares.Phase{}, due: map[ares.JobID]*ares.Job{},
 		deadlines:   prometheus.NewDesc("ares_deadlines_total", "Jobs with a deadline that ended, by whether they met it, as seen by this server since its start.", []string{"met"}, nil),
-		jobs:        prometheus.NewDesc("ares_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
-		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that came into a state, as seen by this server since its start.", []string{"state"}, nil),
-		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for a place.", nil, nil),
-		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for a place.", nil, nil),
-		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is given to jobs, 0 to 1.", []string{"node"}, nil),
-		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that gave way to others, as seen by this server since its start.", nil, nil),
-		scores:      prometheus.NewDesc("ares_node_score", "How a node has done so far, 0 to 1000; 1000 when nothing speaks against it.", []string{"node"}, nil),
+		jobs:        prometheus.NewDesc("ares_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
+		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
+		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for an allocation.", nil, nil),
+		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for an allocation.", nil, nil),
+		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is allocated to jobs, 0 to 1.", []string{"node"}, nil),
+		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that were preempted, as seen by this server since its start.", nil, nil),
+		scores:      prometheus.NewDesc("ares_node_score", "Reliability and speed score of a node, 0 to 1000; 1000 without failures or slow runs.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
 	}
 	view.Feed(f.count)
 	return f
 }
 
-// count notes the phases jobs come into. It is fed by the view.
-func (f *fleet) count(b ares.Batch) {
+// This method counts how many jobs enter each phase. It is called for each batch of changes in the
+// view.
+func (f *clusterMetrics) count(b ares.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range b.Events {
 		switch e := &b.Events[i]; {
 		case e.Job != nil:
 			f.enter(e.Job.ID, ares.Pending)
-			if !e.Job.Deadline.IsZero() && !e.Job.IsArray() { // an array's elements count
+			if !e.Job.Deadline.IsZero() && !e.Job.IsArray() { // an array's elements count instead of the array
 				f.due[e.Job.ID] = e.Job
 			}
 		case e.Run != nil:
 			f.enter(e.Run.Job, e.Run.Run.Phase)
-			f.settle(&e.Run.Run, e.Run.Job)
+			f.countDeadline(&e.Run.Run, e.Run.Job)
 		case e.Gone.Kind == ares.KindJob:
 			delete(f.phase, ares.JobID(e.Gone.ID))
 			delete(f.due, ares.JobID(e.Gone.ID))
@@ -177,8 +180,8 @@ func (f *fleet) count(b ares.Batch) {
 	}
 }
 
-// settle counts the deadline of a job that has ended, once.
-func (f *fleet) settle(r *ares.Run, id ares.JobID) {
+// countDeadline counts whether an ended job met its deadline. Each job is counted once.
+func (f *clusterMetrics) countDeadline(r *ares.Run, id ares.JobID) {
 	j := f.due[id]
 	if j == nil || !r.Phase.Final() {
 		return
@@ -192,24 +195,24 @@ func (f *fleet) settle(r *ares.Run, id ares.JobID) {
 	}
 }
 
-func (f *fleet) enter(id ares.JobID, p ares.Phase) {
+func (f *clusterMetrics) enter(id ares.JobID, p ares.Phase) {
 	was, known := f.phase[id]
 	if known && (was == p || p == ares.Pending && was != ares.Retrying && was != ares.Preempted && !was.Active()) {
-		return // told before: a snapshot repeats what is known
+		return // already counted, because a snapshot repeats known jobs
 	}
 	f.phase[id] = p
 	f.entered[p]++
 }
 
 // Describe is part of prometheus.Collector.
-func (f *fleet) Describe(ch chan<- *prometheus.Desc) {
+func (f *clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes, f.scores} {
 		ch <- d
 	}
 }
 
 // Collect is part of prometheus.Collector.
-func (f *fleet) Collect(ch chan<- prometheus.Metric) {
+func (f *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	f.mu.Lock()
 	for _, p := range ares.Phases() {
 		n := float64(f.entered[p])
@@ -240,14 +243,14 @@ func (f *fleet) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (f *fleet) used(n *control.NodeEntry) float64 {
+func (f *clusterMetrics) used(n *cache.NodeEntry) float64 {
 	if len(n.Node.Devices) == 0 {
 		return 0
 	}
 	milli := 0
 	entries, _, _ := f.view.SeatsOn(n.Node.ID)
 	for _, e := range entries {
-		for _, sh := range control.SharesOn(&e.Run, n.Node.ID) {
+		for _, sh := range cache.SharesOn(&e.Run, n.Node.ID) {
 			milli += sh.Milli
 		}
 	}

@@ -3,27 +3,27 @@ package server
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/estimate"
 )
 
-// foresight collects how good predictions are, when it is asked.
-type foresight struct{ *control.Estimator }
+// At each scrape, forecastMetrics collects the accuracy of predictions.
+type forecastMetrics struct{ *estimate.Estimator }
 
 var (
-	forecastRuns    = prometheus.NewDesc("ares_forecast_runs_total", "Runs that were held against what was predicted of them.", nil, nil)
-	forecastCovered = prometheus.NewDesc("ares_forecast_covered_total", "Runs that took no longer than their predicted p90: nine of ten, if all is well.", nil, nil)
-	forecastDrifts  = prometheus.NewDesc("ares_forecast_drifts_total", "Times that alike runs became longer or shorter, as seen by this server since its start.", nil, nil)
+	forecastRuns    = prometheus.NewDesc("ares_forecast_runs_total", "Runs that were compared with their predictions.", nil, nil)
+	forecastCovered = prometheus.NewDesc("ares_forecast_covered_total", "Runs that took no longer than their predicted p90; about 90 % of the compared runs if predictions are good.", nil, nil)
+	forecastDrifts  = prometheus.NewDesc("ares_forecast_drifts_total", "Detected changes in the runtime of similar runs, as seen by this server since its start.", nil, nil)
 )
 
 // Describe is part of prometheus.Collector.
-func (foresight) Describe(ch chan<- *prometheus.Desc) {
+func (forecastMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- forecastRuns
 	ch <- forecastCovered
 	ch <- forecastDrifts
 }
 
 // Collect is part of prometheus.Collector.
-func (f foresight) Collect(ch chan<- prometheus.Metric) {
+func (f forecastMetrics) Collect(ch chan<- prometheus.Metric) {
 	told, covered, drifts := f.Accuracy()
 	ch <- prometheus.MustNewConstMetric(forecastRuns, prometheus.CounterValue, float64(told))
 	ch <- prometheus.MustNewConstMetric(forecastCovered, prometheus.CounterValue, float64(covered))

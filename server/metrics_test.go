@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// TestMetricsNeedATokenBeyondLoopback: on loopback anybody reads them, elsewhere
-// only who may.
+// TestMetricsNeedATokenBeyondLoopback checks that anyone may read the metrics on loopback. On other addresses, only a caller
+// with permission may read the metrics.
 func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	token, hash := auth.NewToken()
 	who := auth.New(auth.Config{Tokens: func(context.Context) ([]store.Token, error) {

@@ -8,14 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// topologyMetrics is the metrics of the topology-aware scheduler, under its names, so
-// that its dashboards go on working.
+// topologyMetrics exports metrics under the names that the earlier topology-aware scheduler used. The dashboards of
+// that scheduler therefore keep working.
 type topologyMetrics struct {
-	view       *control.View
+	view       *cache.View
 	latency    prometheus.Histogram
 	placements prometheus.Histogram
 	decisions  *prometheus.CounterVec
@@ -23,7 +23,7 @@ type topologyMetrics struct {
 	utilization, allocation, fragmentation *prometheus.Desc
 }
 
-func newTopologyMetrics(view *control.View) *topologyMetrics {
+func newTopologyMetrics(view *cache.View) *topologyMetrics {
 	domain := []string{"level", "domain"}
 	return &topologyMetrics{
 		view: view,
@@ -36,19 +36,19 @@ func newTopologyMetrics(view *control.View) *topologyMetrics {
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "topology_placement_decisions_total",
-			Help: "Jobs that were placed, by the narrowest level that holds all their members; those that had changed before it was committed (dropped); " +
-				"and kinds of jobs that found no place (refused), in every decision anew.",
+			Help: "Jobs that were placed, by the narrowest level that holds all their members; those that had changed before the commit (dropped); " +
+				"and kinds of jobs that could not be placed (refused), counted in every decision.",
 		}, []string{"result", "level"}),
 		utilization: prometheus.NewDesc("topology_domain_utilization_ratio",
-			"Part of the devices of a domain that is given to jobs, 0 to 1. Domains of one level and name are taken together.", domain, nil),
+			"Part of the devices of a domain that is allocated to jobs, 0 to 1. Domains of the same level and name are added up.", domain, nil),
 		allocation: prometheus.NewDesc("topology_gpu_allocation_ratio",
-			"Part of the devices of a model that is given to jobs, 0 to 1.", []string{"model"}, nil),
+			"Part of the devices of a model that is allocated to jobs, 0 to 1.", []string{"model"}, nil),
 		fragmentation: prometheus.NewDesc("topology_scheduler_domain_fragmentation_ratio",
-			"Part of the free device capacity of a domain's online nodes that is on nodes which are not wholly free, 0 to 1.", domain, nil),
+			"Part of the free device capacity of a domain's online nodes that is on partly used nodes, 0 to 1.", domain, nil),
 	}
 }
 
-// decided counts one turn of the loop.
+// This method counts one decision of the scheduling loop.
 func (m *topologyMetrics) decided(plan *ares.Plan, dropped []ares.JobID, took time.Duration) {
 	placed := 0
 	for i := range plan.Place {
@@ -58,7 +58,7 @@ func (m *topologyMetrics) decided(plan *ares.Plan, dropped []ares.JobID, took ti
 			continue
 		}
 		placed++
-		m.decisions.WithLabelValues("placed", cmp.Or(string(p.Merit.Level), "fleet")).Inc()
+		m.decisions.WithLabelValues("placed", cmp.Or(string(p.PlacementScore.Level), "fleet")).Inc()
 	}
 	if placed > 0 {
 		m.placements.Observe(took.Seconds())
@@ -83,7 +83,7 @@ func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.decisions.Collect(ch)
 	top := m.view.Topology()
 	atlas := topology.NewLocator(&top)
-	domains, models := map[domainKey]*taken{}, map[string]*taken{}
+	domains, models := map[domainKey]*usedCapacity{}, map[string]*usedCapacity{}
 	nodes, _ := m.view.Nodes()
 	for _, n := range nodes {
 		of := m.taken(n, models)
@@ -95,17 +95,17 @@ func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			if domains[key] == nil {
-				domains[key] = &taken{}
+				domains[key] = &usedCapacity{}
 			}
 			domains[key].add(&of)
 		}
 	}
 	for key, t := range domains {
-		ch <- prometheus.MustNewConstMetric(m.utilization, prometheus.GaugeValue, part(t.given, t.all), string(key.level), key.name)
-		ch <- prometheus.MustNewConstMetric(m.fragmentation, prometheus.GaugeValue, part(t.free-t.whole, t.free), string(key.level), key.name)
+		ch <- prometheus.MustNewConstMetric(m.utilization, prometheus.GaugeValue, ratio(t.given, t.all), string(key.level), key.name)
+		ch <- prometheus.MustNewConstMetric(m.fragmentation, prometheus.GaugeValue, ratio(t.free-t.whole, t.free), string(key.level), key.name)
 	}
 	for model, t := range models {
-		ch <- prometheus.MustNewConstMetric(m.allocation, prometheus.GaugeValue, part(t.given, t.all), model)
+		ch <- prometheus.MustNewConstMetric(m.allocation, prometheus.GaugeValue, ratio(t.given, t.all), model)
 	}
 }
 
@@ -114,23 +114,23 @@ type domainKey struct {
 	name  string
 }
 
-// taken is what of devices is given away, in thousandths of them.
-type taken struct {
+// usedCapacity holds the total and the allocated capacity of several devices, in thousandths of a device.
+type usedCapacity struct {
 	all, given  int
-	free, whole int // of online nodes; whole is on nodes where nothing is given
+	free, whole int // free capacity of online nodes; whole is the part on nodes without any allocation
 }
 
-func (t *taken) add(o *taken) {
+func (t *usedCapacity) add(o *usedCapacity) {
 	t.all, t.given, t.free, t.whole = t.all+o.all, t.given+o.given, t.free+o.free, t.whole+o.whole
 }
 
-// taken counts a node's devices, and by model into models. A card that is cut
-// into slices counts by these.
-func (m *topologyMetrics) taken(n *control.NodeEntry, models map[string]*taken) taken {
+// This method returns the total and the allocated capacity of a node's devices. It also adds both values to the totals
+// of each GPU model. If a card has MIG slices, its slices are counted instead of the card.
+func (m *topologyMetrics) taken(n *cache.NodeEntry, models map[string]*usedCapacity) usedCapacity {
 	given := map[string]int{}
 	entries, _, _ := m.view.SeatsOn(n.Node.ID)
 	for _, e := range entries {
-		for _, sh := range control.SharesOn(&e.Run, n.Node.ID) {
+		for _, sh := range cache.SharesOn(&e.Run, n.Node.ID) {
 			given[sh.Device] += sh.Milli
 		}
 	}
@@ -139,19 +139,19 @@ func (m *topologyMetrics) taken(n *control.NodeEntry, models map[string]*taken) 
 		sliced[n.Node.Devices[i].Parent] = true
 	}
 	online := n.State(m.view.Now()) == ares.Online
-	var sum taken
+	var sum usedCapacity
 	for i := range n.Node.Devices {
 		d := &n.Node.Devices[i]
 		if sliced[d.ID] {
 			continue
 		}
-		one := taken{all: 1000, given: min(given[d.ID], 1000)}
+		one := usedCapacity{all: 1000, given: min(given[d.ID], 1000)}
 		if online && d.Healthy {
 			one.free = one.all - one.given
 		}
 		sum.add(&one)
 		if models[d.Model] == nil {
-			models[d.Model] = &taken{}
+			models[d.Model] = &usedCapacity{}
 		}
 		models[d.Model].add(&one)
 	}
@@ -161,8 +161,8 @@ func (m *topologyMetrics) taken(n *control.NodeEntry, models map[string]*taken) 
 	return sum
 }
 
-// part is how much a is of b, 0 when there is none.
-func part(a, b int) float64 {
+// The function `ratio` returns a/b, or 0 if `b` is 0.
+func ratio(a, b int) float64 {
 	if b == 0 {
 		return 0
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/cache"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// gathered are the topology's metrics as name{labels} and value.
+// This function returns the values of all topology metrics. The map's key is the metric's name
+// with its labels.
 func gathered(t *testing.T, c prometheus.Collector) map[string]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -39,7 +40,8 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]string {
 	return out
 }
 
-// machine is a node of four devices in a rack, with its session.
+// This function returns two events. The first adds a node with four devices in the given rack,
+// and the second adds the node's session.
 func machine(id, rack, model string) []ares.Event {
 	n := &ares.Node{ID: id, Labels: map[string]string{"rack": rack, "zone": "z"}}
 	for i := range 4 {
@@ -48,7 +50,7 @@ func machine(id, rack, model string) []ares.Event {
 	return []ares.Event{{Node: n}, {Session: &ares.Session{Node: id}}}
 }
 
-// holding is a job that holds shares of devices on a node.
+// This function returns the events of a job that uses the given devices of a node.
 func holding(t *testing.T, id ares.JobID, node string, milli int, devices ...int) []ares.Event {
 	t.Helper()
 	seat := ares.Seat{Node: node}
@@ -63,9 +65,9 @@ func holding(t *testing.T, id ares.JobID, node string, milli int, devices ...int
 }
 
 func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
-	view := control.NewView(func() time.Time { return noon })
+	view := cache.NewView(func() time.Time { return noon })
 	m := newTopologyMetrics(view)
-	if got := gathered(t, m); len(got) != 2 { // the histograms
+	if got := gathered(t, m); len(got) != 2 { // only the histograms
 		t.Errorf("without nodes: %v", got)
 	}
 	ill := machine("n5", "r2", "A100")
@@ -84,7 +86,7 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 		"domain_utilization_ratio r2 leaf":                 "0.167", // 2 of 12
 		"gpu_allocation_ratio H100":                        "0.400",
 		"gpu_allocation_ratio A100":                        "0.167",
-		"scheduler_domain_fragmentation_ratio fleet fleet": "0.344", // 3.2 and 1 of 12.2: n3 and n4 are whole, n6 is closed
+		"scheduler_domain_fragmentation_ratio fleet fleet": "0.344", // 3.2 and 1 of 12.2: n3 and n4 are completely free, n6 is cordoned
 		"scheduler_domain_fragmentation_ratio z zone":      "0.344",
 		"scheduler_domain_fragmentation_ratio r1 leaf":     "0.444", // 3.2 of 7.2
 		"scheduler_domain_fragmentation_ratio r2 leaf":     "0.200", // 1 of 5
@@ -92,12 +94,12 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 	if got := gathered(t, m); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	// A topology says where a node is, whatever its labels say.
+	// The declared topology takes precedence over the labels of a node.
 	view.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Topology: &ares.Topology{Domains: []ares.Domain{{Name: "away", Level: ares.LevelLeaf, Nodes: []string{"n1"}}}}}}})
 	if got := gathered(t, m); got["domain_utilization_ratio away leaf"] != "1.000" || got["domain_utilization_ratio r1 leaf"] != "0.100" {
 		t.Errorf("after the topology was applied: %v", got)
 	}
-	// All is given back.
+	// After this batch, all devices are free again.
 	view.Apply(ares.Batch{Revision: 3, Reset: true, Events: machine("n1", "r1", "H100")})
 	if got := gathered(t, m); got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" || got["gpu_allocation_ratio A100"] != "" {
 		t.Errorf("with one free node: %v", got)
@@ -105,12 +107,12 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 }
 
 func TestTopologyMetricsCountDecisions(t *testing.T) {
-	m := newTopologyMetrics(control.NewView(func() time.Time { return noon }))
+	m := newTopologyMetrics(cache.NewView(func() time.Time { return noon }))
 	m.decided(&ares.Plan{
 		Place: []ares.Placing{
-			{Job: "a", Merit: ares.PlacementScore{Level: ares.LevelNode}},
-			{Job: "b", Merit: ares.PlacementScore{Level: ares.LevelLeaf}},
-			{Job: "c", Merit: ares.PlacementScore{Level: ares.LevelLeaf}},
+			{Job: "a", PlacementScore: ares.PlacementScore{Level: ares.LevelNode}},
+			{Job: "b", PlacementScore: ares.PlacementScore{Level: ares.LevelLeaf}},
+			{Job: "c", PlacementScore: ares.PlacementScore{Level: ares.LevelLeaf}},
 			{Job: "d"},
 			{Job: "e"},
 		},

@@ -9,17 +9,18 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/pki"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// TLSDir in the data directory keeps the certificate of this server.
+// TLSDir is the directory, inside the data directory, that holds this server's certificate.
 const TLSDir = "tls"
 
-// establish finds the authority that the servers share, or makes it at the
-// first start, and the certificate this server shows beyond the loopback.
-func (s *Server) establish(ctx, run context.Context) error {
+// openAuthority reads the certificate authority that the servers share, or creates it at the first start. It also
+// issues the certificate that this server uses on addresses other than loopback.
+func (s *Server) openAuthority(ctx, run context.Context) error {
 	authority, err := s.authority(ctx)
 	if err != nil {
 		return err
@@ -34,29 +35,29 @@ func (s *Server) establish(ctx, run context.Context) error {
 	if s.hosts, err = pki.Hosts(append(given, s.cfg.Hosts...), []string{s.Endpoints.HTTP, s.Endpoints.GRPC, s.Endpoints.Metrics}); err != nil {
 		return fmt.Errorf("find the addresses of this machine: %w", err)
 	}
-	s.trust = &api.Trust{
+	s.trust = &pipeline.Trust{
 		Authority: authority, Store: s.Store, NodeLife: s.cfg.PKI.nodeLife(), AllowNodeToken: s.cfg.PKI.AllowNodeToken,
 		Given: s.cfg.TLS.CertFile != "", Now: time.Now,
 	}
 	if err = s.trust.Load(ctx); err != nil {
 		return fmt.Errorf("read the revocations: %w", err)
 	}
-	s.part("trust", func() error { return s.trust.Run(run) })
+	s.runPart("trust", func() error { return s.trust.Run(run) })
 	switch {
 	case s.cfg.TLS.CertFile != "":
-		s.trust.Serving, err = pki.Given(s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile, s.log)
-	case s.secure(s.Endpoints.HTTP) || s.secure(s.Endpoints.GRPC) || s.secure(s.Endpoints.Metrics):
-		s.trust.Serving, err = pki.Issued(authority, filepath.Join(s.cfg.DataDir, TLSDir), s.hosts, s.log)
+		s.trust.Serving, err = pki.LoadServing(s.cfg.TLS.CertFile, s.cfg.TLS.KeyFile, s.log)
+	case s.usesTLS(s.Endpoints.HTTP) || s.usesTLS(s.Endpoints.GRPC) || s.usesTLS(s.Endpoints.Metrics):
+		s.trust.Serving, err = pki.IssueServing(authority, filepath.Join(s.cfg.DataDir, TLSDir), s.hosts, s.log)
 	default:
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if s.secure(s.Endpoints.GRPC) && s.cfg.TLS.CertFile == "" {
+	if s.usesTLS(s.Endpoints.GRPC) && s.cfg.TLS.CertFile == "" {
 		s.Endpoints.CA = pki.AuthorityFile
 	}
-	s.part("certificate", func() error { return s.trust.Serving.Run(run) })
+	s.runPart("certificate", func() error { return s.trust.Serving.Run(run) })
 	return nil
 }
 
@@ -74,36 +75,36 @@ func (s *Server) authority(ctx context.Context) (*pki.Authority, error) {
 		return store.Authority(sealed), bad
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find the internal authority: %w", err)
+		return nil, fmt.Errorf("find the internal certificate authority: %w", err)
 	}
 	return pki.Sealed(kept).Open(secret)
 }
 
-// secure says whether what is served at an address is served by TLS: all of it
-// where a certificate was given, and else what is not on the loopback.
-func (s *Server) secure(addr string) bool {
+// usesTLS reports whether an address is served with TLS. If a certificate is configured, every address is served with TLS. Without a
+// configured certificate, TLS is used only for addresses that are not on loopback.
+func (s *Server) usesTLS(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	return err != nil || s.cfg.TLS.CertFile != "" || !isLoopback(host)
+	return err != nil || s.cfg.TLS.CertFile != "" || !loopback.Host(host)
 }
 
-// URL is an address of this server with its scheme.
+// URL returns the given address of this server as an http or https URL.
 func (s *Server) URL(addr string) string {
-	if s.secure(addr) {
+	if s.usesTLS(addr) {
 		return "https://" + addr
 	}
 	return "http://" + addr
 }
 
-// tlsFor is how an address is served, nil for plaintext.
+// tlsFor returns the TLS configuration of an address, or nil for plaintext.
 func (s *Server) tlsFor(addr string) *tls.Config {
-	if !s.secure(addr) {
+	if !s.usesTLS(addr) {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.trust.Serving.Certificate}
 }
 
-// doorTLS is tlsFor for gRPC, where nodes prove themselves by certificates.
-func (s *Server) doorTLS() *tls.Config {
+// grpcTLS returns the TLS configuration of the gRPC listener, at which nodes authenticate with certificates.
+func (s *Server) grpcTLS() *tls.Config {
 	config := s.tlsFor(s.Endpoints.GRPC)
 	if config != nil {
 		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, s.trust.Authority.Pool()
@@ -111,8 +112,8 @@ func (s *Server) doorTLS() *tls.Config {
 	return config
 }
 
-// peers is how this server talks to others of its kind: they may be certified by
-// the authority that all share, or by others that are configured.
+// The method `peers` returns the TLS configuration with which this server verifies other servers. The configuration
+// trusts the shared certificate authority and the configured authorities.
 func (s *Server) peers() (func(addr string) *tls.Config, error) {
 	pool, err := s.cfg.TLS.roots()
 	if err != nil {
@@ -121,14 +122,14 @@ func (s *Server) peers() (func(addr string) *tls.Config, error) {
 	pool.AddCert(s.trust.Authority.Certificate)
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	return func(addr string) *tls.Config {
-		if !s.secure(addr) {
+		if !s.usesTLS(addr) {
 			return nil
 		}
 		return config
 	}, nil
 }
 
-// roots are those that other servers are certified by.
+// The method `roots` returns the certificate authorities that may have issued the certificates of other servers.
 func (c *TLSConfig) roots() (*x509.CertPool, error) {
 	switch {
 	case c.CAFile != "":
@@ -143,7 +144,7 @@ func (c *TLSConfig) roots() (*x509.CertPool, error) {
 	return x509.NewCertPool(), nil
 }
 
-// Local is an address of this server as it is reached from this machine.
+// Local returns an address at which programs on this machine reach this server.
 func Local(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {

@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/policy"
 )
 
-// startPolicies makes the policies and starts what sends their alerts. It is
-// called before the view runs.
+// startPolicies loads the policies and starts the part of the server that sends their alerts. It must be called
+// before the view runs.
 func (s *Server) startPolicies(run context.Context, m *metrics) error {
 	var err error
-	if s.Policies, err = control.NewPolicies(s.View); err != nil {
+	if s.Policies, err = admission.NewPolicies(s.View); err != nil {
 		return err
 	}
 	channels := make([]notify.Channel, len(s.cfg.Alerts.Channels))
@@ -33,28 +33,28 @@ func (s *Server) startPolicies(run context.Context, m *metrics) error {
 	opts.Log, opts.Observe = s.log, counts.alerted
 	s.notifier = notify.New(channels, opts)
 	s.Policies.Log, s.Policies.Count, s.Policies.Alert = s.log, counts.count, s.notifier.Tell
-	s.Desk.Policies = s.Policies
-	s.part("alerts", func() error { return s.notifier.Run(run) })
+	s.Admission.Policies = s.Policies
+	s.runPart("alerts", func() error { return s.notifier.Run(run) })
 	return nil
 }
 
-// policyMetrics count what policies were asked and what became of alerts.
+// policyMetrics counts evaluations of policies and the outcomes of their alerts.
 type policyMetrics struct {
-	policies *control.Policies
+	policies *admission.Policies
 	asked    *prometheus.CounterVec
 	alerts   *prometheus.CounterVec
 }
 
 var policiesDesc = prometheus.NewDesc("ares_policies", "Policies that this server knows, by mode and by whether it can read them.", []string{"mode", "state"}, nil)
 
-func newPolicyMetrics(p *control.Policies) *policyMetrics {
+func newPolicyMetrics(p *admission.Policies) *policyMetrics {
 	return &policyMetrics{
 		policies: p,
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_policy_evaluations_total", Help: "How often a policy was asked, by what it came to. A policy of a tenant's own is named tenant/name.",
+			Name: "ares_policy_evaluations_total", Help: "Evaluations of a policy, by result. A tenant's own policy is named tenant/name.",
 		}, []string{"policy", "outcome", "mode"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_alerts_total", Help: "What became of alerts: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, or for a channel unknown to this server.",
+			Name: "ares_alerts_total", Help: "Alerts by outcome: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, or for a channel unknown to this server.",
 		}, []string{"channel", "outcome"}),
 	}
 }
@@ -91,7 +91,7 @@ func (m *policyMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		counts[key{r.Policy.Mode, state}]++
 	}
-	for k, n := range counts { // order-free: each is a metric of its own
+	for k, n := range counts { // order-free: each is its own metric
 		ch <- prometheus.MustNewConstMetric(policiesDesc, prometheus.GaugeValue, float64(n), string(k.mode), k.state)
 	}
 }

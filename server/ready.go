@@ -5,50 +5,48 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/api"
+	"github.com/ares-scheduler/ares/api/service"
 )
 
-// refuseToLead keeps this server out of the leadership for good: its store was
-// put back to an earlier time. Only a restart, on a store that was restored as
-// it should be, lets it stand again.
+// refuseToLead prevents this server from becoming the leader until it is restarted. It is called when the store was
+// reset to an earlier time. An administrator must restart the server on a store that was restored with ares restore.
 func (s *Server) refuseToLead(why *ares.Error) {
 	if s.outrun.CompareAndSwap(nil, why) {
-		s.log.Error("this server leads no more", "why", why)
+		s.log.Error("this server will not lead again until it is restarted", "why", why)
 		s.resign()
 	}
 }
 
-// ready says whether this server may be sent work: it is not about to stop, its
-// store answers and takes writes, and its lists are up to date.
+// This method returns an error if this server cannot serve requests. A server is ready if three conditions are met: it is
+// not stopping, its store answers and accepts writes, and its view is up to date.
 func (s *Server) ready(ctx context.Context) error {
 	if s.closing.Load() {
-		return &api.NotReady{Word: "the server is stopping", Err: ares.Errorf(ares.Unavailable, "the server is stopping: ask another")}
+		return &service.NotReady{Word: "the server is stopping", Err: ares.Errorf(ares.Unavailable, "the server is stopping: use another server")}
 	}
 	if why := s.outrun.Load(); why != nil {
-		return &api.NotReady{Word: "the store was put back to an earlier time; ares restore raises its revisions", Err: why}
+		return &service.NotReady{Word: "the store was put back to an earlier time; restore backups with ares restore, which raises the revisions", Err: why}
 	}
 	now, err := s.Store.Revision(ctx)
 	if err != nil {
-		return &api.NotReady{Word: "the store does not answer", Err: err}
+		return &service.NotReady{Word: "the store does not answer", Err: err}
 	}
 	if err = s.Store.Writable(ctx); err != nil {
-		return &api.NotReady{Word: "the store takes no writes", Err: err}
+		return &service.NotReady{Word: "the store takes no writes", Err: err}
 	}
-	if s.behind(ctx, now) {
-		return &api.NotReady{Word: "its view of the store lags behind", Err: ares.Errorf(ares.Unavailable,
-			"the lists of this server are at revision %d, the store is at %d: it cannot follow; see its log, and restart it if it does not catch up",
+	if s.isBehind(ctx, now) {
+		return &service.NotReady{Word: "its view of the store lags behind", Err: ares.Errorf(ares.Unavailable,
+			"this server lags behind the store (revision %d of %d): check the server's log; if the server does not catch up, restart the server",
 			s.View.Revision(), now)}
 	}
 	return nil
 }
 
-// maxLag is how long the view may take to see a revision.
+// maxLag is the maximum time that the view may take to receive a revision.
 const maxLag = time.Second
 
-// behind says whether the view misses something that the store has had for a
-// while. Whoever shares the etcd raises its revision, too: only what is Ares's
-// own is missed.
-func (s *Server) behind(ctx context.Context, now int64) bool {
+// isBehind reports whether the view lacks a change that the store has had for a while. Other programs that use the same
+// etcd raise its revision too. Therefore isBehind considers only changes to Ares's own keys.
+func (s *Server) isBehind(ctx context.Context, now int64) bool {
 	if max(s.View.Revision(), s.caughtUp.Load()) >= now {
 		return false
 	}

@@ -10,17 +10,17 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/api"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/api/service"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// notReady wants a server that is not ready, for a reason.
+// notReady checks that a server is not ready, and that it gives the expected reason.
 func notReady(t *testing.T, s *Server, word, why string) {
 	t.Helper()
 	err := s.ready(t.Context())
-	n, ok := errors.AsType[*api.NotReady](err)
+	n, ok := errors.AsType[*service.NotReady](err)
 	if !ok || !strings.Contains(n.Word, word) || !strings.Contains(n.Error(), why) || ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("got %v, want %q and %q", err, word, why)
 	}
@@ -28,15 +28,15 @@ func notReady(t *testing.T, s *Server, word, why string) {
 
 func TestReadyTellsTheTruth(t *testing.T) {
 	etcd := storetest.External(t)
-	st, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints}) // which gives up on an etcd that is gone
+	st, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints}) // this store stops waiting when the etcd is gone
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer st.Close()
 	resigned := false
-	s := &Server{Store: st, View: control.NewView(time.Now), log: slog.New(slog.DiscardHandler), resign: func() { resigned = true }}
+	s := &Server{Store: st, View: cache.NewView(time.Now), log: slog.New(slog.DiscardHandler), resign: func() { resigned = true }}
 	storetest.NewTenant(t, st)
-	notReady(t, s, "lags behind", "restart it") // nobody feeds the view
+	notReady(t, s, "lags behind", "restart the server") // the view gets no events
 
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -53,7 +53,7 @@ func TestReadyTellsTheTruth(t *testing.T) {
 	if err := s.ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// Somebody else's writes to the same etcd are not missed.
+	// Writes of another program to the same etcd do not count as changes that the view has missed.
 	if _, err := etcd.Client(t).Put(t.Context(), "/others/key", "value"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestReadyTellsTheTruth(t *testing.T) {
 	}
 
 	s.closing.Store(true)
-	notReady(t, s, "stopping", "ask another")
+	notReady(t, s, "stopping", "use another")
 	s.closing.Store(false)
 	s.refuseToLead(ares.Errorf(ares.Unavailable, "first"))
 	s.refuseToLead(ares.Errorf(ares.Unavailable, "second"))

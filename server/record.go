@@ -4,31 +4,31 @@ import (
 	"context"
 	"time"
 
-	"github.com/ares-scheduler/ares/control"
 	"github.com/ares-scheduler/ares/control/recording"
 )
 
-// RecordingConfig is about the recording of what is seen and decided.
+// RecordingConfig configures the recording of decisions and their inputs.
 type RecordingConfig struct {
-	// Dir is where to record it. Default empty: nowhere. The files hold what jobs were
-	// given, their environments too.
+	// Dir is the directory of recordings. Default empty: no recording. The files
+	// contain the specs of jobs, including their environments.
 	Dir string `yaml:"dir"`
-	// FileMB is how large a file grows before the next begins, or twice its first
-	// snapshot where that is more. Default 64.
+	// FileMB is the size at which the next file starts, or twice the first
+	// snapshot of a file if that is larger. Default 64.
 	FileMB int `yaml:"file_mb"`
-	// Files is how many files are kept; older ones are removed. Default 8, at least 2.
+	// Files is the number of files that are kept; older ones are removed.
+	// Default 8, at least 2.
 	Files int `yaml:"files"`
 }
 
-// record has the loop's engine recorded, if the configuration says so. It is
-// called before the loop sees anything.
-func (s *Server) record(run context.Context) {
+// startRecording starts the recording of the loop's decisions, if recording is configured. The method must be
+// called before the loop sees any event.
+func (s *Server) startRecording(run context.Context) {
 	cfg := s.cfg.Recording
 	if cfg.Dir == "" {
 		return
 	}
-	s.Loop.Tape = control.NewTape(cfg.Dir, int64(cfg.FileMB)<<20, cfg.Files, s.log, func() recording.Header {
+	s.Loop.Recorder = recording.NewDecisionRecorder(cfg.Dir, int64(cfg.FileMB)<<20, cfg.Files, s.log, func() recording.Header {
 		return recording.NewHeader(s.name, Version, s.cfg.engine(), time.Now())
 	})
-	s.part("recording", func() error { return s.Loop.Tape.Run(run) })
+	s.runPart("recording", func() error { return s.Loop.Recorder.Run(run) })
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/ares-scheduler/ares/sim"
 )
 
-// TestTheRecordingReplays lets a server, restarted halfway, place jobs, gangs,
-// arrays, shares of GPUs, cancelled and failing jobs of several tenants, and
-// decides all of it again from what was recorded: the digests are the same.
+// TestTheRecordingReplays runs a mix of jobs of several tenants: gangs, arrays, GPU shares, cancelled jobs and failing
+// jobs. The server is restarted halfway. The test then replays all decisions from the recording and checks that the
+// digests are the same.
 func TestTheRecordingReplays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -54,7 +54,8 @@ func TestTheRecordingReplays(t *testing.T) {
 	}
 }
 
-// recorded runs a server that records, with a node, while use lasts.
+// This function starts a server that has one node and records its decisions. While the server runs, it calls `use`
+// with a client for the server.
 func recorded(ctx context.Context, t *testing.T, data, dir string, use func(*client.Client)) {
 	t.Helper()
 	cfg := server.Default()
@@ -86,8 +87,8 @@ func recorded(ctx context.Context, t *testing.T, data, dir string, use func(*cli
 	}
 }
 
-// busy submits a mix and waits for its end. It says how many placings that took
-// at least.
+// This function submits a mix of jobs and waits for their end. It returns the minimum number of placements that these
+// jobs need.
 func busy(ctx context.Context, t *testing.T, c *client.Client, life int) int {
 	t.Helper()
 	must := func(err error) {
@@ -138,10 +139,11 @@ func busy(ctx context.Context, t *testing.T, c *client.Client, life int) int {
 		_, err = c.Wait(ctx, id)
 		must(err)
 	}
-	return len(jobs) - 2 + 5 + 1 // neither the array itself nor the cancelled one; the elements; a retry
+	return len(jobs) - 2 + 5 + 1 // the array itself and the cancelled job do not count; the elements and one retry do
 }
 
-// TestASnapshotIsARecording asks a running server for what it decides from.
+// TestASnapshotIsARecording checks that the scheduler's current state can be downloaded from a running server in the
+// format of a recording.
 func TestASnapshotIsARecording(t *testing.T) {
 	_, c := up(t, "v100-4")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

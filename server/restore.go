@@ -13,37 +13,36 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// Restoration says which backup is restored and how.
+// Restoration is the input of a restore: the backup and the options.
 type Restoration struct {
 	File     string
 	Archives []string      // archive.jsonl files of the servers
 	History  string        // URL or file of the history, "" for none
-	Bump     int64         // by how much revisions are raised; 0 for the default
+	Bump     int64         // how much revisions are raised; 0 for the default
 	Hold     time.Duration // how long nothing is placed; 0 for the longest lost_after
-	Force    bool          // replace what is there
+	Force    bool          // replace an existing store
 }
 
-// Restored tells what a restore did.
+// Restored is the result of a restore.
 type Restored struct {
 	store.Restored
 
 	HoldSeconds float64 `json:"hold_seconds"`
 	Unread      int     `json:"unread_archive_lines"`
-	// Kept is where a store that was replaced is now, "" when there was none.
+	// Kept is the new path of the store that was replaced, or "" if no store existed.
 	Kept string `json:"replaced_store,omitempty"`
 }
 
 // Member is one member of an external etcd.
 type Member = store.Member
 
-// Restore makes the embedded store of a data directory from a backup. A store
-// that is there is moved aside with Force, and kept. No server may be running
-// there.
+// Restore creates the embedded store of a data directory from a backup. With Force, an existing store is renamed and not deleted. No server
+// may be running on the data directory.
 func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, error) {
 	dir := storeDir(dataDir)
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
@@ -60,13 +59,13 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 	}
 	defer unlock()
 	if there && !r.Force {
-		return Restored{}, ares.Errorf(ares.Conflict, "%s has a store: move it away, or have it moved aside with --force", dataDir)
+		return Restored{}, ares.Errorf(ares.Conflict, "%s already contains a store: move that store to another directory, or use --force to rename that store and continue", dataDir)
 	}
 	work, err := os.MkdirTemp(dataDir, "store.restoring-")
 	if err != nil {
-		return Restored{}, fmt.Errorf("make a directory to work in: %w", err)
+		return Restored{}, fmt.Errorf("create a temporary directory: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(work) }() // gone by its new name when all went well
+	defer func() { _ = os.RemoveAll(work) }() // after a success the directory was renamed, so nothing is left here
 	done, err := r.run(ctx, func(s store.Restoration) (store.Restored, error) { return store.Restore(ctx, work, s) })
 	if err != nil {
 		return done, err
@@ -78,17 +77,16 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 		}
 	}
 	if err = os.Rename(work, dir); err != nil {
-		return done, fmt.Errorf("put the restored store in its place: %w", err)
+		return done, fmt.Errorf("move the restored store into the data directory: %w", err)
 	}
 	return done, syncDir(dataDir)
 }
 
-// PrepareRestore makes the file from which every member of an external etcd is
-// restored.
+// PrepareRestore creates the file from which every member of an external etcd is restored.
 func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restored, err error) {
 	work, err := os.MkdirTemp(filepath.Dir(out), ".ares-restore-")
 	if err != nil {
-		return done, fmt.Errorf("make a directory to work in: %w", err)
+		return done, fmt.Errorf("create a temporary directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	err = WriteWhole(out, r.Force, func(w io.Writer) (err error) {
@@ -98,14 +96,13 @@ func PrepareRestore(ctx context.Context, out string, r Restoration) (done Restor
 	return done, err
 }
 
-// RestoreMember makes the data directory of one member of an external etcd from
-// a prepared file.
+// RestoreMember creates the data directory of one member of an external etcd from a prepared file.
 func RestoreMember(file string, m Member) error { return store.RestoreMember(file, m) }
 
 func (r *Restoration) run(ctx context.Context, do func(store.Restoration) (store.Restored, error)) (done Restored, err error) {
 	s := store.Restoration{File: r.File, Bump: r.Bump, Hold: r.Hold, Now: time.Now()}
 	for _, path := range r.Archives {
-		unread, bad := control.ReadArchive(path, func(e store.Ended) { s.Ended = append(s.Ended, e) })
+		unread, bad := lifecycle.ReadArchive(path, func(e store.Ended) { s.Ended = append(s.Ended, e) })
 		if bad != nil {
 			return done, bad
 		}
@@ -119,7 +116,7 @@ func (r *Restoration) run(ctx context.Context, do func(store.Restoration) (store
 	return done, err
 }
 
-// readHistory adds what history knows as ended.
+// readHistory reads from the history database which jobs have ended. The restore then does not run these jobs again.
 func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (err error) {
 	if r.History == "" {
 		return nil
@@ -135,7 +132,7 @@ func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (er
 		return fmt.Errorf("read history: %w", err)
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	err = h.Ends(ctx, func(e history.Ended) {
+	err = h.EachEnded(ctx, func(e history.Ended) {
 		s.Ended = append(s.Ended, store.Ended{Job: e.Job, Accepted: e.Accepted, Digest: e.Digest, Phase: e.Phase, At: e.At})
 	})
 	if err != nil {
@@ -146,8 +143,8 @@ func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (er
 
 func storeDir(dataDir string) string { return filepath.Join(dataDir, "store") }
 
-// lockStore keeps a server from starting on a store, if there is one, and
-// refuses when one runs.
+// lockStore prevents a server from starting on an existing store. It fails if a server is already running on this
+// store.
 func lockStore(dir string) (unlock func(), there bool, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,11 +155,11 @@ func lockStore(dir string) (unlock func(), there bool, err error) {
 		return func() {}, len(entries) > 0, bad
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("open the store's lock: %w", err)
+		return nil, false, fmt.Errorf("open the lock file of the store: %w", err)
 	}
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, false, ares.Errorf(ares.Conflict, "a server runs on %s: stop it first", dir)
+		return nil, false, ares.Errorf(ares.Conflict, "a server is using %s: stop that server first", dir)
 	}
 	return func() { _ = lock.Close() }, true, nil
 }

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/admission"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 func defaultScheduler() SchedulerConfig {
@@ -23,7 +22,7 @@ func defaultScheduler() SchedulerConfig {
 		PreemptionCooldownSeconds: int(d.Preemption.Cooldown / time.Second), RestartSeconds: int(d.Preemption.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Preemption.PerTenant,
 		Consolidation:         ConsolidationConfig{Enabled: d.Preemption.Moving, Gain: float64(d.Preemption.MoveGain) / 1000},
-		QueueOrder:            config.Orders()[0], BlockedJobs: config.BlockedPolicies()[0], InfeasibleDeadlines: string(control.InfeasibleWarn),
+		QueueOrder:            config.Orders()[0], BlockedJobs: config.BlockedPolicies()[0], InfeasibleDeadlines: string(admission.DeadlineWarn),
 		Reservations: ReservationsConfig{
 			First: d.Backfill.First, AfterSeconds: int(d.Backfill.After / time.Second), HoldAfterSeconds: int(d.Backfill.DrainAfter / time.Second),
 			SlackPercent: d.Backfill.SlackPercent, SlackSeconds: int(d.Backfill.SlackLeast / time.Second),
@@ -31,8 +30,8 @@ func defaultScheduler() SchedulerConfig {
 	}
 }
 
-// engine is what of the configuration decisions are made by. Temperatures are
-// told in whole degrees: above 75.5 is what is above 75.
+// This method returns the engine's part of the configuration. Devices report temperatures in whole degrees,
+// so a threshold of 75.5 has the same effect as a threshold of 75.
 func (c *Config) engine() config.Config {
 	s, cfg := &c.Scheduler, config.Default()
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
@@ -64,22 +63,22 @@ func (r *ReservationsConfig) engine() config.BackfillConfig {
 	}
 }
 
-// check reports what is wrong with the keys that become the engine's.
+// This method reports mistakes in the configuration keys of the engine.
 func (s *SchedulerConfig) check(p *ares.Problems) {
-	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= config.MaxCelsius) { // so a NaN is wrong too
+	if !(s.ThermalThreshold >= 1 && s.ThermalThreshold <= config.MaxCelsius) { // also true for NaN
 		p.Add("scheduler.thermal_threshold", "must be between 1 and %d °C, got %v: to ignore temperatures set enable_thermal_aware to false", config.MaxCelsius, s.ThermalThreshold)
 		return
 	}
-	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= config.MaxCeiling/1000) { // a NaN is wrong too
+	if !(s.PreemptionCeiling == 0 || s.PreemptionCeiling >= 1 && s.PreemptionCeiling <= config.MaxCeiling/1000) { // also true for NaN
 		p.Add("scheduler.preemption_ceiling", "must be 0 for none, or between 1 and %d, got %v: with less than 1 no job of the same size could be preempted", config.MaxCeiling/1000, s.PreemptionCeiling)
 		right := *s
-		s, right.PreemptionCeiling = &right, 0 // the rest is still to be looked at
+		s, right.PreemptionCeiling = &right, 0 // so that the other keys are still checked
 	}
 	if !(s.Consolidation.Gain >= 1 && s.Consolidation.Gain <= config.MaxMoveGain/1000) {
 		p.Add("scheduler.consolidation.gain", "must be between 1 and %d, got %v: with less than 1 more would be lost than gained", config.MaxMoveGain/1000, s.Consolidation.Gain)
 		return
 	}
-	if _, err := control.ParseInfeasible(s.InfeasibleDeadlines); err != nil {
+	if _, err := admission.ParseDeadlinePolicy(s.InfeasibleDeadlines); err != nil {
 		p.Add("scheduler.infeasible_deadlines", "%s", err)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.ModelWeights)) {

@@ -15,7 +15,7 @@ func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 	}
 }
 
-// Every key of the file reaches the engine.
+// TestSchedulerKeysReachTheEngine checks that every scheduler key of the configuration file is passed to the engine.
 func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	cfg := Default()
 	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit, queue_order: attained, blocked_jobs: hold, attained_gpu_seconds: 60, preempt_by_order: true, preempt_peers_after_hours: 96, max_preemptions: 10}")); err != nil {
@@ -62,8 +62,8 @@ func TestSchedulerMistakesAreNamed(t *testing.T) {
 		"preemption_cooldown_seconds: 1e99":           "scheduler.preemption_cooldown_seconds: want a whole number",
 		"restart_seconds: 3601":                       "scheduler.restart_seconds: must be between 0 and 3600, got 3601",
 		"max_preemptions_per_hour: -1":                "scheduler.max_preemptions_per_hour: must be between 0 and 1000000, got -1",
-		"queue_order: lifo":                           `scheduler.queue_order: "lifo" is no order: use one of aged, fifo, shortest, shortest-remaining, least-service, attained`,
-		"blocked_jobs: jump":                          `scheduler.blocked_jobs: "jump" is no way to treat those behind a job that waits: use one of skip, hold, reserve`,
+		"queue_order: lifo":                           `scheduler.queue_order: "lifo" is not a valid queue order: use one of aged, fifo, shortest, shortest-remaining, least-service, attained`,
+		"blocked_jobs: jump":                          `scheduler.blocked_jobs: "jump" is not a valid policy for blocked jobs: use one of skip, hold, reserve`,
 		"attained_gpu_seconds: 5":                     "scheduler.attained_gpu_seconds: means something with queue_order attained only",
 		"model_weights: {h100: 0}":                    "scheduler.model_weights.h100: must be between 0.001 and 1000, got 0",
 		"model_weights: {h100: .inf}":                 "scheduler.model_weights.h100: must be between",

@@ -24,24 +24,32 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
-	"github.com/ares-scheduler/ares/aside"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
-	"github.com/ares-scheduler/ares/control"
+	"github.com/ares-scheduler/ares/control/accounting"
+	"github.com/ares-scheduler/ares/control/admission"
+	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/estimate"
+	"github.com/ares-scheduler/ares/control/lifecycle"
+	"github.com/ares-scheduler/ares/control/scheduler"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
+	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/notify"
 	"github.com/ares-scheduler/ares/policy/roles"
+	"github.com/ares-scheduler/ares/rediscache"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// Version of this build.
+// Version is the version of this build.
 var Version = "dev"
 
-// EndpointsFile in the data directory tells the CLI where this server listens.
+// EndpointsFile is the file in the data directory where the CLI finds the addresses of this server.
 const EndpointsFile = "server.json"
 
-// rememberedRevisions is how far back a starting server looks, so that event
-// streams resume over its restart. The store itself forgets after minutes.
+// rememberedRevisions is the number of past revisions that a starting server reads. Event streams can therefore resume
+// after a restart. The store itself deletes revisions that are more than a few minutes old.
 const rememberedRevisions = 4096
 
 // Endpoints are a server's addresses.
@@ -49,8 +57,8 @@ type Endpoints struct {
 	HTTP    string `json:"http"`
 	GRPC    string `json:"grpc"`
 	Metrics string `json:"metrics"`
-	// CA is the file in the data directory that the gRPC door is verified by, ""
-	// where it has no TLS or a certificate that somebody else has signed.
+	// CA names a file in the data directory. Clients verify the gRPC listener with the certificate in this file. CA is "" if the
+	// listener has no TLS or uses a certificate from another authority.
 	CA string `json:"ca,omitempty"`
 }
 
@@ -60,14 +68,14 @@ type Server struct {
 	AdminToken string // its path
 	NodeToken  string // the token itself, for an agent in the same process
 	Store      *store.Store
-	View       *control.View
-	Desk       *control.Desk
-	Policies   *control.Policies
-	Loop       *control.Loop
-	Estimator  *control.Estimator
-	Scorer     *control.Scorer
+	View       *cache.View
+	Admission  *admission.Admission
+	Policies   *admission.Policies
+	Loop       *scheduler.Loop
+	Estimator  *estimate.Estimator
+	Scorer     *estimate.Scorer
 	Audit      *audit.Log
-	Ledger     *control.Ledger
+	Accounting *accounting.Accounting
 
 	cfg      Config
 	log      *slog.Logger
@@ -76,30 +84,29 @@ type Server struct {
 	parts    sync.WaitGroup
 	failed   chan error
 	auth     *auth.Auth
-	trust    *api.Trust
+	trust    *pipeline.Trust
 	notifier *notify.Notifier
 	hosts    []string // names and addresses of this server
-	doors    *api.Doors
+	doors    *api.Server
 	grpc     *grpc.Server
 	http     []*http.Server
 	close    sync.Once
 
 	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing   atomic.Bool
-	caughtUp  atomic.Int64               // a revision up to which the view misses nothing
-	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil when it may
-	redisAway atomic.Bool                // it is left alone for now
-	resign    context.CancelFunc         // ends the loop for good
+	caughtUp  atomic.Int64               // a revision up to which the view is complete
+	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
+	redisAway atomic.Bool                // calls to Redis are suspended for now
+	resign    context.CancelFunc         // ends the loop
 }
 
-// Start assembles a server and starts it. It returns once every listener is
-// open and the state is loaded.
+// Start assembles a server and starts it. Start returns once every listener is open and the state is loaded.
 func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	if policy := cfg.engine().Placement; !score.Registered(policy) {
-		return nil, fmt.Errorf("scheduler.placement %q is not linked into this program: use the program ares, or leave it empty", policy)
+		return nil, fmt.Errorf("this program does not include the placement policy %q: use the standard ares program, or leave scheduler.placement empty", policy)
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -115,7 +122,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger) (*Server, error) {
 }
 
 func (s *Server) start(ctx, run context.Context) error {
-	s.View = control.NewView(time.Now)
+	s.View = cache.NewView(time.Now)
 	m := newMetrics(s.View)
 	etcdTLS, err := s.cfg.Etcd.tls()
 	if err != nil {
@@ -139,15 +146,15 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = s.establish(ctx, run); err != nil {
+	if err = s.openAuthority(ctx, run); err != nil {
 		listeners.close()
 		return err
 	}
-	s.Desk = &control.Desk{
+	s.Admission = &admission.Admission{
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
-		Fleet:    control.NewFleet(s.View),
-		MaxQueue: s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
-		Infeasible: control.Infeasible(s.cfg.Scheduler.InfeasibleDeadlines),
+		Feasibility: admission.NewFeasibility(s.View),
+		MaxQueue:    s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
+		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
 	}
 	if err = s.startPolicies(run, m); err != nil {
 		listeners.close()
@@ -159,7 +166,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	shipped := s.shipAudit(run, m)
 	s.startEstimator(ctx, run, m)
-	s.Desk.Predict = s.Estimator.Predict
+	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
 	s.Policies.Spent = s.Loop.Spent
 	beside, err := s.startRedis(run, m)
@@ -171,10 +178,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
-	s.part("view", func() error {
+	s.runPart("view", func() error {
 		return s.View.Run(run, &store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
 	})
-	if err = s.load(ctx); err != nil {
+	if err = s.loadView(ctx); err != nil {
 		listeners.close()
 		return err
 	}
@@ -182,10 +189,9 @@ func (s *Server) start(ctx, run context.Context) error {
 	return s.writeEndpoints()
 }
 
-// load waits until the view, which begins in the past, has come to the
-// present. Nobody is served before: limits would be judged by, and lists show,
-// what is long over.
-func (s *Server) load(ctx context.Context) error {
+// loadView waits until the view has reached the store's current revision. The view starts at an earlier revision. Until
+// the view is current, the server answers no requests. Otherwise limits and lists would be based on an old state.
+func (s *Server) loadView(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	now, err := s.Store.Revision(ctx)
@@ -198,8 +204,7 @@ func (s *Server) load(ctx context.Context) error {
 	return nil
 }
 
-// register makes what every server needs in the store: the default tenant and
-// this server's tokens.
+// This method ensures that the store has an identity, the default tenant and this server's tokens.
 func (s *Server) register(ctx context.Context) error {
 	id, err := serverID(s.cfg.DataDir)
 	if err != nil {
@@ -223,40 +228,40 @@ func (s *Server) register(ctx context.Context) error {
 	return err
 }
 
-// startLoop starts the loop; reaper, drainer and recorder run beside it on the leader.
-// It returns what people should know of the whole.
+// startLoop starts the scheduling loop. On the leader, the Reaper, Drainer and Archiver also run. The returned function
+// `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
-	decisions := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
-	archive := &control.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
-	reaper := &control.Reaper{
+	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
+	archive := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
+	reaper := &lifecycle.Reaper{
 		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
-	drainer := &control.Drainer{Store: s.Store, View: s.View, Now: time.Now, Log: s.log}
-	recorder := &control.Recorder{
+	drainer := &lifecycle.Drainer{Store: s.Store, View: s.View, Now: time.Now, Log: s.log}
+	recorder := &lifecycle.Archiver{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
 		ArchiveAfter: time.Duration(s.cfg.Jobs.ArchiveAfterMinutes) * time.Minute,
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
-	s.remember(recorder, m)
-	s.Loop = control.NewLoop(s.View, s.cfg.engine())
-	recorder.Fold = s.Loop.Fold
+	s.startHistory(recorder, m)
+	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
+	recorder.AddUsage = s.Loop.AddUsage
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
 	s.Loop.Decided = m.topology.decided
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
 	if s.cfg.Scheduler.CheckLaws {
-		s.Loop.Judge = m.judge(s.log)
+		s.Loop.Judge = m.checkLaws(s.log)
 	}
-	s.Loop.Record = func(d control.Decision) {
+	s.Loop.Record = func(d scheduler.Decision) {
 		if err := decisions.Append(d); err != nil {
 			s.log.Error("record a decision", "error", err)
 		}
 	}
-	s.record(run)
-	hold := &control.Hold{Store: s.Store, Log: s.log}
+	s.startRecording(run)
+	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	s.Loop.Before = hold.Wait
-	s.Loop.Beside = func(ctx context.Context, lead *store.Leadership) error {
+	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
@@ -267,39 +272,39 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			wg.Go(func() {
 				defer cancel()
 				if err := part(ctx, lead); err != nil && !errors.Is(err, context.Canceled) {
-					s.log.Error("a part of the leader ended", "part", name, "error", err)
+					s.log.Error("a part of the leader failed", "part", name, "error", err)
 				}
 			})
 		}
 		return reaper.Run(ctx, lead)
 	}
-	s.part("loop", func() error {
+	s.runPart("loop", func() error {
 		err := s.Loop.Run(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
 	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
 }
 
-// startEstimator starts what learns how long jobs run, with what is known of it,
-// and what counts how nodes do.
-// Without that it learns anew: nothing depends on it.
+// startEstimator starts the Estimator with its stored state. The Estimator predicts runtimes. The method also starts
+// the scoring of nodes. If the stored state cannot be read, the Estimator starts learning from scratch. No other part
+// of the server depends on the Estimator.
 func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
-	s.Estimator = control.NewEstimator(s.View)
+	s.Estimator = estimate.NewEstimator(s.View)
 	s.Estimator.Store, s.Estimator.Now, s.Estimator.Log = s.Store, time.Now, s.log
 	if err := s.Estimator.Load(ctx); err != nil {
-		s.log.Warn("what was learned of runtimes is lost", "error", err)
+		s.log.Warn("the stored runtime estimates are lost", "error", err)
 	}
-	m.registry.MustRegister(foresight{s.Estimator})
-	s.part("estimator", func() error { return s.Estimator.Run(run) })
-	s.Scorer = control.NewScorer(s.View)
+	m.registry.MustRegister(forecastMetrics{s.Estimator})
+	s.runPart("estimator", func() error { return s.Estimator.Run(run) })
+	s.Scorer = estimate.NewScorer(s.View)
 	s.Scorer.Store, s.Scorer.Now, s.Scorer.Log = s.Store, time.Now, s.log
-	s.part("scorer", func() error { return s.Scorer.Run(run) })
+	s.runPart("scorer", func() error { return s.Scorer.Run(run) })
 }
 
-// Advertised is the address at which others reach this server's gRPC.
+// Advertised returns the address at which other machines reach this server's gRPC listener.
 func (s *Server) Advertised() string { return cmp.Or(s.cfg.AdvertiseAddr, s.Endpoints.GRPC) }
 
-func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis, shipped *shippedAudit) error {
+func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.Redis, shipped *shippedAudit) error {
 	advertise := s.Advertised()
 	peers, err := s.peers()
 	if err != nil {
@@ -308,18 +313,18 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis,
 	if s.auth, err = s.cfg.Auth.open(s.Store); err != nil {
 		return err
 	}
-	files := &api.Files{View: s.View, Server: advertise, TLS: peers}
+	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
 		limits.Rate.Shared = beside
 	}
 	s.doors, err = api.New(api.Config{
 		Policies: s.Policies, Notifier: s.notifier,
-		Desk: s.Desk, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
+		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
-		Logs: files, Log: s.log, Observe: m.called, Limits: limits, Shed: m.shedding, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Ledger: s.Ledger, Currency: s.cfg.History.Currency,
-		AgentService: &api.AgentDoor{
+		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
+		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		AgentService: &service.AgentService{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
 	})
@@ -329,8 +334,8 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *aside.Redis,
 	return err
 }
 
-// part runs one thing until it ends by itself or the server stops.
-func (s *Server) part(name string, run func() error) {
+// runPart runs one part of the server until the part returns or the server stops.
+func (s *Server) runPart(name string, run func() error) {
 	s.parts.Go(func() {
 		if err := run(); err != nil {
 			s.failed <- fmt.Errorf("%s: %w", name, err)
@@ -338,15 +343,15 @@ func (s *Server) part(name string, run func() error) {
 	})
 }
 
-// Err tells when a part fails; the server should then be closed.
+// Err returns the error of a part that has failed. The server should then be closed.
 func (s *Server) Err() <-chan error { return s.failed }
 
-// maxClosing is how long streams and calls under way have to end.
+// maxClosing is the maximum time that open streams and calls may take to end.
 const maxClosing = 5 * time.Second
 
-// Close stops everything in the order that leaves nobody hanging: it says that it
-// is not ready, resigns so that another can lead, takes the file away that tells
-// where it is, ends streams, lets calls under way end, and then the store.
+// Close stops the parts of the server in a fixed order. First, Close reports the server as not ready. It then gives up
+// leadership, so that another server can lead. After that, Close removes the endpoints file, ends streams and waits for
+// open calls. Close closes the store last.
 func (s *Server) Close() {
 	s.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), maxClosing)
@@ -371,15 +376,15 @@ func (s *Server) Close() {
 	})
 }
 
-// drain lets calls under way end, and cuts those that do not. All listeners at
-// once: a reader of one that does not leave takes no time from the others.
+// This method waits until open calls have ended, and cuts off calls that do not end in time. The method handles all
+// listeners at the same time. A slow client on one listener therefore does not shorten the time for the others.
 func (s *Server) drain(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, h := range s.http {
 		wg.Go(func() {
 			if err := h.Shutdown(ctx); err != nil {
-				_ = h.Close() // a reader that does not leave is cut
+				_ = h.Close() // a client that does not disconnect is cut off
 			}
 		})
 	}
@@ -423,16 +428,16 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 
 func (s *Server) serve(l listeners, m *metrics) {
 	l = listeners{
-		http:    m.bound("http", l.http, s.cfg.Limits.HTTPConnections),
-		grpc:    m.bound("grpc", l.grpc, s.cfg.Limits.GRPCConnections),
-		metrics: m.bound("metrics", l.metrics, maxMetricsConnections),
+		http:    m.limitConnections("http", l.http, s.cfg.Limits.HTTPConnections),
+		grpc:    m.limitConnections("grpc", l.grpc, s.cfg.Limits.GRPCConnections),
+		metrics: m.limitConnections("metrics", l.metrics, maxMetricsConnections),
 	}
 	var opts []grpc.ServerOption
-	if config := s.doorTLS(); config != nil {
+	if config := s.grpcTLS(); config != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = s.doors.GRPC(opts...)
-	s.part("grpc", func() error { return s.grpc.Serve(l.grpc) })
+	s.runPart("grpc", func() error { return s.grpc.Serve(l.grpc) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	for name, h := range map[string]struct {
@@ -445,7 +450,7 @@ func (s *Server) serve(l listeners, m *metrics) {
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 		s.http = append(s.http, srv)
-		s.part(name, func() error {
+		s.runPart(name, func() error {
 			var err error
 			if h.tls != nil {
 				err = srv.ServeTLS(h.listener, "", "")
@@ -460,10 +465,9 @@ func (s *Server) serve(l listeners, m *metrics) {
 	}
 }
 
-// guardMetrics lets anybody read the metrics on loopback; elsewhere they need a
-// token like everything else.
+// On a loopback address, guardMetrics lets anyone read the metrics. On other addresses, guardMetrics requires a token.
 func (s *Server) guardMetrics(next http.Handler) http.Handler {
-	if host, _, err := net.SplitHostPort(s.Endpoints.Metrics); err == nil && isLoopback(host) {
+	if host, _, err := net.SplitHostPort(s.Endpoints.Metrics); err == nil && loopback.Host(host) {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -475,8 +479,8 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
-		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // they tell of every tenant
-			http.Error(w, "metrics are for those who are bound to all tenants, as viewers at least", http.StatusForbidden)
+		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // the metrics show every tenant
+			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -495,8 +499,8 @@ func (s *Server) writeEndpoints() error {
 	return nil
 }
 
-// removeEndpoints takes the endpoints file away, unless it names another
-// server by now: with an external store several may share a data directory.
+// removeEndpoints removes the endpoints file, unless another server has replaced it. With an external store, several servers may share a
+// data directory.
 func (s *Server) removeEndpoints() {
 	path := filepath.Join(s.cfg.DataDir, EndpointsFile)
 	data, err := os.ReadFile(path)
@@ -538,7 +542,7 @@ func readCA(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("read the CA certificate: %s holds none", path)
+		return nil, fmt.Errorf("read the CA certificate: %s contains no certificate", path)
 	}
 	return pool, nil
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// Files in the data directory that hold a token, each readable for its owner
-// alone.
+// These files in the data directory hold one token each and are readable only by their owner.
 const (
 	AdminTokenFile = "admin.token"
 	NodeTokenFile  = "node.token"
 )
 
-// ensureToken reads a token from its file, or makes both at the first start,
-// and registers its hash under this server's name, so that every server of the
-// store accepts it.
+// ensureToken reads a token from its file. At the first start, ensureToken creates the token and the file. The
+// token's hash is registered in the store under this server's name. Every server that uses the store therefore
+// accepts the token.
 func ensureToken(ctx context.Context, s *store.Store, dir, file, role, server string) (string, error) {
 	path := filepath.Join(dir, file)
 	data, err := os.ReadFile(path)
@@ -47,8 +46,7 @@ func ensureToken(ctx context.Context, s *store.Store, dir, file, role, server st
 	return token, nil
 }
 
-// serverID is this server's own name, made at the first start: two servers of
-// one store never share it.
+// serverID returns this server's unique name, which is created at the first start.
 func serverID(dir string) (string, error) {
 	path := filepath.Join(dir, "server.id")
 	if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/agent"
 )
 
-// Run starts a server and waits until ctx ends or a part fails. ready is
-// called once it serves.
+// Run starts a server and waits until ctx ends or a part of the server fails. As soon as the server accepts
+// requests, Run calls the function in the parameter `ready`.
 func Run(ctx context.Context, cfg Config, log *slog.Logger, ready func(*Server)) error {
 	s, err := Start(ctx, cfg, log)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Server) wait(ctx context.Context) error {
 	}
 }
 
-// Up runs a server with a node agent beside it, until ctx ends or either
-// fails. ready is called once both are there.
+// Up runs a server and a node agent until ctx ends or either of them fails. As soon as the server and the agent are
+// running, Up calls the function in the parameter `ready`.
 func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, ready func(*Server, *agent.Agent)) error {
 	s, err := Start(ctx, cfg, log)
 	if err != nil {
@@ -52,7 +52,7 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	}
 	if node.TLS = peers(s.Endpoints.GRPC); s.cfg.TLS.CertFile != "" && len(cfg.Hosts) > 0 {
 		node.TLS = node.TLS.Clone()
-		node.TLS.ServerName = cfg.Hosts[0] // it dials an address the certificate need not name
+		node.TLS.ServerName = cfg.Hosts[0] // the agent dials an address that the certificate may not contain
 	}
 	a, err := agent.New(ctx, node)
 	if err != nil {
@@ -61,14 +61,14 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	life, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	s.part("agent", func() error {
+	s.runPart("agent", func() error {
 		ended <- a.Run(life)
 		return nil
 	})
 	s.awaitNode(life, node.Node)
 	ready(s, a)
 	waited := make(chan error, 1)
-	s.part("wait", func() error {
+	s.runPart("wait", func() error {
 		waited <- s.wait(life)
 		return nil
 	})
@@ -77,7 +77,7 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 		stop()
 	case err = <-waited:
 		stop()
-		<-ended // it leaves while there is still a server to tell
+		<-ended // the agent closes its session while the server still answers
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -85,8 +85,7 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	return err
 }
 
-// awaitNode waits a moment for the node's session, so that whoever is told that
-// Ares is up finds the node there.
+// awaitNode waits briefly for the node's session. The node is then listed when Ares is reported as up.
 func (s *Server) awaitNode(ctx context.Context, node string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -96,7 +95,7 @@ func (s *Server) awaitNode(ctx context.Context, node string) {
 			return
 		}
 		if s.View.WaitFor(ctx, next) != nil {
-			return // it is up all the same; the log says why the node is not
+			return // the server is up anyway, and the log says why the node is missing
 		}
 	}
 }

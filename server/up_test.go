@@ -19,7 +19,7 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
-// patience bounds what a test waits for; it is only reached by a failure.
+// No test waits for longer than this time. Only a failing test waits that long.
 const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// up starts a server with an agent on free ports and returns a client of it. An
-// empty mock finds the devices by the nvidia-smi in PATH.
+// This function starts a server with an agent on free ports and returns a client for it. If
+// `mock` is empty, the devices are detected with the nvidia-smi in PATH.
 func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Server, *client.Client) {
 	t.Helper()
 	cfg := server.Default()
@@ -55,7 +55,7 @@ func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Serv
 	done := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	node := agent.Config{Node: "here", Mock: mock, RunImages: true, Isolation: agent.DefaultIsolation()}
-	node.Isolation.Mode = agent.IsolateNone // jobs write into a test's directories
+	node.Isolation.Mode = agent.IsolateNone // so that jobs can write into a test's directories
 	go func() {
 		done <- server.Up(ctx, cfg, node, log,
 			func(s *server.Server, _ *agent.Agent) { started <- s })

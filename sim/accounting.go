@@ -10,12 +10,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// resources are thousandths of devices, cores and megabytes. Devices of all
-// models count alike.
+// A `resources` value contains three amounts: GPUs in thousandths, CPU cores, and memory in MB. GPUs of all
+// models count equally.
 type resources [3]int64
 
-// accounting tracks what tenants hold and request, from events alone: it shares
-// no code with the engine whose decisions it checks.
+// The accounting tracks the resources that tenants use and request. The accounting reads only
+// events, and shares no code with the engine whose decisions it checks.
 type accounting struct {
 	capacity resources
 	halfLife time.Duration
@@ -26,26 +26,26 @@ type accounting struct {
 	watch    watcher // nil unless single jobs are followed
 }
 
-// watcher is told about single jobs and nodes.
+// A `watcher` is notified of changes to single jobs and nodes.
 type watcher interface {
-	jobWaits(*jobUsage)                        // it is waiting from now on
-	jobSeated(c *jobUsage, seats []*ares.Seat) // all its seats
+	jobWaits(*jobUsage)                        // the job is waiting from now on
+	jobSeated(c *jobUsage, seats []*ares.Seat) // with all seats of the job
 	nodeChanged(n *ares.Node)
 }
 
-// tenantUsage is what a tenant holds and requests.
+// tenantUsage is the amount of resources that a tenant uses and requests.
 type tenantUsage struct {
 	name   string
 	weight float64
 	limits ares.Limits
-	bound  bool // it has limits or quotas
+	bound  bool // the tenant has limits or quotas
 	held   resources
 	wanted resources  // by running and waiting jobs
 	past   [3]float64 // decayed average of held resources
 	pastAt time.Time  // the time that past is decayed to
 }
 
-// jobUsage is a job that is neither archived nor ended.
+// jobUsage is an unfinished job with the resources that it uses and requests.
 type jobUsage struct {
 	job     *ares.Job
 	tenant  *tenantUsage
@@ -59,8 +59,7 @@ func newAccounting(halfLife time.Duration) *accounting {
 	return &accounting{halfLife: halfLife, byName: map[string]*tenantUsage{}, jobs: map[ares.JobID]*jobUsage{}, nodes: map[string]resources{}}
 }
 
-// startAccounting starts the accounting from what the engine knows already,
-// unless it was started before.
+// startAccounting starts the accounting from the current state of the engine, unless it was started before.
 func (w *World) startAccounting() *accounting {
 	if w.accounting != nil {
 		return w.accounting
@@ -80,7 +79,7 @@ func (w *World) startAccounting() *accounting {
 	return w.accounting
 }
 
-// apply counts events.
+// This method updates the accounting with new events.
 func (l *accounting) apply(events []ares.Event, now time.Time) {
 	for i := range events {
 		switch ev := &events[i]; {
@@ -123,8 +122,9 @@ func (l *accounting) tenant(name string) *tenantUsage {
 	return p
 }
 
-// setRecord copies a tenant's record. A quota of all GPUs counts as a limit,
-// including what it may borrow, whether or not another tenant lends it.
+// setRecord copies a tenant's record. If the tenant has a quota for GPUs of all models, its limit
+// is at most the quota plus the number of GPUs that it may borrow. The method does not check
+// whether another tenant can lend these GPUs.
 func (p *tenantUsage) setRecord(t *ares.Tenant) {
 	p.weight, p.limits = cmp.Or(t.Weight, 1), t.Limits
 	p.bound = p.limits != ares.NoLimits() || len(t.Quotas) > 0
@@ -149,8 +149,8 @@ func (l *accounting) addJob(job *ares.Job) {
 	}
 }
 
-// updateRun copies the state of a run: what its seats hold, and whether it
-// waits.
+// updateRun updates a job from its run. The method records the resources of the job's seats,
+// and whether the job waits.
 func (l *accounting) updateRun(ev *ares.RunEvent, now time.Time) {
 	c := l.jobs[ev.Job]
 	if c == nil {
@@ -197,7 +197,7 @@ func (l *accounting) removeJob(id ares.JobID, now time.Time) {
 	}
 }
 
-// setHeld sets what a job holds.
+// setHeld sets the resources that a job uses.
 func (l *accounting) setHeld(c *jobUsage, holds resources, now time.Time) {
 	if holds == c.holds {
 		return
@@ -232,8 +232,8 @@ func (p *tenantUsage) addWanted(a resources, sign int64) {
 	}
 }
 
-// decay decays past use to now. What is held now counts as held since the last
-// call.
+// This method applies the exponential decay of past usage up to the time now. The method
+// assumes that the resources in use now have been in use since its previous call.
 func (p *tenantUsage) decay(now time.Time, halfLife time.Duration) {
 	if halfLife <= 0 || !now.After(p.pastAt) {
 		return
@@ -245,8 +245,7 @@ func (p *tenantUsage) decay(now time.Time, halfLife time.Duration) {
 	p.pastAt = now
 }
 
-// dominantShare returns the tenant's largest share of any resource of the
-// fleet.
+// A tenant has a share of each resource of the cluster. dominantShare returns the largest of these shares.
 func (p *tenantUsage) dominantShare(capacity resources) float64 { return dominant(p.held, capacity) }
 
 func dominant(a, capacity resources) float64 {
@@ -259,8 +258,7 @@ func dominant(a, capacity resources) float64 {
 	return most
 }
 
-// maxFraction returns the fraction of its demand that the limits of the tenant
-// allow.
+// maxFraction returns the fraction of a tenant's demand that the tenant's limits allow.
 func (p *tenantUsage) maxFraction() float64 {
 	part := 1.0
 	for r, limit := range []int64{1000 * int64(p.limits.GPUs), int64(p.limits.CPUs), int64(p.limits.MemoryMB)} {

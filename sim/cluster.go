@@ -6,8 +6,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// cluster is the free capacity of every machine, counted from seats alone. It
-// tells whether a job would fit.
+// A `cluster` value tracks the free capacity of every machine. It computes this capacity only from the seats of
+// jobs. A `cluster` value can tell whether a job would fit now.
 type cluster struct {
 	machines []*machineCapacity
 	byID     map[string]*machineCapacity
@@ -35,7 +35,7 @@ func (f *cluster) setNode(n *ares.Node) {
 	}
 }
 
-// take takes the capacity of a seat, or returns it with sign -1.
+// This method subtracts a seat's resources from the free capacity. If `sign` is -1, it adds them instead.
 func (f *cluster) take(seat *ares.Seat, sign int) {
 	m := f.byID[seat.Node]
 	for _, sh := range seat.Shares {
@@ -45,7 +45,7 @@ func (f *cluster) take(seat *ares.Seat, sign int) {
 	m.memory -= sign * seat.Memory
 }
 
-// request is the resources of one member and the least number of members. Jobs
+// A `request` contains the resources that each member of a job needs, and the minimum number of members. Jobs
 // with equal requests fit on the same machines.
 type request struct {
 	minMembers, gpus, milli, cpus, memory int
@@ -53,8 +53,8 @@ type request struct {
 	priority                              int
 }
 
-// requestOf returns the request of a job; false for a job with placement
-// constraints, which this check does not model.
+// requestOf returns the request of a job. The function returns false for a job with placement constraints, which
+// this check does not model.
 func requestOf(j *ares.Job) (request, bool) {
 	p := &j.Placement
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
@@ -63,7 +63,7 @@ func requestOf(j *ares.Job) (request, bool) {
 	return request{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
 }
 
-// fits says whether all members would fit.
+// This method reports whether all members of a request would fit now.
 func (f *cluster) fits(w *request) bool {
 	seats := 0
 	for _, m := range f.machines {

@@ -11,8 +11,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Comparison is the figures of several policies side by side, each compared
-// with the first.
+// Comparison contains the figures of several policies side by side, each compared with the first
+// policy.
 type Comparison struct {
 	Trace    string   `json:"trace"` // with digests if there are several
 	Fleet    string   `json:"fleet"`
@@ -21,7 +21,7 @@ type Comparison struct {
 	Figures  []Figure `json:"figures"`
 }
 
-// Figure is one figure of a report under every policy.
+// Figure is one value of a report, given for every policy.
 type Figure struct {
 	Name  string       `json:"name"` // as in a report
 	Words string       `json:"words"`
@@ -30,9 +30,9 @@ type Figure struct {
 	By    []PolicyMean `json:"by_policy"`
 }
 
-// PolicyMean is the mean of a figure over the runs of a policy that have it,
-// nil for none. Policies after the first also have the difference over the
-// seeds that both were run with.
+// PolicyMean contains the mean of a figure over one policy's runs. Mean is nil if no run has the figure. The field
+// Change compares the policy with the first policy. It uses only seeds with which both policies were run. For the
+// first policy, Change is nil.
 type PolicyMean struct {
 	Policy string   `json:"policy"`
 	Mean   *float64 `json:"mean"`
@@ -40,20 +40,20 @@ type PolicyMean struct {
 	Change *Change  `json:"difference,omitempty"`
 }
 
-// Change is the mean of the differences between paired runs, with its 95 %
-// confidence interval by Student's t. One pair has no interval, and is never
-// significant.
+// Change is the mean of the differences between paired runs. It has a 95 % confidence interval, computed with
+// Student's t. With only one pair of runs there is no confidence interval, and the change is never significant.
 type Change struct {
 	Pairs       int      `json:"pairs"`
 	Mean        float64  `json:"mean"`
-	Percent     *float64 `json:"percent"` // of the first policy's mean over the same seeds, nil if that is 0 and the difference is not
+	Percent     *float64 `json:"percent"` // percentage of the first policy's mean over the same seeds; nil if that mean is 0 and the difference is not
 	Low         *float64 `json:"low"`     // nil with one pair, like High
 	High        *float64 `json:"high"`
 	Significant bool     `json:"significant"` // the interval excludes 0
 	Better      bool     `json:"better"`
 }
 
-// figureOf reads a figure from a report, false if the report does not have it.
+// figureOf reads a figure from a report. The second result is false if the report does not have
+// the figure.
 type figureOf func(*Report) (float64, bool)
 
 func always(of func(*Report) float64) figureOf {
@@ -72,7 +72,7 @@ func delayFigure(of func(*Distribution) float64) figureOf {
 	return func(r *Report) (float64, bool) { return optional(r.Delay, of) }
 }
 
-// delayFigureOf reads the p99 delay of a group of jobs by GPU count.
+// delayFigureOf reads the p99 delay of one group of jobs. Jobs are grouped by their number of GPUs.
 func delayFigureOf(gpus string) figureOf {
 	return func(r *Report) (float64, bool) {
 		g := r.GPUsNamed(gpus)
@@ -94,7 +94,7 @@ func optional[T any](from *T, of func(*T) float64) (float64, bool) {
 	return of(from), true
 }
 
-// figures are the figures that are compared.
+// This table lists the figures of a report that are compared.
 var figures = []struct {
 	name, words, unit string
 	more              bool
@@ -125,15 +125,15 @@ var figures = []struct {
 	{"deadlines.missed", "deadlines missed", "", false, always(func(r *Report) float64 { return float64(r.Deadline.Missed) })},
 }
 
-// Labelled is a report with the label to show it under.
+// Labelled is a report with a label for display.
 type Labelled struct {
 	Label  string
 	Report *Report
 }
 
-// Compare compares runs; the policy of the first run is the baseline. It
-// rejects runs of different traces or fleets and interrupted runs, unless
-// anyway is set, because they say nothing about policies.
+// Compare compares runs; the policy of the first run is the baseline. Compare rejects interrupted runs, and runs of
+// different traces or clusters, because their results may differ for reasons other than the policies. If the parameter
+// `anyway` is true, Compare accepts them.
 func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	byLabel := map[string]map[uint64]*Report{}
 	var labels []string
@@ -147,17 +147,17 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 			labels = append(labels, run.Label)
 		}
 		if byLabel[run.Label][src.Seed] != nil {
-			return nil, ares.Errorf(ares.Invalid, "%s has two runs with seed %d", run.Label, src.Seed)
+			return nil, ares.Errorf(ares.Invalid, "policy %s has two runs with seed %d", run.Label, src.Seed)
 		}
 		byLabel[run.Label][src.Seed] = run.Report
 	}
 	if len(labels) < 2 {
-		return nil, ares.Errorf(ares.Invalid, "there is only one policy, %s: nothing to compare", labels[0])
+		return nil, ares.Errorf(ares.Invalid, "all runs have the same policy, %s: a comparison needs at least two policies", labels[0])
 	}
 	first := byLabel[labels[0]]
 	for _, label := range labels[1:] {
 		if pairs(first, byLabel[label]) == 0 {
-			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: they have no seed in common (%s and %s)",
+			return nil, ares.Errorf(ares.Invalid, "%s and %s cannot be compared: they have no common seed (their seeds are %s and %s)",
 				labels[0], label, seedText(first), seedText(byLabel[label]))
 		}
 	}
@@ -181,7 +181,7 @@ func Compare(runs []Labelled, anyway bool) (*Comparison, error) {
 	return c, nil
 }
 
-// pairs returns how many seeds two policies have in common.
+// This function returns how many seeds two policies have in common.
 func pairs(a, b map[uint64]*Report) int {
 	n := 0
 	for seed := range a {
@@ -192,7 +192,7 @@ func pairs(a, b map[uint64]*Report) int {
 	return n
 }
 
-// seedText lists the first seeds of a policy.
+// seedText formats a policy's first few seeds for a message.
 func seedText(runs map[uint64]*Report) string {
 	const shown = 3
 	seeds := slices.Sorted(maps.Keys(runs))
@@ -203,8 +203,8 @@ func seedText(runs map[uint64]*Report) string {
 	return strings.ReplaceAll(words, " ", ", ")
 }
 
-// sources names the traces or fleets of runs: by name alone if there is only
-// one.
+// This function returns the names of the traces, or of the fleets, that the runs used. If the
+// runs used more than one trace or fleet, each name is followed by its digest.
 func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	var names, digests []string
 	for _, run := range runs {
@@ -222,15 +222,15 @@ func sources(runs []Labelled, of func(*Source) (name, digest string)) string {
 	return strings.Join(names, ", ")
 }
 
-// Pairs returns over how many pairs of runs the policy at a position is
-// compared with the first, and how many runs each of them has.
+// Pairs describes the comparison of the first policy with another policy. The parameter `at` is the index of the other
+// policy. Pairs returns the number of paired runs, and how many runs each of the two policies has.
 func (c *Comparison) Pairs(at int) (pairs, first, other int) {
-	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // every run has it
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == "placed" }) // every run has this figure
 	by := c.Figures[i].By
 	return by[at].Change.Pairs, by[0].Runs, by[at].Runs
 }
 
-// whyIncomparable says why two runs cannot be compared, "" if they can.
+// whyIncomparable returns why two runs cannot be compared, or "" if they can.
 func whyIncomparable(a, b *Source) string {
 	switch {
 	case cmp.Or(a.Trace.SHA256, a.Trace.Name) != cmp.Or(b.Trace.SHA256, b.Trace.Name) || a.Trace.Format != b.Trace.Format: // built-in workloads have no digest
@@ -254,8 +254,8 @@ func untilText(secs float64) string {
 	return fmt.Sprintf("after %v s", secs)
 }
 
-// average returns the mean over the runs that have a figure, and the number of
-// these runs.
+// This function returns the mean of a figure over the runs that have the
+// figure. The second result is the number of these runs.
 func average(runs map[uint64]*Report, of figureOf) (*float64, int) {
 	sum, n := 0.0, 0
 	for _, seed := range slices.Sorted(maps.Keys(runs)) { // a fixed order makes the sum reproducible
@@ -276,8 +276,8 @@ func roundedValue(v float64) *float64 {
 	return &v
 }
 
-// difference compares the runs of two policies, paired by seed, nil if no pair
-// has the figure.
+// This function compares the runs of two policies, paired by seed. The function returns nil if no pair
+// of runs has the figure.
 func difference(first, other map[uint64]*Report, of figureOf, more bool) *Change {
 	var changes []float64
 	base := 0.0

@@ -10,15 +10,16 @@ func fake(label, trace string, seed uint64, wait float64) Labelled {
 	return Labelled{label, &Report{Source: Source{Trace: TraceSource{Name: trace, SHA256: trace}, Seed: seed}, Wait: &Distribution{Mean: wait}, Placed: 5}}
 }
 
-// TestCompareByHand: differences 1, 2, 3, 4, 5 have mean 3 and standard error
-// sqrt(2.5/5); Student's t of 4 degrees is 2.776.
+// TestCompareByHand compares two policies whose paired runs differ by 1, 2, 3, 4 and 5. The mean of
+// these differences is 3, their standard error is sqrt(2.5/5), and Student's t for 4 degrees of
+// freedom is 2.776.
 func TestCompareByHand(t *testing.T) {
 	t.Parallel()
 	var runs []Labelled
 	for seed := range uint64(5) {
 		runs = append(runs, fake("a", "x", seed, 100*float64(seed)), fake("b", "x", seed, 101*float64(seed)+1))
 	}
-	runs = append(runs, fake("b", "x", 9, 1e9)) // has no partner
+	runs = append(runs, fake("b", "x", 9, 1e9)) // this run has no partner
 	c, err := Compare(runs, false)
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +47,8 @@ func TestOnePairIsNotSignificant(t *testing.T) {
 	}
 }
 
-// TestMissingFiguresAreNotCompared: without ended jobs there is no completion
-// time, and a change from 0 has no percentage.
+// TestMissingFiguresAreNotCompared checks that a run in which no job ended has no completion time.
+// A change from 0 must not be expressed as a percentage.
 func TestMissingFiguresAreNotCompared(t *testing.T) {
 	t.Parallel()
 	one, none := fake("a", "x", 1, 0), fake("b", "x", 2, 7)
@@ -73,8 +74,8 @@ func TestIncomparableRunsAreRejected(t *testing.T) {
 	fleet.Report.Source.Fleet.SHA256 = "f"
 	for why, other := range map[string]Labelled{
 		"traces differ": fake("b", "y", 1, 5), "fleets differ": fleet, "interrupted": halted, "and by days": drawn, "one ends with the last job, one after 60 s": shorter,
-		"they have no seed in common (1 and 2)": fake("b", "x", 2, 5),
-		"two runs with seed 1":                  fake("a", "x", 1, 5), "only one policy": fake("a", "x", 2, 5),
+		"they have no common seed (their seeds are 1 and 2)": fake("b", "x", 2, 5),
+		"two runs with seed 1":                               fake("a", "x", 1, 5), "have the same policy": fake("a", "x", 2, 5),
 	} {
 		if _, err := Compare([]Labelled{fake("a", "x", 1, 10), other}, false); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)

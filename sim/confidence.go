@@ -24,9 +24,9 @@ func confidenceInterval(values []float64) (mean, half float64) {
 	return mean, studentT(len(values)-1) * math.Sqrt(squares/(n-1)/n)
 }
 
-// studentT returns the 97.5 % quantile of Student's t distribution. For degrees
-// of freedom between table entries it uses the next smaller entry, which makes
-// the interval wider.
+// studentT returns the 97.5 % quantile of Student's t distribution. If the
+// table has no entry for the degrees of freedom, studentT uses the next smaller
+// entry. This makes the interval wider.
 func studentT(freedom int) float64 {
 	table := []struct {
 		freedom int

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// rounded keeps three digits: people read the report, and the last bits of a
-// sum are noise.
+// This function rounds to three decimals. People read the report, and further digits are only
+// rounding errors.
 func rounded(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// distribution sorts times and summarizes them, nil if there are none.
+// This function sorts times and summarizes them. The function returns nil if there are no times.
 func distribution(times []float64) *Distribution {
 	if len(times) == 0 {
 		return nil
@@ -24,13 +24,14 @@ func distribution(times []float64) *Distribution {
 	return &Distribution{Mean: rounded(sum / float64(len(times))), P50: at(50), P95: at(95), P99: at(99), Max: at(100)}
 }
 
-// percentile returns the smallest of sorted values that at least this
-// percentage of them do not exceed (nearest rank).
+// The function `percentile` returns the nearest-rank percentile of sorted values. The p-th
+// percentile is the smallest value v for which at least p percent of all values are less than or
+// equal to v.
 func percentile(sorted []float64, percent int) float64 {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }
 
-// cdf returns the times that 0 %, 1 %, … 100 % of sorted times do not exceed.
+// The function `cdf` returns the 0th, 1st, … 100th percentile of sorted times.
 func cdf(sorted []float64) []float64 {
 	out := []float64{}
 	for percent := 0; percent <= 100 && len(sorted) > 0; percent++ {
@@ -39,7 +40,7 @@ func cdf(sorted []float64) []float64 {
 	return out
 }
 
-// rounded rounds all figures to three digits.
+// This method rounds all figures to three decimals.
 func (f *Fairness) rounded() *Fairness {
 	for _, v := range []*float64{&f.Jain.Mean, &f.Jain.Min, &f.Jain.MinAt, &f.Attained.Mean, &f.Attained.Min, &f.Attained.MinAt, &f.Gap, &f.GapAt, &f.GapMean} {
 		*v = rounded(*v)
@@ -57,7 +58,7 @@ func (f *Fairness) rounded() *Fairness {
 
 // timeMeter integrates the allocated devices over time.
 type timeMeter struct {
-	milli int // now
+	milli int // currently allocated, in thousandths of devices
 	peak  int
 	area  float64 // thousandths of devices, multiplied by seconds
 	since time.Time
@@ -70,8 +71,8 @@ func (m *timeMeter) to(now time.Time, change int) {
 	m.peak = max(m.peak, m.milli)
 }
 
-// use returns the mean and the peak allocation in percent of the devices. If no
-// time has passed the mean is the current allocation.
+// This method returns the mean and the peak allocation as a percentage of all
+// devices. If no simulated time has passed, the mean is the current allocation.
 func (m *timeMeter) use(devices int, secs float64) (mean, peak float64) {
 	milli := float64(m.milli)
 	if secs > 0 {

@@ -1,7 +1,6 @@
-// Package sim runs the scheduling engine in virtual time. It calls the Decide
-// of the server on the jobs of a trace and the machines of a fleet file,
-// applies plans with engine.PlanChanges as the server does, and keeps a heap of
-// attempt ends instead of a store. It makes no scheduling decision of its own.
-// The same trace, fleet, configuration and seed give the same report, byte for
-// byte.
+// Package sim runs the scheduling engine in virtual time. Like a server, package sim calls the
+// engine's Decide and applies plans with engine.PlanChanges. The jobs come from a trace and the
+// machines from a fleet file. Instead of a store and agents, package sim has a heap with the
+// scheduled ends of attempts. Package sim makes no scheduling decisions of its own. The same trace,
+// fleet, configuration and seed give the same report, byte for byte.
 package sim

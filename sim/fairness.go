@@ -4,22 +4,22 @@ import (
 	"time"
 )
 
-// Fairness measures how evenly tenants shared the fleet. The share of a tenant
-// is its dominant share. Its fair share is what progressive filling would give
-// it at that time for its running and waiting jobs, if jobs could be divided
-// and moved freely. Tenants without running or waiting jobs are not counted.
-// All figures are measured after every time step with an event; means are over
-// the time in which two or more tenants had jobs.
+// Fairness measures how evenly tenants shared the fleet. The share of a tenant is its dominant share. A tenant's
+// fair share is the share that progressive filling would assign to its running and waiting jobs at that time.
+// Progressive filling assumes that jobs can be divided and moved freely. Tenants without running or waiting jobs
+// are not counted. Fairness is measured after every time step with an event. Means are taken only over the time
+// in which two or more tenants had jobs.
 type Fairness struct {
 	Tenants int `json:"tenants"`
 	Moments int `json:"moments"`
-	// Jain is Jain's index of the shares divided by weights: 1 when all are
-	// equal. It is also lower when one tenant requests less than the others.
+	// For the field Jain, each tenant's share is divided by the tenant's weight. Jain is Jain's fairness index
+	// of these values. The index is 1 if all these values are equal. A tenant may have a small share only
+	// because it requests little. The index is lower than 1 in this case too.
 	Jain Index `json:"jain"`
-	// Attained is Jain's index of the shares divided by the fair shares.
+	// Attained is like Jain, but each tenant's share is divided by the tenant's fair share.
 	Attained Index `json:"attained"`
-	// Gap is the largest amount by which the share of a tenant was below its fair
-	// share, in percent of the fleet.
+	// Gap is the largest amount by which a tenant's share was below its fair share. It is in percent of the
+	// fleet.
 	Gap       float64 `json:"largest_gap_percent"`
 	GapAt     float64 `json:"largest_gap_at_seconds"`
 	GapTenant string  `json:"largest_gap_tenant"`
@@ -29,15 +29,15 @@ type Fairness struct {
 	Series   []FairPoint  `json:"series"`
 }
 
-// Index is the mean and the minimum of an index over time.
+// Index contains the mean and the minimum of a fairness index over time.
 type Index struct {
 	Mean  float64 `json:"mean"`
 	Min   float64 `json:"min"`
 	MinAt float64 `json:"min_at_seconds"`
 }
 
-// FairTenant is the share of a tenant in percent of the fleet, averaged over
-// the time in which it had jobs.
+// FairTenant is the share of a tenant in percent of the fleet. It is averaged over the time in which the tenant
+// had jobs.
 type FairTenant struct {
 	Name    string  `json:"name"`
 	Weight  float64 `json:"weight"`
@@ -47,7 +47,7 @@ type FairTenant struct {
 	Gap     float64 `json:"largest_gap_percent"`
 }
 
-// FairPoint is one interval of time: the means of the indexes, and the largest
+// FairPoint describes fairness in one interval of time: the mean of each index, and the largest
 // gap.
 type FairPoint struct {
 	At       float64 `json:"at_seconds"` // start of the interval
@@ -56,7 +56,7 @@ type FairPoint struct {
 	Gap      float64 `json:"largest_gap_percent"`
 }
 
-// MeasureFairness makes the world measure fairness. Call it before Run.
+// MeasureFairness makes the simulation measure fairness. MeasureFairness must be called before Run.
 func (w *World) MeasureFairness() {
 	if w.fairness == nil {
 		w.fairness = &fairnessMeter{accounting: w.startAccounting(), byName: map[string]*tenantFairness{}}
@@ -64,7 +64,7 @@ func (w *World) MeasureFairness() {
 	}
 }
 
-// Fairness returns what was measured, nil without MeasureFairness.
+// Fairness returns the measured fairness, or nil if MeasureFairness was not called.
 func (w *World) Fairness() *Fairness {
 	if w.fairness == nil {
 		return nil
@@ -72,8 +72,8 @@ func (w *World) Fairness() *Fairness {
 	return w.fairness.report(w.now)
 }
 
-// fairnessMeter measures fairness after every time step. A sample is valid
-// until the next one.
+// fairnessMeter measures fairness after every time step. Each fairness sample applies until the
+// next sample is taken.
 type fairnessMeter struct {
 	accounting *accounting
 	byName     map[string]*tenantFairness
@@ -88,16 +88,16 @@ type fairnessMeter struct {
 	demands []demand       // scratch
 }
 
-// fairnessSample is the fairness at one time.
+// fairnessSample is the fairness at one moment of the simulation.
 type fairnessSample struct {
 	at             time.Time
-	several        bool // two or more tenants have jobs
+	several        bool // at least two tenants have jobs
 	jain, attained float64
 	gap            float64 // percent
 	shares         []tenantShare
 }
 
-// tenantShare is the share of one tenant at one time, in percent.
+// tenantShare is one tenant's share at one moment of the simulation, in percent.
 type tenantShare struct {
 	total       *tenantFairness
 	share, fair float64
@@ -141,7 +141,7 @@ func (s *fairnessMeter) measure(now time.Time) {
 	s.last = g
 }
 
-// addTenant adds the share of one tenant to a sample.
+// addTenant adds one tenant's share to a sample.
 func (s *fairnessMeter) addTenant(g *fairnessSample, p *tenantUsage, share, fair float64) {
 	f := s.byName[p.name]
 	if f == nil {
@@ -162,7 +162,7 @@ func (i *Index) lower(value, at float64, first bool) {
 	}
 }
 
-// advance counts the last sample up to now.
+// This method adds the last sample to the sums, weighted by the time until now.
 func (s *fairnessMeter) advance(now time.Time) {
 	secs := now.Sub(s.last.at).Seconds()
 	if s.moments == 0 || secs <= 0 {
@@ -179,13 +179,13 @@ func (s *fairnessMeter) advance(now time.Time) {
 	s.series.add(&s.last, s.last.at.Sub(Epoch).Seconds(), secs)
 }
 
-// report counts the last sample up to now and returns all figures.
+// This method adds the last sample to the sums and returns all figures.
 func (s *fairnessMeter) report(now time.Time) *Fairness {
 	s.advance(now)
 	s.last.at = now
 	out := s.result
 	out.Tenants, out.Moments = len(s.byName), s.moments
-	if s.whole.secs < tiny && s.last.several { // no time has passed: the current value is the mean
+	if s.whole.secs < tiny && s.last.several { // no time has passed, so the current value is the mean
 		out.Jain.Mean, out.Attained.Mean, out.GapMean = s.last.jain, s.last.attained, s.last.gap
 	} else if mean := s.whole.mean(); s.any {
 		out.Jain.Mean, out.Attained.Mean = mean.Jain, mean.Attained
@@ -203,8 +203,8 @@ func (s *fairnessMeter) report(now time.Time) *Fairness {
 	return &out
 }
 
-// means returns the mean shares of a tenant over the time in which it had jobs,
-// or the current shares if that time is zero.
+// This method returns the mean shares of a tenant over the time in which the tenant had jobs. If that time is
+// zero, it returns the current shares.
 func (s *fairnessMeter) means(f *tenantFairness) (share, fair float64) {
 	if f.secs >= tiny {
 		return f.share / f.secs, f.fair / f.secs

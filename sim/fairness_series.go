@@ -1,8 +1,7 @@
 package sim
 
-// bucketSeries is the fairness over time in buckets of equal width. The width
-// doubles when there would be too many buckets, so that a simulation of any
-// length becomes a plot of a few hundred points.
+// bucketSeries stores fairness over time in buckets of equal width. The width doubles when there would be too many
+// buckets. A simulation of any length therefore gives a plot of a few hundred points.
 type bucketSeries struct {
 	width  float64 // seconds
 	points []bucket
@@ -11,10 +10,10 @@ type bucketSeries struct {
 // maxBuckets is the largest number of buckets.
 const maxBuckets = 512
 
-// tiny is the time in seconds below which an interval counts as empty.
+// An interval shorter than this number of seconds counts as empty.
 const tiny = 1e-9
 
-// bucket sums up the samples of an interval, multiplied by seconds.
+// A `bucket` sums up the fairness samples in one interval. Each sample is multiplied by its duration in seconds.
 type bucket struct {
 	secs           float64
 	jain, attained float64
@@ -37,7 +36,8 @@ func (t *bucket) mean() FairPoint {
 	return FairPoint{Jain: t.jain / t.secs, Attained: t.attained / t.secs, Gap: t.gap}
 }
 
-// add counts a sample for a number of seconds from a time on.
+// This method records a fairness sample. The sample applies from the given time on, for the given number of
+// seconds.
 func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	if s.width == 0 {
 		s.width = 1
@@ -59,7 +59,7 @@ func (s *bucketSeries) add(g *fairnessSample, from, secs float64) {
 	}
 }
 
-// widen merges every two buckets into one.
+// This method merges each pair of neighbouring buckets into one.
 func (s *bucketSeries) widen() {
 	s.width *= 2
 	half := s.points[:0]

@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestFairnessByHand: one tenant has the whole machine for 100 seconds, and
-// another one waits for it from the tenth second on.
+// TestFairnessByHand simulates a tenant that has the whole machine for 100 seconds. From the tenth second on, another
+// tenant waits for the machine.
 func TestFairnessByHand(t *testing.T) {
 	t.Parallel()
 	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 1, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
@@ -28,7 +28,7 @@ func TestFairnessByHand(t *testing.T) {
 	if f.Gap != 50 || f.GapAt != 10 || f.GapTenant != "b" || f.GapMean != 50 {
 		t.Errorf("the largest gap is %v at %v of %s, on average %v", f.Gap, f.GapAt, f.GapTenant, f.GapMean)
 	}
-	// The first tenant has jobs for 100 s: alone for 10, then together with the other.
+	// The first tenant has jobs for 100 s. For the first 10 s it is alone, and then the other tenant has jobs too.
 	want := []FairTenant{{"a", 1, 100, 100, 55, 0}, {"b", 1, 140, 100 * 50.0 / 140, (90*50 + 50*100) / 140.0, 50}}
 	for i, tenant := range want {
 		if got := f.ByTenant[i]; got.Name != tenant.Name || math.Abs(got.Fair-tenant.Fair) > 1e-9 || math.Abs(got.Share-tenant.Share) > 1e-9 || got.Gap != tenant.Gap || got.Seconds != tenant.Seconds {
@@ -40,7 +40,7 @@ func TestFairnessByHand(t *testing.T) {
 	}
 }
 
-// TestSeriesIsBounded: a long simulation has wide buckets, and loses nothing.
+// TestSeriesIsBounded checks that a long simulation has wide buckets and loses no data.
 func TestSeriesIsBounded(t *testing.T) {
 	t.Parallel()
 	var s bucketSeries

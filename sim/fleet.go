@@ -19,7 +19,7 @@ import (
 	ledger "github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// Fleet is the machines of a simulation, and the tenants that share them.
+// Fleet contains the machines of a simulation and the tenants that share them.
 type Fleet struct {
 	Machines []Machine      `yaml:"machines"`
 	Shares   []Tenant       `yaml:"tenants"`
@@ -28,15 +28,17 @@ type Fleet struct {
 	Digest   string         `yaml:"-"` // of the file, "" for none
 	MilliCPU bool           `yaml:"-"` // CPUs of machines are thousandths of cores
 
-	// Records of a server, in addition to those above.
+	// These fields contain records that were read from a server. A fleet file cannot set
+	// these fields.
 	nodes   []*ares.Node
 	tenants []*ares.Tenant
 	queues  []*ares.Queue
 
-	cpuFactor int // factor for the CPUs of machines; 0 for 1
+	cpuFactor int // factor for the CPUs of machines; 0 means 1
 }
 
-// Machine is a number of equal machines: of a profile, or as described.
+// Machine describes one or more identical machines, either by the name of a profile or by the
+// fields below.
 type Machine struct {
 	Name        string            `yaml:"name"`    // of the machine, followed by a number if there are several
 	Profile     string            `yaml:"profile"` // such as dgx-h100; it sets the fields below
@@ -72,7 +74,7 @@ type Queue struct {
 	Quotas []Quota `yaml:"quotas"`
 }
 
-// Quota is the guaranteed number of GPUs of a model.
+// A Quota guarantees a number of GPUs of one model.
 type Quota struct {
 	Model  string `yaml:"model"` // "" for all
 	GPUs   int    `yaml:"gpus"`
@@ -80,15 +82,15 @@ type Quota struct {
 	Lend   *int   `yaml:"lend"`   // GPUs of it that others may borrow; default all
 }
 
-// maxNodes is the largest number of machines of a fleet. It turns a typing
-// error into a message instead of an exhausted memory.
+// maxNodes is the largest number of machines in a fleet. With this limit, a typing error causes an
+// error message instead of using up all memory.
 const maxNodes = 200_000
 
-// maxFigure is the largest whole number in a trace or a fleet: a thousand times
-// it still fits an integer.
+// maxFigure is the largest whole number that a trace or a fleet file may contain. A thousand times
+// this value still fits into an integer.
 const maxFigure = 1 << 31
 
-// ReadFleet reads a fleet file. If it names profiles, call Resolve next.
+// ReadFleet reads a fleet file. If the fleet file names profiles, call Resolve after ReadFleet.
 func ReadFleet(from io.Reader) (*Fleet, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -157,8 +159,8 @@ func (t *Tenant) check(p *ares.Problems, field string) {
 	}
 }
 
-// Resolve looks up the machines of every profile that the fleet names. All
-// models are known then, so it rejects quotas of other models.
+// Resolve looks up the machines of every profile that the fleet names. All GPU models are known by
+// then, so Resolve rejects quotas for models that no machine has.
 func (f *Fleet) Resolve(profile func(name string) (*ares.Node, error)) error {
 	for i := range f.Machines {
 		m := &f.Machines[i]
@@ -185,13 +187,13 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 		return nil, ares.Errorf(ares.Invalid, "read the nodes: %s", err)
 	}
 	if head := []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}; len(rows) < 2 || !slices.Equal(rows[0], head) {
-		return nil, ares.Errorf(ares.Invalid, "a node list starts with the header %q and has at least one node", strings.Join(head, ","))
+		return nil, ares.Errorf(ares.Invalid, "the node list must start with the header %q and contain at least one node", strings.Join(head, ","))
 	}
 	f := &Fleet{Digest: digest(text), MilliCPU: true}
 	seen := make(map[string]bool, len(rows))
 	for i, r := range rows[1:] {
 		if seen[r[0]] || r[0] == "" {
-			return nil, ares.Errorf(ares.Invalid, "line %d: a node needs a unique name, got %q", i+2, r[0])
+			return nil, ares.Errorf(ares.Invalid, "line %d: %q cannot be used as a node name: a node name must be unique and must not be empty", i+2, r[0])
 		}
 		seen[r[0]] = true
 		var figures [3]int
@@ -202,20 +204,20 @@ func ReadOpenbNodes(from io.Reader) (*Fleet, error) {
 			}
 		}
 		if figures[2] > ledger.MaxDevices {
-			return nil, ares.Errorf(ares.Invalid, "line %d: %d GPUs are more than a machine may have (%d)", i+2, figures[2], ledger.MaxDevices)
+			return nil, ares.Errorf(ares.Invalid, "line %d: the node has %d GPUs, but the limit is %d", i+2, figures[2], ledger.MaxDevices)
 		}
 		f.Machines = append(f.Machines, Machine{Name: r[0], Count: 1, CPUs: figures[0], MemoryMB: figures[1], GPUs: figures[2], Model: r[4]})
 	}
 	return f, nil
 }
 
-// digest returns the SHA-256 of a file.
+// The function `digest` returns the SHA-256 of a file.
 func digest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Tenants returns the records of the listed tenants, and of the default one.
+// Tenants returns the records of the listed tenants and of the default tenant.
 func (f *Fleet) Tenants() []*ares.Tenant {
 	byName := map[string]*ares.Tenant{ares.DefaultTenant: {ID: ares.DefaultTenant, Limits: ares.NoLimits()}}
 	for _, t := range f.Shares {
@@ -297,8 +299,8 @@ func (f *Fleet) scaled(n *ares.Node) *ares.Node {
 	return &out
 }
 
-// sameCPUUnit returns a trace and a fleet with CPUs in the same unit: if only
-// one counts thousandths of cores, the other is converted, which loses nothing.
+// sameCPUUnit returns a trace and a fleet with CPUs in the same unit. If one of them counts CPUs in
+// cores and the other in thousandths of cores, both use thousandths in the result.
 func sameCPUUnit(t *Trace, f *Fleet) (*Trace, *Fleet) {
 	switch {
 	case t.MilliCPU && !f.MilliCPU:
@@ -346,7 +348,7 @@ func (m *Machine) node(k int) *ares.Node {
 	return n
 }
 
-// links returns the link matrix of devices that are all connected alike.
+// This method returns the link matrix of devices that are all connected in the same way.
 func (m *Machine) links() [][]string {
 	var rows [][]string
 	for a := range m.GPUs {

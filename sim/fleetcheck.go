@@ -15,8 +15,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// decode reads the only document of a YAML file and rejects unknown keys. An
-// empty file changes nothing and returns io.EOF.
+// This function reads the only document of a YAML file and rejects unknown
+// keys. If the file is empty, the function changes nothing and returns io.EOF.
 func decode(text []byte, into any) error {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	in.KnownFields(true)
@@ -27,7 +27,7 @@ func decode(text []byte, into any) error {
 	}
 	var more yaml.Node
 	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return errors.New("the file has a second document after ---: keep one")
+		return errors.New("the file has a second YAML document after ---, but it must contain only one")
 	}
 	return nil
 }
@@ -67,8 +67,8 @@ func yamlProblem(err error) string {
 	})
 }
 
-// given has the fields of a fleet file that must not be 0, to tell 0 from a
-// missing value.
+// This type contains the fields of a fleet file that must not be 0. The fields are
+// pointers, so that an explicit 0 differs from a missing value.
 type given struct {
 	Machines []struct {
 		Count *int `yaml:"count"`
@@ -81,12 +81,12 @@ type given struct {
 	} `yaml:"tenants"`
 }
 
-// checkZeros reports fields that are explicitly 0, which would otherwise count
-// as missing.
+// checkZeros reports fields that are explicitly 0. Without this check, an explicit 0 would be
+// treated as a missing value.
 func checkZeros(p *ares.Problems, text []byte) {
 	var g given
 	if yaml.Unmarshal(text, &g) != nil {
-		return // cannot happen: it was read before
+		return // cannot fail, because the file was decoded before
 	}
 	for i, m := range g.Machines {
 		if m.Count != nil && *m.Count == 0 {
@@ -115,7 +115,7 @@ func (f *Fleet) checkDuplicates(p *ares.Problems) {
 		}
 		counts[m.Name] = m.Count
 	}
-	for i, m := range f.Machines { // several machines have numbered names
+	for i, m := range f.Machines { // the names of several equal machines are numbered
 		at := strings.LastIndexByte(m.Name, '-')
 		if at < 0 || m.Count > 1 {
 			continue
@@ -137,13 +137,13 @@ func (f *Fleet) checkDuplicates(p *ares.Problems) {
 	}
 }
 
-// numbered returns the name of the k-th of several machines.
+// This function returns the name of machine number k of several identical machines.
 func numbered(name string, k int) string { return fmt.Sprintf("%s-%05d", name, k) }
 
 // knownLink matches the links that nvidia-smi reports between two GPUs.
 var knownLink = regexp.MustCompile(`^(NV[1-9][0-9]?|PIX|PXB|PHB|NODE|SYS)?$`)
 
-// checkQuotaModels reports quotas of models that no machine has.
+// checkQuotaModels reports quotas for GPU models that no machine has.
 func (f *Fleet) checkQuotaModels() error {
 	var models []string
 	for i := range f.Machines {

@@ -7,8 +7,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFleetFileMistakes: every key of a fleet file has an effect, or is
-// reported in the words of the file.
+// TestFleetFileMistakes reads fleet files with mistakes and checks the texts of the errors. The texts must not
+// contain names of Go code.
 func TestFleetFileMistakes(t *testing.T) {
 	t.Parallel()
 	const one = "machines: [{name: a, gpus: 1, model: H100}]\n"
@@ -27,7 +27,7 @@ func TestFleetFileMistakes(t *testing.T) {
 		one + "tenants: [{name: t, queues: [{name: q}, {name: q}]}]":                      `tenants[0].queues[1].name: "q" is given twice`,
 		one + "tenants: [{name: t, quotas: [{model: t4, gpus: 1}]}]":                      `no machine has "t4": there are H100`,
 		one + "tenants: [{name: t, queues: [{name: q, quotas: [{model: t4, gpus: 1}]}]}]": "tenants[0].queues[0].quotas[0].model",
-		one + "---\nmachines: []\n":                                                       "a second document",
+		one + "---\nmachines: []\n":                                                       "a second YAML document",
 		one + "speed: 1\n":                                                                "line 2: unknown key speed",
 		"":                                                                                "there are none",
 	} {
@@ -51,7 +51,7 @@ func TestFleetFileMistakes(t *testing.T) {
 func TestPolicyFileHasOneDocument(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{
-		"name: a\n---\nname: b\n": "a second document",
+		"name: a\n---\nname: b\n": "a second YAML document",
 		"thermal_margin: soon\n":  "line 1: soon is not a whole number",
 		"mood: good\n":            "line 1: unknown key mood",
 	} {

@@ -7,21 +7,20 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// jobKind is the jobs of a trace that request the same GPUs, with their mean
-// CPUs and memory.
+// jobKind stands for all jobs of a trace that request the same number of GPUs. A jobKind contains
+// the mean number of CPUs and the mean amount of memory that these jobs request.
 type jobKind struct {
 	gpus, milli  int // of one member
 	cpus, memory int
 	jobs         int
 }
 
-// maxKinds is the number of kinds that fragmentation is measured with: the most
-// frequent ones.
+// Fragmentation is measured with at most maxKinds kinds of jobs. The most frequent kinds are used.
 const maxKinds = 16
 
-// kinds returns the kinds of jobs of a trace. Fragmentation is measured with
-// the jobs of the trace, not with those that a policy expects, so that all
-// policies are measured alike.
+// This function returns the most frequent kinds of jobs in a trace. All policies must be
+// measured in the same way. Fragmentation is therefore measured with the jobs of the
+// trace, not with the jobs that a policy expects.
 func kinds(t *Trace) []jobKind {
 	byGPUs := map[[2]int]*jobKind{}
 	for i := range t.Arrivals {
@@ -47,10 +46,10 @@ func kinds(t *Trace) []jobKind {
 	return all[:min(len(all), maxKinds)]
 }
 
-// fragmented returns how much of the free devices of a node a job of this kind
-// could not use, in thousandths, as defined by Weng and others (USENIX ATC
-// 2023): all of it if the job does not fit, else the devices with too little
-// left for it.
+// This method returns how much of a node's free device capacity a job of this kind could not use. The result is
+// in thousandths of a device. The definition is from Weng and others (USENIX ATC 2023). If the job does not fit
+// on the node, all free capacity is unusable. If the job fits, only devices with too little free capacity for it
+// are unusable.
 func (k *jobKind) fragmented(r *engine.FreeCapacity, free int) int {
 	need := k.milli
 	if k.gpus > 0 {
@@ -70,8 +69,9 @@ func (k *jobKind) fragmented(r *engine.FreeCapacity, free int) int {
 	return small
 }
 
-// fragmentation returns the mean of the free devices of a node that a job drawn
-// from the kinds could not use, in thousandths.
+// This function returns how much of a node's free device capacity a job could not use. The result is in
+// thousandths of a device. The result is the mean over the given kinds of jobs, weighted by their number of
+// jobs.
 func fragmentation(kinds []jobKind, r *engine.FreeCapacity, free int) int {
 	sum, jobs := 0, 0
 	for i := range kinds {

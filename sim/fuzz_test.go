@@ -9,7 +9,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// FuzzRead: every row of any file is a valid job or is reported.
+// FuzzRead checks that every row of a trace file either becomes a valid job or is reported as a
+// problem.
 func FuzzRead(f *testing.F) {
 	f.Add("deadlines", smallTrace)
 	f.Add("slurm", "JobID|Submit|ElapsedRaw|AllocTRES|NNodes|TimelimitRaw|\n7|2026-01-01T00:00:00|60|cpu=16,gres/gpu:a=8,mem=1.5G|2|120|\n8|x|\"|\n")
@@ -36,7 +37,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzFleet: every fleet that can be read can be built.
+// FuzzFleet checks that every fleet file that is read without an error can also be built.
 func FuzzFleet(f *testing.F) {
 	f.Add(smallFleet)
 	f.Add("machines: [{profile: dgx-h100, count: 2, leaf_size: 1}]\ntenants: [{name: a, quotas: [{gpus: 1, lend: 0}], queues: [{name: q, parent: p}]}]")

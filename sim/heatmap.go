@@ -2,8 +2,8 @@ package sim
 
 import "fmt"
 
-// heatmap is the allocation of the fleet over time: a row per machine or per
-// several, darker where more GPUs are allocated.
+// The heatmap shows how the allocation of the fleet changes over time. A row of the heatmap shows one or
+// more machines. The row is darker at times when more of their GPUs are allocated.
 type heatmap struct {
 	X             axis
 	Rows          []heatRow
@@ -14,14 +14,14 @@ type heatmap struct {
 }
 
 type heatRow struct {
-	Name  string // in full
-	Label string // shortened, "" if there is no space
+	Name  string // the full name
+	Label string // the shortened name, or "" if there is no space
 	Y     float64
 	Text  float64 // the baseline of its label
 	Cells []heatCell
 }
 
-// heatCell is an interval in which a row had one value.
+// heatCell is a time interval in which the value of a row does not change.
 type heatCell struct {
 	X, Width float64
 	Percent  int
@@ -32,8 +32,7 @@ type heatCell struct {
 const (
 	heatWidth = 960.0
 	heatLeft  = 158.0
-	// labelRunes is how long a label may be, and labelHeight how much room one
-	// needs.
+	// labelRunes is the maximum length of a label, and labelHeight is the height that a label needs.
 	labelRunes  = 20
 	labelHeight = 11.0
 )
@@ -45,7 +44,7 @@ func newHeatmap(o *Occupancy, end float64) *heatmap {
 	h.Height = h.Bottom + 34
 	h.X = timeline(end)
 	h.X.From, h.X.To = heatLeft, heatWidth-12
-	for i := range h.X.Ticks { // they were computed for a narrower axis
+	for i := range h.X.Ticks { // the ticks were computed for a narrower axis
 		t := &h.X.Ticks[i]
 		t.At = h.X.From + (t.At-plotLeft)*(h.X.To-h.X.From)/(plotWidth-plotRight-plotLeft)
 	}
@@ -61,10 +60,10 @@ func newHeatmap(o *Occupancy, end float64) *heatmap {
 	return h
 }
 
-// Inner returns the height of a row without the gap to the next.
+// Inner returns the height of a row without the gap below the row.
 func (h *heatmap) Inner() float64 { return h.Each - 1 }
 
-// cells merges neighbouring cells of equal value.
+// This method merges neighbouring cells of equal value.
 func (h *heatmap) cells(name string, seconds []float64, percent []int, end float64) []heatCell {
 	var out []heatCell
 	for i := 0; i < len(percent); {

@@ -18,17 +18,18 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// gzipMagic starts a recording; the lines of an archive start with a brace.
+// gzipMagic contains the first two bytes of a recording. An archive file starts with a brace and not with these
+// bytes.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// AssumedRuntime is the runtime of a job without a known end, prediction or
+// AssumedRuntime is the assumed runtime of a job that has no known end, no prediction and no time
 // limit.
 const AssumedRuntime = time.Hour
 
 // historyReader collects the jobs of a server from a recording or an archive.
 type historyReader struct {
 	trace     *Trace
-	state     *engine.State // of a recording; an archive has only ended jobs
+	state     *engine.State // state of a recording; an archive has only ended jobs
 	jobs      map[ares.JobID]*jobHistory
 	nodes     map[string]*ares.Node // all nodes that ever existed
 	seenUntil time.Time             // time of the last event
@@ -41,16 +42,16 @@ type jobHistory struct {
 	line int
 }
 
-// readHistory reads the history of a server as a trace: a recording, with its
-// fleet, or the lines of an archive.
+// readHistory reads the history of a server as a trace. The input is either a recording, which also
+// contains the nodes, or an archive file.
 //
-// A job arrives when it was accepted, or when the last of its `after`
-// dependencies had ended. It runs as long as all its attempts ran together. A
-// job without a known end runs as long as predicted from similar runs, else as
-// its limit allows, else for AssumedRuntime, but at least as long as it has.
-// Array elements are jobs of their own; those that do not exist yet arrive with
-// their array. Jobs that ended without running, and elements that will never be
-// made, are left out.
+// In the trace, a job arrives at the time when it was accepted. If it had `after` dependencies that ended
+// later, it arrives when the last of them ended. A job's runtime in the trace is the total runtime of all its
+// attempts. If the end of a job is not known, its runtime is predicted from similar runs. If a job has no
+// prediction, its runtime is its time limit or, without a limit, AssumedRuntime. The predicted runtime is never
+// shorter than the time for which the job has already run. Array elements are separate jobs. An element that
+// does not exist yet arrives at the same time as its array. Jobs that ended without running, and elements that
+// will never be created, are left out.
 func readHistory(from io.Reader) (*Trace, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(from, sum), 1<<16)
@@ -145,7 +146,7 @@ func (p *historyReader) readArchive(in *bufio.Reader) error {
 	}
 }
 
-// arrivals makes the arrivals of the trace.
+// This method adds all jobs to the trace, in the order of their arrival.
 func (p *historyReader) arrivals() {
 	all := slices.SortedFunc(maps.Values(p.jobs), func(a, b *jobHistory) int { // by acceptance
 		return cmp.Or(cmp.Compare(a.job.Revision, b.job.Revision), cmp.Compare(a.job.ID, b.job.ID))
@@ -165,7 +166,7 @@ func (p *historyReader) arrivals() {
 	slices.SortStableFunc(p.trace.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 }
 
-// arrive makes the arrival of one job, unless the job ended without running.
+// This method adds one job to the trace, unless the job ended without running.
 func (p *historyReader) arrive(l *jobHistory) {
 	runs, seen := p.runtime(l)
 	if seen && runs == 0 {
@@ -179,7 +180,7 @@ func (p *historyReader) arrive(l *jobHistory) {
 	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
 }
 
-// eligible returns the earliest time at which a job could have started.
+// This method returns the earliest time at which a job could have started.
 func (p *historyReader) eligible(l *jobHistory) time.Time {
 	at := l.job.AcceptedAt
 	after := l.job.After
@@ -194,8 +195,8 @@ func (p *historyReader) eligible(l *jobHistory) time.Time {
 	return at
 }
 
-// runtime returns how long a job runs, 0 if it ended without running, and
-// whether its end is known.
+// This method returns how long a job runs and whether its end is known. The runtime is 0 if the job ended
+// without running.
 func (p *historyReader) runtime(l *jobHistory) (runs time.Duration, seen bool) {
 	runs = l.run.RanFor(p.seenUntil)
 	if l.run.Phase.Final() {
@@ -209,15 +210,14 @@ func (p *historyReader) runtime(l *jobHistory) (runs time.Duration, seen bool) {
 	return max(runs, runs-done+total), false
 }
 
-// fleet returns the machines and tenants of the recording: every machine that
-// it mentions, and the latest tenant and queue records.
+// This method returns every machine that the recording mentions, and the latest tenant and queue records.
 func (p *historyReader) fleet() *Fleet {
 	f := &Fleet{Topology: p.state.Topology()}
 	for _, id := range slices.Sorted(maps.Keys(p.nodes)) {
 		n := *p.nodes[id]
 		n.Unfit, n.Devices = "", slices.Clone(n.Devices)
 		for i := range n.Devices {
-			n.Devices[i].Celsius = 0 // it depended on the load at that time
+			n.Devices[i].Celsius = 0 // the temperature depended on the load at that time
 		}
 		f.nodes = append(f.nodes, &n)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// ended returns the run of a job with one attempt that started and ended these
-// minutes after noon.
+// This function returns the run of a job with one attempt. The last two parameters are
+// the attempt's start and end, in minutes after noon.
 func ended(t *testing.T, job *ares.Job, begin, end int) ares.Run {
 	t.Helper()
 	run := ares.NewRun(job.AcceptedAt)
@@ -36,8 +36,7 @@ func ended(t *testing.T, job *ares.Job, begin, end int) ares.Run {
 	return run
 }
 
-// recordedHistory returns a recording of jobs that ended, run, wait and were
-// cancelled.
+// recordedHistory returns a recording with ended, running, waiting and cancelled jobs.
 func recordedHistory(t *testing.T) []byte {
 	t.Helper()
 	m := newMoment(t, "n1")
@@ -50,7 +49,7 @@ func recordedHistory(t *testing.T) []byte {
 	cancelled := m.waits("cancelled", "a", 8, 0)
 	array := m.waits("array", "a", 1, 0, func(s *ares.Spec) { s.Array = ares.Array{Count: 3} })
 	for _, e := range m.events {
-		if e.Job != nil && (e.Job.Name == "waiting" || e.Job.Name == "unknown") { // a guess from no runs
+		if e.Job != nil && (e.Job.Name == "waiting" || e.Job.Name == "unknown") { // a prediction without any runs
 			m.events = append(m.events, ares.Event{Forecast: &ares.RuntimePredicted{Job: e.Job.ID, P50: 12 * time.Hour, P90: 22 * time.Hour}})
 		}
 	}
@@ -87,8 +86,8 @@ func recordedHistory(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// TestRecordingAsTrace reads a recording as a trace of jobs that arrive and run
-// as they did, on the same machines.
+// TestRecordingAsTrace reads a recording as a trace. The trace must have the
+// arrival times, the runtimes and the machines of the recording.
 func TestRecordingAsTrace(t *testing.T) {
 	t.Parallel()
 	data := recordedHistory(t)

@@ -7,28 +7,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Kueue's performance tests create cohorts of queues, and in every queue several
-// series of jobs, each at a constant rate. The workloads here model them in
-// virtual time by these rules:
+// Kueue's performance tests create cohorts of queues. Every queue gets several
+// series of jobs, and the jobs of a series arrive at a constant rate. The
+// workloads in this file model these tests in virtual time by these rules:
 //
-//   - A cohort is a tenant whose quota is the sum of its queues' quotas; it
-//     borrows and lends nothing. A Kueue queue is a queue of that tenant, with the
-//     same quota and borrowing limit; it lends what it does not use.
-//   - Kueue's quotas are cores, and quotas here are GPUs. One GPU stands for one
-//     core, or for 1.25 cores in the topology test: half a core is then 400
-//     thousandths of a device, and the other requests are whole devices.
-//   - Without the topology Kueue places nothing on nodes. Here there are machines
-//     of 20 GPUs, twice as many as all quotas could fill, so that only quotas
-//     bind.
-//   - A block is a spine, a rack is a leaf. Kueue spreads pods in slices, each
-//     slice in one rack; here all pods are in one rack, which is stricter.
-//   - Priorities are the same. Kueue's queues may preempt within themselves and
-//     reclaim borrowed quota; Ares does not preempt here.
+//   - A cohort becomes a tenant that neither borrows nor lends. The tenant's quota
+//     is the sum of its queues' quotas. A queue of a cohort becomes a queue of the
+//     cohort's tenant, with the same quota and borrowing limit. The queue lends its
+//     unused quota.
+//   - Kueue's quotas count cores, and quotas in this simulation count GPUs. One GPU
+//     stands for one core, or for 1.25 cores in the topology test. In the topology
+//     test, half a core is 400 thousandths of a device, and all other requests are whole
+//     devices.
+//   - Kueue's tests without a topology do not place pods on nodes. For these tests, the
+//     simulated machines have 20 GPUs each. There are twice as many machines as all
+//     quotas together could fill, so only quotas limit jobs.
+//   - A block in Kueue's topology becomes a spine, and a rack becomes a leaf. Kueue
+//     requires only that each slice of a job's pods is in one rack. This simulation
+//     requires that all pods of a job are in one rack, which is stricter.
+//   - Jobs have the same priorities as in Kueue's test. Kueue's queues may preempt their
+//     own jobs and reclaim borrowed quota. In this simulation, Ares preempts no jobs.
 
-// cohorts is the configuration of a Kueue test.
+// This type is the configuration of a Kueue test.
 type cohorts struct {
 	cohorts, queues int
-	nominal, borrow int // GPUs of a queue
+	nominal, borrow int // GPUs of each queue
 	series          []kueueSeries
 }
 
@@ -42,14 +45,14 @@ type kueueSeries struct {
 	spec     ares.Spec
 }
 
-// work returns the total work of the series, in thousandths of GPUs multiplied
-// by time.
+// This method returns the total work of the series: the number of GPUs, in thousandths,
+// multiplied by the runtime.
 func (s *kueueSeries) work() time.Duration {
 	asks := s.spec.Asks()
 	return time.Duration(s.count*(1000*asks.GPUs+asks.GPUMilli)) * s.runs
 }
 
-// build makes the workload on a fleet of machines.
+// This method returns the workload of the Kueue test, for a fleet of the given machines.
 func (c *cohorts) build(machines Machine) *Workload {
 	w := &Workload{Fleet: &Fleet{Machines: []Machine{machines}}, Trace: &Trace{}}
 	none := 0
@@ -75,8 +78,8 @@ func (c *cohorts) build(machines Machine) *Workload {
 	return w
 }
 
-// arrivals returns the jobs of the series in one queue. They arrive at equal
-// intervals, the first after one interval.
+// This method returns the jobs of a series for one queue. The jobs of a series
+// arrive at equal intervals, the first after one interval.
 func (s *kueueSeries) arrivals(tenant, queue string) []Arrival {
 	out := make([]Arrival, s.count)
 	for i := range out {
@@ -87,7 +90,7 @@ func (s *kueueSeries) arrivals(tenant, queue string) []Arrival {
 	return out
 }
 
-// quotaMachines returns the machines of tests that place nothing on nodes.
+// quotaMachines returns the machines for tests in which Kueue does not place pods on nodes.
 func quotaMachines(c *cohorts) Machine {
 	const gpus = 20
 	return Machine{Name: "m", Count: 2 * c.cohorts * c.queues * c.nominal / gpus, GPUs: gpus}
@@ -121,7 +124,7 @@ func kueueTopology() *Workload {
 	required, preferred := ares.Placement{RequiredLevel: rack}, ares.Placement{PreferredLevel: rack}
 	for _, class := range []struct {
 		name                           string
-		required, preferred, sliced    int // jobs
+		required, preferred, sliced    int // number of jobs
 		every, runs                    time.Duration
 		priority, members, gpus, milli int
 	}{

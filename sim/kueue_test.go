@@ -13,7 +13,7 @@ func TestKueueWorkloads(t *testing.T) {
 		name                         string
 		jobs, tenants, queues, nodes int
 		classes                      map[string]int
-		last                         time.Duration // arrival
+		last                         time.Duration // the last arrival
 		bound                        time.Duration
 	}{
 		{
@@ -57,8 +57,9 @@ func TestKueueWorkloads(t *testing.T) {
 	}
 }
 
-// TestKueueUnderLaws runs a workload with some decisions checked against every
-// law, and again with four times the machines: only quotas bind.
+// TestKueueUnderLaws simulates a Kueue workload and checks some decisions against every law. The
+// test then repeats the simulation with four times as many machines. Then only quotas can limit
+// jobs.
 func TestKueueUnderLaws(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kueue-baseline", "kueue-topology"} {

@@ -14,19 +14,20 @@ import (
 
 // LawReport is the result of checking decisions against the laws of the engine.
 //
-// The law of turns is checked at every decision, from the simulator's own
-// accounting: no job is placed while a job of a higher priority class, or of a
-// tenant with a smaller share in the same class, is waiting and would fit. The
-// share is the weighted dominant share of held resources and decayed past use
-// together; differences that rounding could explain do not count.
+// The law of turns is checked at every decision, with data from the simulator's own accounting. The law of turns
+// is about the order of jobs. No job may be placed while a job ahead of it is waiting and would fit. A job is
+// ahead of another job if its priority class is higher. Within the same class, the job whose tenant has the
+// smaller share is ahead. A tenant's share is its weighted dominant share. It counts the resources that the tenant
+// uses now and its decayed past use. If the difference between two shares could be a rounding error, the
+// difference is ignored.
 //
-// The laws of the whole run are checked at every decision too: no job preempts
-// a job that has preempted it, directly or through others, while both exist.
+// The laws about the whole run are also checked at every decision. For example, if one job has preempted another,
+// directly or through a chain of preemptions, the other job must not preempt it while both exist.
 type LawReport struct {
-	Decisions  int      `json:"decisions"` // that placed or stopped a job
+	Decisions  int      `json:"decisions"` // decisions that placed or stopped a job
 	Placings   int      `json:"placings"`
-	Ahead      int      `json:"rivals"`     // waiting jobs, by tenant and request, that were ahead of a placed job and did not fit
-	Unchecked  int      `json:"unjudged"`   // jobs with placement constraints: not compared
+	Ahead      int      `json:"rivals"`     // waiting jobs, counted by tenant and request, that were ahead of a placed job and did not fit
+	Unchecked  int      `json:"unjudged"`   // jobs with placement constraints, which are not compared
 	AllLaws    int      `json:"all_laws"`   // decisions that were checked against every law
 	Stopped    int      `json:"stopped"`    // preemptions
 	MostStops  int      `json:"most_stops"` // largest number of preemptions of one job
@@ -34,14 +35,15 @@ type LawReport struct {
 	First      []string `json:"first_violations,omitempty"`
 }
 
-// maxViolationTexts is how many violations are kept as text; all are counted.
+// maxViolationTexts is the maximum number of violations that are stored as text; further violations
+// are only counted.
 const maxViolationTexts = 10
 
-// CheckLaws makes the world check every decision against the law of turns, and
-// every n-th decision that places a job against all laws; 0 for none, because
-// each such check counts the whole fleet again. Call it before Run. Policies
-// that keep jobs waiting behind a blocked job break the law of turns by design,
-// and the check does not know weights of GPU models.
+// CheckLaws makes the simulation check every decision against the law of turns. The parameter is a number n.
+// Every n-th decision gets a full check, which tests the decision against all laws. Each full check recounts
+// all machines. If the parameter is 0, there are no full checks. CheckLaws must be called before Run. Some
+// policies let jobs wait behind a job that cannot start. These policies break the law of turns by design. The
+// check ignores the weights of GPU models.
 func (w *World) CheckLaws(every int) {
 	if w.laws != nil {
 		return
@@ -56,7 +58,7 @@ func (w *World) CheckLaws(every int) {
 	}
 }
 
-// LawReport returns the result of the checks, nil without CheckLaws.
+// LawReport returns the result of the checks, or nil if CheckLaws was not called.
 func (w *World) LawReport() *LawReport {
 	if w.laws == nil {
 		return nil
@@ -64,8 +66,8 @@ func (w *World) LawReport() *LawReport {
 	return &w.laws.report
 }
 
-// lawChecker keeps what the law of turns needs: what every tenant holds, which
-// jobs wait, and the free capacity of every machine.
+// lawChecker contains the data that the law of turns needs. These are the resources of every tenant, the waiting
+// jobs, and the free capacity of every machine.
 type lawChecker struct {
 	every      int
 	state      *engine.State
@@ -74,14 +76,13 @@ type lawChecker struct {
 	cluster    cluster
 	queues     map[requestKey]*requestQueue
 	byTenant   map[*tenantUsage][]*requestQueue
-	unfit      map[request]bool // did not fit since capacity was last freed
+	unfit      map[request]bool // requests that have not fit since capacity was last freed
 	witness    laws.PreemptionHistory
 	stops      map[ares.JobID]int
 	report     LawReport
 }
 
-// requestQueue is the waiting jobs of one tenant with equal requests, the
-// earliest first.
+// requestQueue lists the waiting jobs of one tenant that have equal requests, earliest first.
 type requestQueue struct {
 	request request
 	jobs    []*jobUsage
@@ -118,7 +119,7 @@ func (j *lawChecker) jobWaits(c *jobUsage) {
 	}
 }
 
-// first returns the earliest waiting job, nil for none.
+// This method returns the earliest waiting job, or nil if no job waits.
 func (r *requestQueue) first() *jobUsage {
 	for len(r.jobs) > 0 && !r.jobs[0].waiting {
 		r.jobs[0] = nil
@@ -143,8 +144,8 @@ func (j *lawChecker) jobSeated(c *jobUsage, seats []*ares.Seat) {
 	c.seats = seats
 }
 
-// check checks a plan before it is applied. The state must be the one that the
-// plan was made from.
+// This method checks a plan against the laws before it is applied. The simulation's state must
+// still be the state from which the plan was made.
 func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	j.checkStops(s, plan)
 	if len(plan.Place)+len(plan.Stop)+len(plan.Nominate) == 0 {
@@ -161,7 +162,7 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	for i := range plan.Place {
 		p := &plan.Place[i]
 		if run, ok := s.Run(p.Job); ok && run.Nominated != nil {
-			j.countPlacing(p, plan.Now) // it takes its nominated seats, out of turn
+			j.countPlacing(p, plan.Now) // the job takes its nominated seats, out of turn
 			continue
 		}
 		j.checkTurn(p, plan.Now)
@@ -174,7 +175,7 @@ func (j *lawChecker) check(s *engine.State, plan *ares.Plan) {
 	}
 }
 
-// checkStops checks preemptions against the laws of the whole run.
+// checkStops checks preemptions against the laws about the whole run.
 func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
 	before := len(j.witness.Preemptions)
 	if err := j.witness.Observe(s, plan); err != nil {
@@ -187,10 +188,11 @@ func (j *lawChecker) checkStops(s *engine.State, plan *ares.Plan) {
 	}
 }
 
-// checkTurn checks that no waiting job that fits is ahead of a placed job.
+// checkTurn checks every placed job. No job ahead of it in the order may have been waiting at that time if it
+// would have fit.
 func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 	c := j.accounting.jobs[p.Job]
-	if c == nil { // an array element: its job arrives with its run
+	if c == nil { // an array element, whose job arrives together with its run
 		return
 	}
 	j.report.Placings++
@@ -220,7 +222,7 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 	j.countPlacing(p, now)
 }
 
-// countPlacing counts a placement.
+// countPlacing records a placement in the simulator's own accounting.
 func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
 	c := j.accounting.jobs[p.Job]
 	if c == nil {
@@ -234,8 +236,8 @@ func (j *lawChecker) countPlacing(p *ares.Placing, now time.Time) {
 	j.accounting.setWaiting(c, false)
 }
 
-// holdNominations takes the capacity of nominated seats, of this plan or
-// before: no other job fits there.
+// Plans nominate seats for jobs, and no other job may use these seats. The method subtracts the capacity of all
+// nominated seats from the free capacity.
 func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*ares.Seat) {
 	placed := map[ares.JobID]bool{}
 	for i := range plan.Place {
@@ -262,8 +264,8 @@ func (j *lawChecker) holdNominations(s *engine.State, plan *ares.Plan) (kept []*
 	return kept
 }
 
-// mayDelay says whether a job could delay one with a backfill reservation: such
-// a job may wait although it fits.
+// mayDelay reports whether a job could delay a job with a backfill reservation. A job that could
+// cause such a delay may have to wait although it fits.
 func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	ends, known := j.state.ExpectedEnd(id, now)
 	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.PlannedStart) bool {
@@ -271,8 +273,7 @@ func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	})
 }
 
-// ageingStep returns how long a job waits for a point of priority, 0 without
-// ageing.
+// ageingStep returns how long a job must wait to gain one point of priority. It returns 0 if there is no ageing.
 func (j *lawChecker) ageingStep() time.Duration {
 	if j.cfg.Queue.Order != config.OrderAged {
 		return 0
@@ -280,8 +281,8 @@ func (j *lawChecker) ageingStep() time.Duration {
 	return j.cfg.AgeingStep
 }
 
-// fits says whether a request fits. Requests that do not fit are remembered
-// until capacity is freed.
+// This method reports whether a request fits into the free capacity. If a request does not
+// fit, this result is reused until capacity is freed.
 func (j *lawChecker) fits(w request) bool {
 	w.priority = 0
 	if j.unfit[w] {
@@ -297,8 +298,8 @@ func (j *lawChecker) fits(w request) bool {
 	return false
 }
 
-// shareBounds returns the bounds of a tenant's weighted share. They differ
-// because the engine keeps past use in whole units and for a limited time.
+// shareBounds returns the bounds of a tenant's weighted share. The lower and the upper bound differ, because the
+// engine rounds past use to whole units. It also stores past use only for a limited time.
 func (j *lawChecker) shareBounds(p *tenantUsage, now time.Time) (least, most float64) {
 	const cut = 1.0 / 10_000
 	p.decay(now, j.cfg.HalfLife)

@@ -12,8 +12,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestEveryDecisionKeepsTheLaws runs a crowded fleet with every decision
-// checked against all laws.
+// TestEveryDecisionKeepsTheLaws simulates a crowded cluster and checks every
+// decision against all laws.
 func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	t.Parallel()
 	f := &Fleet{
@@ -48,8 +48,8 @@ func TestEveryDecisionKeepsTheLaws(t *testing.T) {
 	}
 }
 
-// TestOutOfTurnIsReported gives the checker a plan that serves the tenant with
-// the larger share first.
+// In TestOutOfTurnIsReported, two tenants have waiting jobs, and one tenant already uses
+// resources. A plan that places this tenant's job must be reported as a violation.
 func TestOutOfTurnIsReported(t *testing.T) {
 	t.Parallel()
 	w := NewWorld(&Fleet{Machines: []Machine{{Name: "m", Count: 2, GPUs: 4, CPUs: 8, MemoryMB: 1000}}}, Policy{Engine: config.Default()})
@@ -75,7 +75,7 @@ func TestOutOfTurnIsReported(t *testing.T) {
 	}
 }
 
-// crowd returns a trace of jobs that cannot all run at once.
+// This function returns a trace of jobs that cannot all run at once.
 func crowd(jobs, tenants int) *Trace {
 	dice := rand.New(rand.NewPCG(1, 2))
 	trace := &Trace{}

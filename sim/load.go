@@ -10,16 +10,16 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Moment is the state of a fleet after an arrival, in thousandths of GPUs.
+// Moment contains the requested and the allocated GPUs after an arrival, in thousandths of GPUs.
 type Moment struct {
 	Arrived int // requested so far, by all jobs
 	Held    int // allocated so far
 }
 
-// Load lets jobs of the trace arrive in a given order, one at a time: the
-// experiment of Weng and others (USENIX ATC 2023). A placed job never ends; a
-// job that cannot be placed at once is dropped. Rows count from 0 without the
-// header and may repeat. Load calls see after every arrival.
+// Load submits jobs of the trace one at a time, in a given order. Load repeats the experiment of Weng and
+// others (USENIX ATC 2023). A placed job never ends; a job that cannot be placed immediately is dropped. The
+// parameter `rows` lists row numbers of the trace in the order of arrival. Row 0 is the row after the header.
+// The same row number may occur several times. After every arrival, Load calls the given function.
 func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	byRow := make(map[int]*Arrival, len(t.Arrivals))
 	for i := range t.Arrivals {
@@ -30,7 +30,7 @@ func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	for _, row := range rows {
 		a := byRow[row]
 		if a == nil {
-			return ares.Errorf(ares.Invalid, "the trace has no job in row %d", row)
+			return ares.Errorf(ares.Invalid, "row %d of the trace contains no job", row)
 		}
 		w.now = w.now.Add(time.Second)
 		w.arrive(a)
@@ -50,8 +50,8 @@ func (w *World) Load(t *Trace, rows []int, see func(Moment)) error {
 	return nil
 }
 
-// offer decides on the one waiting job: it is placed or dropped. The engine
-// learns of that with the next arrival.
+// This method places the only waiting job, or drops it if it does not fit. The engine
+// receives the resulting events together with the next arrival.
 func (w *World) offer() (placed bool, err error) {
 	r := &w.jobs[len(w.jobs)-1]
 	plan := engine.Decide(w.state, w.now)
@@ -71,14 +71,14 @@ func (w *World) offer() (placed bool, err error) {
 	return false, nil
 }
 
-// ReadOrder reads the row numbers of an arrival order, one per line.
+// ReadOrder reads row numbers of a trace, one per line. The jobs of these rows arrive in this order.
 func ReadOrder(from io.Reader) ([]int, error) {
 	var rows []int
 	in := bufio.NewScanner(from)
 	for in.Scan() {
 		row, err := strconv.Atoi(in.Text())
 		if err != nil || row < 0 {
-			return nil, ares.Errorf(ares.Invalid, "line %d: %q is not the number of a row", len(rows)+1, in.Text())
+			return nil, ares.Errorf(ares.Invalid, "line %d: %q is not a row number: use 0 or a positive integer", len(rows)+1, in.Text())
 		}
 		rows = append(rows, row)
 	}

@@ -25,8 +25,8 @@ func openbPods(t *testing.T) *Trace {
 	return trace
 }
 
-// TestLoad: rows arrive in the given order, not by their times; a job that does
-// not fit is dropped and not tried again; no job ends.
+// TestLoad checks that jobs arrive in the given order, whatever their arrival times in the trace are.
+// A job that does not fit must be dropped and not tried again. No job may end.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	f, err := ReadOpenbNodes(strings.NewReader("sn,cpu_milli,memory_mib,gpu,model\nn,32000,1000,2,T4\n"))
@@ -69,8 +69,8 @@ func TestLoadRejectsUnknownRows(t *testing.T) {
 	}
 }
 
-// TestTypical: the most frequent kinds of jobs, until they reach the
-// percentage.
+// TestTypical checks that Typical returns the most frequent kinds of jobs. Together these kinds
+// must make up at least the given percentage of all jobs.
 func TestTypical(t *testing.T) {
 	t.Parallel()
 	trace := openbPods(t)
@@ -91,8 +91,8 @@ func TestTypical(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreValid: the engine accepts every built-in policy, and no two
-// are equal.
+// TestPoliciesAreValid checks that the engine accepts every built-in policy. No two policies may be
+// equal.
 func TestPoliciesAreValid(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}

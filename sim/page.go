@@ -16,15 +16,15 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// WriteHTML writes one page with the figures and plots of the reports. It needs
-// no other file and no network. Every figure carries the path of its value in the
-// JSON of the report, which is embedded in the page.
+// WriteHTML writes an HTML page with the figures and plots of the reports. The HTML page needs
+// no other file and no network. The page embeds the report as JSON. Every figure on the page
+// names the path of its value in that JSON.
 func (r *Reports) WriteHTML(to io.Writer) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	p := page{Title: "Ares simulation", Reports: r, JSON: template.JS(text)} //nolint:gosec // json.Marshal leaves no < in it
+	p := page{Title: "Ares simulation", Reports: r, JSON: template.JS(text)} //nolint:gosec // the output of json.Marshal has no <
 	for i := range r.Runs {
 		p.Runs = append(p.Runs, newView(fmt.Sprintf("runs.%d.", i), &r.Runs[i]))
 	}
@@ -44,10 +44,10 @@ type page struct {
 	JSON    template.JS
 }
 
-// Several says whether there is more than one run.
+// Several is true if the page shows more than one run.
 func (p page) Several() bool { return len(p.Runs) > 1 }
 
-// view is one run on the page.
+// A `view` is one simulation run on the HTML page.
 type view struct {
 	*Report
 	Path   string
@@ -57,7 +57,7 @@ type view struct {
 	Groups []groupTable
 }
 
-// pageFigure is a figure: its text, and the path of its value in the report.
+// pageFigure contains the text of a figure and the path of its value in the report.
 type pageFigure struct {
 	Words string
 	Text  string
@@ -66,8 +66,8 @@ type pageFigure struct {
 	Value string
 }
 
-// groupTable is a table of groups with two distributions: of waiting times, and of
-// other times.
+// groupTable is a table with a row for each group of jobs. Each row shows two distributions: the
+// group's waiting times, and the times that the field Also describes.
 type groupTable struct {
 	Title string
 	Also  string
@@ -80,10 +80,10 @@ type groupRow struct {
 	Cells []pageFigure
 }
 
-// Name identifies a run among the others.
+// Name returns a name that identifies this run among the runs on the page.
 func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
 
-// Tile returns a figure by its title.
+// Tile returns the figure that has the given title.
 func (v *view) Tile(words string) pageFigure {
 	return v.Tiles[slices.IndexFunc(v.Tiles, func(s pageFigure) bool { return s.Words == words })]
 }
@@ -112,7 +112,8 @@ func (v *view) row(list string, i int, g *Group, name string) groupRow {
 	return groupRow{Name: name, Cells: distributionCells(fmt.Sprintf("%s%s.%d.", v.Path, list, i), g.Jobs, "jobs", g.Wait, "completion_seconds", g.Complete)}
 }
 
-// delays returns the table of delays and preemptions by GPU count.
+// This method returns the table of delays and preemptions. The table has one row for each group
+// of GPU counts.
 func (v *view) delays() groupTable {
 	r := v.Report
 	out := groupTable{Title: "Delay by GPUs", Also: "delay: completion minus runtime", More: []string{"preemptions", "of one job", "GPU-seconds lost"}}
@@ -137,8 +138,8 @@ func (v *view) tile(words, path, text, note string, value float64) {
 	v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: text, Note: note, Path: v.Path + path, Value: number(value)})
 }
 
-// times adds a tile with the mean of some times, without a value if there are
-// none.
+// This method adds a tile with the mean of a distribution. If the distribution is
+// missing, the tile has no value.
 func (v *view) times(words, path string, s *Distribution) {
 	if s == nil {
 		v.Tiles = append(v.Tiles, pageFigure{Words: words, Text: none, Path: v.Path + path})
@@ -147,7 +148,7 @@ func (v *view) times(words, path string, s *Distribution) {
 	v.tile(words, path+".mean", durationText(s.Mean), "p95 "+durationText(s.P95), s.Mean)
 }
 
-// none is shown where there is no value.
+// This is the text that the page shows instead of a missing value.
 const none = "–"
 
 func (v *view) tiles() {
@@ -200,7 +201,7 @@ func distributionCells(path string, jobs int, count string, wait *Distribution, 
 	return out
 }
 
-// number formats a value as JSON does.
+// This function formats a value as JSON does.
 func number(v float64) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -209,7 +210,7 @@ func number(v float64) string {
 	return string(text)
 }
 
-// plots draws the time series and the distributions.
+// This method adds plots of the time series and of the distributions.
 func (v *view) plots() {
 	r := v.Report
 	if s := r.Series; s != nil {
@@ -272,7 +273,7 @@ func (v *view) fairness(f *Fairness) {
 	v.Plots = append(v.Plots, p)
 }
 
-// SizeText describes a group of jobs by size.
+// SizeText returns a label for a group of jobs of one size.
 func SizeText(name string) string {
 	switch name {
 	case "0":
@@ -287,7 +288,7 @@ func SizeText(name string) string {
 	return "up to " + name + " GPUs"
 }
 
-// CountText describes a group of jobs by GPU count.
+// CountText returns a label for a group of jobs with similar GPU counts.
 func CountText(name string) string {
 	switch name {
 	case "0":
@@ -300,7 +301,7 @@ func CountText(name string) string {
 	return strings.ReplaceAll(name, "-", " to ") + " GPUs"
 }
 
-// Facts returns the lines that say what was simulated.
+// Facts returns the lines that describe what was simulated.
 func (v *view) Facts() [][2]string {
 	src := &v.Source
 	facts := [][2]string{

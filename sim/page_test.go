@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/sim/simtest"
 )
 
-// simulation returns the simulation of the sample in the documentation.
+// This function returns the setup with which the sample in the documentation is simulated.
 func simulation(t *testing.T) sim.Setup {
 	t.Helper()
 	jobs, err := os.Open("../docs/samples/sim/jobs.sacct")
@@ -40,8 +40,8 @@ func run(t *testing.T, s sim.Setup) sim.Report {
 	return o.Report
 }
 
-// TestPageMatchesJSON: every figure on the page is the value at its path in the
-// JSON, and every curve goes through the values there.
+// TestPageMatchesJSON checks that every figure on the page is the value at its path in the JSON.
+// Every curve must go through the values in the JSON.
 func TestPageMatchesJSON(t *testing.T) {
 	t.Parallel()
 	s := simulation(t)
@@ -63,7 +63,7 @@ func TestPageMatchesJSON(t *testing.T) {
 			t.Errorf("the page has %s", foreign)
 		}
 	}
-	// The check must detect a changed page.
+	// The check must detect that the page was changed.
 	var value any
 	if err := json.Unmarshal(text.Bytes(), &value); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The size of a plot in SVG units, about the width of a phone in pixels, so that
-// its text is readable there.
+// These constants are the size of a plot in SVG units. A plot is about as wide as a phone screen,
+// so that its text is readable on a phone.
 const (
 	plotWidth  = 380.0
 	plotHeight = 230.0
@@ -19,7 +19,7 @@ const (
 	plotBottom = 40.0
 )
 
-// axis maps values to positions.
+// An `axis` maps values to positions in a plot.
 type axis struct {
 	Low, High float64
 	Log       bool
@@ -28,13 +28,14 @@ type axis struct {
 	Ticks     []tick
 }
 
-// tick is a mark of an axis.
+// A `tick` is a mark on an axis.
 type tick struct {
 	At   float64
 	Text string
 }
 
-// at returns the position of a value; values outside are clamped.
+// This method returns the position of a value on the axis. If the value is outside the axis, the
+// result is the end of the axis that is nearer to the value.
 func (a *axis) at(v float64) float64 {
 	low, high := a.Low, a.High
 	v = min(max(v, low), high)
@@ -57,7 +58,7 @@ func (a *axis) tick(v float64, text string) {
 	a.Ticks = append(a.Ticks, tick{a.at(v), text})
 }
 
-// linear returns an axis from 0 with ticks at round numbers.
+// This function returns an axis from 0 with ticks at round numbers.
 func linear(label string, high float64, up bool) axis {
 	a := across(up)
 	a.Label, a.High = label, max(high, tiny)
@@ -74,7 +75,7 @@ func linear(label string, high float64, up bool) axis {
 	return a
 }
 
-// across returns an axis from left to right, or from bottom to top.
+// This function returns an axis from left to right, or from bottom to top.
 func across(up bool) axis {
 	if up {
 		return axis{From: plotHeight - plotBottom, To: plotTop}
@@ -82,7 +83,7 @@ func across(up bool) axis {
 	return axis{From: plotLeft, To: plotWidth - plotRight}
 }
 
-// timeline returns an axis of simulated time, in a unit that fits its length.
+// This function returns an axis of simulated time, in a unit that fits its length.
 func timeline(high float64) axis {
 	units := []struct {
 		name string
@@ -100,7 +101,7 @@ func timeline(high float64) axis {
 	return a
 }
 
-// durations returns a logarithmic axis of durations from one second on.
+// This function returns a logarithmic axis of durations that starts at one second.
 func durations(label string, high float64) axis {
 	a := across(false)
 	a.Label, a.Low, a.High, a.Log = label, 1, max(high, 10), true
@@ -115,7 +116,7 @@ func durations(label string, high float64) axis {
 	return a
 }
 
-// plot is curves over two axes.
+// A `plot` contains curves and two axes.
 type plot struct {
 	Name   string // for links and tests
 	Title  string
@@ -128,21 +129,21 @@ type plot struct {
 	Bottom float64
 }
 
-// line is one curve.
+// A `line` is one curve of a plot.
 type line struct {
 	Name   string // path of its values in the report
 	Words  string
 	Class  string
 	Points string // of a curve
-	Dots   string // of dots: lines of zero length with round caps
+	Dots   string // for dots: lines of zero length with round caps
 }
 
 func newPlot(name, title, says string, x, y axis) *plot {
 	return &plot{Name: name, Title: title, Says: says, X: x, Y: y, Width: plotWidth, Height: plotHeight, Bottom: plotHeight - plotBottom}
 }
 
-// draw adds a curve. A stepped curve keeps each value until the next, so that
-// every second of its points is one of the values.
+// This method adds a curve. A stepped curve stays at each value until the next value. It
+// therefore has an additional corner point between every two values.
 func (p *plot) draw(name, words, class string, steps bool, x, y []float64) {
 	var b strings.Builder
 	for i := range x {
@@ -155,7 +156,7 @@ func (p *plot) draw(name, words, class string, steps bool, x, y []float64) {
 	p.Few = p.Few || len(x) < 2
 }
 
-// dot adds a dot for each pair of values.
+// This method adds a dot at each pair of x and y values.
 func (p *plot) dot(name, words, class string, x, y []float64) {
 	var b strings.Builder
 	for i := range x {

@@ -1,31 +1,30 @@
 package sim
 
 import (
-	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // the policies to compare with
-
 	"maps"
 	"slices"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // registers the policies to compare with
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Policy is the configuration that a simulation decides with.
+// Policy is the configuration under which a simulation makes decisions.
 type Policy struct {
 	Name   string
 	Engine config.Config
 	// Estimate is the kind of runtime estimate that the engine gets for a job.
 	Estimate string
-	// EstimateError adds an error to an oracle: each estimate is multiplied by
-	// e^(EstimateError·N), where N is a normal draw seeded by Engine.Seed.
+	// EstimateError adds a random error to the oracle's estimates. Each estimate is multiplied by
+	// e^(EstimateError·N), where N is drawn from a normal distribution with the seed Engine.Seed.
 	EstimateError float64
-	// CheckpointSeconds is how long a preempted job still holds its devices to
-	// write its checkpoint.
+	// CheckpointSeconds is how long a preempted job keeps its devices while it writes its
+	// checkpoint.
 	CheckpointSeconds int
 }
 
-// policies are the built-in policies.
+// This map contains the built-in policies by name.
 var policies = map[string]func() Policy{
 	"ares": func() Policy { return Policy{Engine: config.Default()} },
 
@@ -37,7 +36,7 @@ var policies = map[string]func() Policy{
 	"bestfit":    withPlacement(config.PolicyBestFit),
 	"fgd":        withPlacement(config.PolicyFGD),
 
-	// Queue orders. An oracle knows the runtimes of the trace.
+	// Queue orders. An oracle knows the real runtime of each job in the trace.
 	"fifo":          queueing(config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedHold}, ""),
 	"fifo-backfill": queueing(config.QueueConfig{Order: config.OrderFIFO}, ""),
 	"edf":           queueing(config.QueueConfig{Order: config.OrderDeadline, Blocked: config.BlockedHold}, ""),
@@ -62,10 +61,10 @@ func withPlacement(rule config.PlacementPolicy) func() Policy {
 	}
 }
 
-// For returns the policy for a trace and a seed. config.PolicyFGD keeps capacity
-// for the kinds of jobs that make up 95 % of the trace, as its authors do,
-// unless the policy sets other ones. config.PolicyRandom and errors of estimates
-// draw from the seed.
+// For is the method that adapts a policy to a trace and a seed. If the policy lists no kinds
+// of jobs, config.PolicyFGD keeps capacity for the most frequent kinds in the trace. Like the
+// authors of FGD, the method uses kinds that together make up 95 % of the trace. The seed is
+// used for the random numbers of config.PolicyRandom and of the errors of estimates.
 func (p Policy) For(t *Trace, seed uint64) Policy {
 	if p.Engine.Placement == config.PolicyRandom || p.EstimateError > 0 {
 		p.Engine.Seed = int64(seed) //nolint:gosec // any bits are a valid seed
@@ -87,12 +86,11 @@ func queueing(q config.QueueConfig, estimate string) func() Policy {
 	}
 }
 
-// aresTurns returns the policy for jobs that write checkpoints and have unknown
-// runtimes: jobs with little GPU time so far come first and preempt others,
-// each at most ten times and never in its first five minutes after a restart.
-// Its level is higher than that of tiresias: 5,000 GPU-seconds keep long jobs
-// of one GPU from being preempted right after their start. docs/performance.md
-// has the results of other values.
+// aresTurns returns the policy for jobs that write checkpoints and have unknown runtimes. Under this policy,
+// jobs that have used little GPU time come first and preempt other jobs. A job is preempted at most ten times,
+// and never in the first five minutes after a restart. A job comes first until it has used 5,000 GPU-seconds.
+// The limit of 5,000 GPU-seconds is higher than in the policy tiresias. Long jobs with one GPU are therefore
+// not preempted right after their start. docs/reference/performance.md shows the results of other values.
 func aresTurns() Policy {
 	p := Policy{Engine: config.Default(), CheckpointSeconds: 30}
 	p.Engine.Queue = config.QueueConfig{Order: config.OrderAttained, Preempt: true, Attained: 5000}

@@ -58,7 +58,7 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"base: lifo":              `unknown policy "lifo": use one of`,
 		"queue_ordre: fifo":       "line 1: unknown key queue_ordre",
-		"queue_order: lifo":       `queue_order: "lifo" is no order: use one of aged, fifo`,
+		"queue_order: lifo":       `queue_order: "lifo" is not a valid queue order: use one of aged, fifo`,
 		"blocked_jobs: jump":      "blocked_jobs: ",
 		"preempt_by_order: true":  "preempt_by_order: needs a queue_order",
 		"placement: worst":        "placement: must be one of",
@@ -75,8 +75,9 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestInfeasibleJobBlocksNobody: the simulator rejects a job that no machine
-// could hold, as a server does; otherwise a strict queue would wait behind it.
+// TestInfeasibleJobBlocksNobody checks that the simulator, like a server, rejects a job that fits
+// on no machine. If the simulator accepted the infeasible job, all jobs in a strict queue would
+// wait behind it.
 func TestInfeasibleJobBlocksNobody(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]"))

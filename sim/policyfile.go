@@ -14,9 +14,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// policyFile is a policy as users write it. Keys that the scheduler section of
-// a server's configuration also has are named as there. Missing keys keep the
-// value of the base policy.
+// policyFile is a policy as users write it. If a setting also exists in the scheduler section of a
+// server's configuration, its key has the same name in both files. If a key is missing in the
+// policy file, the value of the base policy applies.
 type policyFile struct {
 	Name string `yaml:"name"`
 	Base string `yaml:"base"`
@@ -37,13 +37,13 @@ type policyFile struct {
 	MaxPreemptions     *int               `yaml:"max_preemptions"`
 	Consolidation      consolidationFile  `yaml:"consolidation"`
 
-	// Settings of simulations only.
+	// These settings exist only in simulations.
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
 }
 
-// reservationsFile is the settings of backfill reservations.
+// reservationsFile contains the settings of backfill reservations.
 type reservationsFile struct {
 	First            *int `yaml:"first"`
 	AfterSeconds     *int `yaml:"after_seconds"`
@@ -52,7 +52,7 @@ type reservationsFile struct {
 	SlackSeconds     *int `yaml:"slack_seconds"`
 }
 
-// consolidationFile is the settings of consolidation.
+// consolidationFile contains the settings of consolidation.
 type consolidationFile struct {
 	Enabled *bool    `yaml:"enabled"`
 	Gain    *float64 `yaml:"gain"`
@@ -75,8 +75,8 @@ func (f *reservationsFile) change(r *config.BackfillConfig) {
 	}
 }
 
-// ReadPolicy reads a policy file: changes to the built-in policy named by base,
-// default ares.
+// ReadPolicy reads a policy file. One key of the file, called base, contains the name of a built-in policy. The
+// other keys change this policy. Without this key, the other keys change the policy named "ares".
 func ReadPolicy(from io.Reader) (Policy, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -84,7 +84,7 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 	}
 	var f policyFile
 	if err = decode(text, &f); errors.Is(err, io.EOF) {
-		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: the policy is empty: name a base at least")
+		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: the policy file is empty: it must contain at least the key `base`")
 	} else if err != nil {
 		return Policy{}, ares.Errorf(ares.Invalid, "read the policy: %s", err)
 	}
@@ -110,13 +110,13 @@ func ReadPolicy(from io.Reader) (Policy, error) {
 	return p, wrong.Err()
 }
 
-// Bounds of settings of simulations.
+// These constants limit the settings that exist only in simulations.
 const (
 	maxEstimateError = 10
 	maxCheckpoint    = 86_400
 )
 
-// change applies the file to a policy.
+// This method applies the settings in the file to a policy.
 func (f *policyFile) change(p *Policy) {
 	e, q := &p.Engine, &p.Engine.Queue
 	set(&e.ThermalMargin, f.ThermalMargin)
@@ -163,7 +163,7 @@ func (f *policyFile) change(p *Policy) {
 	}
 }
 
-// set changes a value if a new one is given.
+// This function assigns the new value, unless it is nil.
 func set[T any](value, given *T) {
 	if given != nil {
 		*value = *given

@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/forecast"
 )
 
-// predictor predicts how long jobs will run from jobs that ended before, as a
-// server does. It observes a run when the run ends, and also when it exceeds
+// Like a server, the predictor uses earlier jobs to predict how long a job will
+// run. The predictor observes a run when the run ends, and also when it exceeds
 // its predicted p90.
 type predictor struct {
 	forecaster  *forecast.Forecaster
@@ -16,7 +16,7 @@ type predictor struct {
 	overdueAt   endHeap                   // when running jobs exceed their p90
 }
 
-// prediction is what was predicted for one job.
+// A `prediction` is the predicted runtime of one job.
 type prediction struct {
 	ask       forecast.Features
 	predicted ares.RuntimePredicted
@@ -28,7 +28,7 @@ func newPredictor() *predictor {
 	return &predictor{forecaster: forecast.New(forecast.Config{}), predictions: map[ares.JobID]prediction{}}
 }
 
-// predict predicts the runtime of a job that has just arrived.
+// This method predicts the runtime of a job that has just arrived.
 func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	w.markOverdue()
 	p := prediction{ask: forecast.FeaturesOf(job)}
@@ -38,8 +38,8 @@ func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	return &p.predicted
 }
 
-// scheduleOverdue notes when a run will exceed its p90. Its runtime before a
-// preemption counts.
+// scheduleOverdue schedules the time at which a run will exceed its predicted p90. The time
+// for which the job ran before a preemption counts as part of its runtime.
 func (w *World) scheduleOverdue(r *record) {
 	if w.predictor == nil {
 		return
@@ -60,7 +60,7 @@ func (w *World) observeEnd(r *record) {
 	w.predictor.forecaster.Observe(forecast.Run{Features: p.ask, Took: r.runtime, Outcome: forecast.Ended, PredictedP90: p.predicted.P90, Overdue: p.overdue})
 }
 
-// markOverdue reports the runs that have exceeded their p90 by now.
+// markOverdue reports to the predictor which runs have exceeded their predicted p90.
 func (w *World) markOverdue() {
 	for late := &w.predictor.overdueAt; len(*late) > 0 && (*late)[0].at.Before(w.now); {
 		e := heap.Pop(late).(attemptEnd)

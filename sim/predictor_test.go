@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestForecastsReachTheEngine: after some runs with a name the engine gets a
-// prediction for the next, and a run that exceeds it counts as a miss before it
-// ends.
+// In TestForecastsReachTheEngine, some jobs with the same name run first. The engine must then
+// get a prediction for the next such job. A run that exceeds its predicted p90 must count as a
+// miss even before it ends.
 func TestForecastsReachTheEngine(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 8, cpus: 64, memory_mb: 100000}]"))

@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// stopAttempt stops the current attempt of a job, at once or after its
-// checkpoint. It returns whether the job is waiting now.
+// stopAttempt stops the current attempt of a job, immediately or after its checkpoint. The method reports whether
+// the job is waiting now.
 func (w *World) stopAttempt(c *engine.RunChange) (waits bool, err error) {
 	r := w.record(c.Job)
 	job, _ := w.state.Job(c.Job)
@@ -18,9 +18,9 @@ func (w *World) stopAttempt(c *engine.RunChange) (waits bool, err error) {
 	if ran := w.now.Sub(r.since); job.Checkpoint.Enabled {
 		r.remaining -= ran
 	} else {
-		r.lostMilli += int64(r.gpus) * int64(ran/time.Second) // it starts over
+		r.lostMilli += int64(r.gpus) * int64(ran/time.Second) // the job starts over
 	}
-	r.attempts++ // cancels the end that was expected of this attempt
+	r.attempts++ // invalidates the scheduled end of this attempt
 	r.lostMilli += int64(r.gpus) * int64(w.policy.CheckpointSeconds)
 	if saving := time.Duration(w.policy.CheckpointSeconds) * time.Second; saving > 0 {
 		heap.Push(&w.ends, attemptEnd{w.now.Add(saving), c.Job, 0})
@@ -57,8 +57,8 @@ func (w *World) endAttempt(id ares.JobID, run *ares.Run) error {
 	return nil
 }
 
-// handleEnd handles a scheduled end: of the job, or of the checkpoint of a
-// preempted attempt. It returns whether the job is waiting again.
+// handleEnd handles the scheduled end of a job. For a preempted attempt, it handles the end of the time in which
+// the attempt writes its checkpoint. The method reports whether the job is waiting again.
 func (w *World) handleEnd(e attemptEnd) (waits bool, err error) {
 	if e.attempt != 0 {
 		if e.attempt == w.record(e.job).attempts {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// run simulates a philly trace on one machine of four GPUs.
+// This function simulates a trace in the Philly format on one machine with four GPUs.
 func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
 	t.Helper()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 1, gpus: 4, cpus: 8, memory_mb: 1000}]"))
@@ -37,7 +37,7 @@ func run(t *testing.T, policy, trace string, change func(*Policy)) *World {
 	return w
 }
 
-// times returns when jobs were first placed and ended, in seconds.
+// For each job, this function returns the time of its first placement and the time of its end, in seconds.
 func times(w *World) (out [][2]int) {
 	for i := range w.jobs {
 		out = append(out, [2]int{int(w.jobs[i].placed.Sub(Epoch) / time.Second), int(w.jobs[i].ended.Sub(Epoch) / time.Second)})
@@ -50,19 +50,19 @@ const three = `2017-10-09 06:00:00,100,3,a
 2017-10-09 06:00:20,30,1,a
 `
 
-// TestOrdersByHand: three jobs that request three, four and one of four GPUs,
-// under each policy, as worked out by hand.
+// TestOrdersByHand simulates three jobs under each policy. The jobs request three, four and one GPU
+// of a machine with four GPUs. The expected times were computed by hand.
 func TestOrdersByHand(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string][][2]int{
 		"fifo":          {{0, 100}, {100, 150}, {150, 180}},
 		"fifo-backfill": {{0, 100}, {100, 150}, {20, 50}},
-		"easy":          {{0, 100}, {100, 150}, {20, 50}}, // it is done before the second can begin
-		"sjf":           {{0, 100}, {100, 150}, {20, 50}}, // the third comes before the second
+		"easy":          {{0, 100}, {100, 150}, {20, 50}}, // the third job is done before the second can start
+		"sjf":           {{0, 100}, {100, 150}, {20, 50}}, // the third job comes before the second
 		"qssf":          {{0, 100}, {100, 150}, {20, 50}},
-		// The second has less left and stops the first at 10, and the third stops
-		// the second at 20; then there is room for the first beside it, until the
-		// second comes back at 50 for the forty seconds it has left.
+		// The second job has less runtime left and preempts the first at 10 s. The third job preempts the second at 20
+		// s, and the first job then fits beside the third. At 50 s the second job resumes for its remaining forty
+		// seconds.
 		"srtf": {{0, 150}, {10, 90}, {20, 50}},
 	} {
 		w := run(t, policy, three, nil)
@@ -76,8 +76,8 @@ func TestOrdersByHand(t *testing.T) {
 	}
 }
 
-// TestEasyKeepsReservation: a job that would still run when the first in the
-// queue can start waits for it.
+// TestEasyKeepsReservation checks when a job must wait. It must wait if it would still be running when the first job in
+// the queue can start.
 func TestEasyKeepsReservation(t *testing.T) {
 	t.Parallel()
 	trace := strings.Replace(three, ",30,1", ",300,1", 1)
@@ -89,8 +89,8 @@ func TestEasyKeepsReservation(t *testing.T) {
 	}
 }
 
-// TestPreemptionCost: a preempted job holds its devices until its checkpoint is
-// written and resumes from it, and the cost is counted.
+// TestPreemptionCost checks that a preempted job holds its devices until its checkpoint is written. The job must resume
+// from the checkpoint, and the cost must be counted.
 func TestPreemptionCost(t *testing.T) {
 	t.Parallel()
 	w := run(t, "srtf", `2017-10-09 06:00:00,100,3,a
@@ -103,17 +103,16 @@ func TestPreemptionCost(t *testing.T) {
 	if r.Preempted != 1 || r.PreemptedMost != 1 || r.Lost != 15 || w.jobs[0].preemptions != 1 {
 		t.Errorf("%d stops, %v GPU-seconds lost", r.Preempted, r.Lost)
 	}
-	// The first ended 55 s later than its runtime although it never waited to
-	// start, and the second waited for 5 s.
+	// The first job started immediately, but its completion time is 55 s longer than its runtime.
+	// The second job waited for 5 s.
 	if got := r.GPUsNamed("2-4"); got.Wait.Max != 5 || got.Delay.Max != 55 || got.Delay.P50 != 5 || got.Preempted != 1 || got.Lost != 15 || r.GPUsNamed("1") != nil {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestTiresiasByHand: the first job leaves the first level after 20 seconds on
-// four GPUs, without an event, and is then preempted by a job of the first
-// level. Both are on the second level in the end, and neither preempts the
-// other.
+// In TestTiresiasByHand, the first job uses four GPUs. After 20 seconds it must drop to the second
+// priority level, even though no event occurs. A job of the first level must then preempt it.
+// Later both jobs are on the second level, and neither preempts the other.
 func TestTiresiasByHand(t *testing.T) {
 	t.Parallel()
 	w := run(t, "tiresias", `2017-10-09 06:00:00,100,4,a
@@ -127,9 +126,9 @@ func TestTiresiasByHand(t *testing.T) {
 	}
 }
 
-// TestFreedSeatsAreKept: seats freed by the first of two victims are not given
-// to another job while the second still writes its checkpoint, and one short
-// job preempts one job, not one for each that waits.
+// In TestFreedSeatsAreKept, a job preempts two victims. The first victim frees its seats while the second still writes
+// its checkpoint. These seats must not be given to another job. The test also checks that a short job preempts only one
+// job, however many jobs are waiting.
 func TestFreedSeatsAreKept(t *testing.T) {
 	t.Parallel()
 	w := run(t, "srtf", `2017-10-09 06:00:00,1000,2,a

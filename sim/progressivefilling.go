@@ -6,18 +6,17 @@ import (
 	"slices"
 )
 
-// demand is what a tenant could use if it had the fleet to itself.
+// A `demand` is the amount of resources that a tenant could use if it had the whole cluster for itself.
 type demand struct {
 	wanted      resources
 	weight      float64
-	maxFraction float64 // the fraction of it that its limits allow, at most 1
+	maxFraction float64 // the fraction of the demand that its limits allow, at most 1
 }
 
-// progressiveFilling returns the fair dominant share of each tenant: all
-// weighted share at which its demand is met dominant shares rise at the same rate, until a tenant has all that
-// it wants or is allowed, or a resource that it needs is exhausted. It assumes
-// that jobs can be divided and run anywhere, so it is an upper bound to compare
-// with, not a schedule.
+// progressiveFilling returns the fair dominant share of each tenant. The weighted dominant shares of all tenants rise
+// at the same rate. A tenant's share stops rising when the tenant's demand is met, its limit is reached, or a resource
+// that it needs is exhausted. Jobs are assumed to be divisible and to run anywhere. The result is therefore an upper
+// bound for comparison, not a schedule.
 func progressiveFilling(demands []demand, capacity resources) []float64 {
 	f := fillState{shares: make([]float64, len(demands)), demands: demands}
 	for i, d := range demands {
@@ -38,7 +37,7 @@ func progressiveFilling(demands []demand, capacity resources) []float64 {
 	return f.shares
 }
 
-// fillState is a progressive filling in progress.
+// fillState is the state of a progressive filling that has not ended yet.
 type fillState struct {
 	demands []demand
 	shares  []float64
@@ -53,7 +52,7 @@ type risingTenant struct {
 	stopLevel float64 // weighted share at which its demand is met
 }
 
-// rate returns how much of each resource a tenant takes per unit of the level.
+// This method returns how much of each resource a tenant gets when its weighted share rises by one unit.
 func (f *fillState) rate(r risingTenant) (by [3]float64) {
 	d := &f.demands[r.index]
 	for k := range by {
@@ -62,8 +61,9 @@ func (f *fillState) rate(r risingTenant) (by [3]float64) {
 	return by
 }
 
-// raise lifts the level to where the next tenant has enough or the next
-// resource is exhausted, and removes the tenants that rise no further.
+// This method increases the weighted share of all rising tenants until one of them has
+// enough or a resource is exhausted. Then the method removes the tenants whose share cannot
+// rise further.
 func (f *fillState) raise(level float64) float64 {
 	var pace [3]float64
 	for _, r := range f.rising {
@@ -80,7 +80,7 @@ func (f *fillState) raise(level float64) float64 {
 	var dry [3]bool
 	for k := range pace {
 		f.left[k] -= (next - level) * pace[k]
-		// Less than this is a rounding error.
+		// Treat a remainder below this threshold as a rounding error.
 		dry[k] = pace[k] > 0 && f.left[k] <= 1e-9*math.Max(1, pace[k])
 	}
 	f.rising = slices.DeleteFunc(f.rising, func(r risingTenant) bool {
@@ -97,8 +97,8 @@ func (f *fillState) raise(level float64) float64 {
 	return next
 }
 
-// jain returns Jain's index: 1 when all values are equal or there are none, 1/n
-// when one of n has everything.
+// The function `jain` returns Jain's index. Jain's index is 1 if all values are equal or there are no values. It is
+// 1/n if only one of n values is not 0.
 func jain(values []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range values {

@@ -42,10 +42,12 @@ func TestProgressiveFillingByHand(t *testing.T) {
 		"weights and a small want": {resources{12, 0, 0}, []demand{gpus(12, 1), gpus(3, 3)}, []float64{0.75, 0.25}},
 		"nothing wanted":           {resources{12, 0, 0}, []demand{gpus(0, 1), gpus(30, 1)}, []float64{0, 1}},
 		"a limit":                  {resources{10, 0, 0}, []demand{{resources{8, 0, 0}, 1, 0.25}, gpus(10, 1)}, []float64{0.2, 0.8}},
-		// The example of the paper on dominant resource fairness: 9 cores, 18 GB;
-		// one runs tasks of 1 core and 4 GB, the other of 3 cores and 1 GB.
+		// This is the example of the paper on dominant resource fairness, with 9 cores and 18 GB.
+		// One tenant runs tasks with 1 core and 4 GB each, and the other tenant runs tasks with 3
+		// cores and 1 GB each.
 		"two resources": {resources{0, 9, 18}, []demand{{resources{0, 100, 400}, 1, 1}, {resources{0, 300, 100}, 1, 1}}, []float64{2.0 / 3, 2.0 / 3}},
-		// The GPUs are used up by the first two; the third goes on with cores alone.
+		// The first two tenants use up the GPUs. The third tenant needs only cores, so its share
+		// keeps rising.
 		"one resource runs dry": {resources{10, 10, 0}, []demand{gpus(10, 1), gpus(10, 1), {resources{0, 10, 0}, 1, 1}}, []float64{0.5, 0.5, 1}},
 	} {
 		got := progressiveFilling(c.demands, c.capacity)
@@ -57,9 +59,8 @@ func TestProgressiveFillingByHand(t *testing.T) {
 	}
 }
 
-// TestProgressiveFillingIsMaxMin checks the definition of a fair division:
-// nothing is given twice, and a tenant with less than it may have needs an
-// exhausted resource of which no tenant has a larger weighted share.
+// TestProgressiveFillingIsMaxMin checks that no resource is assigned beyond its capacity. Every tenant
+// with less than its maximum share must have a bottleneck.
 func TestProgressiveFillingIsMaxMin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,8 +91,8 @@ func TestProgressiveFillingIsMaxMin(t *testing.T) {
 	})
 }
 
-// bottleneck says whether a tenant needs an exhausted resource of which no
-// tenant has a larger weighted share.
+// This function reports whether a tenant has a bottleneck. A tenant's bottleneck is an exhausted resource
+// that the tenant needs. No other tenant that needs this resource may have a larger weighted share.
 func bottleneck(demands []demand, shares []float64, used [3]float64, capacity resources, i int) bool {
 	for r := range used {
 		if demands[i].wanted[r] == 0 || capacity[r] == 0 || used[r] < float64(capacity[r])-1e-6 {
@@ -108,15 +109,15 @@ func bottleneck(demands []demand, shares []float64, used [3]float64, capacity re
 	return false
 }
 
-// TestProgressiveFillingAgainstSmallSteps divides the fleet in small steps,
-// each for the tenant with the smallest weighted share that can still take one.
-// The last steps depend on what happens to fit, so demands and fleets are of
-// similar size.
+// TestProgressiveFillingAgainstSmallSteps divides the cluster in another way, in many small steps,
+// and compares the results. Each step goes to the tenant with the smallest weighted share among the
+// tenants that can still use it. The result depends on which demands still fit in the last steps.
+// The test therefore uses no very small demands or capacities.
 func TestProgressiveFillingAgainstSmallSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		capacity, demands := drawDemands(t, 5)
-		const crumb = 1.0 / 4000 // of the fleet, in dominant share by weight
+		const crumb = 1.0 / 4000 // size of a step: a fraction of the fleet, as a weighted dominant share
 		got, want := progressiveFilling(demands, capacity), crumbs(demands, capacity, crumb)
 		for i := range got {
 			if math.Abs(got[i]-want[i]) > 0.02 {

@@ -13,35 +13,34 @@ import (
 // JobOutcome is the projected start and end of a job.
 type JobOutcome struct {
 	Job      *ares.Job
-	Ran      bool      // it was running at the start
-	Start    time.Time // zero if it does not start within the horizon; the start of the projection if it was running
-	End      time.Time // zero if it does not end within the horizon
-	Basis    Basis     // of its runtime
-	Stops    int       // times it was preempted
+	Ran      bool      // the job was running at the start
+	Start    time.Time // zero if the job does not start within the horizon; the start of the projection if it was running
+	End      time.Time // zero if the job does not end within the horizon
+	Basis    Basis     // basis of the job's runtime
+	Stops    int       // number of preemptions
 	GPUHours float64   // within the horizon
 
 	since time.Time // start of the current attempt, zero for none
 }
 
-// Basis says what the runtime of a job is based on.
+// Basis says where the runtime of a job comes from.
 type Basis string
 
-// The bases, the most reliable first.
+// These are the possible sources of a runtime, most reliable first.
 const (
 	ByPrediction Basis = "prediction"
 	ByLimit      Basis = "limit"
 	ByAssumption Basis = "assumption"
 )
 
-// projection runs a snapshot forward. It does for the engine what agents and
-// the store do for a server: a placed job starts at once, runs for its expected
-// runtime, succeeds, and frees its seats in the same instant; a job that is
-// asked to stop does so at once. No new jobs arrive.
+// A `projection` simulates the future of a snapshot. For the engine, a projection replaces the agents and the store.
+// A placed job starts immediately, runs for its expected runtime, and succeeds. At its end, it frees its seats
+// immediately. A job that is asked to stop ends immediately. No new jobs arrive in a projection.
 type projection struct {
 	state    *engine.State
 	now      time.Time
 	until    time.Time
-	horizon  time.Duration // from the start to until
+	horizon  time.Duration // duration from the start to until
 	assumed  time.Duration
 	revision int64
 	ends     endHeap
@@ -59,7 +58,7 @@ func newProjection(s *Snapshot, cfg config.Config, horizon, assumed time.Duratio
 	return f
 }
 
-// resumeJobs takes over the jobs that run or wait in the snapshot.
+// resumeJobs adds the jobs that are running or waiting in the snapshot to the projection.
 func (f *projection) resumeJobs() {
 	online := map[string]bool{}
 	for n := range f.state.Nodes() {
@@ -90,7 +89,7 @@ func (f *projection) resumeJobs() {
 	f.flush()
 }
 
-// release frees the seats of ended attempts on nodes with a connected agent.
+// This function frees the seats of ended attempts on nodes with a connected agent.
 func release(run *ares.Run, online map[string]bool) (changed bool) {
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
@@ -103,7 +102,7 @@ func release(run *ares.Run, online map[string]bool) (changed bool) {
 	return changed
 }
 
-// resume continues a current attempt.
+// This method continues an attempt that is in progress in the snapshot.
 func (f *projection) resume(job *ares.Job, run *ares.Run) (changed bool) {
 	if run.Stop != nil {
 		f.endAttempt(job, run, ares.OutcomeStopped)
@@ -116,8 +115,8 @@ func (f *projection) resume(job *ares.Job, run *ares.Run) (changed bool) {
 	return changed
 }
 
-// outcome returns the outcome of a job, nil for an array: its elements have
-// outcomes.
+// This method returns the outcome of a job. For an array, the method returns nil, because
+// each element has its own outcome.
 func (f *projection) outcome(job *ares.Job) *JobOutcome {
 	if f.outcomes[job.ID] == nil && !job.IsArray() {
 		f.outcomes[job.ID] = &JobOutcome{Job: job}
@@ -139,7 +138,7 @@ func (f *projection) startRanks(job *ares.Job, run *ares.Run) {
 func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) {
 	a := run.Current()
 	fence := a.Fence
-	for _, h := range append([]ares.Held(nil), a.Seats...) {
+	for _, h := range append([]ares.SeatStatus(nil), a.Seats...) {
 		if h.Result == nil {
 			mustTransition(run.Finish(job, fence, h.Rank, ares.RankResult{Outcome: how, StartedAt: a.StartedAt, EndedAt: f.now}, f.now))
 		}
@@ -155,7 +154,7 @@ func (f *projection) endAttempt(job *ares.Job, run *ares.Run, how ares.Outcome) 
 	}
 }
 
-// countGPUHours adds the GPU-hours of the current attempt and ends it.
+// countGPUHours adds the GPU-hours of the current attempt to the outcome. The attempt then counts as ended.
 func (f *projection) countGPUHours(outcome *JobOutcome) {
 	if !outcome.since.IsZero() {
 		milli := outcome.Job.Members * max(1000*outcome.Job.GPUs, outcome.Job.GPUMilli)
@@ -164,7 +163,8 @@ func (f *projection) countGPUHours(outcome *JobOutcome) {
 	}
 }
 
-// mustTransition panics on an error of a transition that the run always allows.
+// mustTransition panics if a transition fails, because a projection makes only transitions that
+// the run allows.
 func mustTransition(err error) {
 	if err != nil {
 		panic("sim: a run rejected a transition: " + err.Error())
@@ -181,17 +181,17 @@ func (f *projection) scheduleEnd(job *ares.Job, run *ares.Run) {
 	heap.Push(&f.ends, attemptEnd{f.now.Add(total - done), job.ID, a.Number})
 }
 
-// expectedRuntime returns the total runtime of a job that has run for some
-// time.
+// expectedRuntime returns the expected total runtime of a job that has already
+// run for some time.
 func (f *projection) expectedRuntime(job *ares.Job, elapsed time.Duration) (time.Duration, Basis) {
 	return expectedRuntime(f.state, job, f.assumed, elapsed)
 }
 
-// expectedRuntime returns the total runtime of a job that has run for some
-// time: the prediction from similar runs, else its time limit, else the assumed
-// runtime. When a job has run past all of these, its runtime so far is doubled.
-// A prediction from no runs is not used: the limit and the user's assumption
-// are better.
+// expectedRuntime returns the expected total runtime of a job, including the time for which the job has already run.
+// The expected runtime is the prediction from similar runs, or else the time limit, or else the assumed runtime. A
+// value is skipped if the job has already run for longer than this value. If all values are skipped, the expected
+// runtime is twice the runtime so far. A prediction that is not based on any runs is ignored. The time limit and the
+// assumed runtime are better estimates.
 func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Duration) (time.Duration, Basis) {
 	limit := job.MaxRuntime()
 	within := func(d time.Duration) time.Duration {
@@ -201,7 +201,7 @@ func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Durat
 		return d
 	}
 	p, _ := s.Forecast(job.ID)
-	if p.Samples == 0 && job.ArrayOf != "" { // before an element exists, its array has the prediction
+	if p.Samples == 0 && job.ArrayOf != "" { // the array has the prediction for elements that do not exist yet
 		p, _ = s.Forecast(job.ArrayOf)
 	}
 	if p.Samples > 0 {
@@ -220,7 +220,7 @@ func expectedRuntime(s *engine.State, job *ares.Job, assumed, elapsed time.Durat
 	return 2 * elapsed, ByAssumption
 }
 
-// run decides and advances time until the horizon.
+// This method makes scheduling decisions and advances the simulated time until the horizon.
 func (f *projection) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		next := f.until
@@ -244,7 +244,7 @@ func (f *projection) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// end ends an attempt, unless it was stopped before.
+// This method ends an attempt, unless it was stopped before.
 func (f *projection) end(d attemptEnd) {
 	job, known := f.state.Job(d.job)
 	run, _ := f.state.Run(d.job)
@@ -254,8 +254,8 @@ func (f *projection) end(d attemptEnd) {
 	}
 }
 
-// decide makes decisions and applies them until nothing changes. It returns the
-// time at which the next plan may differ.
+// This method makes decisions and applies them until nothing changes. The method returns a time. At this time, the
+// engine may make a different plan even without a new event.
 func (f *projection) decide() (wake time.Time) {
 	for {
 		plan := engine.Decide(f.state, f.now)
@@ -278,7 +278,7 @@ func (f *projection) decide() (wake time.Time) {
 	}
 }
 
-// apply makes one change of a plan, with what follows from it at once.
+// This method applies one change of a plan, together with the immediate consequences of the change.
 func (f *projection) apply(job *ares.Job, run ares.Run, starts bool) {
 	if starts {
 		run.Last().Fence = ares.Fence(f.revision + 1)
@@ -298,16 +298,16 @@ func (f *projection) put(job *ares.Job, run ares.Run) {
 	f.batch = append(f.batch, ares.Event{Run: &ares.RunEvent{Job: job.ID, Run: run}})
 }
 
-// flush gives the collected events to the engine, if there are any.
+// This method passes the collected events to the engine, if there are any.
 func (f *projection) flush() {
 	if len(f.batch) > 0 {
 		f.step()
 	}
 }
 
-// step gives the collected events to the engine at a new revision, even if
-// there are none: predictions depend on the revision, so projections that are
-// compared must have the same number of revisions.
+// This method passes the collected events to the engine as a new revision, even if there are no
+// events. Predictions depend on the revision, so projections that are compared must have the same
+// number of revisions.
 func (f *projection) step() {
 	f.revision++
 	for i := range f.batch {

@@ -13,38 +13,40 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// ReplayResult is the result of deciding a recording again.
+// ReplayResult is the result of replaying the decisions of a recording.
 type ReplayResult struct {
 	Server    string      `json:"server"`
 	Build     string      `json:"build"` // version of Ares that made the recording
 	Began     time.Time   `json:"began"`
-	Until     time.Time   `json:"until"` // of the last decision or batch
-	Revision  int64       `json:"-"`     // the last
+	Until     time.Time   `json:"until"` // time of the last decision or batch
+	Revision  int64       `json:"-"`     // the last revision
 	Batches   int         `json:"batches"`
 	Events    int         `json:"events"`
 	Decisions int         `json:"decisions"`
-	Placed    int         `json:"placed"` // by all decisions
+	Placed    int         `json:"placed"` // jobs placed by all decisions
 	Different int         `json:"different"`
 	First     *Difference `json:"first_difference,omitzero"`
-	End       string      `json:"end"` // why it ends, "" if it was cut off
+	End       string      `json:"end"` // why the recording ends, or "" if it was cut off
 }
 
-// Difference is a decision that came out differently. A recording has only the
-// digest of the decision; the placements are those that were stored soon after.
+// Difference is a decision that differs in the replay. A recording has only the digest of a
+// decision, and not its placements. The recorded placements are therefore the placements that were
+// stored soon after the decision.
 type Difference struct {
 	Recorded recording.Decision `json:"recorded"`
 	Replayed recording.Decision `json:"replayed"`
-	// The placements that only one of both has, one per line.
+	// OnlyRecorded lists the placements that are only in the recording. OnlyReplayed lists the placements that
+	// are only in the replay.
 	OnlyRecorded []string `json:"only_recorded"`
 	OnlyReplayed []string `json:"only_replayed"`
 }
 
-// lookAhead is how many batches after a difference are searched for placements:
-// a plan is committed in parts.
+// A plan is committed in parts. After a difference, the replay therefore searches this number of further batches
+// for the placements of the plan.
 const lookAhead = 64
 
-// Replay gives the recorded batches to a new state and decides again wherever
-// the server did. It calls tick, if there is one, after every decision.
+// Replay applies the recorded batches to a new engine state. It makes a decision at each point where the server
+// made one. If the function `tick` is not nil, Replay calls it after every decision.
 func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
@@ -75,14 +77,15 @@ func Replay(from io.Reader, tick func(*ReplayResult)) (*ReplayResult, error) {
 	}
 }
 
-// replay is a replay in progress.
+// This type is the state of a replay that has not ended yet.
 type replay struct {
 	state *engine.State
 	out   *ReplayResult
-	// Of the first difference: the placements of both, and the number of batches
-	// that are still searched for the recorded ones.
+	// At the first difference, these fields hold the placements of the replay and of the recording.
 	replayed, recorded []string
-	ahead              int
+	// The recording may contain these placements in one of the next batches. This field is the number of further
+	// batches in which the replay searches for these placements.
+	ahead int
 }
 
 func (r *replay) apply(b *ares.Batch) {
@@ -96,7 +99,7 @@ func (r *replay) apply(b *ares.Batch) {
 	if r.ahead == 0 {
 		return
 	}
-	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // the precision of the store
+	at := r.out.First.Recorded.Now.Truncate(time.Microsecond) // truncated to the precision of the store
 	for i := range b.Events {
 		if ev := b.Events[i].Run; ev != nil && ev.Run.Last() != nil && ev.Run.Last().PlacedAt.Equal(at) {
 			r.recorded = append(r.recorded, placedLine(ev.Job, seatsOf(ev.Run.Last())))
@@ -109,7 +112,7 @@ func (r *replay) apply(b *ares.Batch) {
 
 func (r *replay) decide(d *recording.Decision) error {
 	if got := r.state.Revision(); got != d.Revision {
-		return ares.Errorf(ares.Invalid, "the recording has a decision of revision %d where the state is at %d: a batch is missing", d.Revision, got)
+		return ares.Errorf(ares.Invalid, "the recording has a decision for revision %d, but the replay is at revision %d: the recording lacks a batch of events", d.Revision, got)
 	}
 	plan := engine.Decide(r.state, d.Now)
 	r.out.Decisions++
@@ -132,7 +135,7 @@ func (r *replay) decide(d *recording.Decision) error {
 	return nil
 }
 
-// finish keeps the placements that only one of both has.
+// This method removes the placements that are both in the recording and in the replay.
 func (r *replay) finish() {
 	if r.out.First == nil {
 		return

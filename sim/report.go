@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ReportFormat is the version of the report format. It changes when a reader of
-// the old version would be misled.
+// ReportFormat is the version of the report format. The version changes when a program that reads
+// the old version would misunderstand the new one.
 const ReportFormat = "ares-sim-report/1"
 
-// Reports are the runs of one command, by policy and seed.
+// Reports contains the reports of all runs of one command, ordered by policy and seed.
 type Reports struct {
 	Format  string   `json:"format"`
 	Version string   `json:"ares_version"`
@@ -23,31 +23,31 @@ type Reports struct {
 type Report struct {
 	Source    Source        `json:"source"`
 	Jobs      int           `json:"jobs"`
-	Refused   int           `json:"refused"` // that can never run on this fleet
+	Refused   int           `json:"refused"` // jobs that can never run on this fleet
 	Placed    int           `json:"placed"`
 	Ended     int           `json:"ended"`
-	LeftQueue int           `json:"quit,omitzero"` // that left the queue at their timeout (max_queue_minutes)
+	LeftQueue int           `json:"quit,omitzero"` // jobs that left the queue at their timeout (max_queue_minutes)
 	Virtual   float64       `json:"virtual_seconds"`
 	GPUs      int           `json:"gpus"`
-	Use       float64       `json:"gpu_use_percent"` // of all GPU-seconds until the last event; of the GPUs if no time passed
+	Use       float64       `json:"gpu_use_percent"` // percentage of all GPU-seconds until the last event, or of the GPUs if no time passed
 	Peak      float64       `json:"gpu_use_peak_percent"`
 	Complete  *Distribution `json:"completion_seconds"` // from submission to end; nil if no job ended
 	Wait      *Distribution `json:"waiting_seconds"`    // from submission to placement; nil if no job was placed
-	// Delay is completion time minus runtime: all waiting, before the start and
-	// after preemptions, and the cost of preemptions.
+	// Delay is completion time minus runtime. The delay includes all waiting before the start and after preemptions,
+	// and the cost of preemptions.
 	Delay    *Distribution `json:"delay_seconds"`
 	Deadline Deadlines     `json:"deadlines"`
-	// Preempted is the number of preemptions, and Lost the GPU-seconds that they
-	// cost: devices held while checkpoints were written. PreemptedMost is the
-	// largest number of preemptions of one job.
+	// Preempted is the number of preemptions. Lost is the cost of preemptions in GPU-seconds. It counts the time
+	// during which devices were occupied while checkpoints were written. PreemptedMost is the largest number of
+	// preemptions of one job.
 	Preempted     int     `json:"preemptions"`
 	PreemptedMost int     `json:"preemptions_most"`
 	Lost          float64 `json:"lost_gpu_seconds"`
 	ByGPUs        []Group `json:"by_gpu_count"` // 0, 1, 2-4, 5-8, 9+
 	BySize        []Group `json:"by_size"`
 	ByTenant      []Group `json:"by_tenant"`
-	// WaitCDF and CompleteCDF have 101 values: the times that 0 %, 1 %, … 100 % of
-	// the placed jobs, and of the ended jobs, do not exceed.
+	// WaitCDF contains the 0th, 1st, … 100th percentile of the placed jobs' waiting times.
+	// CompleteCDF contains the same percentiles of the ended jobs' completion times.
 	WaitCDF     []float64 `json:"waiting_cdf_seconds"`
 	CompleteCDF []float64 `json:"completion_cdf_seconds"`
 	// The fields below are set by Simulate.
@@ -57,8 +57,8 @@ type Report struct {
 	Occupancy *Occupancy `json:"occupancy,omitempty"`
 }
 
-// Source is what a report was made from. Runs with the same trace, fleet, seed,
-// resampling and until differ only in their policy.
+// Source describes the input of a report. If two runs have the same trace, fleet, seed, resampling
+// and end time, they differ only in their policy.
 type Source struct {
 	Trace    TraceSource  `json:"trace"`
 	Fleet    FleetSource  `json:"fleet"`
@@ -66,20 +66,20 @@ type Source struct {
 	Seed     uint64       `json:"seed"`
 	Resample string       `json:"resample"`
 	Until    float64      `json:"until_seconds"` // 0 for the end of the last job
-	Halted   bool         `json:"halted"`        // it was interrupted
+	Halted   bool         `json:"halted"`        // the run was interrupted
 }
 
-// TraceSource is the trace of a report.
+// TraceSource identifies the trace that a report is based on.
 type TraceSource struct {
 	Name   string `json:"name"`
 	Format string `json:"format"`
 	SHA256 string `json:"sha256"`
 	Jobs   int    `json:"jobs"`
 	Bad    int    `json:"bad_rows"`
-	Idle   int    `json:"idle_rows"` // without work for a fleet
+	Idle   int    `json:"idle_rows"` // rows without work for a fleet
 }
 
-// FleetSource is the fleet of a report.
+// FleetSource identifies the fleet that a report is based on.
 type FleetSource struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
@@ -87,7 +87,7 @@ type FleetSource struct {
 	GPUs   int    `json:"gpus"`
 }
 
-// PolicySource is the policy of a report, with the digest of the engine's
+// PolicySource identifies the policy that a report is based on. It contains the digest of the engine's
 // configuration.
 type PolicySource struct {
 	Name       string  `json:"name"`
@@ -97,7 +97,7 @@ type PolicySource struct {
 	Checkpoint int     `json:"checkpoint_seconds,omitzero"`
 }
 
-// Distribution summarizes a set of times. An empty set has none.
+// Distribution summarizes a set of times. For an empty set of times the Distribution is nil.
 type Distribution struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -113,12 +113,12 @@ type Deadlines struct {
 	Missed int `json:"missed"` // ended too late, or not ended and the deadline has passed
 }
 
-// Group is the jobs of one size or tenant.
+// Group contains the figures of all jobs of one size or tenant.
 type Group struct {
 	Name     string        `json:"name"`
-	Jobs     int           `json:"jobs"`    // that were placed
-	Ended    int           `json:"ended"`   // of these
-	Waiting  int           `json:"waiting"` // that were not placed
+	Jobs     int           `json:"jobs"`    // jobs that were placed
+	Ended    int           `json:"ended"`   // placed jobs that ended
+	Waiting  int           `json:"waiting"` // jobs that were not placed
 	Complete *Distribution `json:"completion_seconds"`
 	Wait     *Distribution `json:"waiting_seconds"`
 	Delay    *Distribution `json:"delay_seconds"`
@@ -159,7 +159,7 @@ func (w *World) Report() Report {
 	r.Wait, r.Complete, r.Delay = distribution(all.waits), distribution(all.completes), distribution(all.delays)
 	r.WaitCDF, r.CompleteCDF = cdf(all.waits), cdf(all.completes)
 	r.ByGPUs, r.BySize, r.ByTenant = groups(counts), groups(sizes), groups(tenants)
-	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // their first digits sort correctly
+	slices.SortFunc(r.ByGPUs, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) }) // sorting by the first digit is correct for these names
 	if w.gpus > 0 {
 		r.Use, r.Peak = w.allocated.use(w.gpus, r.Virtual)
 	}
@@ -167,7 +167,8 @@ func (w *World) Report() Report {
 	return r
 }
 
-// GPUsNamed returns the group of jobs with this number of GPUs, nil for none.
+// GPUsNamed returns the group of jobs with the given name, such as 2-4. It returns nil if the report has no such
+// group.
 func (r *Report) GPUsNamed(name string) *Group {
 	at := slices.IndexFunc(r.ByGPUs, func(g Group) bool { return g.Name == name })
 	if at < 0 {
@@ -176,8 +177,8 @@ func (r *Report) GPUsNamed(name string) *Group {
 	return &r.ByGPUs[at]
 }
 
-// dropEmpty removes the distributions of no times, which older reports have as
-// zeros.
+// dropEmpty removes the distributions that contain no times. Older reports contain zeros for these
+// distributions.
 func (r *Report) dropEmpty() {
 	dropEmptyDistribution(&r.Wait, r.Placed)
 	dropEmptyDistribution(&r.Complete, r.Ended)
@@ -211,7 +212,7 @@ func (d *Deadlines) count(j *record, now time.Time) {
 	}
 }
 
-// group collects the times of a group of jobs.
+// This type collects the times of a group of jobs.
 type group struct {
 	waits, completes, delays []float64
 	waiting, stops, most     int
@@ -253,8 +254,7 @@ func groups(by map[string]*group) []Group {
 	return out
 }
 
-// countName returns the group of a job by its number of GPUs: 0, 1, 2-4, 5-8,
-// 9+.
+// countName returns the name of the group for a job's number of GPUs: 0, 1, 2-4, 5-8 or 9+.
 func countName(milli int) string {
 	switch gpus := (milli + 999) / 1000; {
 	case gpus == 0:
@@ -269,7 +269,8 @@ func countName(milli int) string {
 	return "9+"
 }
 
-// sizeName returns the group of a job by its size in GPUs: 1, 2, 4, 8, more.
+// sizeName returns the name of the group for a job's size. The name is the number of GPUs, rounded up to a power of
+// two. For more than 64 GPUs, the name is "more". A job without GPUs is in group 0.
 func sizeName(milli int) string {
 	gpus := (milli + 999) / 1000
 	for _, most := range []int{0, 1, 2, 4, 8, 16, 32, 64} {

@@ -47,9 +47,9 @@ func simulate(t *testing.T, s Setup) *Outcome {
 	return o
 }
 
-// TestReportCounts: the report of a run that can be followed by hand. Jobs 1
-// and 2 fill both machines until 100; job 3 has one of them until 200, jobs 4
-// and 5 share the other until 150; job 6 requests more than the fleet has.
+// TestReportCounts checks the report of a simulation that is small enough to compute by hand. Jobs
+// 1 and 2 fill both machines until 100 s. Job 3 has one machine until 200 s, and jobs 4 and 5 share
+// the other until 150 s. Job 6 requests more GPUs than the fleet has.
 func TestReportCounts(t *testing.T) {
 	t.Parallel()
 	r := simulate(t, small(t)).Report
@@ -65,7 +65,7 @@ func TestReportCounts(t *testing.T) {
 	if use := 100 * (3*400.0 + 150) / (8 * 200); r.Use != rounded(use) || r.Peak != 100 {
 		t.Errorf("use %v of %v, peak %v", r.Use, use, r.Peak)
 	}
-	// Jobs 1 and 2 met their deadlines, job 3 ended 70 s late, job 6 is still open.
+	// Jobs 1 and 2 met their deadlines, job 3 ended 70 s late, and the deadline of job 6 has not passed.
 	if want := (Deadlines{Jobs: 4, Met: 2, Missed: 1}); r.Deadline != want {
 		t.Errorf("deadlines %+v, want %+v", r.Deadline, want)
 	}
@@ -87,8 +87,8 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
-// TestNoTimePasses: if all jobs arrive at once and never end, their allocation
-// is the mean. With weights, a has 4 of 8 GPUs and b the other 4.
+// TestNoTimePasses checks that the mean allocation equals the current allocation if no simulated
+// time passes. Tenants a and b have different weights, and each has 4 of the 8 GPUs.
 func TestNoTimePasses(t *testing.T) {
 	t.Parallel()
 	s := small(t)
@@ -100,14 +100,14 @@ func TestNoTimePasses(t *testing.T) {
 	if r.Virtual != 0 || r.Placed != 2 || r.Use != 100 || r.Peak != 100 {
 		t.Errorf("%d placed in %v s: use %v, at most %v", r.Placed, r.Virtual, r.Use, r.Peak)
 	}
-	// The weighted shares are a quarter and a half: (3/4)² / (2 · 5/16).
+	// The weighted shares are 1/4 and 1/2, so Jain's index is (3/4)² / (2 · 5/16) = 0.9.
 	if f := r.Fairness; f.Jain.Mean != 0.9 || f.Jain.Min != 0.9 || f.ByTenant[0].Share != 50 || f.ByTenant[1].Share != 50 {
 		t.Errorf("fairness %+v", r.Fairness)
 	}
 }
 
-// TestPercentiles: the smallest value that this percentage of values does not
-// exceed.
+// TestPercentiles checks that the p-th percentile is the smallest value v for which at least p
+// percent of all values are less than or equal to v.
 func TestPercentiles(t *testing.T) {
 	t.Parallel()
 	upTo := func(n int) (out []float64) {
@@ -136,8 +136,8 @@ func names(groups []Group) (out []string) {
 	return out
 }
 
-// TestFragmentation: by hand, a node with one whole GPU and a half one, and
-// jobs of a half, one and two.
+// TestFragmentation checks values that were computed by hand. The node has one free GPU, and 0.3 of another GPU
+// is free. The jobs request between 0.2 and two GPUs.
 func TestFragmentation(t *testing.T) {
 	t.Parallel()
 	room := &engine.FreeCapacity{Whole: 1, Parts: []uint16{300}, CPUs: 10, MemoryMB: 10}
@@ -155,7 +155,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// TestReportsAreReproducible: byte for byte, as JSON, CSV and page.
+// TestReportsAreReproducible checks that two equal simulations give the same bytes. It compares the JSON, the CSV
+// and the HTML page.
 func TestReportsAreReproducible(t *testing.T) {
 	t.Parallel()
 	for _, how := range Resamples() {
@@ -186,8 +187,8 @@ func TestReportsAreReproducible(t *testing.T) {
 	}
 }
 
-// TestEmptyDistributions: without placed or ended jobs a report has null and
-// not 0, and the page a dash; zeros of an older report are read as null.
+// In TestEmptyDistributions, no job ends. The report must then have null instead of 0 as the completion times. The
+// page must show a dash. Zeros in an older report must be read as null.
 func TestEmptyDistributions(t *testing.T) {
 	t.Parallel()
 	s := small(t)
@@ -281,13 +282,13 @@ func TestJobRows(t *testing.T) {
 	}
 }
 
-// TestSamplesAreBounded: a long run has as many samples as a short one, at
-// equal intervals.
+// TestSamplesAreBounded checks that a long simulation has no more samples than the limit. The samples must be
+// taken at equal intervals.
 func TestSamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := small(t)
 	last := s.Trace.Arrivals[5]
-	for i := range 5000 { // one after the other, long after the last arrival was foreseen
+	for i := range 5000 { // jobs run one after the other, long beyond the time of the last arrival
 		last.At, last.Runs = last.At+time.Duration(i)*time.Second, 7*time.Second
 		last.Spec.GPUs = 1
 		s.Trace.Arrivals = append(s.Trace.Arrivals, last)

@@ -8,9 +8,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// The ways to resample a trace.
+// These are the ways to resample a trace.
 const (
-	ResampleNone  = "none"  // the trace as it is
+	ResampleNone  = "none"  // the unchanged trace
 	ResampleOrder = "order" // the same arrival times with the jobs in another order
 	ResampleDays  = "days"  // the same number of days, drawn from the trace with repetition
 )
@@ -20,10 +20,10 @@ func Resamples() []string { return []string{ResampleNone, ResampleOrder, Resampl
 
 const day = 24 * time.Hour
 
-// Resample draws a trace from this one, which is not changed. The same seed
-// draws the same trace for every policy, so runs of two policies with one seed
-// are a pair. The seed also draws the order of jobs that arrive at the same
-// time; with seed 0 and no resampling the trace stays as it is.
+// Resample draws a new trace from the jobs of this trace, which it does not change. The same seed
+// draws the same trace for every policy. Runs of two policies with the same seed therefore form a
+// pair. The seed also determines the order of jobs that arrive at the same time. With seed 0 and
+// without resampling, the new trace equals this trace.
 func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
 	out := *t
 	out.Arrivals = slices.Clone(t.Arrivals)
@@ -41,13 +41,14 @@ func (t *Trace) Resample(how string, seed uint64) (*Trace, error) {
 	case ResampleDays:
 		out.Arrivals = days(t.Arrivals, random)
 	default:
-		return nil, ares.Errorf(ares.Invalid, "unknown resampling %q: use none, order or days", how).At("resample")
+		return nil, ares.Errorf(ares.Invalid, "unknown resampling method %q: use none, order or days", how).At("resample")
 	}
 	shuffleTies(out.Arrivals, random)
 	return &out, nil
 }
 
-// moved returns the arrival at another time, with its deadline moved along.
+// This method returns the same job with another arrival time. The deadline moves by the same
+// amount.
 func (a Arrival) moved(at time.Duration) Arrival {
 	if !a.Spec.Deadline.IsZero() {
 		a.Spec.Deadline = a.Spec.Deadline.Add(at - a.At)
@@ -56,9 +57,10 @@ func (a Arrival) moved(at time.Duration) Arrival {
 	return a
 }
 
-// days draws as many days as the arrivals span. A day starts at the time of the
-// first arrival; the time of day of each arrival, and the other arrivals of its
-// day, stay.
+// This function makes a new trace from randomly drawn days of the trace. The same day may be
+// drawn several times. The number of drawn days is the number of days that the trace spans.
+// Each day starts at the same time of day as the first arrival of the trace. Each drawn day
+// contains all arrivals of the original day, at the same times of day.
 func days(from []Arrival, random *rand.Rand) []Arrival {
 	if len(from) == 0 {
 		return nil
@@ -79,7 +81,7 @@ func days(from []Arrival, random *rand.Rand) []Arrival {
 	return out
 }
 
-// shuffleTies draws the order of jobs that arrive at the same time.
+// If several jobs arrive at the same time, shuffleTies puts them in a random order.
 func shuffleTies(all []Arrival, random *rand.Rand) {
 	for len(all) > 0 {
 		n := 1

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// fortnight has a job every six hours, two at the same time, each with a
-// deadline an hour later.
+// This function returns a trace in which two jobs arrive together every six hours. Each job
+// has a deadline one hour after its arrival.
 func fortnight() *Trace {
 	t := &Trace{}
 	for i := range 56 {

@@ -10,9 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Reservation is an administrator's reservation in a fleet file: nodes that are
-// reserved for a tenant, or for maintenance, for some time. Times count from
-// the arrival of the first job.
+// Reservation is an administrator's reservation in a fleet file. A Reservation reserves nodes for a tenant, or for
+// maintenance, for some time. The times of a reservation count from the arrival of the first job.
 type Reservation struct {
 	Name     string            `yaml:"name"`
 	Tenant   string            `yaml:"tenant"` // "" for maintenance
@@ -25,7 +24,7 @@ type Reservation struct {
 	Drain    bool              `yaml:"drain"`
 }
 
-// record returns the reservation as a server stores it.
+// This method returns the reservation as a server stores it.
 func (r *Reservation) record() (*ares.Reservation, error) {
 	var from time.Duration
 	if r.From != "" {
@@ -82,7 +81,7 @@ func (f *Fleet) checkReservations(p *ares.Problems) {
 	}
 }
 
-// hasNode says whether the fleet has a machine of this name.
+// hasNode reports whether the fleet has a machine of this name.
 func (f *Fleet) hasNode(node string) bool {
 	return slices.ContainsFunc(f.Machines, func(m Machine) bool {
 		if m.Count == 1 {
@@ -98,14 +97,14 @@ func (f *Fleet) hasNode(node string) bool {
 func (f *Fleet) Reservations() []*ares.Reservation {
 	var out []*ares.Reservation
 	for i := range f.Reserved {
-		if r, err := f.Reserved[i].record(); err == nil { // errors were reported by ReadFleet
+		if r, err := f.Reserved[i].record(); err == nil { // ReadFleet has reported errors already
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// reservations adds the reservations of an edit.
+// This method adds the reservations that an edit requests.
 func (d *editResolver) reservations(e *Edit) error {
 	for _, r := range e.Reserve {
 		for there := range d.state.Reservations() {

@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// windowed runs two jobs of four GPUs and two hours on two machines of four
-// GPUs with reservations.
+// This function simulates two jobs on two machines with the given reservations. Each machine has
+// four GPUs, and each job needs four GPUs for two hours.
 func windowed(t *testing.T, reservations string) *World {
 	t.Helper()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000, labels: {pool: old}}]\nreservations:\n" + reservations))
@@ -40,7 +40,7 @@ func TestAFleetHasReservations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reservations string
-		ends               time.Duration // of the later job
+		ends               time.Duration // end of the later job
 		stops              int
 	}{
 		{"none", " []", 2 * time.Hour, 0},
@@ -77,15 +77,15 @@ reservations:
 	if ares.CodeOf(err) != ares.Invalid {
 		t.Fatalf("read with %v", err)
 	}
-	for _, word := range []string{"say which nodes", `for: "soon" is not a duration`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
+	for _, word := range []string{"is missing: give nodes", `for: "soon" is not a duration`, "leaf/l1", `no machine "m-7"`, `"d" is given twice`} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not say %q", err, word)
 		}
 	}
 }
 
-// TestDrainedJobStartsOver: a job without checkpoints loses its progress, and
-// the simulator counts the cost.
+// TestDrainedJobStartsOver checks that a job without checkpoints loses its progress. The simulator must count the
+// cost.
 func TestDrainedJobStartsOver(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 2, gpus: 4, cpus: 8, memory_mb: 1000}]\nreservations:\n" +
@@ -110,8 +110,7 @@ func TestDrainedJobStartsOver(t *testing.T) {
 	}
 }
 
-// TestWhatIfReserves: a reservation of the only machine makes waiting jobs wait
-// longer.
+// TestWhatIfReserves checks that a reservation of the only machine makes waiting jobs wait longer.
 func TestWhatIfReserves(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n")

@@ -54,8 +54,8 @@ func TestSlurmLines(t *testing.T) {
 	}
 }
 
-// TestWaitingIsCounted: two jobs of four GPUs on a machine of four run one
-// after the other.
+// TestWaitingIsCounted checks that two jobs with four GPUs each run one after the other on a
+// machine with four GPUs.
 func TestWaitingIsCounted(t *testing.T) {
 	t.Parallel()
 	f, err := ReadFleet(strings.NewReader("machines: [{name: m, count: 1, gpus: 4, cpus: 8, memory_mb: 1000}]"))

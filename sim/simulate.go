@@ -24,18 +24,18 @@ type Setup struct {
 	Seed      uint64
 	Resample  string
 	Until     time.Duration
-	// Tick is called with the progress after every time step; false ends the run.
+	// Tick is called with the progress after every time step. If Tick returns false, the run ends.
 	Tick func(Progress) bool
 }
 
 // Progress is the progress of a simulation.
 type Progress struct {
-	Now         time.Duration // simulated, since the start
+	Now         time.Duration // simulated time since the start
 	Done, Total int           // arrivals and ends, so far and of the whole trace
-	Waiting     int           // jobs
+	Waiting     int           // waiting jobs
 }
 
-// Outcome is a finished simulation.
+// Outcome is the result of a finished simulation.
 type Outcome struct {
 	Report Report
 	world  *World
@@ -68,7 +68,8 @@ func Simulate(s Setup) (*Outcome, error) {
 	return &Outcome{Report: s.report(w, seen), world: w}, nil
 }
 
-// report returns the report of the world, with the source and the time series.
+// This method returns the report of the simulated world. The report includes its source and the
+// time series.
 func (s *Setup) report(w *World, seen *sampler) Report {
 	seen.last(w)
 	r := w.Report()
@@ -92,8 +93,8 @@ func (p *Policy) source() PolicySource {
 	return PolicySource{Name: p.Name, Engine: p.Engine.Digest(), Estimate: p.Estimate, Error: p.EstimateError, Checkpoint: p.CheckpointSeconds}
 }
 
-// JobColumns returns the columns of WriteJobs. Times are seconds since the
-// start; the times of events that did not happen are empty.
+// JobColumns returns the columns of WriteJobs. Times are in seconds since the
+// start. If an event did not happen, its time is empty.
 func JobColumns() []string {
 	return []string{
 		"policy", "seed", "line", "job", "name", "tenant", "gpus", "submitted", "started", "ended", "waiting", "completion", "preemptions",
@@ -123,8 +124,8 @@ func (o *Outcome) WriteJobs(to *csv.Writer) error {
 	return to.Error()
 }
 
-// seconds returns the seconds from one time to another, "" if that is not
-// known.
+// This function returns the seconds from one time to another. It returns "" if one of the times is
+// not known.
 func seconds(at, after time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -132,7 +133,7 @@ func seconds(at, after time.Time) string {
 	return strconv.FormatFloat(rounded(at.Sub(after).Seconds()), 'f', -1, 64)
 }
 
-// WriteJSON writes reports: the same bytes for the same reports.
+// WriteJSON writes reports as JSON. The same reports always give the same bytes.
 func (r *Reports) WriteJSON(to io.Writer) error {
 	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -145,19 +146,19 @@ func (r *Reports) WriteJSON(to io.Writer) error {
 	return nil
 }
 
-// numbers matches a list or an object of only numbers over several lines, which
-// is more readable on one line. JSON strings have no line breaks, so it matches
-// nothing else.
+// This expression matches a list or an object that contains only numbers and spans several lines.
+// Such lists and objects are more readable on one line. The expression never matches inside a
+// JSON string, because JSON strings contain no line breaks.
 var numbers = regexp.MustCompile(`\[\n[-0-9.e+,\s]*\]|\{\n(\s*"[a-z0-9_]+": [-0-9.e+]+,?)+\s*\}`)
 
 // ReadReports reads the output of WriteJSON.
 func ReadReports(from io.Reader) (*Reports, error) {
 	var r Reports
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
-		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: %s", err)
+		return nil, ares.Errorf(ares.Invalid, "the file is not a report of `ares sim run`: %s", err)
 	}
 	if r.Format != ReportFormat {
-		return nil, ares.Errorf(ares.Invalid, "not a report of ares sim run: the format is %q, want %q", r.Format, ReportFormat)
+		return nil, ares.Errorf(ares.Invalid, "the file is not a report of `ares sim run`: its format is %q instead of %q", r.Format, ReportFormat)
 	}
 	for i := range r.Runs {
 		r.Runs[i].dropEmpty()

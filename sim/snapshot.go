@@ -13,17 +13,16 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Snapshot is the state of a server at one time: every record, and the
+// Snapshot is the state of a server at one time. A Snapshot contains every record and the
 // configuration.
 type Snapshot struct {
 	Server string
 	Taken  time.Time
 	Config config.Config
-	Batch  ares.Batch // with Reset
+	Batch  ares.Batch // with Reset set
 }
 
-// ReadSnapshot reads a recording to its end and returns the state that the
-// server had then.
+// ReadSnapshot reads a recording to its end and returns the final state of the server.
 func ReadSnapshot(from io.Reader) (*Snapshot, error) {
 	in, err := recording.NewReader(from)
 	if err != nil {
@@ -75,8 +74,8 @@ func (s *Snapshot) Nodes() []string {
 	return names
 }
 
-// Like makes new machines like an existing one: with the same location and
-// devices, all healthy. It returns nil if there is no node of that name.
+// Like is the method that creates healthy machines with the same location and devices
+// as an existing node. If no node has the given name, the method returns nil.
 func (s *Snapshot) Like(node string, count int) []*ares.Node {
 	for i := range s.Batch.Events {
 		if n := s.Batch.Events[i].Node; n != nil && n.ID == node {

@@ -9,29 +9,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Synthetic generates any number of jobs like those of a large training cluster,
-// the same for the same seed:
+// Synthetic generates any number of jobs like those of a large training cluster.
+// The same seed generates the same jobs.
 //
-//   - 70 % request one GPU, 8 % two, 8 % four, 10 % eight, 3 % two machines of
-//     eight, 0.8 % four and 0.2 % eight of them; each GPU comes with 4, 8 or 12
-//     cores and 8 GB of memory per core;
-//   - runtimes are lognormal with a median of 15 minutes and a mean of about 45,
-//     between ten seconds and a day, in whole seconds;
-//   - arrivals are random, 1.5 times the mean rate by day and 0.5 times by night,
-//     so that on average they request Load times the fleet;
-//   - the n-th of the tenants submits 1/n as many jobs as the first.
+//   - 70 % of the jobs request one GPU, 8 % request two, 8 % request four and 10 %
+//     request eight. 3 % of the jobs request two machines with eight GPUs each. Another
+//     0.8 % request four such machines, and 0.2 % request eight. For each GPU, a job
+//     requests 4, 8 or 12 cores, and 8 GB of memory per core.
+//   - Runtimes are whole seconds with a lognormal distribution between ten seconds
+//     and a day. The median is 15 minutes and the mean is about 45 minutes.
+//   - Jobs arrive at random times. The rate of arrivals is 1.5 times the mean rate by
+//     day, and half the mean rate by night. The field Load is the mean number of
+//     requested GPUs, divided by the number of GPUs in the fleet.
+//   - If the first tenant submits k jobs, tenant number n submits k/n jobs.
 type Synthetic struct {
 	Jobs    int
-	GPUs    int     // of the fleet
-	Load    float64 // 1 requests all of it
+	GPUs    int     // GPUs of the fleet
+	Load    float64 // 1 means that jobs request the whole fleet on average
 	Tenants int     // default 50
 	Seed    uint64
 }
 
-// sizes are the requests of jobs, each with its share in thousandths.
+// This table lists the possible requests of a job, each with its frequency in thousandths.
 var sizes = []struct{ parts, members, gpus int }{{700, 1, 1}, {80, 1, 2}, {80, 1, 4}, {100, 1, 8}, {30, 2, 8}, {8, 4, 8}, {2, 8, 8}}
 
-// The distribution of runtimes, in seconds.
+// These constants describe the distribution of runtimes, in seconds.
 const (
 	medianRun = 900
 	sigmaRun  = 1.5
@@ -39,7 +41,7 @@ const (
 	mostRun   = 24 * 3600
 )
 
-// Stream returns the jobs one by one. Each is valid until the next is requested.
+// Stream returns the jobs one by one. Each job is valid until the next one is requested.
 func (d Synthetic) Stream() func() (*Arrival, bool) {
 	random := rand.New(rand.NewPCG(d.Seed, 0xd1ce)) //nolint:gosec // reproducible on purpose
 	if d.Tenants == 0 {

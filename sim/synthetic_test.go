@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestSynthetic: the same seed generates the same jobs, and they request the
-// configured load.
+// TestSynthetic checks that the same seed generates the same jobs. The jobs must request the configured load.
 func TestSynthetic(t *testing.T) {
 	t.Parallel()
 	d := Synthetic{Jobs: 50_000, GPUs: 800, Load: 0.9, Seed: 7}
@@ -34,7 +33,7 @@ func TestSynthetic(t *testing.T) {
 	if load := work / span / 800; math.Abs(load-0.9) > 0.05 {
 		t.Errorf("the jobs ask for %.3f of the fleet", load)
 	}
-	if share := float64(first) / 50_000; math.Abs(share-0.2222) > 0.01 { // one over the sum of 1/n up to 50
+	if share := float64(first) / 50_000; math.Abs(share-0.2222) > 0.01 { // the inverse of the sum of 1/n up to 50
 		t.Errorf("the busiest tenant has %.3f of the jobs", share)
 	}
 }

@@ -7,32 +7,32 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// Series is the state of the fleet over time: for each of Seconds, one value in
-// every other list. Values between two samples are not recorded. Shares are in
-// percent of the GPUs of the fleet.
+// Series is the state of the fleet over time. Seconds lists the times of the samples. Every other list has one
+// value for each of these times. Values between two samples are not recorded. Percentages refer to the number
+// of GPUs in the fleet.
 type Series struct {
 	Seconds   []float64 `json:"seconds"`
-	Load      []float64 `json:"load_percent"` // requested by jobs that arrived and have not ended; more than 100 when some must wait
+	Load      []float64 `json:"load_percent"` // requested by jobs that arrived and have not ended; above 100 when some must wait
 	Allocated []float64 `json:"allocated_percent"`
-	Stranded  []float64 `json:"stranded_percent"` // free and not usable by a job drawn from the trace
+	Stranded  []float64 `json:"stranded_percent"` // free, but not usable by a job drawn from the trace
 	Waiting   []int     `json:"waiting_jobs"`
 }
 
 // Occupancy is the allocation of machines over time.
 type Occupancy struct {
-	Rows    []string  `json:"rows"` // a machine, or several neighbours
+	Rows    []string  `json:"rows"` // each row is a machine or several neighbouring ones
 	Seconds []float64 `json:"seconds"`
-	Percent [][]int   `json:"allocated_percent"` // of the GPUs of each row, at each of Seconds
+	Percent [][]int   `json:"allocated_percent"` // percentage of each row's GPUs, at each entry of Seconds
 }
 
-// Bounds on the number of samples, for runs of any length.
+// These constants limit the number of samples, for runs of any length.
 const (
 	maxSamples = 512
 	maxRows    = 64
 	maxColumns = 128
 )
 
-// sample is the state of the fleet at one time. Devices are in thousandths.
+// A `sample` is the state of the fleet at one moment. Amounts of devices are in thousandths.
 type sample struct {
 	at                   time.Duration
 	load, held, stranded int
@@ -40,14 +40,14 @@ type sample struct {
 	rows                 []uint8 // percent
 }
 
-// sampler samples a world at equal intervals. When it has too many samples, it
-// drops every second one and doubles the interval.
+// A `sampler` takes samples of a world at equal intervals. When the sampler has too many samples, it drops
+// every second sample and doubles the interval.
 type sampler struct {
 	step, next time.Duration
 	samples    []sample
 	kinds      []jobKind
 	rows       []string
-	rowOf      []int // by node with devices, in the order of Rooms
+	rowOf      []int // by node with devices, in the order of FreeCapacities
 	size       []int // thousandths of devices of each row
 }
 
@@ -128,14 +128,14 @@ func (s *sampler) take(w *World) {
 	s.samples = append(s.samples, p)
 }
 
-// last takes a final sample at the end of the simulation.
+// This method takes the final sample at the end of the simulation.
 func (s *sampler) last(w *World) {
 	if n := len(s.samples); n == 0 || s.samples[n-1].at != w.now.Sub(Epoch) {
 		s.take(w)
 	}
 }
 
-// series returns the samples as a series, for a fleet with this number of GPUs.
+// This method converts the samples to a Series, for a fleet with the given number of GPUs.
 func (s *sampler) series(gpus int) Series {
 	of := func(milli int) float64 { return rounded(float64(milli) / 10 / float64(max(gpus, 1))) }
 	var out Series
@@ -150,7 +150,7 @@ func (s *sampler) series(gpus int) Series {
 	return out
 }
 
-// occupancy returns the allocation of each row, with fewer samples.
+// This method returns the allocation of each row at up to maxColumns times.
 func (s *sampler) occupancy() Occupancy {
 	out := Occupancy{Rows: slices.Clone(s.rows), Percent: make([][]int, len(s.rows))}
 	stride := (len(s.samples) + maxColumns - 1) / maxColumns
@@ -163,8 +163,8 @@ func (s *sampler) occupancy() Occupancy {
 	return out
 }
 
-// mean returns the mean of a value over time; each value holds until the next
-// one.
+// This function returns the time-weighted mean of a value. Each value applies until the
+// time of the next value.
 func mean(seconds, values []float64) float64 {
 	area := 0.0
 	for i := 1; i < len(values); i++ {

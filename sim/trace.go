@@ -27,21 +27,21 @@ type Arrival struct {
 	ID   string // the ID of the job in the trace, "" for none
 }
 
-// Trace is the jobs of a trace in the order of their arrival, and the rows that
-// could not be read.
+// Trace contains the jobs of a trace in the order of their arrival. It also contains the rows that could not be
+// read.
 type Trace struct {
 	Format     string
 	Digest     string // of the file it was read from, "" for none
 	Arrivals   []Arrival
-	Bad        int       // bad rows, left out
-	Problems   []Problem // of the first bad rows
+	Bad        int       // number of bad rows, which are left out
+	Problems   []Problem // details of the first bad rows
 	Idle       int       // rows without work for a fleet, left out
 	IdleReason string    // such as "ask for no GPUs"
 	Ignored    []string  // unknown columns
 	Unended    int       // jobs without a known end: their runtime is an estimate
-	Assumed    int       // of these, jobs that run for AssumedRuntime
-	Fleet      *Fleet    // that the jobs ran on, nil if the trace does not say
-	MilliCPU   bool      // CPUs are thousandths of cores
+	Assumed    int       // number of these jobs that run for AssumedRuntime
+	Fleet      *Fleet    // the fleet that the jobs ran on, nil if the trace does not have it
+	MilliCPU   bool      // CPUs are in thousandths of cores
 }
 
 // Problem is a row that could not be read.
@@ -52,13 +52,14 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Why) }
 
-// maxProblems is how many bad rows are reported; all are counted.
+// maxProblems is the largest number of bad rows that are reported individually. Further bad rows
+// are only counted.
 const maxProblems = 20
 
 // Formats returns the names of the trace formats that can be read.
 func Formats() []string { return []string{"openb", "philly", "deadlines", "slurm", "ares"} }
 
-// format says how to read the rows of one trace format.
+// This type says how to read the rows of one trace format.
 type format struct {
 	comma    rune // separator of formats without quotes; 0 for CSV
 	required []string
@@ -69,7 +70,7 @@ type format struct {
 	arrival  func(r *row) (Arrival, rowUse)
 }
 
-// rowUse says what a row stands for.
+// rowUse says whether a row is a job to schedule, a job without work, or a step of another job.
 type rowUse int
 
 const (
@@ -78,7 +79,7 @@ const (
 	rowStep               // a step of a job that has its own row
 )
 
-// jobUnless returns rowIdle if there is nothing to do, else rowJob.
+// If a row has no work, jobUnless returns rowIdle. Otherwise it returns rowJob.
 func jobUnless(nothing bool) rowUse {
 	if nothing {
 		return rowIdle
@@ -108,8 +109,8 @@ var formats = map[string]format{
 	},
 }
 
-// Read reads a trace. A row with an error is left out, counted and reported
-// with its line. Values are never guessed.
+// Read reads a trace. A row with an error is left out, counted, and reported with its line number. Read never
+// guesses a missing or invalid value.
 func Read(kind string, from io.Reader) (*Trace, error) {
 	if kind == "ares" {
 		return readHistory(from)
@@ -165,16 +166,17 @@ func Read(kind string, from io.Reader) (*Trace, error) {
 	}
 }
 
-// lines reads rows, one per line: no cell of these formats has a line break, so
-// an unclosed quote costs one row and not the rest of the file.
+// This type reads rows, one per line. No cell of these formats has a line break. An unclosed quote therefore
+// affects only one row and not the rest of the file.
 type lines struct {
 	from  *bufio.Reader
 	comma rune // as format.comma
-	line  int  // of the last row
+	line  int  // number of the last line read
 }
 
-// next reads the next row that is not empty. An error in a row is a
-// csv.ParseError; reading can go on after it.
+// This method reads the next row that is not empty. If a row is invalid, the
+// method returns a csv.ParseError, and the caller can continue with the next
+// row.
 func (l *lines) next() ([]string, error) {
 	for {
 		text, err := l.from.ReadString('\n')
@@ -195,8 +197,8 @@ func (l *lines) next() ([]string, error) {
 	}
 }
 
-// DetectFormat returns the trace format whose columns are all in a first line,
-// "" if there is none or more than one.
+// DetectFormat returns the trace format whose required columns all occur in the first line of the file. If no
+// format or more than one format matches, DetectFormat returns "".
 func DetectFormat(head string) string {
 	if strings.HasPrefix(head, string(gzipMagic)) || strings.HasPrefix(head, `{"job":`) {
 		return "ares"
@@ -218,7 +220,7 @@ func DetectFormat(head string) string {
 	return found
 }
 
-// missing lists the required columns that a first line lacks.
+// This method lists the required columns that a first line lacks.
 func (f *format) missing(head string) []string {
 	names := strings.Split(strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")), string(cmp.Or(f.comma, ',')))
 	var out []string
@@ -230,9 +232,8 @@ func (f *format) missing(head string) []string {
 	return out
 }
 
-// ClosestFormat returns the trace format with the largest fraction of its
-// columns in a first line, at least half, and the columns that are missing. It
-// returns "" if there is none.
+// ClosestFormat returns the trace format with the fewest columns missing from the first line. It also returns the
+// names of the missing columns. If every format misses more than half of its columns, ClosestFormat returns "".
 func ClosestFormat(head string) (kind string, missing []string) {
 	for _, k := range Formats() {
 		f, ok := formats[k]
@@ -247,7 +248,7 @@ func ClosestFormat(head string) (kind string, missing []string) {
 	return kind, missing
 }
 
-// columns finds the position of each column, and notes unknown ones.
+// This method finds the position of each known column, and records the unknown columns.
 func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, error) {
 	columns := map[string]int{}
 	for i, name := range head {
@@ -261,7 +262,7 @@ func (t *Trace) columns(f *format, kind string, head []string) (map[string]int, 
 	}
 	for _, name := range f.required {
 		if _, ok := columns[name]; !ok {
-			return nil, ares.Errorf(ares.Invalid, "trace format %s needs a column %s: the header is %q", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
+			return nil, ares.Errorf(ares.Invalid, "trace format %s needs a column %s, but the header %q does not contain this column", kind, name, strings.Join(head, string(cmp.Or(f.comma, ','))))
 		}
 	}
 	return columns, nil
@@ -274,7 +275,8 @@ func (t *Trace) addProblem(line int, why string) {
 	}
 }
 
-// row is one row with its columns by name. Only its first problem is kept.
+// This type contains the cells of one row of a trace. It finds a cell by the name of its column. Only the first
+// problem of a row is recorded.
 type row struct {
 	columns map[string]int
 	cells   []string
@@ -297,9 +299,8 @@ func (r *row) problem(name, what string) {
 	}
 }
 
-// checkLimits reports a job that a server would reject whatever the fleet. CPUs
-// and memory may be in any unit: they are only compared with those of the
-// fleet.
+// checkLimits reports a job that every server would reject, even a server with a larger fleet.
+// The method does not check CPUs and memory, because their unit depends on the trace.
 func (r *row) checkLimits(s *ares.Spec) {
 	members := max(s.Members, 1)
 	if s.GPUs > ares.MaxGPUsPerMember || members > ares.MaxMembers || members*s.GPUs > ares.MaxJobGPUs {
@@ -308,7 +309,8 @@ func (r *row) checkLimits(s *ares.Spec) {
 	}
 }
 
-// number reads a whole number of at least 0; "" is 0 in an optional column.
+// This method reads a whole number that is not negative. In an optional column, an empty cell
+// counts as 0.
 func (r *row) number(name string) int {
 	s := r.text(name)
 	if _, there := r.columns[name]; s == "" && !there {
@@ -322,8 +324,8 @@ func (r *row) number(name string) int {
 	return n
 }
 
-// notWhole says what is wrong with a whole number of at least 0, "" for
-// nothing.
+// notWhole returns why a text is not a whole number of 0 or more. The function returns "" if the text is
+// such a number.
 func notWhole(n int, err error) string {
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange):
@@ -336,9 +338,9 @@ func notWhole(n int, err error) string {
 	return ""
 }
 
-// seconds reads a number of seconds of at least 0.
+// This method reads a number of seconds that is not negative.
 func (r *row) seconds(name string) time.Duration {
-	const most = 4e9 // the sum of two is still a valid duration
+	const most = 4e9 // so that the sum of two values is still a valid duration
 	v, err := strconv.ParseFloat(r.text(name), 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(v):
@@ -353,7 +355,7 @@ func (r *row) seconds(name string) time.Duration {
 	return 0
 }
 
-// at reads a time of the given layout, as a duration since 1970.
+// This method reads a time in the given layout and returns it as a duration since 1970.
 func (r *row) at(name, form string) time.Duration {
 	v, err := time.Parse(form, r.text(name))
 	if err != nil || v.Year() < 1970 || v.Year() > 2200 {

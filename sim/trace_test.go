@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestQuotesCostOneRow: sacct quotes nothing, so a quote is part of a name; in
-// CSV an unclosed quote loses its own row.
+// TestQuotesCostOneRow checks that a quotation mark in sacct output is part of a name. The reason is that sacct does
+// not quote values. In a CSV file, an unclosed quotation mark must make only its own row invalid.
 func TestQuotesCostOneRow(t *testing.T) {
 	t.Parallel()
 	trace, err := Read("slurm", strings.NewReader("JobID|JobName|Submit|ElapsedRaw|AllocTRES|\r\n"+
@@ -34,8 +34,8 @@ func TestQuotesCostOneRow(t *testing.T) {
 	}
 }
 
-// TestCPUUnits: openb counts thousandths of cores, other formats cores. Any
-// trace runs on any fleet, with the right CPU limits.
+// TestCPUUnits checks that any trace runs on any fleet with the right CPU limits. The format openb counts thousandths
+// of cores, and other formats count cores.
 func TestCPUUnits(t *testing.T) {
 	t.Parallel()
 	pods, err := Read("openb", strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"+
@@ -72,7 +72,7 @@ func TestCPUUnits(t *testing.T) {
 	}
 }
 
-// TestIdleRowsAreCounted: rows without work are not errors, and are reported.
+// TestIdleRowsAreCounted checks that rows without work are counted and reported, but not as errors.
 func TestIdleRowsAreCounted(t *testing.T) {
 	t.Parallel()
 	for kind, text := range map[string]string{
@@ -96,7 +96,7 @@ func TestIdleRowsAreCounted(t *testing.T) {
 	}
 }
 
-// TestBadRows are reported with their lines; values are not guessed.
+// TestBadRows checks that bad rows are reported with their line numbers. Values must not be guessed.
 func TestBadRows(t *testing.T) {
 	t.Parallel()
 	const sacct, pods = "JobID|JobName|Submit|ElapsedRaw|AllocTRES|NNodes|\n", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
@@ -121,8 +121,8 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// TestTypeOfGPUs: GPUs of one type are a model; a job whose model no machine
-// has is rejected and does not block others.
+// TestTypeOfGPUs checks that the GPU type in a trace is used as the GPU model. If no machine has the model that a job
+// requests, the job is rejected and does not block other jobs.
 func TestTypeOfGPUs(t *testing.T) {
 	t.Parallel()
 	trace, err := Read("slurm", strings.NewReader(`JobID|Submit|ElapsedRaw|AllocTRES|

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// openb reads a pod of Alibaba's trace of 2023. CPUs are in thousandths of
-// cores, for pods and nodes alike.
+// The function `openb` reads a pod of Alibaba's trace of 2023. CPUs are in thousandths of cores,
+// both for pods and for nodes.
 func openb(r *row) (Arrival, rowUse) {
 	a := Arrival{ID: r.text("name"), Spec: ares.Spec{
 		Name: r.text("name"), CPUs: r.number("cpu_milli"), MemoryMB: r.number("memory_mib"), GPUModel: r.text("gpu_spec"),
@@ -38,7 +38,7 @@ func openb(r *row) (Arrival, rowUse) {
 	return a, rowJob
 }
 
-// philly reads a job of Microsoft's trace of 2017. A virtual cluster becomes a
+// The function `philly` reads a job of Microsoft's trace of 2017. A virtual cluster becomes a
 // tenant.
 func philly(r *row) (Arrival, rowUse) {
 	a := Arrival{
@@ -48,7 +48,7 @@ func philly(r *row) (Arrival, rowUse) {
 	return a, jobUnless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
-// deadline reads a job with a deadline.
+// This function reads a job with a deadline.
 func deadline(r *row) (Arrival, rowUse) {
 	a := Arrival{
 		ID: r.text("job_id"), At: r.seconds("submit_time"), Runs: r.seconds("duration"),
@@ -60,7 +60,7 @@ func deadline(r *row) (Arrival, rowUse) {
 	return a, jobUnless(a.Spec.GPUs == 0 || a.Runs == 0)
 }
 
-// slurm reads a line of `sacct -p`. Job steps and jobs that never ran are not
+// The function `slurm` reads a line of `sacct -p`. Job steps and jobs that never ran are not
 // scheduled.
 func slurm(r *row) (Arrival, rowUse) {
 	if strings.Contains(r.text("JobID"), ".") {
@@ -94,10 +94,9 @@ func slurm(r *row) (Arrival, rowUse) {
 	return a, rowJob
 }
 
-// tres reads the resources that Slurm allocated to a job:
-// cpu=8,mem=64G,node=1,gres/gpu=2. Where only GPUs by type are listed, as
-// gres/gpu:a100=2, they are added up. If all are of one type, that is the
-// model.
+// The function `tres` reads the resources that Slurm allocated to a job:
+// cpu=8,mem=64G,node=1,gres/gpu=2. If GPUs are listed only by type, such as gres/gpu:a100=2, tres
+// adds them up. If all GPUs have one type, the type becomes the model.
 func tres(r *row, model *string) (gpus, cpus, memory int) {
 	typed, types, named := 0, 0, ""
 	for part := range strings.SplitSeq(r.text("AllocTRES"), ",") {

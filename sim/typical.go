@@ -7,9 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Typical returns the kinds of jobs of the trace, the most frequent first,
-// until they make up this percentage of all jobs: config.PolicyFGD keeps
-// capacity for them.
+// Typical returns the most frequent kinds of jobs in the trace. Together these kinds make up at least the given
+// percentage of all jobs. The policy config.PolicyFGD keeps capacity for these kinds.
 func (t *Trace) Typical(percent int) []config.TypicalJob {
 	counts := map[config.TypicalJob]int{}
 	for i := range t.Arrivals {

@@ -11,31 +11,31 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// WhatIf is the difference that an edit would make. Hours and waiting times
-// count from the time of the snapshot; a job that does not start within the
-// horizon counts as waiting until its end.
+// WhatIf describes the effect that an edit of the cluster would have. Hours and waiting times count
+// from the time of the snapshot. A job that does not start within the horizon counts as waiting
+// until the end of the horizon.
 type WhatIf struct {
 	Taken    time.Time     `json:"taken"`
 	Revision int64         `json:"-"`
 	Horizon  float64       `json:"horizon_hours"`
 	Changes  []string      `json:"changes"`
-	Running  int           `json:"running"` // jobs, at the start
+	Running  int           `json:"running"` // running jobs at the start
 	Waiting  int           `json:"waiting"` // jobs and array elements
 	Bases    map[Basis]int `json:"runtimes_by"`
 	Now      FleetOutlook  `json:"now"`
 	Then     FleetOutlook  `json:"then"`
 	Tenants  []TenantShift `json:"tenants"`
-	Jobs     []JobShift    `json:"jobs"` // jobs that start at another time, the largest change first
+	Jobs     []JobShift    `json:"jobs"` // jobs that start at another time, largest change first
 }
 
-// FleetOutlook is the projection of one case for the whole fleet.
+// FleetOutlook is the projection for the whole cluster, with or without the edit.
 type FleetOutlook struct {
 	GPUs int     `json:"gpus"`
 	Use  float64 `json:"gpu_use_percent"`
 	Outlook
 }
 
-// Outlook is the projection of one case, for the fleet or for a tenant.
+// Outlook is the projection for the cluster or for one tenant, with or without the edit.
 type Outlook struct {
 	GPUHours float64 `json:"gpu_hours"`
 	Started  int     `json:"started"` // of the waiting jobs
@@ -45,31 +45,31 @@ type Outlook struct {
 	Wait     float64 `json:"mean_wait_seconds"`
 }
 
-// TenantShift is what changes for a tenant.
+// TenantShift describes how an edit changes a tenant's projection.
 type TenantShift struct {
 	Tenant  string  `json:"tenant"`
 	Waiting int     `json:"waiting"`
 	Now     Outlook `json:"now"`
 	Then    Outlook `json:"then"`
-	Sooner  int     `json:"sooner"` // jobs
+	Sooner  int     `json:"sooner"` // number of jobs that start sooner
 	Later   int     `json:"later"`
 }
 
-// JobShift is a job that starts at another time.
+// JobShift describes a job whose start time changes because of the edit.
 type JobShift struct {
 	Job    string     `json:"job_id"`
 	Name   string     `json:"name"`
 	Tenant string     `json:"tenant"`
 	GPUs   float64    `json:"gpus"`
-	Now    *time.Time `json:"starts_now,omitzero"`  // nil: not within the horizon
-	Then   *time.Time `json:"starts_then,omitzero"` // as above
-	Sooner float64    `json:"sooner_seconds"`       // negative if it starts later; a lower bound if one of both is nil
-	Lost   bool       `json:"lost_its_place"`       // it was running and was stopped
+	Now    *time.Time `json:"starts_now,omitzero"`  // nil if not within the horizon
+	Then   *time.Time `json:"starts_then,omitzero"` // nil if not within the horizon
+	Sooner float64    `json:"sooner_seconds"`       // negative if the job starts later; a lower bound if one of the two times is nil
+	Lost   bool       `json:"lost_its_place"`       // the job was running and was stopped
 }
 
-// RunWhatIf runs a snapshot forward twice, unchanged and with an edit, and
-// compares the two. assumed is the runtime of jobs without a prediction or a
-// limit.
+// RunWhatIf simulates the future of a snapshot twice, first without an edit and then with it. It
+// compares the two projections. The parameter `assumed` is the runtime of jobs that have neither a
+// prediction nor a time limit.
 func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.Duration) (*WhatIf, error) {
 	now := newProjection(s, s.Config, horizon, assumed)
 	now.resumeJobs()
@@ -98,9 +98,9 @@ func RunWhatIf(ctx context.Context, s *Snapshot, e *Edit, horizon, assumed time.
 	return w, nil
 }
 
-// configFor returns the configuration of a policy on a server: settings of its
-// machines and of fair share stay the server's where the policy does not set
-// them.
+// configFor returns the engine configuration for a simulated policy on a given server. Some
+// settings of a policy concern machines or fair share. If the policy has the default value of such
+// a setting, the server's value is used.
 func configFor(policy, server config.Config) config.Config {
 	usual := config.Default()
 	keep(&policy.ThermalLimit, usual.ThermalLimit, server.ThermalLimit)
@@ -129,16 +129,16 @@ func (f *projection) loseNodes(nodes []string) {
 		run, _ := f.state.Run(job.ID)
 		attempt, lost := run.Current(), 0
 		for _, node := range nodes {
-			n, err := run.Abandon(job, node, true, f.now)
+			n, err := run.ForceRelease(job, node, true, f.now)
 			mustTransition(err)
 			lost += n
 		}
 		if lost == 0 {
 			continue
 		}
-		if attempt != nil && run.Current() == nil { // its other ranks end too
+		if attempt != nil && run.Current() == nil { // the other ranks end too
 			fence := run.Last().Fence
-			for _, h := range append([]ares.Held(nil), run.Last().Seats...) {
+			for _, h := range append([]ares.SeatStatus(nil), run.Last().Seats...) {
 				mustTransition(run.Release(fence, h.Rank))
 			}
 			outcome := f.outcome(job)
@@ -166,7 +166,7 @@ func countGPUs(s *engine.State) int {
 	return n
 }
 
-// compare compares every job that either projection has.
+// This method compares every job that is in either projection.
 func (w *WhatIf) compare(now, then *projection) {
 	tenants := map[string]*TenantShift{}
 	for _, id := range union(now.outcomes, then.outcomes) {
@@ -220,7 +220,7 @@ func tenantShift(tenants map[string]*TenantShift, name string) *TenantShift {
 	return tenants[name]
 }
 
-// countUnmadeElements counts the array elements that start in neither
+// countUnmadeElements counts the array elements that are created in neither
 // projection.
 func (w *WhatIf) countUnmadeElements(now, then *projection, tenants map[string]*TenantShift) {
 	for job, run := range now.state.Jobs() {
@@ -262,7 +262,8 @@ func basis(f *JobOutcome) Basis {
 	return f.Basis
 }
 
-// add counts a job; outcome is nil for an element that is never made.
+// This method adds a job to the totals. The parameter `outcome` is nil for an array element that is
+// never created.
 func (o *Outlook) add(f *projection, outcome *JobOutcome, job *ares.Job, waited bool) {
 	if outcome == nil {
 		outcome = &JobOutcome{Job: job}
@@ -283,14 +284,14 @@ func (o *Outlook) add(f *projection, outcome *JobOutcome, job *ares.Job, waited 
 	}
 }
 
-// mean divides the sum of waiting times by the number of waiting jobs.
+// This method divides the sum of waiting times by the number of waiting jobs.
 func (o *Outlook) mean(waiting int) {
 	if waiting > 0 {
 		o.Wait /= float64(waiting)
 	}
 }
 
-// wait returns how long a job waits from the time of the snapshot on.
+// This method returns how long a job waits, counted from the time of the snapshot.
 func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	began := f.until.Add(-f.horizon)
 	if outcome == nil || outcome.Start.IsZero() {
@@ -299,7 +300,7 @@ func (f *projection) wait(outcome *JobOutcome) time.Duration {
 	return outcome.Start.Sub(began)
 }
 
-// compareJob adds a job that starts at another time, or is stopped.
+// compareJob adds a job to the result if its start time changes, or if it is stopped.
 func (w *WhatIf) compareJob(now, then *projection, id ares.JobID, t *TenantShift) {
 	a, b := now.outcomes[id], then.outcomes[id]
 	job := cmp.Or(a, b).Job

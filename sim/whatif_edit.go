@@ -22,11 +22,10 @@ type Edit struct {
 	Remove  []string // nodes
 	Reserve []*ares.Reservation
 	Policy  string         // name of the policy, for display
-	Config  *config.Config // of that policy; nil to keep the server's
+	Config  *config.Config // configuration of that policy; nil to keep the server's
 }
 
-// Addition is a number of added machines, of a profile or like an existing
-// node.
+// Addition describes machines to add, either from a profile or as copies of an existing node.
 type Addition struct {
 	Profile string
 	Like    string // an existing node, if there is no profile
@@ -44,8 +43,8 @@ func (a *Addition) String() string {
 	return fmt.Sprintf("%d more %s like %s", len(a.Nodes), nodes, a.Like)
 }
 
-// Amount is a new value for a tenant or a queue: absolute, or relative to the
-// old one.
+// Amount is a new value for a tenant or a queue. An Amount is either absolute or relative to the old
+// value.
 type Amount struct {
 	Target   string // tenant or tenant/queue
 	Model    string // of GPUs, "" for all
@@ -60,7 +59,7 @@ func ParseAmount(text string) (Amount, error) {
 	target, model, _ := strings.Cut(name, ":")
 	by, err := strconv.ParseFloat(strings.TrimSpace(figure), 64)
 	if !ok || err != nil || target == "" || by != by || by > 1e6 || by < -1e6 {
-		return Amount{}, ares.Errorf(ares.Invalid, "%q: write TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", text)
+		return Amount{}, ares.Errorf(ares.Invalid, "%q must have a form like TENANT=12, TENANT=+8 or TENANT/QUEUE=-4", text)
 	}
 	return Amount{Target: target, Model: model, Value: by, Relative: strings.ContainsAny(figure[:1], "+-")}, nil
 }
@@ -72,7 +71,7 @@ func (a Amount) apply(old float64) float64 {
 	return a.Value
 }
 
-// editResolver resolves an edit against a state, into events and descriptions.
+// For a given state, editResolver converts an edit into events and into descriptions of the changes.
 type editResolver struct {
 	state        *engine.State
 	shares       map[string]*tenantOrQueue // by ID of the tenant or queue; copies
@@ -80,7 +79,7 @@ type editResolver struct {
 	descriptions []string
 }
 
-// tenantOrQueue is a copy of a tenant or of a queue, whichever is changed.
+// tenantOrQueue is a copy of the tenant or queue that an edit changes.
 type tenantOrQueue struct {
 	tenant *ares.Tenant
 	queue  *ares.Queue
@@ -93,8 +92,8 @@ func (s *tenantOrQueue) parts() (limits *ares.Limits, quotas *[]ares.Quota, weig
 	return &s.tenant.Limits, &s.tenant.Quotas, &s.tenant.Weight
 }
 
-// resolve returns the events that make an edit, and its descriptions.
-// projection.lose handles the jobs on removed nodes.
+// This method returns the events that apply an edit, and descriptions of the
+// changes. Jobs on removed nodes are handled by projection.loseNodes.
 func (e *Edit) resolve(s *engine.State) (events []ares.Event, descriptions []string, err error) {
 	d := &editResolver{state: s, shares: map[string]*tenantOrQueue{}}
 	for _, q := range e.Quotas {
@@ -129,7 +128,7 @@ func (e *Edit) resolve(s *engine.State) (events []ares.Event, descriptions []str
 	return d.events, d.descriptions, nil
 }
 
-// share finds a tenant or queue and copies it for changes.
+// This method returns a copy of a tenant or queue, so that the edit does not change the original.
 func (d *editResolver) share(target string) (*tenantOrQueue, error) {
 	if d.shares[target] != nil {
 		return d.shares[target], nil
@@ -164,9 +163,9 @@ func (d *editResolver) share(target string) (*tenantOrQueue, error) {
 	return d.shares[target], nil
 }
 
-// quota changes the bounds on the GPUs of a tenant or queue: the limit if there
-// is one, and the quota if there is one; with several quotas, the one of the
-// model.
+// This method changes the GPU limit and the GPU quota of a tenant or queue, if it has
+// them. If the tenant or queue has several quotas, this method changes the quota for
+// the given GPU model.
 func (d *editResolver) quota(a Amount) error {
 	sh, err := d.share(a.Target)
 	if err != nil {
@@ -189,19 +188,19 @@ func (d *editResolver) quota(a Amount) error {
 				names[k] = cmp.Or(q.Model, "all")
 			}
 			if i = slices.Index(names, cmp.Or(a.Model, "all")); i < 0 && a.Model == "" {
-				return ares.Errorf(ares.Invalid, "%s has quotas for %s: say which, as in --quota %s:%s=+8", a.Target, strings.Join(names, ", "), a.Target, names[0])
+				return ares.Errorf(ares.Invalid, "%s has quotas for the GPU models %s: name one of these models, as in --quota %s:%s=+8", a.Target, strings.Join(names, ", "), a.Target, names[0])
 			} else if i < 0 {
 				return unknown("quota of "+a.Target, a.Model, names)
 			}
 		}
 		change("quota ("+cmp.Or((*quotas)[i].Model, "all")+")", &(*quotas)[i].Nominal)
 	} else if a.Model != "" {
-		return ares.Errorf(ares.Invalid, "%s has no quotas by model: leave out :%s to change its limit", a.Target, a.Model)
+		return ares.Errorf(ares.Invalid, "%s has no quotas for GPU models: to change its GPU limit, use --quota without the model %s", a.Target, a.Model)
 	}
 	if a.Model == "" && (limits.GPUs < ares.Unlimited || len(*quotas) == 0 && !a.Relative) {
 		change("max_gpus", &limits.GPUs)
 	} else if len(*quotas) == 0 {
-		return ares.Errorf(ares.Invalid, "%s has no limit on GPUs: there is nothing to raise or lower; --quota %s=8 would set one", a.Target, a.Target)
+		return ares.Errorf(ares.Invalid, "%s has no GPU limit to raise or lower: set a limit with --quota %s=8", a.Target, a.Target)
 	}
 	return nil
 }
@@ -222,10 +221,10 @@ func (d *editResolver) weight(a Amount) error {
 	was := cmp.Or(*weight, 1)
 	if *weight = a.apply(was); !ares.ValidWeight(*weight) {
 		sum := ""
-		if a.Relative { // the user may have meant an absolute value
-			sum = fmt.Sprintf(", which is %v%+v", was, a.Value)
+		if a.Relative { // the user may have intended an absolute value
+			sum = fmt.Sprintf(" (%v%+v)", was, a.Value)
 		}
-		return ares.Errorf(ares.Invalid, "--weight %s: a weight is between %v and %v, not %v%s", a.Target, ares.MinWeight, ares.MaxWeight, *weight, sum)
+		return ares.Errorf(ares.Invalid, "--weight %s: a weight must be between %v and %v, but the new weight is %v%s", a.Target, ares.MinWeight, ares.MaxWeight, *weight, sum)
 	}
 	d.descriptions = append(d.descriptions, fmt.Sprintf("weight of %s %v → %v", a.Target, was, *weight))
 	return nil
@@ -246,7 +245,7 @@ func (d *editResolver) nodes(e *Edit) error {
 		d.descriptions = append(d.descriptions, e.Add[i].String())
 	}
 	for i, id := range e.Remove {
-		if slices.Contains(e.Remove[:i], id) { // named twice
+		if slices.Contains(e.Remove[:i], id) { // the node is named twice
 			continue
 		}
 		if !slices.Contains(names, id) {
@@ -258,7 +257,8 @@ func (d *editResolver) nodes(e *Edit) error {
 	return nil
 }
 
-// unknown returns an error for an unknown name, with the closest known one.
+// This function returns an error for an unknown name. The error suggests the known name that is most
+// similar.
 func unknown(what, name string, names []string) error {
 	if near := apipb.Nearest(name, names); near != "" {
 		return ares.Errorf(ares.NotFound, "there is no %s %q: did you mean %s?", what, name, near)
@@ -268,5 +268,5 @@ func unknown(what, name string, names []string) error {
 	if len(few) > 10 {
 		few, more = few[:10], ", …"
 	}
-	return ares.Errorf(ares.NotFound, "there is no %s %q: there are %s%s", what, name, cmp.Or(strings.Join(few, ", "), "none"), more)
+	return ares.Errorf(ares.NotFound, "there is no %s %q: the known names are %s%s", what, name, cmp.Or(strings.Join(few, ", "), "none"), more)
 }

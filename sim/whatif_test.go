@@ -14,7 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// moment builds a snapshot: nodes of eight GPUs and jobs that run or wait.
+// A `moment` is a snapshot for a test. It has nodes with eight GPUs each, and jobs that are running or waiting.
 type moment struct {
 	t      *testing.T
 	events []ares.Event
@@ -44,7 +44,7 @@ func (m *moment) tenant(id string, gpus int) *ares.Tenant {
 	return t
 }
 
-// waits adds a job that waits; minutes is its limit, 0 for none.
+// This method adds a waiting job. The parameter `minutes` is its time limit, or 0 if it has no limit.
 func (m *moment) waits(name, tenant string, gpus, minutes int, edit ...func(*ares.Spec)) *ares.Job {
 	m.jobs++
 	spec := ares.Spec{Name: name, Tenant: tenant, GPUs: gpus, MaxRuntimeMinutes: minutes}
@@ -56,7 +56,7 @@ func (m *moment) waits(name, tenant string, gpus, minutes int, edit ...func(*are
 	return job
 }
 
-// runs adds a job that runs on the first GPUs of a node.
+// This method adds a job that runs on the first GPUs of a node.
 func (m *moment) runs(name, tenant, node string, gpus, minutes int, ago time.Duration, edit ...func(*ares.Spec)) *ares.Job {
 	job := m.waits(name, tenant, gpus, minutes, edit...)
 	run := ares.NewRun(job.AcceptedAt)
@@ -119,7 +119,8 @@ func parsed(t *testing.T, texts ...string) []Amount {
 	return out
 }
 
-// shifts says what changes for each job, by name: "first: 40m0s -> 0s".
+// This function describes how each job's waiting time changes, for example "first:
+// 40m0s -> 0s".
 func shifts(w *WhatIf) string {
 	var out []string
 	for _, j := range w.Jobs {
@@ -138,8 +139,9 @@ func shifts(w *WhatIf) string {
 	return strings.Join(out, ", ")
 }
 
-// TestMoreQuota: a tenant at its limit waits for its own job; with a higher
-// limit it does not. A running job with a time limit runs for the rest of it.
+// In TestMoreQuota, a tenant has reached its GPU limit, so its next job waits for its running job.
+// If the limit is raised, the next job must not wait. A running job with a time limit runs until
+// the limit.
 func TestMoreQuota(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -161,14 +163,13 @@ func TestMoreQuota(t *testing.T) {
 	if w.Bases[ByLimit] != 2 || w.Bases[ByAssumption] != 1 || w.Running != 1 || w.Waiting != 2 {
 		t.Errorf("runtimes are by %v; %d run, %d wait", w.Bases, w.Running, w.Waiting)
 	}
-	// 4 GPUs for 40 minutes, for 30 and for the assumed hour.
+	// The jobs use 4 GPUs for 40 minutes, for 30 minutes and for the assumed hour.
 	if got := fmt.Sprintf("%.3f %.3f", w.Now.GPUHours, w.Now.Use); got != "8.667 4.514" {
 		t.Errorf("used is %s", got)
 	}
 }
 
-// TestMoreNodes: added nodes let jobs start; predictions are used before
-// limits.
+// TestMoreNodes checks that added nodes let jobs start. Predictions must take precedence over limits.
 func TestMoreNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -178,8 +179,8 @@ func TestMoreNodes(t *testing.T) {
 	m.waits("one", "a", 8, 0)
 	s := m.snapshot()
 	w := m.ask(&Edit{Add: []Addition{{Like: "n1", Nodes: s.Like("n1", 2)}, {Profile: "small", Nodes: NewNodes(&ares.Node{}, "small", 1)}}})
-	// The predicted median has passed, so the job runs for 50 minutes; "one" starts
-	// then in both projections.
+	// Job "old" has run longer than its predicted median. It is therefore expected to end after 50 minutes, which is
+	// its predicted p90. In both projections, job "one" starts when job "old" ends.
 	if got := shifts(w); got != "big: never -> 0s" {
 		t.Errorf("what changes is %s", got)
 	}
@@ -191,9 +192,9 @@ func TestMoreNodes(t *testing.T) {
 	}
 }
 
-// TestPredictionWithoutRunsIsNotUsed: the limit and the assumed runtime are
-// used instead; elements that do not exist yet use the prediction of their
-// array.
+// TestPredictionWithoutRunsIsNotUsed checks that a prediction that is not based on any runs is
+// ignored. The time limit or the assumed runtime must be used instead. An element that does not
+// exist yet must use the prediction of its array.
 func TestPredictionWithoutRunsIsNotUsed(t *testing.T) {
 	t.Parallel()
 	sweep := func(s *ares.Spec) { s.Array = ares.Array{Count: 2} }
@@ -234,8 +235,8 @@ func TestPredictionWithoutRunsIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestFewerNodes: jobs on a removed machine start over on another, except
-// at_most_once jobs.
+// TestFewerNodes removes a machine. A job on this machine must start over on another machine, unless it is an
+// at_most_once job.
 func TestFewerNodes(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1", "n2")
@@ -259,8 +260,9 @@ func TestFewerNodes(t *testing.T) {
 	}
 }
 
-// TestArraysAndDependencies: elements count as jobs, those that are never made
-// count as waiting, and a job after an array starts when the array ends.
+// TestArraysAndDependencies checks that each element of an array counts as a job. An element that
+// is not created within the horizon must count as waiting. A job that depends on an array must
+// start when the array ends.
 func TestArraysAndDependencies(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -287,8 +289,8 @@ func TestPolicyKeepsServerSettings(t *testing.T) {
 	}
 }
 
-// TestAnotherPolicy: under a policy that preempts, the short job need not wait
-// for the long one, which then resumes from its checkpoint.
+// TestAnotherPolicy simulates a policy with preemption. The short job must not wait for the long job, and the long job
+// must later resume from its checkpoint.
 func TestAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -315,8 +317,8 @@ func TestAnotherPolicy(t *testing.T) {
 	}
 }
 
-// TestStopsInProgress: a job that is asked to stop ends, and a job in backoff
-// returns.
+// TestStopsInProgress simulates a job that was asked to stop and a job that waits for its next
+// try. The first job must end, and the second job must start again.
 func TestStopsInProgress(t *testing.T) {
 	t.Parallel()
 	m := newMoment(t, "n1")
@@ -345,8 +347,7 @@ func TestStopsInProgress(t *testing.T) {
 	}
 }
 
-// TestNoChangeChangesNothing: an edit without effect leaves every projection as
-// it is, and the totals are right.
+// TestNoChangeChangesNothing checks that an edit without effect changes no projection. The totals must be right.
 func TestNoChangeChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -385,17 +386,17 @@ func TestWhatIfMistakes(t *testing.T) {
 	m.tenant("science", 4)
 	m.tenant("art", ares.Unlimited).Quotas = []ares.Quota{{Model: "h100", Nominal: 4}, {Model: "a100", Nominal: 2}}
 	for want, e := range map[string]*Edit{
-		`there is no tenant "scienc": did you mean science?`:   {Quotas: parsed(t, "scienc=+1")},
-		`there is no tenant "zzzzzz": there are a, art, scien`: {Weights: parsed(t, "zzzzzz=2")},
-		`there is no queue "science/nigth": there are`:         {Quotas: parsed(t, "science/nigth=+1")},
-		`there is no node "dgx-2": did you mean dgx-1?`:        {Remove: []string{"dgx-2"}},
-		`a has no limit on GPUs`:                               {Quotas: parsed(t, "a=+1")},
-		`art has quotas for h100, a100: say which`:             {Quotas: parsed(t, "art=+1")},
-		`there is no quota of art "h10": did you mean h100?`:   {Quotas: parsed(t, "art:h10=+1")},
-		`science has no quotas by model`:                       {Quotas: parsed(t, "science:h100=+1")},
-		`not a whole number of GPUs`:                           {Quotas: parsed(t, "science=+0.5")},
-		`, not -2, which is 1-3`:                               {Weights: parsed(t, "science=-3")},
-		`no change is given`:                                   {},
+		`there is no tenant "scienc": did you mean science?`:             {Quotas: parsed(t, "scienc=+1")},
+		`there is no tenant "zzzzzz": the known names are a, art, scien`: {Weights: parsed(t, "zzzzzz=2")},
+		`there is no queue "science/nigth": the known names are`:         {Quotas: parsed(t, "science/nigth=+1")},
+		`there is no node "dgx-2": did you mean dgx-1?`:                  {Remove: []string{"dgx-2"}},
+		`a has no GPU limit`: {Quotas: parsed(t, "a=+1")},
+		`art has quotas for the GPU models h100, a100: name one`: {Quotas: parsed(t, "art=+1")},
+		`there is no quota of art "h10": did you mean h100?`:     {Quotas: parsed(t, "art:h10=+1")},
+		`science has no quotas for GPU models`:                   {Quotas: parsed(t, "science:h100=+1")},
+		`not a whole number of GPUs`:                             {Quotas: parsed(t, "science=+0.5")},
+		`, but the new weight is -2 (1-3)`:                       {Weights: parsed(t, "science=-3")},
+		`no change is given`:                                     {},
 	} {
 		if _, err := RunWhatIf(context.Background(), m.snapshot(), e, time.Hour, time.Hour); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

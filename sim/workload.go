@@ -17,15 +17,16 @@ type Workload struct {
 	About string
 	Fleet *Fleet
 	Trace *Trace
-	// Bound is a lower bound on the makespan of any scheduler: the work of a queue
-	// divided by its quota, or the end of a job that starts when it arrives.
+	// Bound is a lower bound on the makespan under any scheduler. For each queue, the bound is at
+	// least the queue's total work divided by its quota. For each job, the bound is at least the
+	// time at which the job ends if it starts on arrival.
 	Bound time.Duration
-	// Published is the makespan that Kueue has published, measured on a cluster
-	// with all its components.
+	// Published is the makespan that the Kueue project has published. Kueue measured it on a
+	// cluster that runs all of Kueue's components.
 	Published time.Duration
 }
 
-// workloads are the built-in workloads by name.
+// This map contains the built-in workloads by name.
 var workloads = map[string]func() *Workload{
 	"kueue-baseline":    kueueBaseline,
 	"kueue-large-scale": kueueLargeScale,
@@ -48,7 +49,7 @@ func WorkloadNamed(name string) (*Workload, error) {
 	return w, nil
 }
 
-// sorted puts arrivals in order.
+// This method sorts arrivals by their time.
 func (t *Trace) sorted() *Trace {
 	slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 	for i := range t.Arrivals {

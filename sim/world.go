@@ -13,9 +13,8 @@ import (
 // Epoch is the time at which every simulation starts.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// World simulates a fleet and the jobs of a trace in virtual time. It does for
-// the engine what a store does for a server: it applies plans and reports the
-// results as batches of events.
+// World simulates a fleet and the jobs of a trace in virtual time. For the engine, a World replaces the store. A
+// World applies plans and reports the results as batches of events.
 type World struct {
 	state          *engine.State
 	policy         Policy
@@ -26,9 +25,9 @@ type World struct {
 	revision       int64
 	jobs           []record
 	ends           endHeap
-	batch          []ares.Event // of the current time step
+	batch          []ares.Event // events of the current time step
 	usage          map[string]ares.Usage
-	tenants        map[string]bool // tenants
+	tenants        map[string]bool // tenants that have a record
 	gpus           int
 	maxMachineGPUs int                       // GPUs of the largest machine
 	fleet          *engine.StaticFeasibility // finds infeasible jobs and splits jobs that exceed one machine
@@ -39,36 +38,36 @@ type World struct {
 	hasAffinity    bool           // some job has an affinity to other jobs
 	probes         []func(*World) // called after every time step with an event
 	accounting     *accounting    // nil unless it is needed
-	fairness       *fairnessMeter // as above
-	laws           *lawChecker    // as above
+	fairness       *fairnessMeter // nil unless it is needed
+	laws           *lawChecker    // nil unless it is needed
 	predictor      *predictor     // nil unless the policy uses predicted runtimes
 }
 
-// record is the state of one arrived job.
+// A `record` is the state of one job that has arrived.
 type record struct {
 	id        ares.JobID
 	tenant    string
 	name      string
 	traceID   string        // its ID in the trace
-	line      int           // of the trace
+	line      int           // line in the trace
 	runtime   time.Duration // as Arrival.Runs
 	deadline  time.Time     // zero for none
 	accepted  time.Time
 	placed    time.Time // zero before its first placement
 	ended     time.Time
 	gpus      int       // thousandths of devices
-	refused   bool      // it can never run on this fleet
+	refused   bool      // the job can never run on this fleet
 	leftQueue time.Time // when its queue timeout expired, zero if it did not
 
 	remaining   time.Duration // runtime left at the start of the current attempt
 	since       time.Time     // start of the current attempt
 	attempts    int
-	preemptions int   // times it was preempted
+	preemptions int   // number of preemptions
 	lostMilli   int64 // thousandths of GPU-seconds lost by preemption
 }
 
-// NewWorld returns a world with the machines, tenants, queues and reservations
-// of a fleet, no jobs, and a policy that decides.
+// NewWorld returns a world with the given policy. The world has the machines, tenants, queues and reservations of a
+// fleet, but no jobs.
 func NewWorld(f *Fleet, p Policy) *World {
 	w := &World{state: engine.NewWith(p.Engine), policy: p, now: Epoch, usage: map[string]ares.Usage{}, tenants: map[string]bool{}}
 	if p.Estimate == EstimateForecast {
@@ -99,8 +98,9 @@ func NewWorld(f *Fleet, p Policy) *World {
 	return w
 }
 
-// Run simulates a trace until its last job has ended, or until a time since the
-// start if that is not zero. It calls tick after every time step with an event.
+// Run simulates a trace until its last job has ended. The parameter `until` limits the simulated time. If it is not
+// zero, the simulation ends after that time at the latest. After every time step with an event, Run calls the
+// function `tick`.
 func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, waiting int)) error {
 	at := 0
 	w.Expect(len(t.Arrivals))
@@ -113,11 +113,11 @@ func (w *World) Run(t *Trace, until time.Duration, tick func(now time.Time, wait
 	}, until, tick)
 }
 
-// Expect allocates memory for this number of jobs.
+// Expect allocates memory for the given number of jobs in advance.
 func (w *World) Expect(jobs int) { w.jobs = make([]record, 0, jobs) }
 
-// RunStream is Run for jobs that are produced one by one, in the order of their
-// arrival. Each arrival is valid until the next one is requested.
+// RunStream is like Run, but takes the jobs one by one, in the order of their
+// arrival. Each arrival is valid until RunStream requests the next arrival.
 func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tick func(now time.Time, waiting int)) error {
 	arrival, more := next()
 	if !more {
@@ -152,7 +152,7 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 		}
 		waiting -= placed
 		if !hasEvent && !w.changed {
-			continue // the engine decided again and changed nothing
+			continue // the engine decided again, but nothing changed
 		}
 		w.lastChange = w.now
 		for _, probe := range w.probes {
@@ -169,8 +169,8 @@ func (w *World) RunStream(next func() (*Arrival, bool), until time.Duration, tic
 // Halt ends a run after the current time step.
 func (w *World) Halt() { w.halted = true }
 
-// nextTime returns the time of the next event: an arrival, an attempt end, or
-// the wake time of the last plan.
+// nextTime returns the time of the next event. The event is an arrival, the end of an attempt, or the wake time of
+// the last plan.
 func (w *World) nextTime(arrival *Arrival, more bool, traceStart time.Duration) time.Time {
 	var at time.Time
 	if more {
@@ -185,7 +185,7 @@ func (w *World) nextTime(arrival *Arrival, more bool, traceStart time.Duration) 
 	return at
 }
 
-// arrive accepts a job and returns whether it is waiting now.
+// This method accepts a job and returns whether it is waiting now.
 func (w *World) arrive(a *Arrival) bool {
 	id := jobID(len(w.jobs))
 	split, refused := w.split(a.Spec)
@@ -228,8 +228,8 @@ func jobID(n int) ares.JobID {
 	return ares.JobID(b[:wide])
 }
 
-// decide makes decisions and applies them until nothing more would change. It
-// returns how many fewer jobs are waiting.
+// This method makes decisions and applies them until nothing more changes. The method
+// returns the net decrease in the number of waiting jobs.
 func (w *World) decide() (placed int, err error) {
 	for again := true; again; {
 		plan := engine.Decide(w.state, w.now)
@@ -239,11 +239,10 @@ func (w *World) decide() (placed int, err error) {
 		if plan.Empty() {
 			break
 		}
-		// A complete plan has tried every kind of waiting job, and placements only
-		// take capacity, so a second decision would change nothing. Exceptions: an
-		// affinity that a placement satisfies, preemption (a job placed just now
-		// may be the next victim), and backfill reservations, which depend on the
-		// expected ends of the jobs placed just now.
+		// A complete plan has tried every kind of waiting job, and its placements only reduce the free capacity. A
+		// second decision would therefore usually change nothing. A second decision can make a difference in three
+		// cases. A placement may satisfy another job's affinity. With preemption, a job placed just now may be the
+		// next victim. Backfill reservations depend on the expected ends of the jobs placed just now.
 		again = w.hasAffinity || len(w.state.PlannedStarts()) > 0 || w.policy.Engine.Queue.Preempt || !plan.Wake.IsZero() && !plan.Wake.After(w.now) ||
 			len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
 		w.changed = w.changed || len(plan.Place)+len(plan.Ready)+len(plan.Arrays)+len(plan.Stop)+len(plan.Nominate)+len(plan.Withdraw) > 0
@@ -260,9 +259,9 @@ func (w *World) decide() (placed int, err error) {
 	return placed, nil
 }
 
-// apply makes the changes of a plan, the same that a server would write, and
-// starts and stops attempts at once. It returns how many fewer jobs are
-// waiting.
+// For a given plan, this method makes the same changes that a server would write. It starts and
+// stops attempts immediately. The method returns the net decrease in the number of waiting
+// jobs.
 func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 	changes, err := engine.PlanChanges(w.state, plan, w.now)
 	if err != nil {
@@ -272,7 +271,7 @@ func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 		c := &changes[i]
 		switch {
 		case c.Kind == engine.ChangeAdvance:
-			return placed, ares.Errorf(ares.Invalid, "%s is an array: a trace has their elements as jobs", c.Job)
+			return placed, ares.Errorf(ares.Invalid, "%s is an array: in a trace, each element of an array must be a separate job", c.Job)
 		case c.Kind == engine.ChangePlace:
 			w.start(c.Job)
 			placed++
@@ -294,8 +293,8 @@ func (w *World) apply(plan *ares.Plan) (placed int, err error) {
 	return placed, nil
 }
 
-// put adds a changed run to the batch. Its revision is the next one, which is
-// also the fence of a new attempt.
+// This method adds a changed run to the batch. The run gets the next revision, which is also the
+// fence of a new attempt.
 func (w *World) put(c *engine.RunChange) {
 	c.Run.Revision = w.revision + 1
 	if c.Kind == engine.ChangePlace {
@@ -304,7 +303,7 @@ func (w *World) put(c *engine.RunChange) {
 	w.batch = append(w.batch, ares.Event{Run: &ares.RunEvent{Job: c.Job, Run: c.Run}})
 }
 
-// start begins an attempt of a placed job and schedules its end.
+// This method begins an attempt of a placed job and schedules its end.
 func (w *World) start(id ares.JobID) {
 	r := w.record(id)
 	if r.placed.IsZero() {
@@ -319,8 +318,7 @@ func (w *World) start(id ares.JobID) {
 	}
 }
 
-// finish ends a job. The job is archived at once and its usage is kept, as on a
-// server.
+// This method ends a job. The job is archived immediately and its usage is counted, as on a server.
 func (w *World) finish(id ares.JobID) {
 	r := w.record(id)
 	r.ended = w.now
@@ -347,7 +345,7 @@ func (w *World) record(id ares.JobID) *record {
 	return &w.jobs[n]
 }
 
-// flush gives the collected events to the engine as one batch.
+// This method passes the collected events to the engine as one batch.
 func (w *World) flush() {
 	if len(w.batch) == 0 {
 		return
@@ -367,10 +365,10 @@ func (w *World) flush() {
 type attemptEnd struct {
 	at      time.Time
 	job     ares.JobID
-	attempt int // ignored unless this is still the current attempt; 0 for the end of a checkpoint
+	attempt int // the event is ignored unless this is still the current attempt; 0 for the end of a checkpoint
 }
 
-// endHeap is a heap of attempt ends, ordered by time, then job.
+// endHeap is a heap of attempt ends, ordered by time. Ends with the same time are ordered by job.
 type endHeap []attemptEnd
 
 func (e endHeap) Len() int { return len(e) }

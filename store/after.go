@@ -6,13 +6,14 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// maxDependents bounds the writes of one transaction that accepts jobs which
-// come after others: each writes a key, and one for every job before it.
+// maxDependents limits the writes of one transaction that accepts jobs with dependencies. Each job
+// writes one key, plus one key for every job it depends on.
 const maxDependents = 100
 
-// apart splits a batch into what may share a transaction: jobs without others
-// before them, and groups of those with some.
-func apart(batch []*creation) [][]*creation {
+// splitByDependencies splits a batch into groups of jobs. The jobs of one group may share a
+// transaction. One group holds the jobs without dependencies, and the other groups hold jobs with
+// dependencies.
+func splitByDependencies(batch []*creation) [][]*creation {
 	var plain, group []*creation
 	var out [][]*creation
 	writes := 0
@@ -34,8 +35,9 @@ func apart(batch []*creation) [][]*creation {
 	return out
 }
 
-// awaits compares that the jobs before this one live, and marks them awaited. A
-// live job's record is never rewritten, so its revision tells.
+// This method returns comparisons that check that the job's dependencies are live. The method
+// also returns writes that mark each dependency as a job on which other jobs depend. A live
+// job's record is never rewritten, so the record's revision identifies the job.
 func (c *creation) awaits() (cmps []clientv3.Cmp, puts []clientv3.Op) {
 	if len(c.after) == 0 {
 		return nil, nil
@@ -44,9 +46,9 @@ func (c *creation) awaits() (cmps []clientv3.Cmp, puts []clientv3.Op) {
 	if err != nil {
 		panic("store: an empty record does not encode: " + err.Error())
 	}
-	for id, revision := range c.after { // order-free: a transaction has no order of different keys
+	for id, revision := range c.after { // order-free: the order of writes to different keys in a transaction does not matter
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(jobKey(id)), "=", revision))
-		puts = append(puts, clientv3.OpPut(awaitedOf(id), mark))
+		puts = append(puts, clientv3.OpPut(awaitedKeyOf(id), mark))
 	}
 	return cmps, puts
 }

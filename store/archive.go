@@ -10,26 +10,27 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Archive replaces a finished job by a tombstone, so that a late repetition of
-// its request still finds it. The job's devices must all be free. It compares
-// leadership, unless lead is nil because whoever calls it leads nothing. A job
-// that others were ever to come after needs ArchiveUsed.
+// Archive replaces a finished job with a tombstone. A client that repeats its submission much
+// later still finds the tombstone. The job's devices must all be free. Archive fails if another
+// server has become leader. A caller that is not a leader passes nil as the parameter `lead`. If
+// another job has ever depended on the job, use ArchiveUsed.
 func (s *Store) Archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership) error {
 	return s.archive(ctx, job, run, lead, nil, 0)
 }
 
-// ArchiveUsed is Archive for somebody who knows, as of a revision, that no job
-// waits for this one any more: it is refused if one was accepted since. It puts
-// usage, which has the job's share in it, in place of the one at its revision:
-// what a job used is counted live or as past, never both and never neither. A
-// nil usage counts nothing.
+// ArchiveUsed is like Archive. The caller must know that no live job depended on this job at the
+// given revision. ArchiveUsed fails if a job that depends on this job was accepted after the
+// given revision. The same transaction replaces the queue's stored usage with the given usage,
+// which must include the job. The caller must compute it from the usage that is currently stored.
+// The job's usage is therefore counted exactly once, either with the live jobs or with the
+// archived jobs. If the given usage is nil, the stored usage does not change.
 func (s *Store) ArchiveUsed(ctx context.Context, job *ares.Job, run *ares.Run, usage *ares.Usage, lead *Leadership, revision int64) error {
 	return s.archive(ctx, job, run, lead, usage, revision)
 }
 
 func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead *Leadership, usage *ares.Usage, revision int64) error {
 	if !run.Phase.Final() || !run.Free() {
-		return ares.Errorf(ares.Conflict, "job %s is %s and holds seats: it cannot be archived", job.ID, run.Phase)
+		return ares.Errorf(ares.Conflict, "job %s is %s and cannot be archived: it must have ended and released its devices", job.ID, run.Phase)
 	}
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
 		Digest: job.Digest[:], Phase: string(run.Phase), EndedAt: run.FinishedAt.Unix(), Tenant: tenantHash(job.Tenant),
@@ -38,16 +39,16 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 		return err
 	}
 	cmps := append(lead.and(clientv3.Compare(clientv3.ModRevision(runKey(job.ID)), "=", run.Revision)),
-		clientv3.Compare(clientv3.ModRevision(awaitedOf(job.ID)), "<", revision+1))
+		clientv3.Compare(clientv3.ModRevision(awaitedKeyOf(job.ID)), "<", revision+1))
 	ops := []clientv3.Op{
 		clientv3.OpPut(jobKey(job.ID), value),
-		clientv3.OpDelete(awaitedOf(job.ID)),
+		clientv3.OpDelete(awaitedKeyOf(job.ID)),
 		clientv3.OpDelete(runKey(job.ID)),
-		clientv3.OpDelete(progressOf(job.ID)),
-		clientv3.OpDelete(forecastOf(job.ID)),
+		clientv3.OpDelete(progressKeyOf(job.ID)),
+		clientv3.OpDelete(forecastKeyOf(job.ID)),
 	}
 	if usage != nil {
-		seen, put, bad := s.book(ctx, usage)
+		seen, put, bad := s.usageWrite(ctx, usage)
 		if bad != nil {
 			return bad
 		}
@@ -55,14 +56,14 @@ func (s *Store) archive(ctx context.Context, job *ares.Job, run *ares.Run, lead 
 	}
 	resp, err := s.txn(ctx, "archive job", cmps, ops, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "job %s changed, is awaited by another, or this server leads no more: it was not archived", job.ID)
+		return ares.Errorf(ares.Conflict, "job %s was not archived: either the job changed, or another job depends on it, or this server is no longer the leader", job.ID)
 	}
 	return err
 }
 
-// Forget removes tombstones of jobs that ended before a time and returns how
-// many. After that their request IDs may be used anew. It compares leadership
-// as Archive does.
+// Forget removes the tombstones of jobs that ended before the given time. It returns how many
+// tombstones it removed. Once a tombstone is removed, a new job may use the same request ID.
+// Forget removes nothing if another server has become leader.
 func (s *Store) Forget(ctx context.Context, before time.Time, lead *Leadership) (int, error) {
 	from, end, n := jobsKey, clientv3.GetPrefixRangeEnd(jobsKey), 0
 	for {

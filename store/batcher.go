@@ -11,59 +11,74 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchScopes keep a flat transaction under etcd's limit of
-	// 128 comparisons: one for each job, each tenant and each queue.
+	// These two limits apply to a transaction without nested transactions. They keep it below
+	// etcd's limit of 128 comparisons. A batch needs one comparison for each job, each tenant and
+	// each queue.
 	maxBatch       = 100
 	maxBatchScopes = 24
-	// maxBatchBytes keeps a transaction under the store's request size.
+	// maxBatchBytes keeps a transaction below the maximum request size of the store.
 	maxBatchBytes = 1 << 20
-	// maxFlights is how many transactions are on their way at once.
-	maxFlights = 8
-	// maxWaitingBytes bounds the jobs that wait for a flight. The store writes so
-	// much in a second or two; what is more would wait for nothing.
+	// maxFlushes is the maximum number of transactions that run at the same time.
+	maxFlushes = 8
+	// maxWaitingBytes limits the total size of the jobs that wait for a transaction. The store
+	// writes 64 MiB in a second or two. A higher limit would only make callers wait longer.
 	maxWaitingBytes = 64 << 20
 )
 
-// batcher gathers the jobs of concurrent callers into shared transactions. A
-// flight takes whatever waits, writes it, and goes on until nothing waits. A
-// caller whose time is over leaves at once, whatever the store does.
+// A `batcher` collects the jobs of concurrent callers into shared transactions. A flush loop
+// writes waiting jobs until no job is left. A caller returns immediately when its context ends.
 type batcher struct {
 	flush func(context.Context, []*creation)
-	// eager is how many flights begin for whatever waits, at least one. More begin
-	// only for a batch that is full by its jobs or bytes; one that is full by its
-	// tenants and queues waits for a flight, for to count those that wait is dear
-	// and so many at once are rare. A store far away is waited for best by many at once;
-	// the embedded one writes one transaction after the other and shares our
-	// processor, so there many small ones only cost more than a few large ones.
+	// Until this number of loops is running, even a small batch starts a flush loop. The number
+	// must be positive. More loops start only if a batch has reached its limit of jobs or bytes.
+	// If a batch has reached its limit of tenants and queues but no other limit, it starts no
+	// loop. It waits for a loop that is already running. Counting the waiting tenants and queues
+	// is expensive, and a batch rarely has that many of them. A remote store is faster with many
+	// concurrent transactions. The embedded store writes one transaction after the other and uses
+	// this machine's own processor. For the embedded store, a few large transactions are therefore
+	// cheaper.
 	eager int
 
 	mu      sync.Mutex
 	waiting []*call
-	jobs    int // that wait
-	bytes   int // of them
-	flights int
-	running sync.WaitGroup // the flights
+	jobs    int // number of waiting jobs
+	bytes   int // their size
+	flushes int
+	running sync.WaitGroup // the running flush loops
 }
 
-// call is one caller's jobs.
+// A `call` holds the jobs that one caller wants to create.
 type call struct {
-	items []*creation // not yet taken into a flight
-	open  int         // not yet settled
+	items []*creation // jobs that no flush loop has taken yet
+	open  int         // number of jobs that are not answered yet
 	done  chan struct{}
 }
 
-// do has the jobs written and returns the answer for each.
+// This method queues the jobs for a shared transaction and returns the answer for each job. It
+// starts a flush loop if one is needed.
 func (b *batcher) do(ctx context.Context, items []*creation) []Created {
-	c := &call{items: items, open: len(items), done: make(chan struct{})}
-	if err := b.join(c); err != nil {
-		return allRefused(items, err)
+	c, size := &call{items: items, open: len(items), done: make(chan struct{})}, 0
+	for _, item := range items {
+		size += len(item.value)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes+size > maxWaitingBytes {
+		return failAll(items, ares.Errorf(ares.Exhausted, "too many submissions wait for the store, so this one was not stored: try again later"))
+	}
+	b.bytes += size
+	b.jobs += len(items)
+	b.waiting = append(b.waiting, c)
+	if b.flushes < max(b.eager, 1) || b.flushes < maxFlushes && (b.jobs >= maxBatch || b.bytes >= maxBatchBytes) {
+		b.flushes++
+		b.running.Go(b.flushLoop)
+	}
+	b.mu.Unlock()
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	out := make([]Created, len(items))
 	taken := len(items) - len(c.items)
 	for i, item := range items {
@@ -71,48 +86,27 @@ func (b *batcher) do(ctx context.Context, items []*creation) []Created {
 		case item.settled:
 			out[i] = item.out
 		case i >= taken:
-			out[i] = Created{ID: item.id, Err: left(ctx, "nothing was written")}
+			out[i] = Created{ID: item.id, Err: unansweredError(ctx, "nothing was written")}
 		default:
-			out[i] = Created{ID: item.id, Err: left(ctx, "the outcome is unknown, so repeat it")}
+			out[i] = Created{ID: item.id, Err: unansweredError(ctx, "the outcome is unknown, so repeat it")}
 		}
 	}
 	b.drop(c)
 	return out
 }
 
-// join queues a call and has it flown.
-func (b *batcher) join(c *call) error {
-	size := 0
-	for _, item := range c.items {
-		size += len(item.value)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.bytes+size > maxWaitingBytes {
-		return ares.Errorf(ares.Exhausted, "too many submissions wait for the store, and nothing of this one was written: try again later")
-	}
-	b.bytes += size
-	b.jobs += len(c.items)
-	b.waiting = append(b.waiting, c)
-	if b.flights < max(b.eager, 1) || b.flights < maxFlights && (b.jobs >= maxBatch || b.bytes >= maxBatchBytes) {
-		b.flights++
-		b.running.Go(b.fly)
-	}
-	return nil
-}
-
-// fly writes what waits until nothing does.
-func (b *batcher) fly() {
+// flushLoop writes waiting jobs until no job waits.
+func (b *batcher) flushLoop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
 		batch, owners := b.take()
 		if len(batch) == 0 {
-			b.flights--
+			b.flushes--
 			return
 		}
 		b.mu.Unlock()
-		b.flush(context.Background(), batch) // it carries several callers' jobs
+		b.flush(context.Background(), batch) // the context is not a caller's, because the batch holds jobs of several callers
 		b.mu.Lock()
 		for i, o := range owners {
 			batch[i].settled = true
@@ -123,7 +117,8 @@ func (b *batcher) fly() {
 	}
 }
 
-// take removes the next batch from those who wait. The caller holds b.mu.
+// This method removes the next batch of jobs from the waiting calls. The caller
+// must hold b.mu.
 func (b *batcher) take() (batch []*creation, owners []*call) {
 	size := 0
 	scopes := make(map[string]bool, 4)
@@ -148,7 +143,8 @@ func (b *batcher) take() (batch []*creation, owners []*call) {
 	return batch, owners
 }
 
-// drop takes back what of a call does not fly yet. The caller holds b.mu.
+// If a call has jobs that no flush loop has taken yet, this method removes
+// these jobs. The caller must hold b.mu.
 func (b *batcher) drop(c *call) {
 	if len(c.items) == 0 {
 		return
@@ -161,15 +157,15 @@ func (b *batcher) drop(c *call) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(w *call) bool { return w == c })
 }
 
-// left answers a caller that did not wait for the end.
-func left(ctx context.Context, so string) error {
+// unansweredError is the error for a caller whose context ended before its jobs were written.
+func unansweredError(ctx context.Context, so string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("create jobs: %s: %w", so, context.Canceled)
 	}
 	return ares.Errorf(ares.Unavailable, "create jobs: the store has not answered in time; %s", so)
 }
 
-func allRefused(items []*creation, err error) []Created {
+func failAll(items []*creation, err error) []Created {
 	out := make([]Created, len(items))
 	for i, item := range items {
 		out[i] = Created{ID: item.id, Err: err}

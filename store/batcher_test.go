@@ -16,10 +16,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestBatcherWritesEachJobOnce drives the batcher without a store: every
-// caller is answered, every job flies once, and every limit of a flight holds.
+// TestBatcherWritesEachJobOnce tests the batcher without a store. The test checks that every
+// caller is answered and that every job is written once. Every limit of a batch must hold.
 func TestBatcherWritesEachJobOnce(t *testing.T) {
-	t.Run("eager", func(t *testing.T) { writesEachJobOnce(t, &batcher{eager: maxFlights}) })
+	t.Run("eager", func(t *testing.T) { writesEachJobOnce(t, &batcher{eager: maxFlushes}) })
 	t.Run("patient", func(t *testing.T) { writesEachJobOnce(t, &batcher{}) })
 }
 
@@ -27,7 +27,7 @@ func writesEachJobOnce(t *testing.T, b *batcher) {
 	const callers = 400
 	var flights, flown atomic.Int32
 	b.flush = func(ctx context.Context, batch []*creation) {
-		if n := flights.Add(1); n > maxFlights {
+		if n := flights.Add(1); n > maxFlushes {
 			t.Errorf("%d flights at once", n)
 		}
 		defer flights.Add(-1)
@@ -88,22 +88,23 @@ func writesEachJobOnce(t *testing.T, b *batcher) {
 	}
 	wg.Wait()
 	b.running.Wait()
-	if flown.Load() != total.Load() || b.flights != 0 || len(b.waiting) != 0 || b.jobs != 0 || b.bytes != 0 {
-		t.Errorf("%d of %d jobs flown, %d flights, %d callers, %d jobs and %d bytes left", flown.Load(), total.Load(), b.flights, len(b.waiting), b.jobs, b.bytes)
+	if flown.Load() != total.Load() || b.flushes != 0 || len(b.waiting) != 0 || b.jobs != 0 || b.bytes != 0 {
+		t.Errorf("%d of %d jobs flown, %d flights, %d callers, %d jobs and %d bytes left", flown.Load(), total.Load(), b.flushes, len(b.waiting), b.jobs, b.bytes)
 	}
 }
 
-// TestThePatientShareAFlight: while a transaction is on its way, those who come
-// wait for it and share the next one, unless they fill one. The eager do not wait.
+// In TestThePatientShareAFlight, several callers arrive during a transaction. They must wait until
+// it ends, and then share the next transaction. Callers do not wait if their jobs fill a whole
+// batch, or if the setting `eager` allows another flush loop.
 func TestThePatientShareAFlight(t *testing.T) {
 	for _, c := range []struct {
-		eager, calls, size, bytes int   // so many jobs in a call, and bytes in a job
-		want                      []int // jobs in each flight, the first one's is held
+		eager, calls, size, bytes int   // number of jobs in a call, and bytes in a job
+		want                      []int // jobs in each transaction; the first transaction is held back
 	}{
 		{1, 5, 1, 10, []int{1, 5}},
-		{1, 2, maxBatch / 2, 10, []int{1, maxBatch}}, // in a second flight, beside the first
-		{1, 2, 1, maxBatchBytes / 2, []int{1, 2}},    // so, too
-		{maxFlights, 3, 1, 10, []int{1, 1, 1, 1}},
+		{1, 2, maxBatch / 2, 10, []int{1, maxBatch}}, // a full batch is written in a second transaction, parallel to the first
+		{1, 2, 1, maxBatchBytes / 2, []int{1, 2}},    // a batch that is full by its bytes is written in parallel too
+		{maxFlushes, 3, 1, 10, []int{1, 1, 1, 1}},
 	} {
 		t.Run(fmt.Sprintf("eager=%d,calls=%d,size=%d,bytes=%d", c.eager, c.calls, c.size, c.bytes), func(t *testing.T) {
 			hold, flying := make(chan struct{}), make(chan int)
@@ -153,12 +154,12 @@ func TestThePatientShareAFlight(t *testing.T) {
 	}
 }
 
-// TestACallerMayLeaveAStoreThatIsDown: whoever waits leaves when its own time
-// is over, told whether its jobs may have been written; the queue is bounded;
-// and what was left behind is not written later.
+// TestACallerMayLeaveAStoreThatIsDown checks that a waiting caller returns when its context ends.
+// The error must tell the caller whether its jobs may have been written. The test also checks that
+// the queue of waiting jobs is bounded. Dropped jobs must not be written later.
 func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
-	b := batcher{eager: maxFlights}
-	down, flying := make(chan struct{}), make(chan []*creation, maxFlights)
+	b := batcher{eager: maxFlushes}
+	down, flying := make(chan struct{}), make(chan []*creation, maxFlushes)
 	var flown sync.Map
 	b.flush = func(_ context.Context, batch []*creation) {
 		select {
@@ -175,9 +176,9 @@ func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
 	}
 	soon, cancel := context.WithCancel(t.Context())
 	answers := make(chan Created)
-	for i := range maxFlights {
+	for i := range maxFlushes {
 		go func() { answers <- b.do(soon, one(fmt.Sprint("flies-", i), 1))[0] }()
-		<-flying // so that each has a flight of its own
+		<-flying // so that each call has its own transaction
 	}
 	go func() { answers <- b.do(soon, one("waits", 1))[0] }()
 	for waiting := 0; waiting == 0; runtime.Gosched() {
@@ -190,7 +191,7 @@ func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
 		t.Errorf("a full queue answered %+v", big)
 	}
 	cancel()
-	for range maxFlights + 1 {
+	for range maxFlushes + 1 {
 		a := <-answers
 		unknown := strings.Contains(a.Err.Error(), "unknown")
 		if !errors.Is(a.Err, context.Canceled) || unknown != strings.HasPrefix(string(a.ID), "flies") {
@@ -214,8 +215,8 @@ func TestACallerMayLeaveAStoreThatIsDown(t *testing.T) {
 	}
 }
 
-// TestAnArchivedJobIsNotChanged lets a whole life pass between a verb's read
-// and its write: the job has no run then, as it had none before.
+// TestAnArchivedJobIsNotChanged archives a job between the read and the write of an operation. An
+// archived job has no run record, just like a new job.
 func TestAnArchivedJobIsNotChanged(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: t.TempDir()})
 	if err != nil {

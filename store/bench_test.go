@@ -9,12 +9,13 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/test/perf/rounds"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
-// BenchmarkFlights is the creation of jobs in the embedded store, one by each of
-// some callers: with a flight for whatever waits, and with a further one only for
-// a full batch. It prints medians and ratios.
+// BenchmarkFlights measures how fast several callers create jobs in the embedded store, one job per
+// call. The benchmark compares two settings of the batcher. With the first setting, any waiting job
+// starts another transaction. With the second setting, only a full batch starts another
+// transaction. The benchmark prints medians and ratios.
 func BenchmarkFlights(b *testing.B) {
 	s, err := Open(b.Context(), Config{Dir: b.TempDir()})
 	if err != nil {
@@ -49,7 +50,7 @@ func BenchmarkFlights(b *testing.B) {
 	for _, callers := range []int{1, 4, 16, 64, 256} {
 		var rates, cpus [2]rounds.Figures
 		for range rounds.Count {
-			for k, eager := range []int{maxFlights, 1} {
+			for k, eager := range []int{maxFlushes, 1} {
 				rate, cpu := lap(eager, callers, min(500*callers, 3000))
 				rates[k], cpus[k] = append(rates[k], rate), append(cpus[k], cpu)
 			}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -22,24 +23,18 @@ type Binding struct {
 	CreatedAt time.Time
 }
 
-// everywhere stands for all tenants, or all queues, in a key. It is no name.
+// In a key, this text stands for all tenants or all queues. The text is not a
+// valid name, so it cannot be confused with a tenant or a queue.
 const everywhere = "*"
 
-// bindingKey names a binding by all that it says, so that the same one is the
-// same key, and those of a tenant lie together.
+// bindingKey builds a binding's key from all fields of the binding. Equal bindings therefore
+// have the same key, and the keys of a tenant's bindings are adjacent.
 func bindingKey(b *Binding) string {
-	return bindingsKey + either(b.Tenant, everywhere) + "/" + either(b.Queue, everywhere) + "/" + string(b.Role) + "/" + url.PathEscape(b.Subject)
+	return bindingsKey + cmp.Or(b.Tenant, everywhere) + "/" + cmp.Or(b.Queue, everywhere) + "/" + string(b.Role) + "/" + url.PathEscape(b.Subject)
 }
 
-func either(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
-// CreateBinding binds a subject. The same binding again is the one before. The
-// tenant and the queue that are named must be there.
+// CreateBinding creates a role binding for a subject. Creating the same binding again changes
+// nothing. The binding's tenant and queue must exist.
 func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	key := bindingKey(&b)
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Binding{Binding: &storepb.Binding{
@@ -48,7 +43,7 @@ func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	if err != nil {
 		return b, err
 	}
-	all := places{}
+	all := scopes{}
 	all.add(b.Tenant, b.Queue)
 	resp, err := s.txn(ctx, "bind", append(all.there(), clientv3.Compare(clientv3.CreateRevision(key), "=", 0)),
 		[]clientv3.Op{clientv3.OpPut(key, value)}, append(all.look(), clientv3.OpGet(key)))
@@ -61,17 +56,18 @@ func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	return b, all.missing(resp)
 }
 
-// place is where a right counts: a tenant, or one queue of it.
-type place struct{ tenant, queue string }
+// A `scope` is a tenant or one of its queues, in which a binding applies.
+type scope struct{ tenant, queue string }
 
-// places are what must be there for a right to be given.
-type places []place
+// This type lists the tenants and queues that must exist for a binding.
+type scopes []scope
 
-// add names a place. The default queue is every tenant's, made or not.
-func (p *places) add(tenant, queue string) {
-	at := []place{{tenant: tenant}}
+// This method adds a scope to the list. The method omits the default queue,
+// which always exists.
+func (p *scopes) add(tenant, queue string) {
+	at := []scope{{tenant: tenant}}
 	if queue != "" && queue != ares.DefaultQueue {
-		at = append(at, place{tenant, queue})
+		at = append(at, scope{tenant, queue})
 	}
 	for _, one := range at {
 		if tenant != "" && !slices.Contains(*p, one) {
@@ -80,15 +76,15 @@ func (p *places) add(tenant, queue string) {
 	}
 }
 
-func (p place) key() string {
+func (p scope) key() string {
 	if p.queue == "" {
 		return tenantKey(p.tenant)
 	}
 	return queueKey(p.tenant, p.queue)
 }
 
-// there compares that all are.
-func (p places) there() []clientv3.Cmp {
+// This method returns comparisons that check that all scopes exist.
+func (p scopes) there() []clientv3.Cmp {
 	var out []clientv3.Cmp
 	for _, one := range p {
 		out = append(out, clientv3.Compare(clientv3.CreateRevision(one.key()), ">", 0))
@@ -96,8 +92,9 @@ func (p places) there() []clientv3.Cmp {
 	return out
 }
 
-// look reads which are there, for missing.
-func (p places) look() []clientv3.Op {
+// This method returns operations that read the scopes. From their results,
+// another method finds out which scopes exist.
+func (p scopes) look() []clientv3.Op {
 	var out []clientv3.Op
 	for _, one := range p {
 		out = append(out, clientv3.OpGet(one.key(), clientv3.WithKeysOnly()))
@@ -105,8 +102,10 @@ func (p places) look() []clientv3.Op {
 	return out
 }
 
-// missing names the first that is not there. The answer begins with those to look.
-func (p places) missing(answer *clientv3.TxnResponse) error {
+// This method returns an error that names the first scope that does not exist.
+// The response must begin with the results of the operations that read the
+// scopes.
+func (p scopes) missing(answer *clientv3.TxnResponse) error {
 	for i, one := range p {
 		switch {
 		case len(answer.Responses[i].GetResponseRange().Kvs) > 0:
@@ -119,9 +118,9 @@ func (p places) missing(answer *clientv3.TxnResponse) error {
 	return nil
 }
 
-// DeleteBinding takes a binding away, and returns it as it was.
+// DeleteBinding deletes a binding and returns it.
 func (s *Store) DeleteBinding(ctx context.Context, b Binding) (Binding, error) {
-	was, err := s.take(ctx, "unbind", bindingKey(&b))
+	was, err := s.deleteRecord(ctx, "unbind", bindingKey(&b))
 	switch {
 	case err != nil:
 		return b, err
@@ -132,10 +131,9 @@ func (s *Store) DeleteBinding(ctx context.Context, b Binding) (Binding, error) {
 	return b, nil
 }
 
-// NoBinding is the answer for a binding that is not there, and for one that
-// whoever asks may not know of.
+// NoBinding is the error for a binding that does not exist or that the caller may not see.
 func NoBinding(b Binding) error {
-	return ares.Errorf(ares.NotFound, "%s has no such binding: see `ares binding list`", b.Subject).At("subject")
+	return ares.Errorf(ares.NotFound, "%s does not have this role binding: run `ares binding list` to see all bindings", b.Subject).At("subject")
 }
 
 // Bindings reads every binding, sorted by its key.
@@ -164,7 +162,7 @@ func bindingOf(key string, value []byte) (Binding, error) {
 	b := Binding{Subject: m.GetSubject(), CreatedBy: m.GetCreatedBy(), CreatedAt: fromMicros(m.GetCreatedAt())}
 	parts := strings.SplitN(strings.TrimPrefix(key, bindingsKey), "/", 4)
 	if len(parts) != 4 {
-		return b, ares.Errorf(ares.Internal, "decode %s: want a tenant, a queue, a role and a subject", key)
+		return b, ares.Errorf(ares.Internal, "decode role binding %s: the key must consist of a tenant, a queue, a role and a subject", key)
 	}
 	b.Role = ares.Role(parts[2])
 	if parts[0] != everywhere {
@@ -176,8 +174,8 @@ func bindingOf(key string, value []byte) (Binding, error) {
 	return b, nil
 }
 
-// dropRights removes what a tenant that is gone has left: its tokens, and who was
-// bound to it. The next tenant of that name is somebody else's.
+// dropRights returns operations that remove a deleted tenant's tokens and all bindings to that
+// tenant. A later tenant with the same name must not inherit these tokens and bindings.
 func dropRights(tenant string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(bindingsKey+tenant+"/", clientv3.WithPrefix()),

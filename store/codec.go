@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// readerVersion is what this program understands. A record that needs more is
-// refused rather than misread.
+// readerVersion is the newest record format that this program can read. A record that needs a newer
+// format is rejected rather than misread.
 const readerVersion = 1
 
 func marshal(body *storepb.Record) (string, error) {
@@ -23,23 +23,24 @@ func marshal(body *storepb.Record) (string, error) {
 	return string(data), nil
 }
 
-// unmarshal reads a record of a room this program knows.
+// This function decodes a record if this version of Ares knows its key prefix.
 func unmarshal(key string, data []byte) (*storepb.Record, error) {
 	rec, err := parse(key, data)
 	if err == nil && rec.Body == nil {
-		return nil, fmt.Errorf("decode %s: it holds nothing this Ares can read: was it written by a newer one, or by hand?", key)
+		return nil, fmt.Errorf("decode %s: this version of Ares cannot read the record: either a newer version wrote it, or it was written by hand", key)
 	}
 	return rec, err
 }
 
-// parse reads any record, also one whose body only a newer Ares knows.
+// This function decodes any record, even if only a newer version of Ares knows the
+// type of its body.
 func parse(key string, data []byte) (*storepb.Record, error) {
 	rec := &storepb.Record{}
 	if err := proto.Unmarshal(data, rec); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", key, err)
 	}
 	if rec.MinReader > readerVersion {
-		return nil, fmt.Errorf("decode %s: it was written by a newer Ares (format %d, this one reads %d): upgrade this server", key, rec.MinReader, readerVersion)
+		return nil, fmt.Errorf("decode %s: a newer version of Ares wrote the record in format %d, but this server reads formats up to %d: upgrade this server", key, rec.MinReader, readerVersion)
 	}
 	return rec, nil
 }
@@ -68,19 +69,19 @@ func runRecord(r *ares.Run) *storepb.Record {
 	m := &storepb.Run{
 		Phase: string(r.Phase), Placed: int32(r.Placed), Retries: int32(r.Retries), Losses: int32(r.Losses),
 		NotBefore: micros(r.NotBefore), Dropped: int32(r.Dropped), Reason: r.Reason, FinishedAt: micros(r.FinishedAt),
-		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(), Nominated: nominationRecord(r.Nominated), Yields: int32(r.Yields), Lateness: string(r.Lateness),
+		Next: int32(r.Next), RanMicros: r.Ran.Microseconds(), Nominated: nominationRecord(r.Nominated), Yields: int32(r.Preemptions), Lateness: string(r.Lateness),
 	}
 	for i := range r.Attempts {
 		m.Attempts = append(m.Attempts, attemptRecord(&r.Attempts[i]))
 	}
 	if s := r.Stop; s != nil {
-		m.Stop = &storepb.Stop{Why: string(s.Why), By: s.By, At: micros(s.At), GraceMs: s.Grace.Milliseconds(), Yield: yieldRecord(s.Yield)}
+		m.Stop = &storepb.Stop{Why: string(s.Why), By: s.By, At: micros(s.At), GraceMs: s.Grace.Milliseconds(), Yield: preemptionRecord(s.Preemption)}
 	}
 	for _, t := range r.Transitions {
 		m.Transitions = append(m.Transitions, &storepb.Transition{At: micros(t.At), Phase: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message})
 	}
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
-	putUnread(rec, r.Extra)
+	putUnknownFields(rec, r.Extra)
 	return rec
 }
 
@@ -88,7 +89,7 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 	m := &storepb.Attempt{
 		Number: int32(a.Number), Fence: int64(a.Fence), PlacedAt: micros(a.PlacedAt), StartedAt: micros(a.StartedAt),
 		EndedAt: micros(a.EndedAt), Outcome: string(a.Outcome), Reason: a.Reason, ExitCode: int32(a.ExitCode), Score: int32(a.Score),
-		Merit: meritRecord(a.Merit), Yield: yieldRecord(a.Yield), CheckpointedAt: micros(a.CheckpointedAt),
+		Merit: placementScoreRecord(a.PlacementScore), Yield: preemptionRecord(a.Preemption), CheckpointedAt: micros(a.CheckpointedAt),
 	}
 	for i := range a.Seats {
 		h := &a.Seats[i]
@@ -105,21 +106,21 @@ func attemptRecord(a *ares.Attempt) *storepb.Attempt {
 	return m
 }
 
-// runOf decodes a run. The fence of an attempt that was just placed is the
-// revision of that very write, where its lease key was created too.
+// runOf decodes a run record. The fence of a newly placed attempt is the revision of the write that
+// placed it. That write also created the attempt's lease key.
 func runOf(rec *storepb.Record, revision int64) ares.Run {
 	m := rec.GetRun()
 	r := ares.Run{
 		Phase: ares.Phase(m.GetPhase()), Placed: int(m.GetPlaced()), Retries: int(m.GetRetries()), Losses: int(m.GetLosses()),
 		NotBefore: fromMicros(m.GetNotBefore()), Dropped: int(m.GetDropped()), Reason: m.GetReason(),
-		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unread(rec), Next: int(m.GetNext()),
-		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond, Nominated: nominationOf(m.GetNominated()), Yields: int(m.GetYields()), Lateness: ares.Lateness(m.GetLateness()),
+		FinishedAt: fromMicros(m.GetFinishedAt()), Revision: revision, Extra: unknownFields(rec), Next: int(m.GetNext()),
+		Ran: time.Duration(m.GetRanMicros()) * time.Microsecond, Nominated: nominationOf(m.GetNominated()), Preemptions: int(m.GetYields()), Lateness: ares.Lateness(m.GetLateness()),
 	}
 	for _, a := range m.GetAttempts() {
 		r.Attempts = append(r.Attempts, attemptOf(a, revision))
 	}
 	if s := m.GetStop(); s != nil {
-		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond, Yield: yieldOf(s.Yield)}
+		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond, Preemption: preemptionOf(s.Yield)}
 	}
 	for _, t := range m.GetTransitions() {
 		r.Transitions = append(r.Transitions, ares.Transition{At: fromMicros(t.At), Phase: ares.Phase(t.Phase), Attempt: int(t.Attempt), Message: t.Message})
@@ -131,13 +132,13 @@ func attemptOf(m *storepb.Attempt, revision int64) ares.Attempt {
 	a := ares.Attempt{
 		Number: int(m.Number), Fence: ares.Fence(m.Fence), PlacedAt: fromMicros(m.PlacedAt), StartedAt: fromMicros(m.StartedAt),
 		EndedAt: fromMicros(m.EndedAt), Outcome: ares.Outcome(m.Outcome), Reason: m.Reason, ExitCode: int(m.ExitCode), Score: int(m.Score),
-		Merit: meritOf(m.Merit), Yield: yieldOf(m.Yield), CheckpointedAt: fromMicros(m.CheckpointedAt),
+		PlacementScore: placementScoreOf(m.Merit), Preemption: preemptionOf(m.Yield), CheckpointedAt: fromMicros(m.CheckpointedAt),
 	}
 	if a.Fence == 0 {
 		a.Fence = ares.Fence(revision)
 	}
 	for _, s := range m.Seats {
-		h := ares.Held{Seat: seatOf(s), State: ares.SeatState(s.State)}
+		h := ares.SeatStatus{Seat: seatOf(s), State: ares.SeatState(s.State)}
 		if res := s.Result; res != nil {
 			h.Result = &ares.RankResult{
 				Outcome: ares.Outcome(res.Outcome), ExitCode: int(res.ExitCode), Signal: int(res.Signal), Reason: res.Reason,

@@ -112,9 +112,9 @@ func usageRead(m *storepb.Usage, tenant, queue string, revision int64) *ares.Usa
 	}
 }
 
-// meritRecord is nil for an attempt of which nothing is known: most records
-// then stay as small as they were.
-func meritRecord(m ares.PlacementScore) *storepb.Merit {
+// placementScoreRecord returns nil for an attempt without a score, so that most records stay
+// small.
+func placementScoreRecord(m ares.PlacementScore) *storepb.Merit {
 	if m == (ares.PlacementScore{}) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func meritRecord(m ares.PlacementScore) *storepb.Merit {
 	}
 }
 
-func meritOf(m *storepb.Merit) ares.PlacementScore {
+func placementScoreOf(m *storepb.Merit) ares.PlacementScore {
 	return ares.PlacementScore{
 		Level: ares.Level(m.GetLevel()), Domain: m.GetDomain(), Availability: int(m.GetAvailability()), Alignment: int(m.GetAlignment()),
 		Utilization: int(m.GetUtilization()), History: int(m.GetHistory()), Weighted: int(m.GetWeighted()),

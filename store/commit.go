@@ -10,36 +10,36 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// maxChunkWrites bounds the writes of one commit, and so its comparisons: etcd
-// allows 128 of either, those of a transaction inside another counted in.
+// maxChunkWrites limits the writes of one commit, and thereby also its comparisons. In one
+// transaction, etcd allows 128 writes and 128 comparisons, including those of nested transactions.
 const maxChunkWrites = 120
 
-// maxChunkSeats bounds the seats in the runs of one commit, so that large gangs
-// do not make a request that etcd finds too large.
+// maxChunkSeats limits the seats in the runs of one commit. Large gangs therefore do not exceed
+// etcd's request size.
 const maxChunkSeats = 4096
 
-// Change is a run as a plan wants it.
+// Change is a job's run with the changes that a plan makes to it.
 type Change struct {
 	Job  ares.JobID
 	Next ares.Run // with the Revision of the run it was made from
-	New  bool     // a new attempt begins: its lease is created
-	// Make holds the elements an array makes with this change: they come into
-	// being together with it, or the whole change drops out.
+	New  bool     // a new attempt begins, so its lease is created
+	// Make lists the array elements that this change creates. Either all these
+	// elements are created together with the change, or the whole change is dropped.
 	Make []Element
-	// Group, if it is not empty, names what the change is a part of: changes next
-	// to each other with the same name are written together or all drop out. The
-	// part of a group that one transaction does not hold drops out by itself.
+	// Group is the name of a group of changes, or "" if the change belongs to no group. Adjacent
+	// changes with the same group are either all written or all dropped. If a group does not fit
+	// into one transaction, its last changes are dropped.
 	Group ares.JobID
 }
 
-// Element is an array's element on its way into the store, with its first
-// attempt.
+// Element is a new element of an array, with its first attempt.
 type Element struct {
 	Job *ares.Job
 	Run ares.Run
 }
 
-// weight is how many writes the change takes, or comparisons.
+// This method returns an upper bound for two numbers: the writes that the
+// change needs, and the comparisons that it needs.
 func (c *Change) weight() int {
 	if !c.New && c.Next.Revision > 0 {
 		return 1 + 3*len(c.Make)
@@ -61,10 +61,10 @@ func (c *Change) seats() int {
 	return n
 }
 
-// Commit writes one plan. It compares leadership and the plan sequence, so
-// that a paused leader's plan fails whole, and each run it touches, so that a
-// job that changed in between drops out alone, or with its group. It returns
-// the revision of the last write and the jobs that dropped out.
+// Commit writes one plan. Commit fails if another server has become leader or has written a plan in
+// the meantime. A paused leader therefore cannot commit an old plan. If a job's run has changed
+// since the plan was made, that job's change is dropped. The other changes of its group are dropped
+// too. Commit returns the revision of the last write. It also returns the dropped jobs.
 func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, changes []Change) (revision int64, dropped []ares.JobID, err error) {
 	units, dropped := grouped(changes)
 	for len(units) > 0 {
@@ -79,7 +79,8 @@ func (s *Store) Commit(ctx context.Context, lead *Leadership, digest string, cha
 	return revision, dropped, nil
 }
 
-// unit is what is written together or not at all: a change, or a group.
+// A `unit` is one change or one group of changes. Either all changes of a unit are written, or none
+// of them.
 type unit []Change
 
 func (u unit) size() (seats, writes int) {
@@ -89,11 +90,12 @@ func (u unit) size() (seats, writes int) {
 	return seats, writes
 }
 
-// grouped makes units of the changes. What of a group is too much for one
-// transaction drops out: it is for a later plan.
+// This function combines the changes into units. If a group does not fit into one
+// transaction, the function drops the last changes of the group. A later plan
+// contains the dropped changes again.
 func grouped(changes []Change) (units []unit, dropped []ares.JobID) {
 	units = make([]unit, 0, len(changes))
-	seats, writes := 0, 0 // of the last unit
+	seats, writes := 0, 0 // in the last unit
 	for i := range changes {
 		c := &changes[i]
 		if i == 0 || c.Group == "" || c.Group != changes[i-1].Group {
@@ -103,14 +105,15 @@ func grouped(changes []Change) (units []unit, dropped []ares.JobID) {
 		}
 		if seats, writes = seats+c.seats(), writes+c.weight(); seats > maxChunkSeats || writes > maxChunkWrites {
 			dropped = append(dropped, c.Job)
-			continue // and so does all that follows: the sums only grow
+			continue // the sums only grow, so the rest of the group is dropped too
 		}
 		units[len(units)-1] = append(units[len(units)-1], *c)
 	}
 	return units, dropped
 }
 
-// chunk is how many of the units go into one transaction, at least one.
+// This function returns how many of the units fit into one transaction. The
+// result is at least 1.
 func chunk(units []unit) int {
 	seats, writes := 0, 0
 	for i := range units {
@@ -148,15 +151,16 @@ func (s *Store) commitChunk(ctx context.Context, lead *Leadership, digest string
 		lead.committed(resp.Header.Revision)
 		return resp.Header.Revision, nil, nil
 	}
-	// Somebody was faster with one of the jobs, or we lead no more: let each
-	// job, or group of them, decide for itself under the same guard.
+	// At this point, one of the jobs has changed, or this server is no longer the leader. In the
+	// second transaction, each job or group succeeds or fails by itself. The second transaction
+	// still requires leadership.
 	resp, err = s.txn(ctx, "commit plan one by one", guard, children, nil)
 	if err != nil {
 		lead.unsure = true
 		return 0, nil, err
 	}
 	if !resp.Succeeded {
-		return 0, nil, ares.Errorf(ares.Fenced, "this server leads no more: its plan was refused")
+		return 0, nil, ares.Errorf(ares.Fenced, "this server is no longer the leader: its plan was rejected")
 	}
 	lead.committed(resp.Header.Revision)
 	var dropped []ares.JobID
@@ -192,9 +196,8 @@ func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(runKey(c.Job)), "=", c.Next.Revision)}
 	puts := []clientv3.Op{clientv3.OpPut(runKey(c.Job), value)}
 	if c.Next.Revision == 0 {
-		// No run is stored before the first change, and none once the job is
-		// archived: only the job's own record tells these apart. A lease
-		// without a run there never is.
+		// Neither a pending job nor an archived job has a stored run. Only the job's own record
+		// distinguishes a pending job from an archived one. A lease without a run cannot exist.
 		cmps = append(cmps, clientv3.Compare(clientv3.Version(jobKey(c.Job)), "=", 1))
 	} else if c.New {
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(leaseKey(c.Job)), "=", 0))
@@ -216,9 +219,9 @@ func (c *Change) ops() ([]clientv3.Cmp, []clientv3.Op, error) {
 	return cmps, puts, nil
 }
 
-// ops creates the element's three records. That it is made once follows from
-// its array's run, which is compared too; that nothing is overwritten, from
-// its own key.
+// The method `ops` returns the operations that create the element's three records. The comparison
+// with the array's run ensures that the element is created only once. The comparison with the
+// element's own key ensures that nothing is overwritten.
 func (e *Element) ops() (clientv3.Cmp, []clientv3.Op, error) {
 	id := e.Job.ID
 	absent := clientv3.Compare(clientv3.CreateRevision(jobKey(id)), "=", 0)
@@ -231,7 +234,7 @@ func (e *Element) ops() (clientv3.Cmp, []clientv3.Op, error) {
 		return absent, nil, err
 	}
 	lease, err := leaseRecord(&e.Run)
-	// The job comes first: a watcher must know it before its run.
+	// Write the job first, because a watcher must see a job before its run.
 	return absent, []clientv3.Op{clientv3.OpPut(jobKey(id), job), clientv3.OpPut(runKey(id), run), clientv3.OpPut(leaseKey(id), lease)}, err
 }
 
@@ -239,9 +242,9 @@ func leaseRecord(r *ares.Run) (string, error) {
 	return marshal(&storepb.Record{Body: &storepb.Record_Lease{Lease: &storepb.Lease{Attempt: int32(r.Placed)}}})
 }
 
-// Void takes a seat back whose node's session has ended. It compares
-// leadership, the run, that the session is still gone, and that the node's
-// record is the one seen when the timer was started (R3).
+// Void revokes a seat whose node's session has ended. The transaction requires that this server
+// still leads and that the run is unchanged. The node must still have no session. The node's record
+// must not have changed since the timer for the lost node was started (R3).
 func (s *Store) Void(ctx context.Context, lead *Leadership, ref SeatRef, nodeRevision int64, now time.Time) error {
 	extra := []clientv3.Cmp{
 		lead.leads(),
@@ -250,6 +253,6 @@ func (s *Store) Void(ctx context.Context, lead *Leadership, ref SeatRef, nodeRev
 	}
 	_, err := s.update(ctx, "void seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
 		return r.Void(j, ref.Fence, ref.Rank, now)
-	}, extra, nil, ares.Errorf(ares.Conflict, "node %s is back, or this server leads no more", ref.Node))
+	}, extra, nil, ares.Errorf(ares.Conflict, "either node %s has reconnected or changed, or this server is no longer the leader", ref.Node))
 	return err
 }

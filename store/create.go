@@ -8,36 +8,37 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Creation asks to accept one job, if its tenant is still as it was read and
-// the queue it names is there.
+// Creation is a request to accept one job. The request succeeds only if the queue exists and
+// the tenant has not changed since it was read.
 type Creation struct {
 	Job            *ares.Job
 	TenantRevision int64
-	// After holds the revisions of the live jobs it is to come after: it is
-	// accepted only while they are there, and they are kept for it.
+	// The map After contains each live job on which this job depends, with the revision of that live job. This job is
+	// accepted only while its dependencies exist. Once this job is accepted, the jobs that it depends on are not
+	// archived.
 	After map[ares.JobID]int64
 }
 
-// Created answers a Creation.
+// Created is the answer to a Creation.
 type Created struct {
 	ID        ares.JobID
-	Duplicate bool       // the same request had been accepted before
-	Phase     ares.Phase // of a duplicate that was archived, else ""
-	Stale     bool       // refused because the tenant, its queue or a job before it changed: read them and repeat
+	Duplicate bool       // the same request was accepted before
+	Phase     ares.Phase // phase of a duplicate whose job was archived, otherwise ""
+	Stale     bool       // rejected because the tenant, its queue or a dependency changed; read them and repeat
 	Err       error
 }
 
-// Create accepts jobs. The answer for each is given after its commit, or when
-// ctx ends; jobs of concurrent callers share transactions.
+// Create accepts new jobs. The answer for each job arrives after the job is committed, or
+// when ctx ends. Jobs of concurrent callers share transactions.
 func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
 	out := make([]Created, len(asks))
 	items, index := make([]*creation, 0, len(asks)), make([]int, 0, len(asks))
 	for i, a := range asks {
 		value, err := marshal(jobRecord(a.Job))
 		if err == nil && a.Job.IsArray() && len(value) > ares.MaxArraySpecBytes {
-			err = ares.Errorf(ares.TooLarge, "the array is %d bytes, at most %d are stored, because each element keeps a copy: put large values into files the elements read", len(value), ares.MaxArraySpecBytes)
+			err = ares.Errorf(ares.TooLarge, "the array has %d bytes, but the limit for arrays is %d bytes: put large values into files that the elements read", len(value), ares.MaxArraySpecBytes)
 		} else if err == nil && len(value) > ares.MaxSpecBytes {
-			err = ares.Errorf(ares.TooLarge, "the job is %d bytes, at most %d are stored: put large values into files the job reads", len(value), ares.MaxSpecBytes)
+			err = ares.Errorf(ares.TooLarge, "the job has %d bytes, but the limit is %d bytes: put large values into files that the job reads", len(value), ares.MaxSpecBytes)
 		}
 		out[i].ID = a.Job.ID
 		if err != nil {
@@ -58,20 +59,21 @@ func (s *Store) Create(ctx context.Context, asks []Creation) []Created {
 	return out
 }
 
-// creation is one job on its way into a shared transaction.
+// A `creation` is one job that waits for a shared transaction.
 type creation struct {
 	id             ares.JobID
 	digest         ares.Digest
 	value          string
 	tenant         string
 	tenantRevision int64
-	queue          string // the key that must be there, "" for none
+	queue          string // key of the queue that must exist, "" if none must
 	after          map[ares.JobID]int64
-	out            Created // written by the flight that carries it
+	out            Created // written by the flush loop that has taken this job
 	settled        bool    // out is final; guarded by the batcher
 }
 
-// queueNeeded is the key of the queue a job names. The default one needs none.
+// queueNeeded returns the key of the queue that a job names. The function returns "" for
+// the default queue, which need not exist.
 func queueNeeded(j *ares.Job) string {
 	if j.Queue == "" || j.Queue == ares.DefaultQueue {
 		return ""
@@ -79,27 +81,38 @@ func queueNeeded(j *ares.Job) string {
 	return queueKey(j.Tenant, j.Queue)
 }
 
-func isThere(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
+func keyExists(key string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
+}
 
-// flushCreates writes a batch: first flat, which is the fast and usual case;
-// when a comparison fails, again with each job deciding for itself.
+// flushCreates writes a batch. It first tries one flat transaction, which is fast and usually succeeds. If a comparison
+// in the flat transaction fails, flushCreates uses a second transaction. There, each job succeeds or fails by itself.
 func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
 	for len(batch) > 0 {
-		unique, repeats := firsts(batch)
-		for _, group := range apart(unique) {
-			if s.createAll(ctx, group) {
-				continue
+		unique, repeats := splitRepeats(batch)
+		for _, group := range splitByDependencies(unique) {
+			if cmps, puts, ok := flatTxn(group); ok {
+				resp, err := s.txn(ctx, "create jobs", cmps, puts, nil)
+				if err == nil && resp.Succeeded {
+					continue
+				}
+				if err != nil { // the outcome is unknown: the caller repeats the request
+					for _, c := range group {
+						c.out.Err = err
+					}
+					continue
+				}
 			}
 			if len(group[0].after) == 0 {
 				s.createEach(ctx, group)
 				continue
 			}
-			for i := range group { // two of them may write one key
+			for i := range group { // two jobs may write the same key
 				s.createEach(ctx, group[i:i+1])
 			}
 		}
-		// A repetition has its first's answer; another body asks for itself,
-		// now that the first is settled.
+		// A duplicate gets the same answer as the first request. A request with the same ID but a
+		// different body is tried again after the first request is answered.
 		batch = nil
 		for _, r := range repeats {
 			if r.first.digest == r.again.digest {
@@ -112,15 +125,17 @@ func (s *Store) flushCreates(ctx context.Context, batch []*creation) {
 	}
 }
 
-// createAll writes all jobs or, with a clean refusal, none and says so.
-func (s *Store) createAll(ctx context.Context, batch []*creation) bool {
-	cmps := make([]clientv3.Cmp, 0, len(batch)+4)
-	puts := make([]clientv3.Op, 0, len(batch))
+// flatTxn returns a flat transaction that writes either all jobs or none. The transaction requires that no job exists
+// yet and that every queue exists. Every tenant and dependency must be unchanged. If the transaction cannot succeed,
+// the last result is false.
+func flatTxn(batch []*creation) (cmps []clientv3.Cmp, puts []clientv3.Op, ok bool) {
+	cmps = make([]clientv3.Cmp, 0, len(batch)+4)
+	puts = make([]clientv3.Op, 0, len(batch))
 	tenants, queues, marked := map[string]int64{}, map[string]bool{}, map[string]bool{}
 	for _, c := range batch {
 		if c.queue != "" && !queues[c.queue] {
 			queues[c.queue] = true
-			cmps = append(cmps, isThere(c.queue))
+			cmps = append(cmps, keyExists(c.queue))
 		}
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(jobKey(c.id)), "=", 0))
 		puts = append(puts, clientv3.OpPut(jobKey(c.id), c.value))
@@ -130,29 +145,22 @@ func (s *Store) createAll(ctx context.Context, batch []*creation) bool {
 			tenants[c.tenant] = c.tenantRevision
 			cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision))
 		case seen != c.tenantRevision:
-			return false // they saw different tenants: at least one of them is stale
+			return nil, nil, false // the jobs were read with different revisions of the tenant, so at least one is stale
 		}
 		cs, ps := c.awaits()
 		cmps = append(cmps, cs...)
-		for _, p := range ps { // several may come after one job
+		for _, p := range ps { // several jobs may depend on one job
 			if key := string(p.KeyBytes()); !marked[key] {
 				marked[key] = true
 				puts = append(puts, p)
 			}
 		}
 	}
-	resp, err := s.txn(ctx, "create jobs", cmps, puts, nil)
-	if err != nil {
-		for _, c := range batch {
-			c.out.Err = err
-		}
-		return true // the outcome is unknown: repeating it is for the caller
-	}
-	return resp.Succeeded
+	return cmps, puts, true
 }
 
-// createEach lets every job of a batch succeed or fail by itself, still in
-// one transaction: a child for each.
+// createEach lets every job of a batch succeed or fail by itself. The method uses one
+// transaction with a nested transaction for each job.
 func (s *Store) createEach(ctx context.Context, batch []*creation) {
 	children := make([]clientv3.Op, len(batch))
 	for i, c := range batch {
@@ -162,7 +170,7 @@ func (s *Store) createEach(ctx context.Context, batch []*creation) {
 			clientv3.Compare(clientv3.ModRevision(c.tenant), "=", c.tenantRevision),
 		}, cs...)
 		if c.queue != "" {
-			cmps = append(cmps, isThere(c.queue))
+			cmps = append(cmps, keyExists(c.queue))
 		}
 		children[i] = clientv3.OpTxn(
 			cmps,
@@ -183,15 +191,15 @@ func (s *Store) createEach(ctx context.Context, batch []*creation) {
 		found := child.Responses[0].GetResponseRange()
 		if len(found.Kvs) == 0 {
 			c.out.Stale = true
-			c.out.Err = ares.Errorf(ares.Conflict, "the tenant, its queue or a job to come before this one was changed while it was submitted: submit again")
+			c.out.Err = ares.Errorf(ares.Conflict, "the tenant, its queue or a job in the `after` list changed during the submission: submit again")
 			continue
 		}
 		c.compare(found.Kvs[0].Value)
 	}
 }
 
-// compare answers a request whose job exists already: the same body is a
-// duplicate, another one a conflict.
+// This method answers a request whose job already exists. A request with the same body
+// as the stored job is a duplicate. A request with a different body is a conflict.
 func (c *creation) compare(stored []byte) {
 	rec, err := unmarshal(jobKey(c.id), stored)
 	if err != nil {
@@ -211,14 +219,14 @@ func (c *creation) compare(stored []byte) {
 }
 
 func conflictingBody(id ares.JobID) error {
-	return ares.Errorf(ares.Conflict, "this request_id was used before for %s with another body: use a new request_id for a new job", id).At("request_id")
+	return ares.Errorf(ares.Conflict, "this request_id was already used for %s, but this request has a different body: use a new request_id for a new job", id).At("request_id")
 }
 
-// repeat is a job asked for twice in one batch: etcd refuses to write a key
-// twice in one transaction, so the second waits for the first's answer.
+// A `repeat` is a job that occurs twice in one batch. In one transaction, etcd does not write a key twice. The second
+// request therefore waits until the first request is answered.
 type repeat struct{ first, again *creation }
 
-func firsts(batch []*creation) (unique []*creation, repeats []repeat) {
+func splitRepeats(batch []*creation) (unique []*creation, repeats []repeat) {
 	seen := make(map[ares.JobID]*creation, len(batch))
 	unique = batch[:0:0]
 	for _, c := range batch {

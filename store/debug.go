@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Raw is a record as it is stored, for people who look for a fault.
+// Raw is a stored record, for debugging.
 type Raw struct {
 	Key            string
 	Revision       int64 // of the last change
@@ -18,9 +18,9 @@ type Raw struct {
 	JSON           string
 }
 
-// Dump calls fn with every record whose key begins with room (below /ares/),
-// all at one revision. Hashes of tokens and the
-// authority's key are left out.
+// Dump calls the function `fn` with every record whose key begins with /ares/ followed by
+// the parameter `room`. All records are read at one revision. Dump leaves out the hashes of
+// tokens and the authority's key.
 func (s *Store) Dump(ctx context.Context, room string, fn func(Raw) error) error {
 	from, end := prefix+room, clientv3.GetPrefixRangeEnd(prefix+room)
 	rev := int64(0)
@@ -42,7 +42,8 @@ func (s *Store) Dump(ctx context.Context, room string, fn func(Raw) error) error
 	}
 }
 
-// DumpWatch calls fn with every change from now on, until ctx ends.
+// DumpWatch calls the function `fn` with every change that happens after the call, until
+// ctx ends.
 func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -63,7 +64,7 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
 	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
-	for room, word := range map[string]string{tokensKey: "token", joinsKey: "join_token", caKey: "authority"} { // order-free: one at most
+	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority"} { // order-free: at most one matches
 		if strings.HasPrefix(key, room) {
 			raw.JSON = `{"` + word + `": "not shown"}`
 			return raw
@@ -72,7 +73,7 @@ func rawOf(key string, value []byte, rev, created int64) Raw {
 	var text []byte
 	rec, err := parse(key, value)
 	if f := rec.GetForecaster(); f != nil {
-		f.Memory = nil // half a megabyte that nobody can read
+		f.Memory = nil // binary, up to a megabyte
 	}
 	if err == nil {
 		text, err = protojson.MarshalOptions{UseProtoNames: true}.Marshal(rec)

@@ -1,9 +1,9 @@
-// Package store keeps the truth about live state in etcd, embedded or
-// external, and is the only package that speaks to it.
+// Package store keeps the live state in etcd, embedded or external. No other package talks to etcd.
 //
-// Its verbs are those of the domain: create jobs, commit a plan, claim, finish
-// and release a seat, open a session, lead, watch. Each is one transaction
-// that compares what it relied on. Any error but a clean refusal means that
-// the outcome is unknown, so every verb may be repeated: it answers success
-// when what is stored is already what was asked for.
+// The methods of a Store are the operations of a scheduler. Examples are creating jobs, committing
+// a plan, claiming or releasing a seat, opening a session, and becoming leader. Each method runs
+// one transaction. The transaction fails if a record that the method has read was changed in the
+// meantime. Any error except an explicit rejection means that the outcome is unknown. Callers may
+// therefore repeat a call of any method. A repeated call succeeds if the store is already in the
+// requested state.
 package store

@@ -16,13 +16,13 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Name and address of the embedded etcd in its own membership record.
+// These are the name and the address of the embedded etcd in its own list of members.
 const (
 	embeddedName = "embedded"
 	embeddedURL  = "http://embedded.invalid:2380"
 )
 
-// embedded is an etcd inside this process, and the lock on its directory.
+// This type holds an etcd that runs inside this process, and the lock on its directory.
 type embedded struct {
 	etcd *embed.Etcd
 	lock *os.File
@@ -33,21 +33,21 @@ func (e *embedded) close() error {
 	return e.lock.Close()
 }
 
-// newStoreMB is what a new store takes at once: etcd reserves two files of 64 MB
-// for its log, and panics where it cannot.
+// newStoreMB is the disk space that a new store needs at the start. At the start, etcd preallocates
+// two log files of 64 MB. If the disk has no space for them, etcd panics.
 const newStoreMB = 160
 
-// roomToBegin refuses to begin a store on a disk that cannot hold it. One that is
-// there already has its files, and is left to try.
-func roomToBegin(dir string, freeMB int64) error {
+// checkFreeSpace rejects a new store on a disk that is too small. An existing store already has its
+// files, so it is not checked.
+func checkFreeSpace(dir string, freeMB int64) error {
 	if _, err := os.Stat(filepath.Join(dir, "member")); err == nil || freeMB < 0 || freeMB >= newStoreMB {
 		return nil
 	}
-	return fmt.Errorf("%d MB are free at %s, and a new store needs %d: make room there, or choose another --data-dir", freeMB, dir, newStoreMB)
+	return fmt.Errorf("a new store needs %[3]d MB, but only %[1]d MB are free at %[2]s: free some space there, or choose another --data-dir", freeMB, dir, newStoreMB)
 }
 
-// freeMB is the space that is left where a directory is, -1 when the system does
-// not tell.
+// freeMB returns the free space on a directory's disk, or -1 if the system does not
+// report it.
 func freeMB(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -63,23 +63,24 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the store's directory: %w", err)
 	}
-	if err := roomToBegin(dir, freeMB(dir)); err != nil {
+	if err := checkFreeSpace(dir, freeMB(dir)); err != nil {
 		return nil, nil, err
 	}
-	// etcd itself would wait for ever for another process to let go.
+	// Fail if another process holds the lock. The embedded etcd itself would wait for the lock
+	// without a time limit.
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the store's lock: %w", err)
+		return nil, nil, fmt.Errorf("open the lock file of the store: %w", err)
 	}
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, nil, fmt.Errorf("another Ares uses %s: stop it, or choose another --data-dir", dir)
+		return nil, nil, fmt.Errorf("another Ares server uses %s: stop that server, or choose another --data-dir", dir)
 	}
 	cfg := embed.NewConfig()
 	cfg.Name = embeddedName
 	cfg.Dir = dir
-	// It listens nowhere: Ares talks to it without a socket, and nobody else
-	// has business with it. The addresses only fill its membership record.
+	// The embedded etcd opens no socket, because Ares calls it inside the process. The addresses
+	// that are set below appear only in etcd's list of members.
 	at, err := url.Parse(embeddedURL)
 	if err != nil {
 		return nil, nil, err
@@ -88,20 +89,20 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = nil, nil
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = nowhere, nowhere
 	cfg.InitialCluster = embeddedName + "=" + embeddedURL
-	// One member elects itself: there is no network to be patient with.
+	// A single member elects itself, so the election timeouts need not allow for network delays.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
 	cfg.QuotaBackendBytes = 8 << 30
 	cfg.MaxRequestBytes = 4 << 20
 	cfg.SnapshotCount = 50_000
-	// What etcd cannot go on from comes through Err; the rest of its log speaks
-	// of members and peers that do not exist here.
+	// The method Err reports etcd's fatal errors. The rest of etcd's log is about members and
+	// peers, which an embedded etcd does not have.
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stderr), zapcore.DPanicLevel)
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core))
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		_ = lock.Close()
-		return nil, nil, fmt.Errorf("start the embedded store in %s: %w (is another Ares using it?)", dir, err)
+		return nil, nil, fmt.Errorf("start the embedded store in %s: %w (check that no other Ares server uses this directory)", dir, err)
 	}
 	deadline := time.NewTimer(60 * time.Second)
 	defer deadline.Stop()
@@ -112,7 +113,7 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-deadline.C:
-		err = fmt.Errorf("not ready after 60 s")
+		err = fmt.Errorf("the store was not ready after 60 s")
 	}
 	etcd.Close()
 	_ = lock.Close()

@@ -30,7 +30,7 @@ func TestOneAresUsesADirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir)
 	_, err := store.Open(t.Context(), store.Config{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "another Ares uses "+dir) || !strings.Contains(err.Error(), "--data-dir") {
+	if err == nil || !strings.Contains(err.Error(), "another Ares server uses "+dir) || !strings.Contains(err.Error(), "--data-dir") {
 		t.Errorf("got %v, want who uses it and what to do", err)
 	}
 	closeStore(t, s)
@@ -57,7 +57,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 	if after.Run.Phase != ares.Running || after.Run.Revision != before.Run.Revision || after.Run.Fence() != seats[0].Fence {
 		t.Errorf("after a restart %+v, before %+v", after.Run, before.Run)
 	}
-	// The session outlived the restart, and the attempt goes on under it.
+	// The node's session survived the restart, so the attempt continues under the same session.
 	if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 		t.Errorf("the session: %v", err)
 	}
@@ -68,8 +68,8 @@ func TestRestartKeepsEverything(t *testing.T) {
 	storetest.Place(t, s, lead, storetest.NewJob(t, s), node)
 }
 
-// TestTenThousandJobs reopens a store and reads its first snapshot. How long
-// that takes is printed, not judged.
+// TestTenThousandJobs reopens a store and reads its first snapshot. The test prints how long the
+// reopening takes, but does not fail if it takes long.
 func TestTenThousandJobs(t *testing.T) {
 	const jobs = 10_000
 	dir := t.TempDir()

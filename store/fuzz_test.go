@@ -17,10 +17,10 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// FuzzRecord reads stored bytes under a key, as a watch, a dump and a repeated
-// submission do. A record that is not understood is an error that names its
-// key; one that is, is written back as it was read, with what a newer version
-// put into it.
+// FuzzRecord decodes arbitrary bytes. It decodes them with the same code that a watch, a dump
+// and a repeated submission use for stored records. If a record cannot be decoded, the error
+// must name its key. Encoding a decoded record must give the same bytes again, including fields
+// of a newer version.
 func FuzzRecord(f *testing.F) {
 	for key, rec := range records() {
 		data, err := marshal(rec)
@@ -30,7 +30,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(key, []byte(data))
 		f.Add(key, append([]byte(data), protowire.AppendString(protowire.AppendTag(nil, 900, protowire.BytesType), "newer")...))
 		f.Add(key, []byte(data[:len(data)/2]))
-		f.Add(runKey("a"), []byte(data)) // in another's room
+		f.Add(runKey("a"), []byte(data)) // under a key of another kind of record
 	}
 	f.Add("/ares/rooms/of/tomorrow", []byte{8, 2})
 	f.Add("", []byte{})
@@ -67,12 +67,12 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// sameRun writes a run and reads it again. A second time nothing may change,
-// and neither may the first time but for what is finer than the record.
+// sameRun encodes and decodes a run twice. The first pass may change only times, because the
+// stored format has a limited precision. The second pass must not change anything.
 func sameRun(t *testing.T, r ares.Run) {
 	t.Helper()
 	if !distinct(&r) {
-		return // nobody could say whose the unread fields are
+		return // it is not known to which attempt the unknown fields belong
 	}
 	first := rewrite(t, runRecord(&r))
 	once := runOf(first, r.Revision)
@@ -93,7 +93,8 @@ func sameRun(t *testing.T, r ares.Run) {
 	_ = r.Clone()
 }
 
-// distinct says whether attempts and ranks are there once, as ours always are.
+// This function reports whether every attempt number and every rank occurs only once. This is
+// true for every run that Ares writes.
 func distinct(r *ares.Run) bool {
 	numbers := map[int]bool{}
 	for i := range r.Attempts {
@@ -122,7 +123,7 @@ func sameJob(t *testing.T, j *ares.Job) {
 
 func sameTenant(t *testing.T, tenant *ares.Tenant) {
 	t.Helper()
-	if tenant == nil || tenant.Weight != tenant.Weight { // NaN is never the same
+	if tenant == nil || tenant.Weight != tenant.Weight { // NaN never equals itself
 		return
 	}
 	again := tenantOf(rewrite(t, tenantRecord(tenant)).GetTenant(), tenant.ID, tenant.Revision)
@@ -131,12 +132,12 @@ func sameTenant(t *testing.T, tenant *ares.Tenant) {
 	}
 }
 
-// sameShares writes a queue, a topology or a use and reads it again.
+// sameShares encodes a queue, a topology or a usage and decodes it again.
 func sameShares(t *testing.T, ev *ares.Event) {
 	t.Helper()
 	var was, again any
 	switch {
-	case ev.Queue != nil && ev.Queue.Weight == ev.Queue.Weight: // NaN is never the same
+	case ev.Queue != nil && ev.Queue.Weight == ev.Queue.Weight: // NaN never equals itself
 		q := ev.Queue
 		was, again = q, queueOf(rewrite(t, queueRecord(q)).GetQueue(), q.Tenant, q.Name, q.Revision)
 	case ev.Reservation != nil:
@@ -166,7 +167,7 @@ func rewrite(t *testing.T, rec *storepb.Record) *storepb.Record {
 	return out
 }
 
-// records is one of each room.
+// This function returns one record of each kind.
 func records() map[string]*storepb.Record {
 	at := time.Unix(1_700_000_000, 123_000).UTC()
 	spec := ares.Spec{Command: []string{"true"}, Environment: map[string]string{"A": "b"}, Deadline: at, Array: ares.Array{Count: 2}}
@@ -179,24 +180,24 @@ func records() map[string]*storepb.Record {
 	return map[string]*storepb.Record{
 		jobKey("a"): jobRecord(job), runKey("a"): runRecord(&run), tenantKey("t"): tenantRecord(&ares.Tenant{ID: "t", Weight: 1, CreatedAt: at}),
 		jobKey("z"):        {Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{Digest: []byte("d"), Phase: "failed", EndedAt: 9}}},
-		forecastOf("a"):    forecastRecord(&ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute, Basis: "2 runs"}),
-		memoryKey:          {Body: &storepb.Record_Forecaster{Forecaster: &storepb.Forecaster{At: 9, Memory: []byte("m")}}},
+		forecastKeyOf("a"): forecastRecord(&ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute, Basis: "2 runs"}),
+		forecasterKey:      {Body: &storepb.Record_Forecaster{Forecaster: &storepb.Forecaster{At: 9, Memory: []byte("m")}}},
 		nodeKey("n"):       {Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}},
 		sessionKey("n"):    {Body: &storepb.Record_Session{Session: &storepb.Session{Instance: "i", Server: "s", Lease: 1}}},
 		cordonKey("n"):     {Body: &storepb.Record_Cordon{Cordon: &storepb.Cordon{By: "me", Why: "x", Since: 1}}},
-		progressOf("a"):    {Body: &storepb.Record_Progress{Progress: &storepb.Progress{Percent: 5, Message: "m"}}},
+		progressKeyOf("a"): {Body: &storepb.Record_Progress{Progress: &storepb.Progress{Percent: 5, Message: "m"}}},
 		queueKey("t", "q"): queueRecord(&ares.Queue{Parent: "p", Weight: 2, Quotas: []ares.Quota{{Model: "m", Nominal: 1}}, CreatedAt: at}),
 		topologyKey:        topologyRecord(&ares.Topology{Domains: []ares.Domain{{Name: "l", Nodes: []string{"n"}}}, Switches: []ares.Switch{{Name: "s"}}, Weights: ares.DefaultWeights()}),
-		windowKey("w"): reservationRecord(&ares.Reservation{
+		reservationKey("w"): reservationRecord(&ares.Reservation{
 			Tenant: "t", Queue: "q", From: at, Until: at.Add(time.Hour), Nodes: []string{"n"}, Selector: map[string]string{"a": "b"}, Domain: "leaf/l",
 			Drain: true, Force: true, By: "me", Why: "y", CreatedAt: at,
 		}),
-		usageOf("t") + "q": usageRecord(&ares.Usage{At: at, GPUMilliSecs: 1, Month: "2030-01", GPUSecs: 2}),
-		tokensKey + "x":    {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
-		joinKey("j"):       joinRecord(&JoinToken{Hash: []byte("h"), Node: "n", By: "me", CreatedAt: at, ExpiresAt: at.Add(time.Hour), UsedAt: at, UsedBy: "n", usedKey: []byte("k")}),
-		revokedOf("n"):     {Body: &storepb.Record_Revocation{Revocation: &storepb.Revocation{By: "me", At: 1, Reason: "r"}}},
-		caKey:              {Body: &storepb.Record_Authority{Authority: &storepb.Authority{Certificate: []byte("c"), Key: []byte("k"), Salt: []byte("s")}}},
-		planKey:            {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
-		claimKey("a", 0):   {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
+		usageOf("t") + "q":  usageRecord(&ares.Usage{At: at, GPUMilliSecs: 1, Month: "2030-01", GPUSecs: 2}),
+		tokensKey + "x":     {Body: &storepb.Record_Token{Token: &storepb.Token{Hash: []byte("h"), Role: "admin"}}},
+		joinTokenKey("j"):   joinRecord(&JoinToken{Hash: []byte("h"), Node: "n", By: "me", CreatedAt: at, ExpiresAt: at.Add(time.Hour), UsedAt: at, UsedBy: "n", usedKey: []byte("k")}),
+		revokedNodeKey("n"): {Body: &storepb.Record_Revocation{Revocation: &storepb.Revocation{By: "me", At: 1, Reason: "r"}}},
+		authorityKey:        {Body: &storepb.Record_Authority{Authority: &storepb.Authority{Certificate: []byte("c"), Key: []byte("k"), Salt: []byte("s")}}},
+		planKey:             {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
+		claimKey("a", 0):    {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
 	}
 }

@@ -11,58 +11,39 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Identity tells one store from another, and a restored one from what it was
-// before.
+// Identity distinguishes one store from another, and a restored store from the store before the restore.
 type Identity struct {
 	Store   string
-	Restore string // of the last restore, "" before the first
+	Restore string // ID of the last restore, "" before the first
 }
 
-// Identity reads which store this is and its present revision, linearizable.
-// A store that has no identity yet is given one.
+// Identity reads this store's identity and current revision with a linearizable read. A store
+// without an identity gets a new one.
 func (s *Store) Identity(ctx context.Context) (Identity, int64, error) {
-	for range maxTries {
-		got, err := s.get(ctx, identityKey)
-		if err != nil {
-			return Identity{}, 0, err
-		}
-		if len(got.Kvs) > 0 {
-			rec, readErr := unmarshal(identityKey, got.Kvs[0].Value)
-			if readErr != nil {
-				return Identity{}, 0, readErr
-			}
-			m := rec.GetIdentity()
-			return Identity{Store: m.GetStore(), Restore: m.GetRestore()}, got.Header.Revision, nil
-		}
-		value, err := marshal(identityRecord(Identity{Store: rand.Text()}))
-		if err != nil {
-			return Identity{}, 0, err
-		}
-		_, err = s.txn(ctx, "name the store",
-			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(identityKey), "=", 0)},
-			[]clientv3.Op{clientv3.OpPut(identityKey, value)}, nil)
-		if err != nil {
-			return Identity{}, 0, err
-		}
-	}
-	return Identity{}, 0, ares.Errorf(ares.Exhausted, "the store's identity does not stay: try again")
+	rec, revision, err := s.readOrCreate(ctx, "name the store", "the store's identity", identityKey, func() (*storepb.Record, error) {
+		return identityRecord(Identity{Store: rand.Text()}), nil
+	})
+	m := rec.GetIdentity()
+	return Identity{Store: m.GetStore(), Restore: m.GetRestore()}, revision, err
 }
 
 func identityRecord(id Identity) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Identity{Identity: &storepb.Identity{Store: id.Store, Restore: id.Restore}}}
 }
 
-// Hold is what a restore leaves for the first leader: so long nothing may be
-// placed, because processes that the store does not know of may live.
+// Hold is a record that a restore writes for the first leader after the restore. The leader
+// must not place any job until the time in the record is over. Until then, processes that are
+// not recorded in the store may still be alive.
 type Hold struct {
 	Restore    string
-	RestoredAt time.Time // wall clock of whoever restored it
+	RestoredAt time.Time // wall clock of the machine that restored it
 	For        time.Duration
 	Snapshot   int64 // revision of the backup
 	revision   int64
 }
 
-// Hold reads what a restore has left, nil when there is nothing to wait for.
+// Hold reads the hold record that the last restore wrote. If the
+// store has no such record, the method returns nil.
 func (s *Store) Hold(ctx context.Context) (*Hold, error) {
 	got, err := s.get(ctx, restoredKey)
 	if err != nil || len(got.Kvs) == 0 {
@@ -79,14 +60,15 @@ func (s *Store) Hold(ctx context.Context) (*Hold, error) {
 	}, nil
 }
 
-// EndHold notes that a leader has waited. It compares leadership: whoever was
-// replaced has not waited for its successor.
+// EndHold records that a leader has waited for the whole time that a hold record requires. EndHold fails
+// if another server has become leader. A replaced leader therefore cannot end the hold for its
+// successor.
 func (s *Store) EndHold(ctx context.Context, lead *Leadership, h *Hold) error {
 	resp, err := s.txn(ctx, "end the wait after a restore",
 		lead.and(clientv3.Compare(clientv3.ModRevision(restoredKey), "=", h.revision)),
 		[]clientv3.Op{clientv3.OpDelete(restoredKey)}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Fenced, "this server leads no more, or the wait was ended by another")
+		return ares.Errorf(ares.Fenced, "either this server is no longer the leader, or another server already ended the waiting period after the restore")
 	}
 	return err
 }

@@ -13,25 +13,27 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Leadership is the right to write plans. Every write of a leader compares it,
-// so one that was paused and replaced writes nothing.
+// Leadership is the right to write plans. Every write of a leader requires that this server is still the leader. A
+// leader that was paused and replaced therefore writes nothing.
 type Leadership struct {
 	Revision int64 // at which the leader's key was created
-	plan     int64 // revision of the plan sequence as last seen
+	plan     int64 // last seen revision of the plan sequence
 	sequence int64
-	unsure   bool // a commit's outcome is unknown: read the sequence again
+	unsure   bool // the outcome of a commit is unknown, so the sequence must be read again
 }
 
-// Plan is the revision of the last plan. A leader decides only on a state
-// that has seen it.
+// Plan returns the revision of the last plan. A leader must not make decisions from a
+// state that is older than the last plan.
 func (l *Leadership) Plan() int64 { return max(l.plan, l.Revision) }
 
-// leads compares that nobody has taken over.
+// This method returns a comparison that fails if another server has become leader.
 func (l *Leadership) leads() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", l.Revision)
 }
 
-// and adds that comparison to another; a nil Leadership adds nothing.
+// This method returns the given comparison together with a comparison that
+// checks leadership. If the Leadership is nil, the result is only the given
+// comparison.
 func (l *Leadership) and(c clientv3.Cmp) []clientv3.Cmp {
 	if l == nil {
 		return []clientv3.Cmp{c}
@@ -39,7 +41,8 @@ func (l *Leadership) and(c clientv3.Cmp) []clientv3.Cmp {
 	return []clientv3.Cmp{l.leads(), c}
 }
 
-// inSequence compares that no plan was written since the last one seen.
+// inSequence returns a comparison for a transaction. The comparison fails if another plan was written after the last
+// plan that this leader saw.
 func (l *Leadership) inSequence() clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(planKey), "=", l.plan)
 }
@@ -77,28 +80,28 @@ func (s *Store) readPlan(ctx context.Context, l *Leadership) error {
 	return nil
 }
 
-// Lead waits until this server leads and then calls do, whose context ends
-// when leadership is lost. It resigns when do returns, and returns do's error.
+// Lead waits until this server is the leader, and then calls the given function. When leadership is lost, the context of this
+// function ends. When the function returns, Lead resigns and returns the function's error.
 func (s *Store) Lead(ctx context.Context, server string, ttl time.Duration, do func(context.Context, *Leadership) error) error {
 	grant, err := s.renewals.Grant(ctx, int64(max(ttl/time.Second, 1)))
 	if err != nil {
-		return storeError("stand for leader", err)
+		return storeError("become leader", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive, err := s.renewals.KeepAlive(ctx, grant.ID)
 	if err != nil {
-		return storeError("stand for leader", err)
+		return storeError("become leader", err)
 	}
 	defer s.resign(ctx, grant.ID)
-	// The keep-alive channel closes when the lease is lost; so does everything
-	// that was started under it.
+	// The lease's keep-alive channel closes when the lease is lost. Then the context is
+	// cancelled, which stops everything that was started under the lease.
 	done := make(chan struct{})
 	defer func() { cancel(); <-done }()
 	go func() {
 		defer close(done)
 		defer cancel()
-		for range alive { // each answer only says: still alive
+		for range alive { // each answer only confirms that the lease is alive
 		}
 	}()
 	lead, err := s.campaign(ctx, server, grant.ID)
@@ -117,7 +120,7 @@ func (s *Store) campaign(ctx context.Context, server string, lease clientv3.Leas
 		return nil, err
 	}
 	for {
-		resp, err := s.txn(ctx, "stand for leader",
+		resp, err := s.txn(ctx, "become leader",
 			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaderKey), "=", 0)},
 			[]clientv3.Op{clientv3.OpPut(leaderKey, value, clientv3.WithLease(lease))},
 			[]clientv3.Op{clientv3.OpGet(leaderKey)})
@@ -129,7 +132,7 @@ func (s *Store) campaign(ctx context.Context, server string, lease clientv3.Leas
 		}
 		kv := resp.Responses[0].GetResponseRange().Kvs[0]
 		if clientv3.LeaseID(kv.Lease) == lease {
-			// An earlier try had succeeded without our hearing of it.
+			// An earlier attempt to become leader succeeded, but its answer was lost.
 			return &Leadership{Revision: kv.CreateRevision}, nil
 		}
 		if err := s.waitDeleted(ctx, leaderKey, resp.Header.Revision+1); err != nil {
@@ -143,7 +146,7 @@ func (s *Store) waitDeleted(ctx context.Context, key string, from int64) error {
 	defer cancel()
 	for resp := range s.client.Watch(ctx, key, clientv3.WithRev(from)) {
 		if resp.Err() != nil {
-			return nil // compacted or cut: standing again tells
+			return nil // compacted or disconnected: the next try to become leader detects it
 		}
 		for _, ev := range resp.Events {
 			if ev.Type == clientv3.EventTypeDelete {
@@ -154,16 +157,16 @@ func (s *Store) waitDeleted(ctx context.Context, key string, from int64) error {
 	return ctx.Err()
 }
 
-// resign gives leadership up at once, so that a successor need not wait.
+// This method gives up leadership immediately. The next leader then need not wait until the lease expires.
 func (s *Store) resign(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	if _, err := s.client.Revoke(ctx, lease); err != nil && !isLeaseGone(err) {
-		s.log.Warn("leadership ends only with its lease", "error", err)
+		s.log.Warn("could not resign: leadership ends when its lease expires", "error", err)
 	}
 }
 
-// Leader names the server that leads, "" when none does.
+// Leader returns the name of the current leader, or "" if no server leads.
 func (s *Store) Leader(ctx context.Context) (string, error) {
 	got, err := s.get(ctx, leaderKey, clientv3.WithSerializable())
 	if err != nil || len(got.Kvs) == 0 {
@@ -178,7 +181,8 @@ func (s *Store) Leader(ctx context.Context) (string, error) {
 
 func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
-// RegisterTenant creates a tenant if it is not there; an existing one stays.
+// RegisterTenant creates a tenant if it does not exist, and never changes an existing
+// tenant.
 func (s *Store) RegisterTenant(ctx context.Context, t ares.Tenant) error {
 	_, err := s.CreateTenant(ctx, t)
 	if ares.CodeOf(err) == ares.Conflict {

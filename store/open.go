@@ -19,26 +19,29 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Config says which etcd holds the state.
+// Config says which etcd stores the live state, and how to connect to that etcd.
 type Config struct {
-	// Dir is where the embedded etcd keeps its data. Used when Endpoints is empty.
+	// Dir is the directory in which the embedded etcd stores its data. Dir is used
+	// when Endpoints is empty.
 	Dir string
-	// Endpoints of an external etcd. Any number of servers may share it.
+	// Endpoints lists the addresses of an external etcd. Any number of servers
+	// may share one external etcd.
 	Endpoints []string
-	// TLS for an external etcd, nil for none.
+	// TLS is the TLS configuration for an external etcd, or nil for no TLS.
 	TLS                *tls.Config
 	Username, Password string
-	// Timeout bounds one operation. Default 5 s.
+	// Timeout is the time limit of one operation. The default is 5 s.
 	Timeout time.Duration
 	Log     *slog.Logger
-	// Observe is told each operation's name, duration and error. May be nil.
+	// Observe is called with each operation's name, duration and error. Observe
+	// may be nil.
 	Observe func(op string, took time.Duration, err error)
 }
 
-// Store is the truth about live state. It is safe for concurrent use.
+// Store holds the live state in etcd. A Store is safe for concurrent use.
 type Store struct {
 	client   *clientv3.Client
-	renewals *clientv3.Client // a connection of its own: see connectAll
+	renewals *clientv3.Client // separate connection; see connectAll
 	cfg      Config
 	inside   *embedded // nil when external
 	timeout  time.Duration
@@ -46,38 +49,38 @@ type Store struct {
 	log      *slog.Logger
 	creates  batcher
 	space    space
-	leases   sync.Map // sessionNow by node, as its last renewal read it
+	leases   sync.Map // storedSession by node, as its last renewal read it
 	written  atomic.Int64
 }
 
-// Open connects to the external etcd, or starts the embedded one.
+// Open connects to the external etcd, or starts the embedded etcd.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := newStore(cfg)
 	var err error
 	if len(cfg.Endpoints) == 0 {
 		s.inside, s.client, err = startEmbedded(ctx, cfg.Dir)
-		s.renewals = s.client // it has no connection
+		s.renewals = s.client // the embedded etcd needs no connection
 	} else {
-		s.creates.eager = maxFlights
+		s.creates.eager = maxFlushes
 		err = s.connectAll()
 	}
 	if err != nil && len(cfg.Endpoints) > 0 {
-		return nil, s.unreachable(ctx, err)
+		return nil, s.explainUnreachable(ctx, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.checkReachable(ctx); err != nil {
 		_ = s.Close()
 		if len(cfg.Endpoints) > 0 {
-			return nil, s.unreachable(ctx, err)
+			return nil, s.explainUnreachable(ctx, err)
 		}
 		return nil, storeError("reach the store", err)
 	}
 	return s, nil
 }
 
-// newStore is a store that is not connected yet.
+// newStore returns a store that is not connected yet.
 func newStore(cfg Config) *Store {
 	s := &Store{cfg: cfg, timeout: cfg.Timeout, observe: cfg.Observe, log: cfg.Log}
 	if s.timeout <= 0 {
@@ -93,20 +96,19 @@ func newStore(cfg Config) *Store {
 	return s
 }
 
-// connectAll makes two connections: on a shared one, the renewals of sessions
-// and of leadership would wait behind the bytes of submissions, plans and
-// watches.
+// connectAll opens two connections. If there were only one connection, renewals of sessions and leadership would wait behind
+// submissions, plans and watches.
 func (s *Store) connectAll() (err error) {
 	if s.client, err = s.connect(s.cfg.Endpoints); err != nil {
 		return err
 	}
 	if s.renewals, err = s.connect(s.cfg.Endpoints); err != nil {
-		_ = s.client.Close() // the error is told
+		_ = s.client.Close() // the first error is returned
 	}
 	return err
 }
 
-// connect makes a client of some of the external etcd's members.
+// This method returns a client for some members of the external etcd.
 func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password,
@@ -115,17 +117,18 @@ func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 	})
 }
 
-// Close disconnects, and stops the embedded etcd.
+// Close closes the connections and stops the embedded etcd.
 func (s *Store) Close() error {
 	err := s.client.Close()
-	s.creates.running.Wait() // what flies fails now
+	s.creates.running.Wait() // running transactions fail now
 	if s.inside != nil {
 		return s.inside.close() // the in-process client has no connection to close
 	}
 	return errors.Join(closed(err), closed(s.renewals.Close()))
 }
 
-// closed leaves out that a client reports its own closing.
+// If an etcd client returns an error only because the client was closed, this
+// function ignores the error.
 func closed(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -133,7 +136,8 @@ func closed(err error) error {
 	return err
 }
 
-// Err tells when the embedded etcd fails. It is nil for an external one.
+// Err returns a channel that reports when the embedded etcd fails. The channel
+// is nil for an external etcd.
 func (s *Store) Err() <-chan error {
 	if s.inside == nil {
 		return nil
@@ -141,13 +145,13 @@ func (s *Store) Err() <-chan error {
 	return s.inside.etcd.Err()
 }
 
-// Ready says whether the store answers a linearizable read now.
+// Ready returns an error unless the store can answer a linearizable read.
 func (s *Store) Ready(ctx context.Context) error {
 	_, err := s.get(ctx, planKey)
 	return err
 }
 
-// Revision is the store's present one; the answer is linearizable.
+// Revision returns the store's current revision, from a linearizable read.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	got, err := s.get(ctx, planKey)
 	if err != nil {
@@ -165,7 +169,7 @@ func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return resp, storeError("read "+key, err)
 }
 
-// txn runs one transaction. An error means that its outcome is unknown.
+// The method `txn` runs one transaction. An error means that the transaction's outcome is unknown.
 func (s *Store) txn(ctx context.Context, op string, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -182,7 +186,7 @@ func (s *Store) txn(ctx context.Context, op string, cmps []clientv3.Cmp, then, o
 	return resp, storeError(op, err)
 }
 
-// storeError gives an etcd error its code and says what to do.
+// storeError converts an etcd error into an ares.Error with a code and advice.
 func storeError(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -192,16 +196,16 @@ func storeError(doing string, err error) error {
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return ares.Errorf(ares.Unavailable, "%s: the store is out of space; compact and defragment etcd or raise its quota, then disarm the alarm", doing)
+		return ares.Errorf(ares.Unavailable, "%s: the store is out of space: compact and defragment etcd, or raise its quota; then disarm etcd's alarm", doing)
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("%s: %w", doing, rpctypes.ErrCompacted)
 	case isLeaseGone(err):
 		return fmt.Errorf("%s: %w", doing, rpctypes.ErrLeaseNotFound)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		return ares.Errorf(ares.TooLarge, "%s: the request is larger than the store takes", doing)
+		return ares.Errorf(ares.TooLarge, "%s: the request exceeds the store's size limit", doing)
 	case errors.Is(err, context.Canceled), status.Code(err) == codes.Canceled:
 		return fmt.Errorf("%s: %w", doing, context.Canceled)
 	default:
-		return ares.Errorf(ares.Unavailable, "%s: the store did not answer (%v); the outcome is unknown, so repeat it", doing, err)
+		return ares.Errorf(ares.Unavailable, "%s: the store did not answer (%v): the outcome is unknown, so repeat the request", doing, err)
 	}
 }

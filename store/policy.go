@@ -11,53 +11,56 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// ApplyPolicy writes a policy, new or in place of the one with its ID, and
-// answers with its revision. One that says the same is left as it is, and is
-// answered with was set to it. The tenant it is of must be there.
-func (s *Store) ApplyPolicy(ctx context.Context, p ares.Policy) (now ares.Policy, was *ares.Policy, err error) {
-	value, err := marshal(policyRecord(&p))
-	if err != nil {
-		return p, nil, err
+// ApplyPolicy creates the policy, or replaces the stored policy with the same ID. ApplyPolicy
+// returns the policy with its revision. If an identical policy is already stored, ApplyPolicy
+// writes nothing. It then returns the stored policy as its second result. The policy's tenant
+// must exist.
+func (s *Store) ApplyPolicy(ctx context.Context, p ares.Policy) (_ ares.Policy, was *ares.Policy, _ error) {
+	value, failed := marshal(policyRecord(&p))
+	if failed != nil {
+		return p, nil, failed
 	}
-	for range maxTries {
+	now, failed := Retry(maxTries, func() (ares.Policy, error) {
 		all, revision, err := s.policies(ctx)
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
 		there := all[p.ID()]
 		if there != nil && there.Same(&p) {
-			return *there, there, nil
+			was = there
+			return *there, nil
 		}
 		if there == nil {
-			if err = roomFor(all, p.Tenant); err != nil {
-				return p, nil, err
+			if err = checkPolicyLimit(all, p.Tenant); err != nil {
+				return p, err
 			}
 		}
 		cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(policiesKey), "<", revision+1).WithPrefix()}
 		var reads []clientv3.Op
 		if p.Tenant != "" {
-			cmps = append(cmps, isThere(tenantKey(p.Tenant)))
+			cmps = append(cmps, keyExists(tenantKey(p.Tenant)))
 			reads = append(reads, clientv3.OpGet(tenantKey(p.Tenant), clientv3.WithKeysOnly()))
 		}
 		resp, err := s.txn(ctx, "write policy", cmps, []clientv3.Op{clientv3.OpPut(policyKey(p.ID()), value)}, reads)
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
 		if resp.Succeeded {
-			p.Revision = resp.Header.Revision
-			return p, there, nil
+			p.Revision, was = resp.Header.Revision, there
+			return p, nil
 		}
 		if len(reads) > 0 && len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
-			return p, nil, NoTenant(p.Tenant)
+			return p, NoTenant(p.Tenant)
 		}
-	}
-	return p, nil, ares.Errorf(ares.Exhausted, "the policies change too fast: try again")
+		return p, Conflict{ares.Errorf(ares.Exhausted, "the policies keep changing: try again")}
+	})
+	return now, was, failed
 }
 
-// roomFor refuses a new policy where there are enough.
-func roomFor(all map[string]*ares.Policy, tenant string) error {
+// checkPolicyLimit rejects a new policy when the limit is reached.
+func checkPolicyLimit(all map[string]*ares.Policy, tenant string) error {
 	if len(all) >= ares.MaxPolicies {
-		return ares.Errorf(ares.Refused, "there are %d policies, the most there may be: delete some", len(all))
+		return ares.Errorf(ares.LimitReached, "there are %d policies, which is the limit: delete some", len(all))
 	}
 	own := 0
 	for _, p := range all { // order-free: a count
@@ -66,16 +69,15 @@ func roomFor(all map[string]*ares.Policy, tenant string) error {
 		}
 	}
 	if own >= ares.MaxTenantPolicies {
-		return ares.Errorf(ares.Refused, "tenant %s has %d policies of its own, the most it may have: delete some", tenant, own)
+		return ares.Errorf(ares.LimitReached, "tenant %s has %d policies of its own, which is the limit: delete some", tenant, own)
 	}
 	return nil
 }
 
-// DeletePolicy removes a policy, and answers with what it was and the revision at
-// which it went.
+// DeletePolicy deletes a policy, and returns it with the revision of the deletion.
 func (s *Store) DeletePolicy(ctx context.Context, tenant, name string) (ares.Policy, int64, error) {
 	id := ares.PolicyID(tenant, name)
-	was, err := s.take(ctx, "delete policy", policyKey(id))
+	was, err := s.deleteRecord(ctx, "delete policy", policyKey(id))
 	switch {
 	case err != nil:
 		return ares.Policy{}, 0, err
@@ -85,7 +87,7 @@ func (s *Store) DeletePolicy(ctx context.Context, tenant, name string) (ares.Pol
 	return *policyOf(was.GetPolicy(), id, was.revision), was.gone, nil
 }
 
-// Policy reads one policy; the answer is linearizable.
+// Policy reads one policy with a linearizable read.
 func (s *Store) Policy(ctx context.Context, tenant, name string) (ares.Policy, error) {
 	id := ares.PolicyID(tenant, name)
 	got, err := s.get(ctx, policyKey(id))
@@ -102,7 +104,8 @@ func (s *Store) Policy(ctx context.Context, tenant, name string) (ares.Policy, e
 	return *policyOf(rec.GetPolicy(), id, got.Kvs[0].ModRevision), nil
 }
 
-// policies reads all of them by ID, and the revision they were read at.
+// This method returns a map of all policies, whose keys are the policy IDs. It also returns
+// the revision at which they were read.
 func (s *Store) policies(ctx context.Context) (map[string]*ares.Policy, int64, error) {
 	list, revision, err := s.records(ctx, policiesKey)
 	all := map[string]*ares.Policy{}
@@ -112,12 +115,12 @@ func (s *Store) policies(ctx context.Context) (map[string]*ares.Policy, int64, e
 	return all, revision, err
 }
 
-// NoPolicy says that there is no such policy, or that it is not the caller's.
+// NoPolicy is the error for a policy that does not exist or that the caller may not see.
 func NoPolicy(tenant, name string) error {
 	if tenant == "" {
-		return ares.Errorf(ares.NotFound, "there is no policy %q for all tenants: see `ares policy list`, and name the tenant of one that is a tenant's own", name).At("name")
+		return ares.Errorf(ares.NotFound, "there is no policy %q for all tenants: run `ares policy list` to see all policies; if the policy belongs to one tenant, use --tenant", name).At("name")
 	}
-	return ares.Errorf(ares.NotFound, "tenant %s has no policy %q of its own: see `ares policy list`", tenant, name).At("name")
+	return ares.Errorf(ares.NotFound, "tenant %s has no policy %q: run `ares policy list` to see all policies", tenant, name).At("name")
 }
 
 func policyRecord(p *ares.Policy) *storepb.Record {

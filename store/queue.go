@@ -9,22 +9,22 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// forest is a tenant's queues as they were at one revision.
-type forest struct {
+// queueTree holds a tenant's queues at one revision.
+type queueTree struct {
 	tenant   string
 	revision int64
 	queues   map[string]*ares.Queue
 	records  map[string]*storepb.Record
 }
 
-// CreateQueue adds a queue to its tenant's tree. It returns the queue with its
-// revision.
+// CreateQueue adds a queue to its tenant's queue hierarchy. CreateQueue returns
+// the queue with its revision.
 func (s *Store) CreateQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
 	q.Revision = 0
 	return s.putQueue(ctx, q)
 }
 
-// UpdateQueue replaces a queue that is still at q.Revision.
+// UpdateQueue replaces a queue if its revision is still q.Revision.
 func (s *Store) UpdateQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
 	if q.Revision == 0 {
 		return q, NoQueue(q.Tenant, q.Name)
@@ -32,11 +32,12 @@ func (s *Store) UpdateQueue(ctx context.Context, q ares.Queue) (ares.Queue, erro
 	return s.putQueue(ctx, q)
 }
 
-// putQueue writes a queue if the tree is one with it. It compares that the tree
-// is as it was looked at: two changes, each right by itself, could make a ring.
+// putQueue writes a queue if the tenant's queues still form a valid hierarchy after the write.
+// The method requires that no other queue has changed in the meantime. Otherwise two changes
+// that are valid by themselves could together form a cycle.
 func (s *Store) putQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
-	for range maxTries {
-		f, err := s.forest(ctx, q.Tenant)
+	return Retry(maxTries, func() (ares.Queue, error) {
+		f, err := s.readQueueTree(ctx, q.Tenant)
 		if err != nil {
 			return q, err
 		}
@@ -44,7 +45,7 @@ func (s *Store) putQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) 
 			same := q
 			same.Revision = there.Revision
 			if sameQueue(&same, there) {
-				return same, nil // an earlier try of ours got through
+				return same, nil // an earlier try succeeded
 			}
 		}
 		if err = f.admits(&q); err != nil {
@@ -52,8 +53,8 @@ func (s *Store) putQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) 
 		}
 		rec := queueRecord(&q)
 		if old := f.records[q.Name]; old != nil {
-			carry(rec, old)
-			carry(rec.GetQueue(), old.GetQueue())
+			copyUnknownFields(rec, old)
+			copyUnknownFields(rec.GetQueue(), old.GetQueue())
 		}
 		value, err := marshal(rec)
 		if err != nil {
@@ -74,39 +75,44 @@ func (s *Store) putQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) 
 		if len(resp.Responses[0].GetResponseRange().Kvs) == 0 {
 			return q, NoTenant(q.Tenant)
 		}
-	}
-	return q, ares.Errorf(ares.Exhausted, "the queues of tenant %s change too fast: try again", q.Tenant)
+		return q, Conflict{queuesChange(q.Tenant)}
+	})
 }
 
-// DeleteQueue removes a queue that is still at revision and has none under it.
-// A submission that relied on it fails its comparison.
+func queuesChange(tenant string) error {
+	return ares.Errorf(ares.Exhausted, "the queues of tenant %s keep changing: try again", tenant)
+}
+
+// DeleteQueue deletes a queue if its revision is unchanged and it has no child queues. After the
+// deletion, a concurrent submission to the queue fails.
 func (s *Store) DeleteQueue(ctx context.Context, tenant, name string, revision int64) error {
-	for range maxTries {
-		f, err := s.forest(ctx, tenant)
+	_, err := Retry(maxTries, func() (none struct{}, err error) {
+		f, err := s.readQueueTree(ctx, tenant)
 		if err != nil {
-			return err
+			return none, err
 		}
 		there := f.queues[name]
 		switch {
 		case there == nil:
-			return NoQueue(tenant, name)
+			return none, NoQueue(tenant, name)
 		case there.Revision != revision:
-			return changedQueue(tenant, name)
+			return none, changedQueue(tenant, name)
 		}
 		if child := f.firstUnder(name); child != "" {
-			return ares.Errorf(ares.Conflict, "queue %s has queues under it, such as %s: delete them first", ares.QueueID(tenant, name), child)
+			return none, ares.Errorf(ares.Conflict, "queue %s has queues under it, such as %s: delete them first", ares.QueueID(tenant, name), child)
 		}
 		resp, err := s.txn(ctx, "delete queue",
 			append(f.unchanged(""), clientv3.Compare(clientv3.ModRevision(queueKey(tenant, name)), "=", revision)),
 			[]clientv3.Op{clientv3.OpDelete(queueKey(tenant, name))}, nil)
 		if err != nil || resp.Succeeded {
-			return err
+			return none, err
 		}
-	}
-	return ares.Errorf(ares.Exhausted, "the queues of tenant %s change too fast: try again", tenant)
+		return none, Conflict{queuesChange(tenant)}
+	})
+	return err
 }
 
-// Queue reads one queue; the answer is linearizable.
+// Queue reads one queue with a linearizable read.
 func (s *Store) Queue(ctx context.Context, tenant, name string) (ares.Queue, error) {
 	key := queueKey(tenant, name)
 	got, err := s.get(ctx, key)
@@ -123,8 +129,8 @@ func (s *Store) Queue(ctx context.Context, tenant, name string) (ares.Queue, err
 	return *queueOf(rec.GetQueue(), tenant, name, got.Kvs[0].ModRevision), nil
 }
 
-// DropQueues removes the queues of a tenant that is gone, what they used, and who
-// had rights in it.
+// DropQueues deletes the queues of a deleted tenant and their usage. DropQueues also deletes the
+// tenant's tokens and bindings.
 func (s *Store) DropQueues(ctx context.Context, tenant string) error {
 	_, err := s.txn(ctx, "drop queues",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), "=", 0)},
@@ -139,22 +145,22 @@ func dropQueues(tenant string) []clientv3.Op {
 	}
 }
 
-// forest reads the queues of a tenant; the answer is linearizable.
-func (s *Store) forest(ctx context.Context, tenant string) (*forest, error) {
+// readQueueTree reads a tenant's queues with a linearizable read.
+func (s *Store) readQueueTree(ctx context.Context, tenant string) (*queueTree, error) {
 	list, revision, err := s.records(ctx, queuesOf(tenant))
 	if err != nil {
 		return nil, err
 	}
-	f := &forest{tenant: tenant, revision: revision, queues: map[string]*ares.Queue{}, records: map[string]*storepb.Record{}}
+	f := &queueTree{tenant: tenant, revision: revision, queues: map[string]*ares.Queue{}, records: map[string]*storepb.Record{}}
 	for _, r := range list {
 		f.queues[r.name], f.records[r.name] = queueOf(r.GetQueue(), tenant, r.name, r.revision), r.Record
 	}
 	return f, nil
 }
 
-// unchanged compares that no queue of the tenant was written since, and that
-// the one that is relied on was not deleted.
-func (f *forest) unchanged(parent string) []clientv3.Cmp {
+// This method returns comparisons for a transaction. They fail if a queue of the tenant was
+// written after the queues were read. They also fail if the parent was deleted.
+func (f *queueTree) unchanged(parent string) []clientv3.Cmp {
 	room := queuesOf(f.tenant)
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(room), "<", f.revision+1).WithPrefix()}
 	if f.queues[parent] != nil {
@@ -163,23 +169,24 @@ func (f *forest) unchanged(parent string) []clientv3.Cmp {
 	return cmps
 }
 
-// admits says whether the queues are a tree, and not too large a one, with q.
-func (f *forest) admits(q *ares.Queue) error {
+// The tenant's queues, together with the queue q, must form a valid hierarchy
+// within the limits. Otherwise this method returns an error.
+func (f *queueTree) admits(q *ares.Queue) error {
 	there := f.queues[q.Name]
 	switch {
 	case q.Revision == 0 && there != nil:
-		return ares.Errorf(ares.Conflict, "queue %s exists already: choose another name, or change it with PATCH", q.ID()).At("name")
+		return ares.Errorf(ares.Conflict, "queue %s exists already: choose another name, or change the existing queue with PATCH", q.ID()).At("name")
 	case q.Revision != 0 && there == nil:
 		return NoQueue(q.Tenant, q.Name)
 	case q.Revision != 0 && there.Revision != q.Revision:
 		return changedQueue(q.Tenant, q.Name)
 	case there == nil && len(f.queues) >= ares.MaxQueues:
-		return ares.Errorf(ares.Refused, "tenant %s has %d queues, the most there may be: delete some", q.Tenant, len(f.queues))
+		return ares.Errorf(ares.LimitReached, "tenant %s has %d queues, which is the limit: delete some", q.Tenant, len(f.queues))
 	}
-	above := 1 // levels from q up, q included
+	above := 1 // number of levels from q upwards, including q
 	for up := q.Parent; up != "" && above <= ares.MaxQueueDepth; above++ {
 		if up == q.Name {
-			return ares.Errorf(ares.Invalid, "parent: queue %s is under %s already: they cannot be in a ring", ares.QueueID(q.Tenant, q.Parent), q.Name).At("parent")
+			return ares.Errorf(ares.Invalid, "parent: queue %s is already under %s: queues cannot form a cycle", ares.QueueID(q.Tenant, q.Parent), q.Name).At("parent")
 		}
 		p := f.queues[up]
 		if p == nil {
@@ -192,16 +199,16 @@ func (f *forest) admits(q *ares.Queue) error {
 		up = p.Parent
 	}
 	if n := above + f.below(q.Name); n > ares.MaxQueueDepth {
-		return ares.Errorf(ares.Invalid, "parent: the queues would be %d levels deep, at most %d are kept", n, ares.MaxQueueDepth).At("parent")
+		return ares.Errorf(ares.Invalid, "parent: the queues would be %d levels deep, but the limit is %d", n, ares.MaxQueueDepth).At("parent")
 	}
 	return nil
 }
 
-// below counts the levels under a queue.
-func (f *forest) below(name string) int {
+// This method returns the number of levels below a queue in the hierarchy.
+func (f *queueTree) below(name string) int {
 	under := map[string][]string{}
 	for _, q := range f.queues { // order-free: only the deepest counts
-		if q.Name != name { // its own parent is about to change
+		if q.Name != name { // skip the queue itself, because its parent is about to change
 			under[q.Parent] = append(under[q.Parent], q.Name)
 		}
 	}
@@ -216,9 +223,9 @@ func (f *forest) below(name string) int {
 	return depth
 }
 
-func (f *forest) firstUnder(name string) string {
+func (f *queueTree) firstUnder(name string) string {
 	first := ""
-	for _, q := range f.queues { // order-free: the least name
+	for _, q := range f.queues { // order-free: the smallest name wins
 		if q.Parent == name && (first == "" || q.Name < first) {
 			first = q.Name
 		}
@@ -226,19 +233,19 @@ func (f *forest) firstUnder(name string) string {
 	return first
 }
 
-// sameQueue says whether two queues would be stored alike.
+// sameQueue reports whether two queues have the same stored form.
 func sameQueue(a, b *ares.Queue) bool {
 	x, errX := marshal(queueRecord(a))
 	y, errY := marshal(queueRecord(b))
 	return errX == nil && errY == nil && x == y
 }
 
-// NoQueue is the answer for a queue that is not there, and for one that whoever
-// asks may not know of. It is about a request's name, unless told otherwise.
+// NoQueue is the error for a queue that does not exist or that the caller may not see. The error
+// refers to the request field "name", unless the caller sets another field.
 func NoQueue(tenant, name string) *ares.Error {
-	return ares.Errorf(ares.NotFound, "there is no queue %s of tenant %s: see `ares queue list`, or create it first (`ares queue create %s/%s`)", name, tenant, tenant, name).At("name")
+	return ares.Errorf(ares.NotFound, "there is no queue %s of tenant %s: create it (`ares queue create %s/%s`), or see `ares queue list`", name, tenant, tenant, name).At("name")
 }
 
 func changedQueue(tenant, name string) error {
-	return ares.Errorf(ares.Conflict, "queue %s was changed by somebody else: read it again and repeat", ares.QueueID(tenant, name))
+	return ares.Errorf(ares.Conflict, "queue %s was changed by another request: read the queue again, and then repeat your request", ares.QueueID(tenant, name))
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// rig is an external etcd, a store on it, and a way past the store.
+// A `rig` holds an external etcd, a store that uses this etcd, and an etcd client that bypasses the
+// store.
 type rig struct {
 	etcd *storetest.Etcd
 	s    *store.Store
@@ -61,7 +62,7 @@ func encode(t *testing.T, m proto.Message) []byte {
 	return data
 }
 
-// future gives a message a field that this version does not know.
+// This function adds an unknown field to a message, as a newer version of Ares would.
 func future(m proto.Message, value string) {
 	field := protowire.AppendString(protowire.AppendTag(nil, 900, protowire.BytesType), value)
 	m.ProtoReflect().SetUnknown(field)
@@ -81,8 +82,9 @@ func futureOf(t *testing.T, m proto.Message) string {
 	return v
 }
 
-// TestFieldsOfANewerVersionSurvive changes a run that a newer server wrote, by
-// a report and by a plan: nothing it said may be lost.
+// TestFieldsOfANewerVersionSurvive changes a run that a newer server wrote. The first change
+// is an agent's report, and the second change is a plan. The test checks that no field of the
+// newer version is lost.
 func TestFieldsOfANewerVersionSurvive(t *testing.T) {
 	r := newRig(t)
 	lead, _ := storetest.NewLead(t, r.s)
@@ -127,7 +129,8 @@ func TestFieldsOfANewerVersionSurvive(t *testing.T) {
 	}
 }
 
-// TestARecordThisVersionCannotReadIsRefused shows it by key, and what to do.
+// TestARecordThisVersionCannotReadIsRefused checks the error for an unreadable record. The error
+// must name the record's key and say what to do.
 func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 	r := newRig(t)
 	job := storetest.NewJob(t, r.s)
@@ -141,7 +144,7 @@ func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 		value []byte
 		words []string
 	}{
-		"a newer format": {encode(t, newer), []string{key, "newer Ares", "upgrade"}},
+		"a newer format": {encode(t, newer), []string{key, "newer version of Ares", "upgrade"}},
 		"garbage":        {[]byte("not a record"), []string{key}},
 		"an empty value": {nil, []string{key}},
 		"a newer body":   {encode(t, unknownBody), []string{key}},
@@ -170,8 +173,8 @@ func TestARecordThisVersionCannotReadIsRefused(t *testing.T) {
 	r.put(t, key, encode(t, good))
 }
 
-// TestFieldsOfANewerVersionSurviveAnOperator changes tenants, queues, the
-// topology and use that a newer server wrote.
+// TestFieldsOfANewerVersionSurviveAnOperator changes tenants, queues, the topology and usage that a
+// newer server wrote. The fields that this version does not know must survive.
 func TestFieldsOfANewerVersionSurviveAnOperator(t *testing.T) {
 	r, ctx := newRig(t), t.Context()
 	job := storetest.NewJob(t, r.s)
@@ -225,8 +228,9 @@ func TestFieldsOfANewerVersionSurviveAnOperator(t *testing.T) {
 	}
 }
 
-// TestARoomOfANewerVersionIsLeftAlone lets version N and N+1 share a store,
-// unless N+1 says that its records must not be ignored.
+// TestARoomOfANewerVersionIsLeftAlone writes a record whose key prefix only a newer version
+// knows. The watch must ignore the record, unless the record says that every reader must
+// understand it.
 func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	rec := &storepb.Record{}
@@ -244,8 +248,9 @@ func TestARoomOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestWrittenIsWhatThisProcessWrote, also inside a transaction within another, and
-// neither what another did, nor what a write that changed nothing found.
+// TestWrittenIsWhatThisProcessWrote checks that Written returns the revision of this process's last
+// write. Writes in nested transactions count too. Writes of other processes and transactions that
+// change nothing must not affect the result.
 func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
 	r := newRig(t)
 	node := storetest.NewNode(t, r.s)
@@ -261,7 +266,8 @@ func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
 	if _, err = r.s.Cordon(t.Context(), ares.Cordon{Node: node.ID}); err != nil || r.s.Written() != gone {
 		t.Errorf("written up to %d, want %d as before (%v)", r.s.Written(), gone, err)
 	}
-	// A request that was accepted before has each job of a batch written by itself.
+	// If a batch contains a repeated request, each job of the batch is written in its own nested
+	// transaction.
 	tenant := storetest.NewTenant(t, r.s)
 	creations := func(names ...string) (out []store.Creation) {
 		for _, name := range names {
@@ -287,7 +293,8 @@ func TestWrittenIsWhatThisProcessWrote(t *testing.T) {
 	}
 }
 
-// TestATombstoneIsSmall bounds what an archived job costs.
+// TestATombstoneIsSmall checks that the stored record of an archived job is
+// small.
 func TestATombstoneIsSmall(t *testing.T) {
 	r := newRig(t)
 	for _, phase := range []ares.Phase{ares.Succeeded, ares.Cancelled} {
@@ -311,7 +318,8 @@ func TestATombstoneIsSmall(t *testing.T) {
 	}
 }
 
-// TestResyncAfterCompaction holds a watch back until what it missed is gone.
+// TestResyncAfterCompaction delays a watch until etcd has compacted the revisions that
+// the watch missed.
 func TestResyncAfterCompaction(t *testing.T) {
 	r := newRig(t)
 	storetest.NewJob(t, r.s)
@@ -350,8 +358,8 @@ func TestResyncAfterCompaction(t *testing.T) {
 	}
 }
 
-// TestALostLeaseEndsTheTerm revokes the leader's lease under it, as its expiry
-// during a pause would.
+// TestALostLeaseEndsTheTerm revokes the leader's lease. The effect is the same as if the lease
+// expires while the leader is paused.
 func TestALostLeaseEndsTheTerm(t *testing.T) {
 	r := newRig(t)
 	job, node := storetest.NewJob(t, r.s), storetest.NewNode(t, r.s)
@@ -378,7 +386,7 @@ func TestALostLeaseEndsTheTerm(t *testing.T) {
 	storetest.Place(t, r.s, lead, job, node)
 }
 
-// TestTwoServersAcceptOneRequestOnce is the exactly-once of a submission.
+// TestTwoServersAcceptOneRequestOnce checks that two servers accept the same request only once.
 func TestTwoServersAcceptOneRequestOnce(t *testing.T) {
 	etcd := storetest.External(t)
 	servers := []*store.Store{etcd.Open(t), etcd.Open(t)}
@@ -412,10 +420,11 @@ func TestTwoServersAcceptOneRequestOnce(t *testing.T) {
 	}
 }
 
-// TestAStoreThatIsGone tells an unknown outcome from a refusal.
+// TestAStoreThatIsGone checks that the error for an unknown outcome differs from the error
+// for a rejection.
 func TestAStoreThatIsGone(t *testing.T) {
 	etcd := storetest.External(t)
-	// While the etcd is there it has the time to answer that it has here.
+	// The timeout is long enough for an answer from etcd while etcd is still running.
 	s, err := store.Open(t.Context(), store.Config{Endpoints: etcd.Endpoints, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +433,7 @@ func TestAStoreThatIsGone(t *testing.T) {
 	tenant, job := storetest.NewTenant(t, s), storetest.NewJob(t, s)
 	lead := &store.Leadership{}
 	etcd.Kill()
-	var all sync.WaitGroup // each waits for as long
+	var all sync.WaitGroup // all calls wait equally long
 	for doing, do := range map[string]func() error{
 		"create": func() error {
 			return s.Create(t.Context(), []store.Creation{storetest.JobOf(tenant, storetest.Sleep())})[0].Err

@@ -27,7 +27,7 @@ import (
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// authority is a certificate of 127.0.0.1 that vouches for itself, and its files.
+// This function returns a self-signed certificate for 127.0.0.1, together with its files.
 func authority(t *testing.T) (pair tls.Certificate, roots *x509.CertPool, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,7 +61,8 @@ func authority(t *testing.T) (pair tls.Certificate, roots *x509.CertPool, certFi
 	return pair, roots, certFile, keyFile
 }
 
-// opens fails to open a store, and wants the error to say these things.
+// This function checks that opening a store fails with an error that contains
+// the given texts.
 func opens(t *testing.T, cfg store.Config, wants ...string) {
 	t.Helper()
 	cfg.Timeout = time.Second
@@ -85,8 +86,8 @@ func opens(t *testing.T, cfg store.Config, wants ...string) {
 	}
 }
 
-// TestAnEtcdThatCannotBeReachedIsExplained: against etcd itself, where its client
-// knows only that the time was up.
+// TestAnEtcdThatCannotBeReachedIsExplained checks the error for an unreachable etcd. The test
+// uses a real etcd, whose client reports only a timeout.
 func TestAnEtcdThatCannotBeReachedIsExplained(t *testing.T) {
 	pair, roots, certFile, keyFile := authority(t)
 	_, strangers, _, _ := authority(t)
@@ -98,27 +99,28 @@ func TestAnEtcdThatCannotBeReachedIsExplained(t *testing.T) {
 		return store.Config{Endpoints: []string{endpoint}, TLS: c}
 	}
 
-	opens(t, one("http://"+nobody, nil), "did not answer within 1s", "the connection was refused: see that etcd runs there")
+	opens(t, one("http://"+nobody, nil), "did not answer within 1s", "the connection was refused: check that etcd runs there")
 	opens(t, one(nobody, trusting), "the connection was refused")
 	opens(t, store.Config{Endpoints: []string{"http://" + nobody}, Username: "ares", Password: "s3cret"}, "the connection was refused")
-	opens(t, one("https://nowhere.invalid:2379", nil), "its name is not known")
-	opens(t, store.Config{Endpoints: []string{"http://" + nobody, "http://nowhere.invalid:1"}}, "refused", "not known")
+	opens(t, one("https://nowhere.invalid:2379", nil), "its host name is unknown")
+	opens(t, store.Config{Endpoints: []string{"http://" + nobody, "http://nowhere.invalid:1"}}, "refused", "unknown")
 
 	opens(t, one(strings.Replace(plain, "http", "https", 1), trusting), "it does not speak TLS: write http://")
 
 	secure := storetest.ExternalWith(t, "https", "--cert-file", certFile, "--key-file", keyFile).Endpoints[0]
 	opens(t, one(strings.Replace(secure, "https", "http", 1), nil), "it speaks TLS: write https://")
-	opens(t, one(secure, nil), "authority that is not trusted: set etcd.ca_file")
-	opens(t, one(secure, &tls.Config{RootCAs: strangers, MinVersion: tls.VersionTLS12}), "authority that is not trusted")
+	opens(t, one(secure, nil), "unknown authority: set etcd.ca_file")
+	opens(t, one(secure, &tls.Config{RootCAs: strangers, MinVersion: tls.VersionTLS12}), "unknown authority")
 
 	asking := storetest.ExternalWith(t, "https", "--cert-file", certFile, "--key-file", keyFile, "--client-cert-auth", "--trusted-ca-file", certFile).Endpoints[0]
-	opens(t, one(asking, trusting), "asks for one", "set etcd.cert_file and key_file")
+	opens(t, one(asking, trusting), "requires one", "set etcd.cert_file and key_file")
 	if s, err := store.Open(t.Context(), one(asking, whole)); err != nil || s.Close() != nil {
 		t.Error(err)
 	}
 }
 
-// TestAnEtcdThatRefusesIsExplained: one with users and roles.
+// TestAnEtcdThatRefusesIsExplained checks the error for an etcd that rejects
+// the user. The test uses an etcd with users and roles.
 func TestAnEtcdThatRefusesIsExplained(t *testing.T) {
 	e := storetest.External(t)
 	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints, DialTimeout: 5 * time.Second})
@@ -140,16 +142,17 @@ func TestAnEtcdThatRefusesIsExplained(t *testing.T) {
 	as := func(user, password string) store.Config {
 		return store.Config{Endpoints: e.Endpoints, Username: user, Password: password}
 	}
-	opens(t, as("", ""), "it asks for a user: set etcd.username")
-	opens(t, as("ares", "wr0ng"), `it refuses user "ares" or the password`)
-	opens(t, as("nobody", "s3cret"), `it refuses user "nobody" or the password`)
+	opens(t, as("", ""), "it requires a user: set etcd.username")
+	opens(t, as("ares", "wr0ng"), `it rejects user "ares" or the password`)
+	opens(t, as("nobody", "s3cret"), `it rejects user "nobody" or the password`)
 	opens(t, as("ares", "s3cret"), `user "ares" may not read and write there: grant it a role`)
 	if s, err := store.Open(ctx, as("root", "r00t")); err != nil || s.Close() != nil {
 		t.Error(err)
 	}
 }
 
-// TestAnEtcdThatHangsUpAfterTheHandshake is not one that does not speak TLS.
+// TestAnEtcdThatHangsUpAfterTheHandshake uses an etcd that closes the connection after the handshake. The error must
+// not say that this etcd has no TLS.
 func TestAnEtcdThatHangsUpAfterTheHandshake(t *testing.T) {
 	pair, roots, _, _ := authority(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})

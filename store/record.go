@@ -14,8 +14,10 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// rooms says which kind of record a room holds, for those a state is made of.
-var rooms = map[string]ares.Kind{
+// The first part of a record's key determines the kind of the record. This map
+// contains the kind for each first part. The map contains only the kinds of
+// records that are part of an engine state.
+var keyspaces = map[string]ares.Kind{
 	"jobs": ares.KindJob, "runs": ares.KindRun, "nodes": ares.KindNode, "sessions": ares.KindSession,
 	"cordons": ares.KindCordon, "tenants": ares.KindTenant, "progress": ares.KindProgress,
 	"predicted": ares.KindForecast,
@@ -25,8 +27,8 @@ var rooms = map[string]ares.Kind{
 	"policies":     ares.KindPolicy,
 }
 
-// EncodeBatch writes a batch down as a recording keeps it: each record as the
-// store has it, under its key.
+// EncodeBatch encodes a batch of events for a recording. Each record has the same key and the same
+// form as in the store.
 func EncodeBatch(b ares.Batch) ([]byte, error) {
 	m := &storepb.Batch{Revision: b.Revision, Reset_: b.Reset, Changes: make([]*storepb.Change, len(b.Events))}
 	if !b.At.IsZero() {
@@ -46,8 +48,8 @@ func EncodeBatch(b ares.Batch) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeBatch reads what EncodeBatch wrote, by the same code that reads the
-// store.
+// DecodeBatch decodes the output of EncodeBatch with the same code that decodes the store's
+// records.
 func DecodeBatch(data []byte) (ares.Batch, error) {
 	m := &storepb.Batch{}
 	if err := proto.Unmarshal(data, m); err != nil {
@@ -63,7 +65,7 @@ func DecodeBatch(data []byte) (ares.Batch, error) {
 			return ares.Batch{}, err
 		}
 		if !ok {
-			return ares.Batch{}, fmt.Errorf("decode batch: %s is no record of a state: was it recorded by a newer Ares?", c.GetKey())
+			return ares.Batch{}, fmt.Errorf("decode batch: %s has an unknown record type: a newer version of Ares may have written it", c.GetKey())
 		}
 		b.Events = append(b.Events, ev)
 	}
@@ -87,7 +89,7 @@ func decodeEvent(c *storepb.Change) (ares.Event, bool, error) {
 func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	c := &storepb.Change{Revision: ev.Revision}
 	if ev.Gone.Kind != "" {
-		for room, kind := range rooms { // order-free: one fits
+		for room, kind := range keyspaces { // order-free: only one matches
 			if kind == ev.Gone.Kind {
 				c.Key = room + "/" + ev.Gone.ID
 				return c, nil
@@ -96,7 +98,7 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	}
 	key, rec := recordOf(ev)
 	if rec == nil {
-		return nil, fmt.Errorf("encode batch: an event of revision %d is of no kind that can be recorded", ev.Revision)
+		return nil, fmt.Errorf("encode batch: the event at revision %d has an unsupported type", ev.Revision)
 	}
 	if ev.Job != nil {
 		c.Created = ev.Job.Revision
@@ -109,7 +111,7 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	return c, err
 }
 
-// recordOf is an event's record as the store holds it, and its key.
+// recordOf returns an event's key and record as the store holds them.
 func recordOf(ev *ares.Event) (string, *storepb.Record) {
 	switch {
 	case ev.Job != nil:
@@ -129,7 +131,7 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 	case ev.Queue != nil:
 		return queueKey(ev.Queue.Tenant, ev.Queue.Name), queueRecord(ev.Queue)
 	case ev.Reservation != nil:
-		return windowKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
+		return reservationKey(ev.Reservation.Name), reservationRecord(ev.Reservation)
 	case ev.Policy != nil:
 		return policyKey(ev.Policy.ID()), policyRecord(ev.Policy)
 	case ev.Topology != nil:
@@ -137,12 +139,12 @@ func recordOf(ev *ares.Event) (string, *storepb.Record) {
 	case ev.Usage != nil:
 		return usageOf(ev.Usage.Tenant) + ev.Usage.Queue, usageRecord(ev.Usage)
 	case ev.Forecast != nil:
-		return forecastOf(ev.Forecast.Job), forecastRecord(ev.Forecast)
+		return forecastKeyOf(ev.Forecast.Job), forecastRecord(ev.Forecast)
 	case ev.Score != nil:
 		return scoreKey(ev.Score.Node), scoreRecord(ev.Score)
 	case ev.Progress != nil:
 		p := ev.Progress.Progress
-		return progressOf(ev.Progress.Job), &storepb.Record{Body: &storepb.Record_Progress{
+		return progressKeyOf(ev.Progress.Job), &storepb.Record{Body: &storepb.Record_Progress{
 			Progress: &storepb.Progress{Percent: p.Percent, Message: p.Message, At: micros(p.At)},
 		}}
 	}

@@ -10,8 +10,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestBatchesAreRecordedWhole writes one event of each kind down and reads them
-// again: what a replay sees is what the engine saw, to the nanosecond.
+// TestBatchesAreRecordedWhole encodes one event of each kind and decodes it again. A replay must see exactly the events that the engine
+// saw, with times exact to the nanosecond.
 func TestBatchesAreRecordedWhole(t *testing.T) {
 	t.Parallel()
 	b := ares.Batch{Revision: 9, Reset: true, At: time.Unix(1_700_000_000, 123_456_789).UTC()}
@@ -28,7 +28,7 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 			b.Events = append(b.Events, ev)
 		}
 	}
-	for _, kind := range rooms {
+	for _, kind := range keyspaces {
 		b.Events = append(b.Events, ares.Event{Revision: 9, Gone: ares.Gone{Kind: kind, ID: "x/y"}})
 	}
 	b.Events = append(b.Events, ares.Event{Revision: 8, Run: &ares.RunEvent{Job: "late", Seen: b.At, Run: ares.Run{Phase: ares.Pending, Revision: 8}}})
@@ -37,8 +37,8 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 		Node: "n", Score: 700, Samples: 4, Failures: 1, Own: 2, Slowdown: 1200, Timed: 3, Logs: -5, Stragglers: 1, Gangs: 2,
 		At: time.UnixMicro(7).UTC(), Until: time.UnixMicro(6).UTC(), Families: []uint64{1 << 63, 2}, Why: "it was lost", Revision: 9,
 	}})
-	if len(b.Events) < 2*len(rooms)+1 {
-		t.Fatalf("only %d events of %d kinds", len(b.Events), len(rooms))
+	if len(b.Events) < 2*len(keyspaces)+1 {
+		t.Fatalf("only %d events of %d kinds", len(b.Events), len(keyspaces))
 	}
 	data, err := EncodeBatch(b)
 	if err != nil {
@@ -61,8 +61,8 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfEventIsRecorded fails when somebody adds a kind and forgets
-// recordings.
+// TestEveryKindOfEventIsRecorded fails if somebody adds a kind of event but does not record
+// events of that kind.
 func TestEveryKindOfEventIsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[ares.Event]()) {

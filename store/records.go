@@ -9,27 +9,28 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// named is a record with its name below a prefix.
+// This type is a stored record with its name. The name is the part of the record's key that follows
+// a given prefix.
 type named struct {
 	*storepb.Record
 
 	name     string
-	revision int64 // of its last change
+	revision int64 // revision of its last change
 }
 
-// taken is a record that was deleted, as it was.
-type taken struct {
+// deletedRecord is a record that was just deleted.
+type deletedRecord struct {
 	*storepb.Record
 
-	revision int64 // of its last change
-	gone     int64 // at which it went
+	revision int64 // revision of its last change
+	gone     int64 // revision of the deletion
 }
 
-// take deletes a record, and does the others' work with it. It returns nil, and
-// nothing is done, when there is no such record.
-func (s *Store) take(ctx context.Context, what, key string, others ...clientv3.Op) (*taken, error) {
+// deleteRecord deletes a record and runs other operations in the same transaction. If the record
+// does not exist, deleteRecord changes nothing and returns nil.
+func (s *Store) deleteRecord(ctx context.Context, what, key string, others ...clientv3.Op) (*deletedRecord, error) {
 	ops := append([]clientv3.Op{clientv3.OpDelete(key, clientv3.WithPrevKV())}, others...)
-	resp, err := s.txn(ctx, what, []clientv3.Cmp{isThere(key)}, ops, nil)
+	resp, err := s.txn(ctx, what, []clientv3.Cmp{keyExists(key)}, ops, nil)
 	if err != nil || !resp.Succeeded {
 		return nil, err
 	}
@@ -38,11 +39,12 @@ func (s *Store) take(ctx context.Context, what, key string, others ...clientv3.O
 	if err != nil {
 		return nil, err
 	}
-	return &taken{rec, was.ModRevision, resp.Header.Revision}, nil
+	return &deletedRecord{rec, was.ModRevision, resp.Header.Revision}, nil
 }
 
-// records reads everything below a prefix in the order of its names, and the
-// revision it was read at; the answer is linearizable.
+// This method reads all records whose keys begin with a prefix, with a
+// linearizable read. The records are sorted by name. The second result is the
+// revision at which they were read.
 func (s *Store) records(ctx context.Context, below string) ([]named, int64, error) {
 	got, err := s.get(ctx, below, clientv3.WithPrefix())
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// RemoveNode declares that a machine is gone for good: it frees its seats in the
-// jobs that are named, and deletes its record, cordon and score. It compares that the
-// node has no session and is the one that was read, so a node that returns
-// meanwhile stays. An agent of that name may join again, as a new node. The revision
-// is that at which its record went.
+// RemoveNode declares that a machine is permanently gone. RemoveNode frees the machine's seats in
+// the given jobs. It also deletes the node's record, cordon and score. RemoveNode requires that the
+// node has no session and that its record is unchanged. A node that returns in the meantime is
+// therefore not removed. An agent with the node's name may join again later, as a new node. The
+// returned revision is the revision of the deletion.
 func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, force bool, now time.Time) (freed int, revision int64, err error) {
 	got, err := s.get(ctx, nodeKey(node))
 	if err != nil {
@@ -24,17 +24,17 @@ func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, 
 	if len(got.Kvs) > 0 {
 		seen = got.Kvs[0].ModRevision
 	} else if len(jobs) == 0 {
-		return 0, 0, ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", node).At("node_id")
+		return 0, 0, ares.Errorf(ares.NotFound, "there is no node %s: list the nodes with `ares node list`", node).At("node_id")
 	}
 	gone := []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(sessionKey(node)), "=", 0),
 		clientv3.Compare(clientv3.ModRevision(nodeKey(node)), "=", seen),
 	}
-	alive := ares.Errorf(ares.Conflict, "node %s has a session: stop its agent first, or cordon it and let its jobs end", node)
+	alive := ares.Errorf(ares.Conflict, "node %s is connected: stop its agent first", node)
 	for _, id := range jobs {
 		n := 0
 		_, err = s.update(ctx, "remove node", id, func(j *ares.Job, r *ares.Run) (err error) {
-			if n, err = r.Abandon(j, node, force, now); err == nil && n == 0 {
+			if n, err = r.ForceRelease(j, node, force, now); err == nil && n == 0 {
 				return errUnchanged
 			}
 			return err
@@ -47,7 +47,8 @@ func (s *Store) RemoveNode(ctx context.Context, node string, jobs []ares.JobID, 
 		}
 		freed += n
 	}
-	// The cordon and the score first: whoever follows must see the node go last.
+	// Delete the node's record last, because a watcher must see the deletion of the cordon and the
+	// score first.
 	resp, err := s.txn(ctx, "remove node", gone, []clientv3.Op{
 		clientv3.OpDelete(cordonKey(node)), clientv3.OpDelete(scoreKey(node)), clientv3.OpDelete(nodeKey(node)),
 	}, nil)

@@ -11,15 +11,15 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// CreateReservation writes a reservation that is not there yet, and answers with
-// its revision. The same one again is the same as once; another of its name is a
-// conflict. Its tenant and queue must be there.
+// CreateReservation creates a reservation and returns it with its revision. Creating an identical reservation
+// again changes nothing. Creating a different reservation with the same name is a conflict. The reservation's
+// tenant and queue must exist.
 func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares.Reservation, error) {
 	value, err := marshal(reservationRecord(&r))
 	if err != nil {
 		return r, err
 	}
-	for range maxTries {
+	return Retry(maxTries, func() (ares.Reservation, error) {
 		all, revision, err := s.reservations(ctx)
 		if err != nil {
 			return r, err
@@ -28,18 +28,18 @@ func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares
 			if there.Same(&r) {
 				return *there, nil
 			}
-			return r, ares.Errorf(ares.Conflict, "reservation %s exists already and is another: choose another name, or delete it first", r.Name).At("name")
+			return r, ares.Errorf(ares.Conflict, "reservation %s already exists with other content: choose another name, or delete it first", r.Name).At("name")
 		}
 		if len(all) >= ares.MaxReservations {
-			return r, ares.Errorf(ares.Refused, "there are %d reservations, the most there may be: delete some", len(all))
+			return r, ares.Errorf(ares.LimitReached, "there are %d reservations, which is the limit: delete some", len(all))
 		}
-		cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(windowsKey), "<", revision+1).WithPrefix()}
+		cmps := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(reservationsKey), "<", revision+1).WithPrefix()}
 		var reads []clientv3.Op
-		for _, key := range needed(&r) {
-			cmps = append(cmps, isThere(key))
+		for _, key := range reservationScopeKeys(&r) {
+			cmps = append(cmps, keyExists(key))
 			reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		}
-		resp, err := s.txn(ctx, "write reservation", cmps, []clientv3.Op{clientv3.OpPut(windowKey(r.Name), value)}, reads)
+		resp, err := s.txn(ctx, "write reservation", cmps, []clientv3.Op{clientv3.OpPut(reservationKey(r.Name), value)}, reads)
 		if err != nil {
 			return r, err
 		}
@@ -56,12 +56,13 @@ func (s *Store) CreateReservation(ctx context.Context, r ares.Reservation) (ares
 			}
 			return r, NoQueue(r.Tenant, r.Queue).At("queue")
 		}
-	}
-	return r, ares.Errorf(ares.Exhausted, "the reservations change too fast: try again")
+		return r, Conflict{ares.Errorf(ares.Exhausted, "the reservations keep changing: try again")}
+	})
 }
 
-// needed is the keys of whom a reservation is for: its tenant's, then its queue's.
-func needed(r *ares.Reservation) []string {
+// reservationScopeKeys returns the keys of a reservation's tenant and queue, in that
+// order.
+func reservationScopeKeys(r *ares.Reservation) []string {
 	switch {
 	case r.Tenant == "":
 		return nil
@@ -71,12 +72,11 @@ func needed(r *ares.Reservation) []string {
 	return []string{tenantKey(r.Tenant), queueKey(r.Tenant, r.Queue)}
 }
 
-// DeleteReservation removes a reservation that is still at revision, and answers
-// with the revision at which it went.
+// DeleteReservation deletes a reservation if its revision is unchanged, and returns the revision of the deletion.
 func (s *Store) DeleteReservation(ctx context.Context, name string, revision int64) (int64, error) {
 	resp, err := s.txn(ctx, "delete reservation",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(windowKey(name)), "=", revision)},
-		[]clientv3.Op{clientv3.OpDelete(windowKey(name))}, []clientv3.Op{clientv3.OpGet(windowKey(name), clientv3.WithKeysOnly())})
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(reservationKey(name)), "=", revision)},
+		[]clientv3.Op{clientv3.OpDelete(reservationKey(name))}, []clientv3.Op{clientv3.OpGet(reservationKey(name), clientv3.WithKeysOnly())})
 	switch {
 	case err != nil:
 		return 0, err
@@ -85,12 +85,12 @@ func (s *Store) DeleteReservation(ctx context.Context, name string, revision int
 	case len(resp.Responses[0].GetResponseRange().Kvs) == 0:
 		return 0, NoReservation(name)
 	}
-	return 0, ares.Errorf(ares.Conflict, "reservation %s was made anew by somebody else: read it again and repeat", name)
+	return 0, ares.Errorf(ares.Conflict, "reservation %s was replaced by another request: read the reservation again, and then repeat your request", name)
 }
 
-// Reservation reads one reservation; the answer is linearizable.
+// Reservation reads one reservation with a linearizable read.
 func (s *Store) Reservation(ctx context.Context, name string) (ares.Reservation, error) {
-	key := windowKey(name)
+	key := reservationKey(name)
 	got, err := s.get(ctx, key)
 	if err != nil {
 		return ares.Reservation{}, err
@@ -105,9 +105,10 @@ func (s *Store) Reservation(ctx context.Context, name string) (ares.Reservation,
 	return *reservationOf(rec.GetReservation(), name, got.Kvs[0].ModRevision), nil
 }
 
-// reservations reads all of them by name, and the revision they were read at.
+// This method returns a map of all reservations, whose keys are the names. It also returns the revision at which
+// they were read.
 func (s *Store) reservations(ctx context.Context) (map[string]*ares.Reservation, int64, error) {
-	list, revision, err := s.records(ctx, windowsKey)
+	list, revision, err := s.records(ctx, reservationsKey)
 	all := map[string]*ares.Reservation{}
 	for _, r := range list {
 		all[r.name] = reservationOf(r.GetReservation(), r.name, r.revision)
@@ -115,10 +116,9 @@ func (s *Store) reservations(ctx context.Context) (map[string]*ares.Reservation,
 	return all, revision, err
 }
 
-// NoReservation is the answer for a reservation that is not there, and for one
-// that whoever asks may not know of.
+// NoReservation is the error for a reservation that does not exist or that the caller may not see.
 func NoReservation(name string) error {
-	return ares.Errorf(ares.NotFound, "there is no reservation %s: see `ares reservation list`", name).At("name")
+	return ares.Errorf(ares.NotFound, "there is no reservation %s: list the reservations with `ares reservation list`", name).At("name")
 }
 
 func reservationRecord(r *ares.Reservation) *storepb.Record {

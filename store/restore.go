@@ -20,24 +20,24 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// DefaultBump is by how much a restore raises the revision: by more than any
-// store writes between two backups, so that no fence is ever given out again.
+// DefaultBump is the default amount by which a restore raises the store's revision. The amount is larger than the
+// number of revisions that a store writes between two backups. Therefore no fence is ever issued twice.
 const DefaultBump = 1_000_000_000
 
-// Restoration says what is restored.
+// Restoration is the input of a restore.
 type Restoration struct {
 	File string // a snapshot, as Backup wrote it
-	// Bump raises the store's revision. Default DefaultBump.
+	// Bump is the amount by which the store's revision is raised. The default
+	// is DefaultBump.
 	Bump int64
-	// Hold is how long the first leader places nothing. Default: the longest
-	// lost_after that the snapshot knows of.
+	// Hold is how long the first leader must not place any job. The default is the longest lost_after in the snapshot.
 	Hold time.Duration
-	// Ended are jobs that history shows as ended.
+	// Ended lists the jobs that have ended according to the history database.
 	Ended []Ended
 	Now   time.Time
 }
 
-// Ended is a job whose end was archived.
+// Ended is a job that has ended according to the history database.
 type Ended struct {
 	Job      ares.JobID
 	Accepted int64 // revision at which it was accepted
@@ -46,30 +46,30 @@ type Ended struct {
 	At       time.Time
 }
 
-// Restored tells what a restore did.
+// Restored is the result of a restore.
 type Restored struct {
 	Snapshot int64         `json:"snapshot_revision"`
 	Revision int64         `json:"revision"`
-	Jobs     int           `json:"jobs"`       // that have not ended
-	Lost     int           `json:"ended"`      // attempts and jobs that were ended by the restore
-	Final    int           `json:"kept_final"` // jobs that only history shows as ended
+	Jobs     int           `json:"jobs"`       // jobs that have not ended
+	Lost     int           `json:"ended"`      // attempts and jobs that the restore ended
+	Final    int           `json:"kept_final"` // jobs whose end only history knows
 	Hold     time.Duration `json:"-"`
 }
 
-// Restore makes the directory of an embedded store from a backup. The
+// Restore creates the directory of an embedded store from a backup. The
 // directory must be empty or absent.
 func Restore(ctx context.Context, dir string, r Restoration) (Restored, error) {
-	// An embedded etcd has no users: nobody but its own process reaches it.
+	// The embedded etcd has no user accounts, because only its own process can connect to it.
 	return restore(ctx, dir, &r, func(*Store, func() error) error { return nil })
 }
 
-// Prepare makes another snapshot from a backup: restored, and ready to be
-// given to every member of an external etcd. They must all begin with the very
-// same one. It uses dir, which must be empty or absent, for its work.
+// Prepare restores a backup and writes a second snapshot of the result. Every member of an external etcd can start
+// from that second snapshot. All members must start from the same snapshot. Prepare works in the directory `dir`,
+// which must be empty or absent.
 func Prepare(ctx context.Context, dir string, out io.Writer, r Restoration) (Restored, error) {
 	return restore(ctx, dir, &r, func(s *Store, resumeAuth func() error) error {
 		if err := resumeAuth(); err != nil {
-			return fmt.Errorf("turn etcd's authentication on again: %w", err)
+			return fmt.Errorf("enable etcd's authentication again: %w", err)
 		}
 		return s.Backup(ctx, out)
 	})
@@ -80,7 +80,7 @@ func restore(ctx context.Context, dir string, r *Restoration, then func(s *Store
 		r.Bump = DefaultBump
 	}
 	if r.Bump < 0 || r.Hold < 0 {
-		return done, ares.Errorf(ares.Invalid, "neither the revision bump nor the hold may be negative")
+		return done, ares.Errorf(ares.Invalid, "neither the revision bump nor the waiting time after the restore may be negative")
 	}
 	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: r.File, Name: embeddedName, OutputDataDir: dir, PeerURLs: []string{embeddedURL},
@@ -104,24 +104,23 @@ func restore(ctx context.Context, dir string, r *Restoration, then func(s *Store
 	return done, then(s, resumeAuth)
 }
 
-// Member is one member of an external etcd that is to be made.
+// Member describes one member of an external etcd that is to be created.
 type Member struct {
 	Dir            string
 	Name           string
 	InitialCluster string // name=peer-url for each member
 	PeerURLs       []string
-	Token          string // of the cluster
+	Token          string // the cluster's token
 }
 
-// RestoreMember makes the data directory of one member of an external etcd from
-// a snapshot that Prepare wrote.
+// RestoreMember creates the data directory of one member of an external etcd from a snapshot that Prepare wrote.
 func RestoreMember(file string, m Member) error {
 	ok, err := prepared(file)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return ares.Errorf(ares.Invalid, "%s is not prepared: make a file from it with `ares restore prepare`, once, and give every member that one", file)
+		return ares.Errorf(ares.Invalid, "%s is not a prepared backup: run `ares restore prepare` once, and use the prepared file for every etcd member", file)
 	}
 	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, Name: m.Name, OutputDataDir: m.Dir, PeerURLs: m.PeerURLs,
@@ -133,21 +132,21 @@ func RestoreMember(file string, m Member) error {
 	return nil
 }
 
-// prepared says whether the note to the first leader is the last thing that
-// was written to a snapshot. In a store that has been used since, it is not.
+// This function reports whether the last write in a snapshot is the hold record for the first
+// leader. If another write follows the hold record, the store was used after the restore.
 func prepared(file string) (yes bool, err error) {
 	if _, err = os.Stat(file); err != nil {
 		return false, err
 	}
 	db, err := bolt.Open(file, 0o400, &bolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
-		return false, fmt.Errorf("%s is not a snapshot of a store: %w", file, err)
+		return false, fmt.Errorf("%s is not an etcd snapshot: %w", file, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return yes, db.View(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket([]byte("key"))
 		if bucket == nil {
-			return fmt.Errorf("%s is not a snapshot of a store", file)
+			return fmt.Errorf("%s is not an etcd snapshot", file)
 		}
 		_, value := bucket.Cursor().Last()
 		var kv mvccpb.KeyValue
@@ -156,8 +155,8 @@ func prepared(file string) (yes bool, err error) {
 	})
 }
 
-// cutOff makes a restored store safe to use: nothing of the time before has a
-// right to act any more.
+// cutOff makes a restored store safe to use. The method ends every session, lease and claim from
+// before the restore.
 func (s *Store) cutOff(ctx context.Context, r *Restoration) (done Restored, err error) {
 	rev, err := s.Revision(ctx)
 	if err != nil {
@@ -179,8 +178,8 @@ func (s *Store) cutOff(ctx context.Context, r *Restoration) (done Restored, err 
 	return done, err
 }
 
-// noteRestore gives the store another identity and leaves the first leader a
-// note, as the very last thing.
+// noteRestore gives the store a new identity and writes the hold record for the first leader.
+// The hold record must be the store's last write.
 func (s *Store) noteRestore(ctx context.Context, r *Restoration, done *Restored) error {
 	id, _, err := s.Identity(ctx)
 	if err != nil {
@@ -196,7 +195,8 @@ func (s *Store) noteRestore(ctx context.Context, r *Restoration, done *Restored)
 	return w.flush(ctx)
 }
 
-// byAcceptance finds what history says of each job, oldest first.
+// byAcceptance groups the ended jobs from history by job ID. In each group, the job that was accepted first comes
+// first.
 func byAcceptance(ended []Ended) map[ares.JobID][]Ended {
 	out := make(map[ares.JobID][]Ended, len(ended))
 	for _, e := range ended {

@@ -11,8 +11,9 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// suspendAuth turns etcd's own user accounts off while the store is edited, for
-// a backup does not hold their passwords, and returns how to turn them on again.
+// suspendAuth turns off etcd's user accounts while the store is edited. A backup does not hold the
+// passwords of these accounts. The method returns a function that turns the user accounts on
+// again.
 func (s *Store) suspendAuth() (resume func() error) {
 	auth := s.inside.etcd.Server.AuthStore()
 	if !auth.IsAuthEnabled() {
@@ -22,16 +23,16 @@ func (s *Store) suspendAuth() (resume func() error) {
 	return auth.AuthEnable
 }
 
-// disarm takes back the alarms of the old members: they would keep the new ones
+// This method clears the alarms of the old members. These alarms would prevent the new members
 // from writing.
 func (s *Store) disarm(ctx context.Context) error {
 	if _, err := s.client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		return fmt.Errorf("take alarms back: %w", err)
+		return fmt.Errorf("clear alarms: %w", err)
 	}
 	return nil
 }
 
-// dropRights deletes sessions, leadership, leases and claims.
+// dropRights deletes all sessions, leases and claims, and the record of the current leader.
 func (s *Store) dropRights(ctx context.Context) error {
 	leases, err := s.client.Leases(ctx)
 	if err != nil {
@@ -49,8 +50,9 @@ func (s *Store) dropRights(ctx context.Context) error {
 	return err
 }
 
-// endRuns ends what was under way, makes final what history shows as ended, and
-// finds the longest patience of any job.
+// endRuns ends the attempts that were running. For each job that has ended according to
+// history, endRuns sets the final phase. The method also finds the longest lost_after of all
+// jobs.
 func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) error {
 	longest, err := s.longestOfTenants(ctx)
 	if err != nil {
@@ -61,7 +63,7 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 		if rec.GetJob() == nil {
 			return nil // a tombstone
 		}
-		_, name := rest(key)
+		_, name := splitKey(key)
 		job := jobOf(rec.GetJob(), ares.JobID(name), created)
 		longest = max(longest, job.LostAfter())
 		run, bad := s.runOrNew(ctx, job)
@@ -71,7 +73,7 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 		for _, e := range history[job.ID] {
 			if e.Accepted == job.Revision {
 				done.Final++
-				w.entomb(e)
+				w.putTombstone(e)
 				return w.flushFull(ctx)
 			}
 		}
@@ -118,14 +120,14 @@ func (s *Store) runOrNew(ctx context.Context, job *ares.Job) (ares.Run, error) {
 	return runOf(rec, got.Kvs[0].ModRevision), nil
 }
 
-// rememberEnded leaves a tombstone for every job that was accepted after the
-// backup and has ended: the same request must not run again.
+// rememberEnded writes a tombstone for every job that was accepted after the backup and has ended.
+// A repeated request then does not run the job again.
 func (s *Store) rememberEnded(ctx context.Context, r *Restoration, done *Restored) error {
 	w := s.write()
-	for id, list := range byAcceptance(r.Ended) { // order-free: each job for itself
+	for id, list := range byAcceptance(r.Ended) { // order-free: each job is handled separately
 		e := list[len(list)-1]
 		if e.Accepted <= done.Snapshot {
-			continue // the snapshot knows of it, or had forgotten it
+			continue // the snapshot has the job, or its tombstone was already removed
 		}
 		got, err := s.get(ctx, jobKey(id))
 		if err != nil {
@@ -137,11 +139,11 @@ func (s *Store) rememberEnded(ctx context.Context, r *Restoration, done *Restore
 				return bad
 			}
 			if rec.GetTombstone() == nil {
-				continue // an older request of that name, which has not ended
+				continue // an older request with that ID that has not ended
 			}
 		}
 		done.Final++
-		w.entomb(e)
+		w.putTombstone(e)
 		if err = w.flushFull(ctx); err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (s *Store) rememberEnded(ctx context.Context, r *Restoration, done *Restore
 	return w.flush(ctx)
 }
 
-// each calls fn with every record below a prefix.
+// This method calls the function `fn` with every record whose key begins with a prefix.
 func (s *Store) each(ctx context.Context, room string, fn func(key string, rec *storepb.Record, created int64) error) error {
 	from, end := room, clientv3.GetPrefixRangeEnd(room)
 	for {
@@ -173,7 +175,8 @@ func (s *Store) each(ctx context.Context, room string, fn func(key string, rec *
 	}
 }
 
-// writer gathers writes of a store that nobody else uses, many to a transaction.
+// A `writer` batches writes into transactions. A `writer` may be used only while nothing else uses
+// the store.
 type writer struct {
 	s    *Store
 	ops  []clientv3.Op
@@ -181,8 +184,8 @@ type writer struct {
 	err  error
 }
 
-// What one transaction takes at most; etcd allows 128 operations, and the
-// embedded one 4 MiB.
+// A writer's transaction must not exceed these limits. In one transaction, etcd
+// allows 128 operations. The embedded etcd allows 4 MiB.
 const (
 	maxWriterOps   = 120
 	maxWriterBytes = 1 << 20
@@ -198,15 +201,15 @@ func (w *writer) put(key string, rec *storepb.Record) {
 	w.ops, w.size = append(w.ops, clientv3.OpPut(key, value)), w.size+len(value)
 }
 
-// entomb leaves a tombstone of a job that has ended.
-func (w *writer) entomb(e Ended) {
+// putTombstone writes a tombstone for a job that has ended.
+func (w *writer) putTombstone(e Ended) {
 	w.put(jobKey(e.Job), &storepb.Record{Body: &storepb.Record_Tombstone{Tombstone: &storepb.Tombstone{
 		Digest: e.Digest[:], Phase: string(e.Phase), EndedAt: e.At.Unix(),
 	}}})
-	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedOf(e.Job)), clientv3.OpDelete(forecastOf(e.Job)))
+	w.ops = append(w.ops, clientv3.OpDelete(runKey(e.Job)), clientv3.OpDelete(awaitedKeyOf(e.Job)), clientv3.OpDelete(forecastKeyOf(e.Job)))
 }
 
-// flushFull writes when there is enough.
+// flushFull writes the batch if it is full.
 func (w *writer) flushFull(ctx context.Context) error {
 	if len(w.ops) < maxWriterOps && w.size < maxWriterBytes {
 		return nil

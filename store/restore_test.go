@@ -15,7 +15,7 @@ import (
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// backup writes a backup of a store into a file and checks its sum.
+// This function writes a backup of a store into a file and verifies the checksum.
 func backup(t *testing.T, s *store.Store) string {
 	t.Helper()
 	var data bytes.Buffer
@@ -33,7 +33,7 @@ func backup(t *testing.T, s *store.Store) string {
 	return file
 }
 
-// restored opens what a restore makes of a backup.
+// This function restores a backup and opens the resulting store.
 func restored(t *testing.T, r store.Restoration) (*store.Store, store.Restored) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -56,7 +56,7 @@ func mustIdentity(t *testing.T, s *store.Store) (store.Identity, int64) {
 	return id, rev
 }
 
-// world is a store with jobs in every state of interest.
+// A `world` holds the jobs of a store that the tests back up: waiting, running and cancelled jobs.
 type world struct {
 	node                                       *storetest.Node
 	waiting, running, once, cancelled, retired *ares.Job
@@ -92,7 +92,8 @@ func TestRestoreCutsTheTimeBeforeOff(t *testing.T) {
 			w := populate(t, old)
 			was, _ := mustIdentity(t, old)
 			file := backup(t, old)
-			// The store goes on for a while: this is what will be lost.
+			// Continue to use the store after the backup. The restore will lose the
+			// changes that follow.
 			younger := storetest.NewJob(t, old)
 			lead, resign := storetest.NewLead(t, old)
 			lost := storetest.Place(t, old, lead, w.waiting, w.node)
@@ -134,8 +135,8 @@ func TestRestoreCutsTheTimeBeforeOff(t *testing.T) {
 	}
 }
 
-// newLife has a restored store used: old fences are refused, seats are freed,
-// and new fences are above all that ever were.
+// newLife uses a restored store. The function checks that old fences are rejected and that seats
+// are freed. New fences must be higher than all earlier ones.
 func newLife(t *testing.T, s *store.Store, w *world, last ares.Fence) {
 	t.Helper()
 	if _, err := s.Finish(t.Context(), w.seats[0], storetest.Result(ares.OutcomeSucceeded), storetest.Noon); ares.CodeOf(err) != ares.Fenced {
@@ -198,7 +199,8 @@ func TestAMemberIsMadeOnlyFromAPreparedFile(t *testing.T) {
 	if err := store.RestoreMember(prepared, member); err != nil {
 		t.Error(err)
 	}
-	// A backup of a store that waits after a restore has been written to since.
+	// This restored store has been written to, so a backup of it does not count
+	// as prepared.
 	s, _ := restored(t, store.Restoration{File: file})
 	storetest.NewTenant(t, s)
 	member.Dir += "2"
@@ -228,8 +230,8 @@ func TestABrokenBackupIsNotRestored(t *testing.T) {
 	}
 }
 
-// etcd's own users are part of a backup; their passwords are not known to
-// whoever restores it. They must neither be in the way nor be gone afterwards.
+// TestRestoreOfAStoreWithUsers restores a backup that includes etcd's users. Their passwords are
+// unknown during the restore. The users must not block the restore, and must still exist after it.
 func TestRestoreOfAStoreWithUsers(t *testing.T) {
 	etcd := storetest.External(t)
 	root := etcd.Client(t)
@@ -249,7 +251,7 @@ func TestRestoreOfAStoreWithUsers(t *testing.T) {
 	defer closeStore(t, old)
 	job := storetest.NewJob(t, old)
 	file := backup(t, old)
-	s, _ := restored(t, store.Restoration{File: file}) // embedded: opened without a user
+	s, _ := restored(t, store.Restoration{File: file}) // the embedded store is opened without a user
 	storetest.Get(t, s, job.ID)
 
 	var out bytes.Buffer

@@ -10,7 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Revocation ends the certificates of a node that were issued before Revision.
+// Revocation invalidates all certificates that were issued to a node before the revision in the
+// field Revision.
 type Revocation struct {
 	Node     string
 	By       string
@@ -19,21 +20,22 @@ type Revocation struct {
 	Revision int64
 }
 
-// Revoke ends every certificate that a node was given so far, the join tokens
-// for it, and its session: from then on nothing is placed there, and what runs
-// there is that of a lost node. Revocations made before keep are forgotten: what
-// they ended has expired.
+// Revoke ends a node's session. It also invalidates the node's join tokens and all certificates
+// that were issued to the node so far. After the revocation, no job is placed on the node. The
+// node's jobs are treated like jobs on a lost node. Revoke also deletes all revocations that are
+// older than the time in the parameter `keep`. The certificates that they invalidated have expired.
 //
-// The session ends before its time. A renewal may have been acknowledged a moment
-// ago, and what runs there lives until 0.8 × lost_after from the sending of that.
-// So the node's record is told that the session was cut: who takes the seats back
-// must wait for the whole of lost_after, and not for lost_after − TTL.
+// Revoke ends the node's session before the session's TTL is over. A server may have
+// acknowledged a session renewal just before the revocation. Processes on the node may stay
+// alive for 0.8 × lost_after after the agent sent that renewal. The node's record therefore
+// says that the session was cut. If a session was cut, the Reaper must wait for the whole
+// lost_after, and not for lost_after − TTL.
 func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revocation, error) {
 	ops, err := s.revocation(ctx, &r)
 	if err != nil {
 		return r, err
 	}
-	for range maxTries {
+	return Retry(maxTries, func() (Revocation, error) {
 		seen, cut, err := s.cutSession(ctx, r.Node)
 		if err != nil {
 			return r, err
@@ -42,16 +44,17 @@ func (s *Store) Revoke(ctx context.Context, r Revocation, keep time.Time) (Revoc
 		if err != nil {
 			return r, err
 		}
-		if resp.Succeeded {
-			r.Revision = resp.Header.Revision
-			s.forgetRevocations(ctx, r.Node, keep)
-			return r, nil
+		if !resp.Succeeded {
+			return r, Conflict{ares.Errorf(ares.Exhausted, "revoke node %s: its session keeps changing: try again", r.Node)}
 		}
-	}
-	return r, ares.Errorf(ares.Exhausted, "revoke node %s: its session changes too fast: try again", r.Node)
+		r.Revision = resp.Header.Revision
+		s.forgetRevocations(ctx, r.Node, keep)
+		return r, nil
+	})
 }
 
-// revocation is what a revocation writes beside the session's end.
+// This method returns the writes of a revocation, except the writes that end
+// the session.
 func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, error) {
 	tokens, err := s.joinTokens(ctx)
 	if err != nil {
@@ -64,14 +67,16 @@ func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, e
 		return nil, err
 	}
 	const others = 2 // the session and the node's record
-	ops := []clientv3.Op{clientv3.OpPut(revokedOf(r.Node), value), clientv3.OpDelete(joinedOf(r.Node))}
+	ops := []clientv3.Op{clientv3.OpPut(revokedNodeKey(r.Node), value), clientv3.OpDelete(joinedNodeKey(r.Node))}
 	first := len(ops)
 	for _, t := range tokens {
 		if t.Node != r.Node {
 			continue
 		}
-		if ops = append(ops, clientv3.OpDelete(joinKey(t.ID))); len(ops) == maxWriterOps-others {
-			// More than fit: those end before the revocation, and all of them must.
+		if ops = append(ops, clientv3.OpDelete(joinTokenKey(t.ID))); len(ops) == maxWriterOps-others {
+			// The transaction of the revocation has no room for more operations. A separate
+			// transaction therefore deletes the join tokens that were collected so far. If that
+			// transaction fails, the revocation fails too.
 			if _, err = s.txn(ctx, "revoke join tokens", nil, ops[first:], nil); err != nil {
 				return nil, err
 			}
@@ -81,9 +86,9 @@ func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, e
 	return ops, nil
 }
 
-// forgetRevocations drops those of other nodes that were made before keep, each if it
-// is still the one that was read: the node may have been revoked anew. It has no
-// answer, since the next revocation tries again.
+// forgetRevocations deletes the revocations of other nodes that are older than the time in the
+// parameter `keep`. The method deletes a revocation only if it is unchanged, because the node may
+// have been revoked again. Errors are ignored, because the next revocation tries again.
 func (s *Store) forgetRevocations(ctx context.Context, but string, keep time.Time) {
 	past, err := s.Revocations(ctx)
 	if err != nil {
@@ -92,7 +97,7 @@ func (s *Store) forgetRevocations(ctx context.Context, but string, keep time.Tim
 	var each []clientv3.Op
 	for _, old := range past {
 		if old.Node != but && old.At.Before(keep) && len(each) < maxWriterOps {
-			key := revokedOf(old.Node)
+			key := revokedNodeKey(old.Node)
 			each = append(each, clientv3.OpTxn(
 				[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", old.Revision)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
 		}
@@ -102,17 +107,20 @@ func (s *Store) forgetRevocations(ctx context.Context, but string, keep time.Tim
 	}
 }
 
-// cutTTL is the TTL of a session that was cut. A leader of a version that does not
-// know session_cut waits for lost_after − TTL from the session's end, and takes a TTL
-// of 0 for one that was not told and goes by its own. Below 0, it waits for all of
-// lost_after and a second. With a TTL of 1 it would be a second less than lost_after,
-// which is 0.8 × lost_after or more only from 5 s on, and sessions.ttl_seconds lets a
-// job ask for 2. The next session writes its own.
+// cutTTL is the TTL that the node's record shows for a session that was cut. A leader of an older
+// version does not know session_cut. It waits for lost_after − TTL after the session's end. An
+// older leader replaces a TTL of 0 with its own TTL. With a TTL of -1, an older leader waits for
+// lost_after plus one second, which is safe. With a TTL of 1, an older leader would wait for
+// lost_after minus one second. A wait of lost_after minus one second is too short if lost_after is
+// below 5 s. Processes may live for 0.8 × lost_after. Such a short lost_after is possible, because
+// sessions.ttl_seconds may be as low as 2. The node's next session replaces cutTTL with its own
+// TTL.
 const cutTTL = -1
 
-// cutSession is what ends the session of a node at once, and what must be as it
-// was seen for that. Where there is none, there must still be none; the node's
-// record is left alone then, so that a timer that runs for it runs on.
+// cutSession returns the operations that end a node's session immediately. It also returns the
+// comparisons that these operations depend on. If the node has no session, the comparisons require
+// that it still has no session. The record of a node without a session is not written, so that a
+// running timer for the node continues.
 func (s *Store) cutSession(ctx context.Context, node string) (seen []clientv3.Cmp, cut []clientv3.Op, err error) {
 	resp, err := s.txn(ctx, "read node", nil, []clientv3.Op{
 		clientv3.OpGet(sessionKey(node), clientv3.WithKeysOnly()), clientv3.OpGet(nodeKey(node)),
@@ -138,7 +146,7 @@ func (s *Store) cutSession(ctx context.Context, node string) (seen []clientv3.Cm
 		append(cut, clientv3.OpPut(nodeKey(node), value)), err
 }
 
-// Revocations reads all of them, linearizable, by the nodes' names.
+// Revocations reads all revocations, ordered by node, with a linearizable read.
 func (s *Store) Revocations(ctx context.Context) ([]Revocation, error) {
 	list, _, err := s.records(ctx, revokedKey)
 	var out []Revocation
@@ -149,10 +157,11 @@ func (s *Store) Revocations(ctx context.Context) ([]Revocation, error) {
 	return out, err
 }
 
-// Certifiable reads at which revision a node that was certified at an earlier
-// one may be certified again; one that was revoked since may not.
+// Certifiable checks whether a node that already has a certificate may get a new certificate.
+// Certifiable returns the revision for the new certificate. Certifiable fails if the node was
+// revoked after the revision of its earlier certificate.
 func (s *Store) Certifiable(ctx context.Context, node string, earlier int64) (int64, error) {
-	got, err := s.get(ctx, revokedOf(node), clientv3.WithKeysOnly())
+	got, err := s.get(ctx, revokedNodeKey(node), clientv3.WithKeysOnly())
 	if err != nil {
 		return 0, err
 	}
@@ -162,12 +171,13 @@ func (s *Store) Certifiable(ctx context.Context, node string, earlier int64) (in
 	return got.Header.Revision, nil
 }
 
-// notRevokedSince is that what a node was given at a revision is still good.
+// notRevokedSince returns a comparison that fails if a node was revoked after a given
+// revision.
 func notRevokedSince(node string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(revokedOf(node)), "<", revision+1)
+	return clientv3.Compare(clientv3.ModRevision(revokedNodeKey(node)), "<", revision+1)
 }
 
-// Revoked is the answer to a node whose certificate is not good any more.
+// Revoked is the error for a node whose certificate was revoked.
 func Revoked(node string) error {
-	return ares.Errorf(ares.Unauthentic, "the certificate of node %s was revoked: if the machine is to be trusted again, make a token with `ares node token create --node %s` and start its agent with --join", node, node)
+	return ares.Errorf(ares.Unauthentic, "the certificate of node %s was revoked: to trust the machine again, make a token with `ares node token create --node %s`, and start its agent with --join", node, node)
 }

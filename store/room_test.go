@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A disk that cannot hold a new store is told before etcd would panic over it.
+// TestRoomToBegin checks that a disk that is too small for a new store is reported before etcd panics.
 func TestRoomToBegin(t *testing.T) {
 	t.Parallel()
 	old := t.TempDir()
@@ -23,10 +23,10 @@ func TestRoomToBegin(t *testing.T) {
 		{fresh, newStoreMB - 1, false},
 		{fresh, 0, false},
 		{fresh, newStoreMB, true},
-		{fresh, -1, true}, // the system does not tell
+		{fresh, -1, true}, // the system does not report it
 		{old, 0, true},
 	} {
-		err := roomToBegin(c.dir, c.freeMB)
+		err := checkFreeSpace(c.dir, c.freeMB)
 		if (err == nil) != c.ok {
 			t.Errorf("with %d MB at %s: %v", c.freeMB, c.dir, err)
 		}

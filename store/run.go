@@ -13,50 +13,48 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// maxTries bounds how often a transition is tried against faster writers.
-const maxTries = 32
-
-// errUnchanged ends an update that has nothing to write: what was asked for is
-// stored already.
+// errUnchanged ends an update that need not write anything, because the requested state is already
+// stored.
 var errUnchanged = errors.New("unchanged")
 
-// Snapshot is a job as one revision of the store shows it.
+// Snapshot is a job at one revision of the store.
 type Snapshot struct {
 	Job       *ares.Job
 	Run       ares.Run
 	Progress  *ares.Progress
-	Tombstone *Tombstone // set, and nothing else, when the job was archived
+	Tombstone *Tombstone // set alone, when the job was archived
 	Revision  int64
 	run       string // the run as stored
 }
 
-// Tombstone is what is left of an archived job.
+// Tombstone is the remaining record of an archived job.
 type Tombstone struct {
 	ID      ares.JobID
 	Phase   ares.Phase
 	EndedAt time.Time
 	Digest  ares.Digest
-	tenant  uint32 // a hash; 0 when it was archived by an Ares that did not tell
+	tenant  uint32 // a hash; 0 when an older version archived it
 }
 
-// Of says whether the job was one of a tenant, as far as a hash tells.
+// Of is the method that reports whether the archived job belonged to the given tenant. The method compares only hashes,
+// so it may return true for a wrong tenant.
 func (t *Tombstone) Of(tenant string) bool { return t.tenant != 0 && t.tenant == tenantHash(tenant) }
 
-// tenantHash is what a tombstone keeps of a tenant's name, never 0.
+// tenantHash returns the hash of a tenant's name for a tombstone. The hash is
+// never 0.
 func tenantHash(tenant string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(tenant)) // a hash never fails
 	return max(h.Sum32(), 1)
 }
 
-// NoJob is the answer for a job that is not there, and for one that whoever asks
-// may not know of.
+// NoJob is the error for a job that does not exist or that the caller may not see.
 func NoJob(id ares.JobID) error { return ares.Errorf(ares.NotFound, "there is no job %s", id) }
 
-// Job reads one job. The answer is linearizable.
+// Job reads one job. The read is linearizable.
 func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 	resp, err := s.txn(ctx, "read job", nil, []clientv3.Op{
-		clientv3.OpGet(jobKey(id)), clientv3.OpGet(runKey(id)), clientv3.OpGet(progressOf(id)),
+		clientv3.OpGet(jobKey(id)), clientv3.OpGet(runKey(id)), clientv3.OpGet(progressKeyOf(id)),
 	}, nil)
 	if err != nil {
 		return Snapshot{}, err
@@ -83,7 +81,7 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 		snap.Run, snap.run = runOf(rec, kvs[0].ModRevision), string(kvs[0].Value)
 	}
 	if kvs = resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
-		if rec, err = unmarshal(progressOf(id), kvs[0].Value); err != nil {
+		if rec, err = unmarshal(progressKeyOf(id), kvs[0].Value); err != nil {
 			return snap, err
 		}
 		snap.Progress = new(progressRecord(rec.GetProgress()))
@@ -91,12 +89,12 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 	return snap, nil
 }
 
-// update applies a transition to a job's run in a transaction that compares
-// the run's revision, so phase and fence are those the transition saw, and the
-// job's, because an archived job has no run either. extra comparisons are for
-// what else it relied on; refused says what it means when one of those fails.
+// This method applies a transition to a job's run in a transaction. The transaction compares the run's revision. If the
+// transaction succeeds, the run has not changed since the transition read its phase and fence. The transaction also
+// compares the job's revision. Neither an archived job nor a pending job has a run. The parameter `extra` holds further
+// comparisons. If one of these further comparisons fails, the method returns the error from the last parameter.
 func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(*ares.Job, *ares.Run) error, extra []clientv3.Cmp, puts []clientv3.Op, refused error) (ares.Run, error) {
-	for range maxTries {
+	return Retry(maxTries, func() (ares.Run, error) {
 		snap, err := s.Job(ctx, id)
 		if err != nil {
 			return ares.Run{}, err
@@ -114,7 +112,7 @@ func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(
 			return snap.Run, err
 		}
 		value, err := marshal(runRecord(&next))
-		same := value == snap.run // the same report again
+		same := value == snap.run // the same report was stored before
 		if err != nil || same && len(extra) == 0 {
 			return snap.Run, err
 		}
@@ -136,17 +134,16 @@ func (s *Store) update(ctx context.Context, op string, id ares.JobID, step func(
 			}
 			return next, nil
 		}
-		// Somebody changed the job: look again. If it is as we saw it, it was
-		// one of the other comparisons that failed.
+		// The job may have changed, so read it again. If the job is unchanged, one of the extra
+		// comparisons failed.
 		if refused != nil && resp.Responses[0].GetResponseTxn().Succeeded {
 			return snap.Run, refused
 		}
-	}
-	return ares.Run{}, ares.Errorf(ares.Exhausted, "%s: job %s changes too fast: try again", op, id)
+		return ares.Run{}, Conflict{ares.Errorf(ares.Exhausted, "%s: job %s keeps changing: try again", op, id)}
+	})
 }
 
-// asSeen compares that the job is still as the snapshot shows it. Its record is
-// never rewritten while it lives.
+// asSeen returns comparisons that fail if the job has changed since the snapshot. A live job's record is never rewritten.
 func (s *Snapshot) asSeen() []clientv3.Cmp {
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(runKey(s.Job.ID)), "=", s.Run.Revision),
@@ -154,17 +151,17 @@ func (s *Snapshot) asSeen() []clientv3.Cmp {
 	}
 }
 
-// endAttempt removes what exists only while an attempt does. The next attempt
-// creates its lease anew, and so gets a new fence.
+// endAttempt returns operations that delete the keys that exist only during an attempt. The next
+// attempt creates its lease key again, and therefore gets a new fence.
 func endAttempt(id ares.JobID) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(leaseKey(id)),
 		clientv3.OpDelete(claimsKey(id), clientv3.WithPrefix()),
-		clientv3.OpDelete(progressOf(id)),
+		clientv3.OpDelete(progressKeyOf(id)),
 	}
 }
 
-// SeatRef names one rank of one attempt on one node.
+// SeatRef identifies one rank of one attempt on one node.
 type SeatRef struct {
 	Job   ares.JobID
 	Fence ares.Fence
@@ -172,8 +169,8 @@ type SeatRef struct {
 	Node  string
 }
 
-// Claim takes a seat for a node, comparing the run and the node's session.
-// Nothing may be spawned before it has succeeded.
+// Claim marks a seat as claimed by its node. It requires that the run and the node's session are unchanged. The agent
+// must not start a process before the claim has succeeded.
 func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
 	claim, err := marshal(&storepb.Record{Body: &storepb.Record_Claim{Claim: &storepb.Claim{Node: ref.Node, Session: session}}})
 	if err != nil {
@@ -183,12 +180,12 @@ func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.
 		func(j *ares.Job, r *ares.Run) error { return r.Claim(j, ref.Fence, ref.Rank, ref.Node, now) },
 		[]clientv3.Cmp{sessionIs(ref.Node, session)},
 		[]clientv3.Op{clientv3.OpPut(claimKey(ref.Job, ref.Rank), claim)},
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", ref.Node))
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", ref.Node))
 	return err
 }
 
-// Finish records the end of a rank. With the last rank's report the attempt
-// ends and, once for ever, the job may become final.
+// Finish records that a rank has ended, with its result. The last rank's report ends the attempt
+// and may make the job final. A rank, an attempt and a job each end at most once.
 func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
 	return s.update(ctx, "finish seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
 		if err := ownSeat(r, ref); err != nil {
@@ -198,7 +195,7 @@ func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, no
 	}, nil, nil, nil)
 }
 
-// Decline answers a stop intent on a seat that was never claimed.
+// Decline records an agent's answer to a stop request, if the agent has never claimed the seat.
 func (s *Store) Decline(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
 	_, err := s.update(ctx, "decline seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
 		if err := ownSeat(r, ref); err != nil {
@@ -206,11 +203,12 @@ func (s *Store) Decline(ctx context.Context, ref SeatRef, session int64, now tim
 		}
 		return r.Decline(j, ref.Fence, ref.Rank, now)
 	}, []clientv3.Cmp{sessionIs(ref.Node, session)}, nil,
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", ref.Node))
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", ref.Node))
 	return err
 }
 
-// Release frees a seat's devices after verified death.
+// Release frees a seat's devices after the agent has verified that the seat's
+// processes are dead.
 func (s *Store) Release(ctx context.Context, ref SeatRef) error {
 	_, err := s.update(ctx, "release seat", ref.Job, func(_ *ares.Job, r *ares.Run) error {
 		if err := ownSeat(r, ref); err != nil {
@@ -219,12 +217,12 @@ func (s *Store) Release(ctx context.Context, ref SeatRef) error {
 		return r.Release(ref.Fence, ref.Rank)
 	}, nil, nil, nil)
 	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
-		return nil // it was free when it was archived
+		return nil // its seats were free when it was archived
 	}
 	return err
 }
 
-// RequestStop puts a stop intent on a job, or ends a waiting one.
+// RequestStop records a stop request for a running job, or ends a waiting job.
 func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) (ares.Run, error) {
 	return s.update(ctx, "stop job", id, func(_ *ares.Job, r *ares.Run) error {
 		if r.Phase == ares.Cancelled && stop.Why == ares.StopCancel {
@@ -234,9 +232,9 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) 
 	}, nil, nil, nil)
 }
 
-// Clear frees the seats of a node in one job whose fence is not current,
-// because the node, under its present session, says that nothing of them
-// lives. held names the fences it still holds.
+// Clear frees seats of a job on one node. A seat is freed if its attempt has ended and the node no longer reports its
+// fence. The server calls Clear after a report from the node under its current session. The report says that no process of
+// these seats is alive. The parameter `held` lists the fences of the seats that still exist on the node.
 func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session int64, held map[ares.Fence]bool) error {
 	_, err := s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
 		if !r.Clear(node, held, ares.Fence(session)) {
@@ -244,14 +242,14 @@ func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session i
 		}
 		return nil
 	}, []clientv3.Cmp{sessionIs(node, session)}, nil,
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new one", node))
+		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", node))
 	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
-		return nil // all its seats were free when it was archived
+		return nil // its seats were free when it was archived
 	}
 	return err
 }
 
-// ReportProgress keeps what a running job last said of itself.
+// ReportProgress stores the latest progress report of a running job.
 func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, p ares.Progress) error {
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Progress{Progress: &storepb.Progress{
 		Percent: p.Percent, Message: p.Message, At: micros(p.At), Fence: int64(ref.Fence),
@@ -261,14 +259,14 @@ func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, p ares.Progress
 	}
 	resp, err := s.txn(ctx, "report progress",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaseKey(ref.Job)), "=", int64(ref.Fence))},
-		[]clientv3.Op{clientv3.OpPut(progressOf(ref.Job), value)}, nil)
+		[]clientv3.Op{clientv3.OpPut(progressKeyOf(ref.Job), value)}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Fenced, "fence %d is not current", ref.Fence)
+		return ares.Errorf(ares.Fenced, "the fencing token %d is outdated", ref.Fence)
 	}
 	return err
 }
 
-// Checkpointed notes that an attempt has saved its progress.
+// Checkpointed records that an attempt has saved a checkpoint.
 func (s *Store) Checkpointed(ctx context.Context, ref SeatRef, at time.Time) error {
 	_, err := s.update(ctx, "note a checkpoint", ref.Job, func(_ *ares.Job, r *ares.Run) error {
 		if err := ownSeat(r, ref); err != nil {
@@ -284,14 +282,14 @@ func ownSeat(r *ares.Run, ref SeatRef) error {
 		for k := range r.Attempts[i].Seats {
 			h := &r.Attempts[i].Seats[k]
 			if r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {
-				return ares.Errorf(ares.Fenced, "rank %d belongs to node %s", ref.Rank, h.Node)
+				return ares.Errorf(ares.Fenced, "rank %d is placed on node %s, not on node %s", ref.Rank, h.Node, ref.Node)
 			}
 		}
 	}
 	return nil
 }
 
-// archived is the refusal to change a job of which only a tombstone is left.
+// This type is the error for a change to a job that is archived and has only a tombstone.
 type archived struct{ refusal *ares.Error }
 
 func (a archived) Error() string { return a.refusal.Error() }

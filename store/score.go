@@ -9,12 +9,12 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// ScoresAtOnce is how many SaveScores takes: at worst each is a transaction
-// inside another, and etcd allows 128 operations in all.
+// ScoresAtOnce is the maximum number of node scores for one call of SaveScores. In the worst case
+// each score needs a nested transaction, and etcd allows 128 operations in total.
 const ScoresAtOnce = 60
 
-// SaveScores keeps how nodes do, and drops the scores of those without any
-// samples. A node that was removed is passed over. It compares leadership.
+// SaveScores stores the scores of nodes, and deletes each score that has no samples. SaveScores
+// skips nodes that were removed. SaveScores fails if another server has become leader.
 func (s *Store) SaveScores(ctx context.Context, lead *Leadership, scores []ares.NodeScore) error {
 	each := make([]clientv3.Op, len(scores))
 	for i := range scores {
@@ -32,7 +32,7 @@ func (s *Store) SaveScores(ctx context.Context, lead *Leadership, scores []ares.
 	}
 	resp, err := s.txn(ctx, "keep scores of nodes", []clientv3.Cmp{lead.leads()}, each, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Fenced, "this server leads no more: its scores of nodes were refused")
+		return ares.Errorf(ares.Fenced, "this server is no longer the leader: its node scores were rejected")
 	}
 	return err
 }

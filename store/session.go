@@ -11,25 +11,25 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// OpenSession proves that a node is there: it writes the node's session, the
-// only key on an etcd lease, and rewrites the node's record, so that a timer
-// started before sees that the node came back (R3). Another instance is
-// refused while a session lives, and so is a node that was revoked since its
-// certificate was issued at the revision certified, 0 for one that has none: the
-// server may not have heard of that yet.
+// OpenSession opens a node's session. OpenSession writes the session's key, which is the only key
+// that is attached to an etcd lease. OpenSession also rewrites the node's record. An older timer
+// for the loss of the node then has no effect (R3). While a session exists, OpenSession rejects any
+// other agent instance. OpenSession also rejects a node that was revoked after its certificate was
+// issued. The server may not know of that revocation yet. The parameter `certified` is the
+// certificate's revision, or 0 without a certificate.
 func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, server string, ttl time.Duration, certified int64) (ares.Session, error) {
 	node.SessionCut = false
 	nodeValue, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
 	if err != nil {
 		return ares.Session{}, err
 	}
-	for range maxTries {
+	return Retry(maxTries, func() (ares.Session, error) {
 		old, err := s.readSession(ctx, node.ID)
 		if err != nil {
 			return ares.Session{}, err
 		}
 		if old.revision > 0 && old.record.GetInstance() != instance {
-			return ares.Session{}, ares.Errorf(ares.Conflict, "node %s has a session of another agent: give this one another --node name, or stop the other", node.ID)
+			return ares.Session{}, ares.Errorf(ares.Conflict, "another agent is connected as node %s: start this agent with another --node name, or stop the other agent", node.ID)
 		}
 		lease, err := s.sessionLease(ctx, old.lease, ttl)
 		if err != nil {
@@ -37,26 +37,27 @@ func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, serve
 		}
 		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, certified, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
 		if err != nil {
-			// A lease of unknown fate is left to end by itself: if the session was
-			// written after all, ending it now would shorten the time that the agent
-			// was promised by its last renewal.
+			// If the outcome is unknown, keep the lease until it expires. The session may have been
+			// written although putSession returned an error. If the lease ended now, the session
+			// would end earlier than the agent's last renewal guarantees.
 			return ares.Session{}, err
 		}
-		if revision > 0 {
-			return ares.Session{Node: node.ID, Instance: instance, Server: server, Revision: revision}, nil
+		if revision == 0 {
+			return ares.Session{}, Conflict{ares.Errorf(ares.Exhausted, "open a session for node %s: the node's session keeps changing: try again", node.ID)}
 		}
-	}
-	return ares.Session{}, ares.Errorf(ares.Exhausted, "open session of node %s: it changes too fast: try again", node.ID)
+		return ares.Session{Node: node.ID, Instance: instance, Server: server, Revision: revision}, nil
+	})
 }
 
-// sessionNow is a session as it is stored; revision is 0 without one.
-type sessionNow struct {
+// storedSession is a session as it is stored. If the node has no session, the
+// revision is 0.
+type storedSession struct {
 	revision int64
 	lease    clientv3.LeaseID
 	record   *storepb.Session
 }
 
-func (s *Store) readSession(ctx context.Context, node string) (now sessionNow, err error) {
+func (s *Store) readSession(ctx context.Context, node string) (now storedSession, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	start := time.Now()
@@ -66,13 +67,13 @@ func (s *Store) readSession(ctx context.Context, node string) (now sessionNow, e
 		return now, storeError("read the session of node "+node, err)
 	}
 	rec, err := unmarshal(sessionKey(node), got.Kvs[0].Value)
-	return sessionNow{revision: got.Kvs[0].ModRevision, lease: clientv3.LeaseID(got.Kvs[0].Lease), record: rec.GetSession()}, err
+	return storedSession{revision: got.Kvs[0].ModRevision, lease: clientv3.LeaseID(got.Kvs[0].Lease), record: rec.GetSession()}, err
 }
 
-// sessionLease is what a new session hangs on: the lease of the one before,
-// extended, or a new one. To keep the lease is one write instead of three when
-// a whole fleet comes back at once; and a key that stays on its lease can only
-// end later for it, never sooner than an earlier renewal promised.
+// sessionLease returns the lease for a new session. The result is either the extended lease of the
+// previous session or a new lease. Reusing the previous lease needs one write instead of three.
+// This matters when all nodes return at the same time. If the new session keeps the lease, it
+// cannot end before the time that an earlier renewal guaranteed.
 func (s *Store) sessionLease(ctx context.Context, old clientv3.LeaseID, ttl time.Duration) (clientv3.LeaseID, error) {
 	if old != clientv3.NoLease {
 		left, err := s.extend(ctx, old)
@@ -94,9 +95,9 @@ func (s *Store) sessionLease(ctx context.Context, old clientv3.LeaseID, ttl time
 	return lease.ID, nil
 }
 
-// putSession writes a session if the one before is still as it was seen and the
-// node was not revoked. The revision is 0 when the session is not, or when the
-// lease has ended: look again.
+// putSession writes a session if the previous session is unchanged and the node was not revoked.
+// The method returns revision 0 if the previous session has changed or the lease has ended. The
+// caller must then read the session again.
 func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, certified int64, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Session{Session: rec}})
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, ce
 		[]clientv3.Op{
 			clientv3.OpPut(sessionKey(node), value, clientv3.WithLease(lease)),
 			clientv3.OpPut(nodeKey(node), nodeValue),
-		}, []clientv3.Op{clientv3.OpGet(revokedOf(node), clientv3.WithKeysOnly())})
+		}, []clientv3.Op{clientv3.OpGet(revokedNodeKey(node), clientv3.WithKeysOnly())})
 	switch {
 	case isLeaseGone(err):
 		return 0, nil
@@ -125,28 +126,28 @@ func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, ce
 	return 0, nil
 }
 
-// RenewSession extends a session. It returns after etcd's answer.
+// RenewSession extends a session. RenewSession returns after etcd has answered.
 //
-// It reads the session each time, and must. What an acknowledgement means to an
-// agent that sent its renewal at s is that no seat of its node is voided before
-// s + lost_after; that is so if the session's key, whose end the Reaper waits
-// for, lives until s + TTL at least. The read says, linearizably and after s,
-// that the key is this session's and hangs on this lease; the extension says,
-// after s too, that the lease has a whole TTL before it. Which of the two is
-// first does not matter: if the node opens another session in between, that one
-// lives as long from then on. So both are asked for at once when the lease is
-// remembered from the renewal before, and a server that has little of its
-// processor is awaited once less.
+// RenewSession must read the session each time. An agent sends its renewal at time s. If the
+// renewal is acknowledged, no seat of its node is voided before s + lost_after. For this guarantee,
+// the session's key must exist at least until s + TTL, because the Reaper waits until that key is
+// deleted. The linearizable read shows that, at some time after s, the key belonged to this session
+// and was attached to this lease. The extension of the lease shows that, at some time after s, the
+// lease had a whole TTL left. The read and the extension of the lease may happen in either order.
+// If the node opens another session between the read and the extension, the new session starts with
+// a whole TTL. If the lease is known from the previous renewal, the read and the extension are sent
+// at the same time. This saves one round trip on a busy server.
 //
-// The lease that is remembered does not do instead of the read: an agent whose
-// session was taken over would be acknowledged for as long as that lease lives,
-// while whoever took over may have fallen silent and had its seats voided. Nor
-// does the view: it may lag behind by any time, and the arithmetic has no room
-// for it. The read costs about as much as the extension; docs/performance.md
-// has what both come to with 2,000 agents.
+// Remembering the lease from the previous renewal does not replace the read. Without the read, an
+// agent whose session was taken over would still get acknowledgements until the lease ends.
+// Meanwhile the agent of the new session may be silent and may have lost its seats. The server's
+// view of the store cannot replace the read either. The view may lag by any amount of time, and the
+// guarantee has no margin for such a lag. Reading the session costs about as much as extending its
+// lease. For the cost of the read and the extension with 2,000 agents, see
+// docs/reference/performance.md.
 func (s *Store) RenewSession(ctx context.Context, node string, session int64) error {
 	before, _ := s.leases.Load(node)
-	known, ok := before.(sessionNow)
+	known, ok := before.(storedSession)
 	if !ok || known.revision != session {
 		now, err := s.currentSession(ctx, node, session)
 		if err != nil {
@@ -167,8 +168,9 @@ func (s *Store) RenewSession(ctx context.Context, node string, session int64) er
 	return err
 }
 
-// currentSession reads the session of a node, which must be this one.
-func (s *Store) currentSession(ctx context.Context, node string, session int64) (sessionNow, error) {
+// currentSession reads a node's session and returns an error unless it is the given
+// session.
+func (s *Store) currentSession(ctx context.Context, node string, session int64) (storedSession, error) {
 	now, err := s.readSession(ctx, node)
 	if err == nil && now.revision != session {
 		err = sessionGone(node)
@@ -185,7 +187,7 @@ func (s *Store) extendSession(ctx context.Context, node string, lease clientv3.L
 	return err
 }
 
-// extend renews a lease and returns its TTL.
+// This method extends a lease and returns its TTL.
 func (s *Store) extend(ctx context.Context, lease clientv3.LeaseID) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -198,14 +200,15 @@ func (s *Store) extend(ctx context.Context, lease clientv3.LeaseID) (time.Durati
 	return time.Duration(resp.TTL) * time.Second, nil
 }
 
-// CloseSession ends a session at once. The node must hold no live seat.
+// CloseSession ends a session immediately. The caller must ensure that no process of
+// a seat is alive on the node.
 func (s *Store) CloseSession(ctx context.Context, node string, session int64) error {
 	_, err := s.txn(ctx, "close session", []clientv3.Cmp{sessionIs(node, session)},
 		[]clientv3.Op{clientv3.OpDelete(sessionKey(node))}, nil)
 	return err
 }
 
-// UpdateNode rewrites what a node offers, under its own session.
+// UpdateNode rewrites a node's record, if the given session is still current.
 func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) error {
 	node.SessionCut = false
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
@@ -220,8 +223,9 @@ func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) e
 	return err
 }
 
-// Cordon keeps new work off a node, and with Drain has what runs there moved
-// away; an empty By takes the cordon away. It returns the revision of the change.
+// Cordon prevents new jobs from being placed on a node. With Drain, the cordon also stops the jobs
+// that run on the node. If the field By is empty, Cordon removes the cordon. Cordon returns the
+// revision of the change.
 func (s *Store) Cordon(ctx context.Context, c ares.Cordon) (int64, error) {
 	op := clientv3.OpDelete(cordonKey(c.Node))
 	if c.By != "" {
@@ -234,7 +238,7 @@ func (s *Store) Cordon(ctx context.Context, c ares.Cordon) (int64, error) {
 	resp, err := s.txn(ctx, "cordon node",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(nodeKey(c.Node)), ">", 0)}, []clientv3.Op{op}, nil)
 	if err == nil && !resp.Succeeded {
-		err = ares.Errorf(ares.NotFound, "there is no node %s: see `ares node list`", c.Node)
+		err = ares.Errorf(ares.NotFound, "there is no node %s: list the nodes with `ares node list`", c.Node)
 	}
 	if err != nil {
 		return 0, err
@@ -247,7 +251,7 @@ func sessionIs(node string, session int64) clientv3.Cmp {
 }
 
 func sessionGone(node string) error {
-	return ares.Errorf(ares.Fenced, "the session of node %s has ended: open a new one", node)
+	return ares.Errorf(ares.Fenced, "the session of node %s has ended: open a new session", node)
 }
 
 func cordonRecord(c *ares.Cordon) *storepb.Record {

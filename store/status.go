@@ -12,20 +12,20 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// MemberStatus is one member of etcd as this store reaches it.
+// MemberStatus is the status of one etcd member, as seen from this server.
 type MemberStatus struct {
 	Endpoint  string
 	Err       error // why it does not answer
 	Version   string
-	Size      int64 // of its file, in bytes
-	InUse     int64 // of that
-	Quota     int64 // 0 when it does not tell
-	HasLeader bool  // it is with a majority
+	Size      int64 // size of its file, in bytes
+	InUse     int64 // bytes of Size that are in use
+	Quota     int64 // 0 when it is not reported
+	HasLeader bool  // it reaches a majority of the members
 	IsLeader  bool
 	Alarms    []string // such as NOSPACE
 }
 
-// Embedded says whether the etcd is inside this process.
+// Embedded reports whether the etcd runs inside this process.
 func (s *Store) Embedded() bool { return s.inside != nil }
 
 func (s *Store) endpoints() []string {
@@ -35,10 +35,11 @@ func (s *Store) endpoints() []string {
 	return s.cfg.Endpoints
 }
 
-// statusTimeout bounds how long one member is waited for.
+// statusTimeout is the maximum wait for one member's answer.
 const statusTimeout = 2 * time.Second
 
-// Status asks every member by itself, so it answers without a majority too.
+// Status asks every member separately, so it also works when etcd has no
+// majority.
 func (s *Store) Status(ctx context.Context) []MemberStatus {
 	endpoints := s.endpoints()
 	out := make([]MemberStatus, len(endpoints))
@@ -65,7 +66,7 @@ func (s *Store) memberStatus(ctx context.Context, endpoint string) MemberStatus 
 	return m
 }
 
-// alarmsOf finds the names of alarms in what a member says of itself.
+// alarmsOf returns the names of the alarms in a member's status.
 func alarmsOf(got *clientv3.StatusResponse) []string {
 	var out []string
 	for _, text := range got.Errors {
@@ -78,19 +79,19 @@ func alarmsOf(got *clientv3.StatusResponse) []string {
 	return out
 }
 
-// spaceFor is how long an answer about the store's space is believed: it is
-// asked for whenever somebody wants to know whether a server is ready.
+// The server caches the answer about the store's free space for this duration. The answer is cached because every
+// readiness check needs it.
 const spaceFor = 2 * time.Second
 
-// space is what is known of the store's space.
+// This type is the cached answer about the store's free space.
 type space struct {
 	mu    sync.Mutex
 	at    time.Time
 	alarm string
 }
 
-// Writable says whether the store takes writes: one that is out of space still
-// answers every read.
+// Writable returns an error unless the store accepts writes. The method Ready is not enough for this check. A store
+// that is out of space still answers every read.
 func (s *Store) Writable(ctx context.Context) error {
 	s.space.mu.Lock()
 	defer s.space.mu.Unlock()
@@ -103,12 +104,13 @@ func (s *Store) Writable(ctx context.Context) error {
 	case "NOSPACE":
 		return ares.Errorf(ares.Unavailable, "the store is out of space: %s", NoSpaceRemedy)
 	default:
-		return ares.Errorf(ares.Unavailable, "the store has raised the alarm %s: replace the member that etcd names, or restore a backup with `ares restore`", s.space.alarm)
+		return ares.Errorf(ares.Unavailable, "etcd has raised the alarm %s: replace the etcd member that the alarm names, or restore a backup with `ares restore`", s.space.alarm)
 	}
 }
 
-// alarm is the first alarm that a member with a majority tells, "" for none. It
-// waits for the fastest such member alone, for another may be down.
+// This method asks all members. It uses the first answer from a member that is in contact with a majority. The result
+// is the first alarm of that member, or "" if it reports no alarm. The method does not wait for other members,
+// because they may be down.
 func (s *Store) alarm(ctx context.Context) string {
 	ctx, cancel := context.WithCancel(ctx)
 	endpoints := s.endpoints()
@@ -127,11 +129,11 @@ func (s *Store) alarm(ctx context.Context) string {
 	return ""
 }
 
-// NoSpaceRemedy says how a store gets space again.
-const NoSpaceRemedy = "compact etcd (etcdctl compaction with a recent revision), defragment every member (etcdctl defrag), raise --quota-backend-bytes if that was not enough, then take the alarm back (etcdctl alarm disarm)"
+// NoSpaceRemedy says how to free space in the store.
+const NoSpaceRemedy = "compact etcd (etcdctl compaction with a recent revision), defragment every member (etcdctl defrag), raise --quota-backend-bytes if that was not enough, then clear the alarm (etcdctl alarm disarm)"
 
-// Missed says whether anything below /ares/ was written after a revision. It
-// looks at every key, so it is for when there is a doubt.
+// Missed reports whether anything below /ares/ was written after a revision. Missed reads every
+// key, so call it only when the server's view may be behind the store.
 func (s *Store) Missed(ctx context.Context, revision int64) (bool, error) {
 	got, err := s.get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithMinModRev(revision+1), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 	if err != nil {

@@ -17,8 +17,9 @@ func TestExternal(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) *store.Store { return storetest.External(tb).Open(tb) })
 }
 
-// TestALateCommitWithAnOldFenceIsRefused is in the suite too; it stands here
-// by itself because it is the promise that everything else leans on.
+// TestALateCommitWithAnOldFenceIsRefused runs a test that is also part of the conformance suite.
+// The test is listed separately, because all other guarantees depend on the guarantee that it
+// tests.
 func TestALateCommitWithAnOldFenceIsRefused(t *testing.T) {
 	storetest.ALateCommitWithAnOldFenceIsRefused(t, storetest.External(t).Open(t))
 }

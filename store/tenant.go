@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// CreateTenant adds a tenant. It returns the tenant with its revision. What an
-// earlier one of that name left behind goes.
+// CreateTenant creates a tenant and returns it with its revision. CreateTenant also deletes
+// records that remain from an earlier tenant with the same name.
 func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
 	value, err := marshal(tenantRecord(&t))
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 	return s.putTenant(ctx, t, value, 0, append(dropQueues(t.ID), dropRights(t.ID)...)...)
 }
 
-// UndeleteTenant puts a tenant back that was just deleted, with its queues.
+// UndeleteTenant restores a tenant that was just deleted, with its queues.
 func (s *Store) UndeleteTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
 	value, err := marshal(tenantRecord(&t))
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) UndeleteTenant(ctx context.Context, t ares.Tenant) (ares.Tenant,
 	return s.putTenant(ctx, t, value, 0)
 }
 
-// UpdateTenant replaces a tenant that is still at t.Revision.
+// UpdateTenant replaces a tenant if its revision is still t.Revision.
 func (s *Store) UpdateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
 	rec := tenantRecord(&t)
 	got, err := s.get(ctx, tenantKey(t.ID))
@@ -39,8 +39,8 @@ func (s *Store) UpdateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 		if bad != nil {
 			return t, bad
 		}
-		carry(rec, old)
-		carry(rec.GetTenant(), old.GetTenant())
+		copyUnknownFields(rec, old)
+		copyUnknownFields(rec.GetTenant(), old.GetTenant())
 	}
 	value, err := marshal(rec)
 	if err != nil {
@@ -64,18 +64,18 @@ func (s *Store) putTenant(ctx context.Context, t ares.Tenant, value string, seen
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(kvs) > 0 && string(kvs[0].Value) == value:
-		t.Revision = kvs[0].ModRevision // an earlier try of ours got through
+		t.Revision = kvs[0].ModRevision // an earlier try succeeded
 		return t, nil
 	case seen == 0:
-		return t, ares.Errorf(ares.Conflict, "tenant %s exists already: choose another id, or change it with PATCH", t.ID).At("id")
+		return t, ares.Errorf(ares.Conflict, "tenant %s exists already: choose another id, or change the existing tenant with PATCH", t.ID).At("id")
 	case len(kvs) == 0:
 		return t, ares.Errorf(ares.NotFound, "there is no tenant %s", t.ID)
 	default:
-		return t, ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", t.ID)
+		return t, ares.Errorf(ares.Conflict, "tenant %s was changed by another request: read the tenant again, and then repeat your request", t.ID)
 	}
 }
 
-// Tenant reads one tenant; the answer is linearizable.
+// Tenant reads one tenant with a linearizable read.
 func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
 	got, err := s.get(ctx, tenantKey(id))
 	if err != nil {
@@ -91,21 +91,20 @@ func (s *Store) Tenant(ctx context.Context, id string) (ares.Tenant, error) {
 	return *tenantOf(rec.GetTenant(), id, got.Kvs[0].ModRevision), nil
 }
 
-// NoTenant is the answer for a tenant that is not there, and for one that
-// whoever asks may not know of.
+// NoTenant is the error for a tenant that does not exist or that the caller may not see.
 func NoTenant(id string) error {
-	return ares.Errorf(ares.NotFound, "there is no tenant %s: see `ares tenant list`, or create it first (POST /api/v1/tenants, `ares tenant create`)", id).At("tenant_id")
+	return ares.Errorf(ares.NotFound, "there is no tenant %s: list the tenants with `ares tenant list`, or create the tenant with `ares tenant create` or POST /api/v1/tenants", id).At("tenant_id")
 }
 
-// DeleteTenant removes a tenant that is still at revision. A submission that
-// relied on it fails its comparison.
+// DeleteTenant deletes a tenant if its revision is unchanged. After the deletion, a concurrent
+// submission of the tenant fails.
 func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) error {
 	resp, err := s.txn(ctx, "delete tenant",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(id)), "=", revision)},
-		// One that is made anew later does not inherit its policies.
+		// A later tenant with the same name must not inherit the policies.
 		[]clientv3.Op{clientv3.OpDelete(tenantKey(id)), clientv3.OpDelete(policyKey(ares.PolicyID(id, "")), clientv3.WithPrefix())}, nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "tenant %s was changed by somebody else: read it again and repeat", id)
+		return ares.Errorf(ares.Conflict, "tenant %s was changed by another request: read the tenant again, and then repeat your request", id)
 	}
 	return err
 }

@@ -12,21 +12,22 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Token is a bearer token's hash and what it allows.
+// Token holds the hash of a bearer token and the token's permissions.
 type Token struct {
-	// Name is the token's own, or TENANT/NAME of one that belongs to a tenant.
+	// Name is the token's name, or TENANT/NAME for a token of a tenant.
 	Name string
 	Hash []byte
-	// Role is admin or node, of a token that a server made for itself; others
-	// have bindings.
+	// Role is admin or node for a token that a server created for itself. Tokens without a role get
+	// their permissions from role bindings.
 	Role      string
 	Bindings  []ares.Binding
-	Until     time.Time // zero for no end
+	Until     time.Time // zero for no expiry
 	CreatedBy string
 	CreatedAt time.Time
 }
 
-// Tenant is the tenant a token belongs to, "" for one of the platform.
+// Tenant returns the tenant that a token belongs to, or "" for a platform
+// token.
 func (t *Token) Tenant() string {
 	tenant, _, ok := strings.Cut(t.Name, "/")
 	if !ok {
@@ -35,7 +36,8 @@ func (t *Token) Tenant() string {
 	return tenant
 }
 
-// PutToken registers a token under a name; an earlier one of that name ends.
+// PutToken stores a token under its name, and replaces an earlier token with that
+// name.
 func (s *Store) PutToken(ctx context.Context, t Token) error {
 	value, err := marshal(tokenRecord(&t))
 	if err != nil {
@@ -45,14 +47,14 @@ func (s *Store) PutToken(ctx context.Context, t Token) error {
 	return err
 }
 
-// CreateToken registers a token under a name that is free. The tenant that it
-// belongs to, and the tenants and queues that it is bound to, must be there.
+// CreateToken stores a token under a name that is not in use. The token's tenant, and the tenants
+// and queues that the token is bound to, must exist.
 func (s *Store) CreateToken(ctx context.Context, t Token) error {
 	value, err := marshal(tokenRecord(&t))
 	if err != nil {
 		return err
 	}
-	all := places{}
+	all := scopes{}
 	all.add(t.Tenant(), "")
 	for _, b := range t.Bindings {
 		all.add(b.Tenant, b.Queue)
@@ -68,13 +70,13 @@ func (s *Store) CreateToken(ctx context.Context, t Token) error {
 		return err
 	}
 	if kvs := resp.Responses[len(all)].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == value {
-		return nil // an earlier try of ours got through
+		return nil // an earlier try succeeded
 	}
-	return ares.Errorf(ares.Conflict, "there is a token %s already: revoke it first, or choose another name", t.Name).At("name")
+	return ares.Errorf(ares.Conflict, "token %s already exists: revoke it first, or choose another name", t.Name).At("name")
 }
 
-// RevokeToken ends a token, and with it what its name is bound to: the next one
-// of that name begins anew. It returns the token as it was.
+// RevokeToken deletes a token and its bindings. A later token with the same name therefore does not
+// inherit the bindings. RevokeToken returns the deleted token.
 func (s *Store) RevokeToken(ctx context.Context, name, subject string) (Token, error) {
 	all, err := s.Bindings(ctx)
 	if err != nil {
@@ -93,7 +95,7 @@ func (s *Store) RevokeToken(ctx context.Context, name, subject string) (Token, e
 		}
 		ops = ops[:len(ops)-most]
 	}
-	was, err := s.take(ctx, "revoke token", tokensKey+name, ops...)
+	was, err := s.deleteRecord(ctx, "revoke token", tokensKey+name, ops...)
 	switch {
 	case err != nil:
 		return Token{}, err
@@ -103,13 +105,12 @@ func (s *Store) RevokeToken(ctx context.Context, name, subject string) (Token, e
 	return tokenOf(name, was.GetToken()), nil
 }
 
-// NoToken is the answer for a token that is not there, and for one that whoever
-// asks may not know of.
+// NoToken is the error for a token that does not exist or that the caller may not see.
 func NoToken(name string) error {
-	return ares.Errorf(ares.NotFound, "there is no token %s: see `ares token list`", name).At("name")
+	return ares.Errorf(ares.NotFound, "there is no token %s: list the tokens with `ares token list`", name).At("name")
 }
 
-// Tokens reads every registered token, by name.
+// Tokens reads all stored tokens, sorted by name.
 func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
 	list, _, err := s.records(ctx, tokensKey)
 	out := make([]Token, 0, len(list))

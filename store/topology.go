@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Topology reads the fleet's topology, linearizable. It is empty, at revision 0,
-// before the first is written.
+// Topology reads the cluster's topology with a linearizable read. Before the first topology is
+// written, the result is empty and has revision 0.
 func (s *Store) Topology(ctx context.Context) (ares.Topology, error) {
 	t, _, err := s.topology(ctx)
 	return t, err
@@ -28,7 +28,7 @@ func (s *Store) topology(ctx context.Context) (ares.Topology, *storepb.Record, e
 	return *topologyOf(rec.GetTopology(), got.Kvs[0].ModRevision), rec, nil
 }
 
-// PutTopology replaces the whole topology, if it is still at t.Revision.
+// PutTopology replaces the whole topology if its revision is still t.Revision.
 func (s *Store) PutTopology(ctx context.Context, t ares.Topology) (ares.Topology, error) {
 	_, old, err := s.topology(ctx)
 	if err != nil {
@@ -36,15 +36,15 @@ func (s *Store) PutTopology(ctx context.Context, t ares.Topology) (ares.Topology
 	}
 	rec := topologyRecord(&t)
 	if old != nil {
-		carry(rec, old)
-		carry(rec.GetTopology(), old.GetTopology())
+		copyUnknownFields(rec, old)
+		copyUnknownFields(rec.GetTopology(), old.GetTopology())
 	}
 	value, err := marshal(rec)
 	if err != nil {
 		return t, err
 	}
 	if len(value) > ares.MaxTopologyBytes {
-		return t, ares.Errorf(ares.TooLarge, "the topology is %d bytes, at most %d are stored: shorten names, or label nodes instead of listing them", len(value), ares.MaxTopologyBytes)
+		return t, ares.Errorf(ares.TooLarge, "the topology has %d bytes, but the limit is %d bytes: use shorter names, or assign nodes by label instead of listing each node", len(value), ares.MaxTopologyBytes)
 	}
 	resp, err := s.txn(ctx, "write topology",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(topologyKey), "=", t.Revision)},
@@ -58,8 +58,8 @@ func (s *Store) PutTopology(ctx context.Context, t ares.Topology) (ares.Topology
 		return t, nil
 	}
 	if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == value {
-		t.Revision = kvs[0].ModRevision // an earlier try of ours got through
+		t.Revision = kvs[0].ModRevision // an earlier try succeeded
 		return t, nil
 	}
-	return t, ares.Errorf(ares.Conflict, "the topology was changed by somebody else: read it again and repeat")
+	return t, ares.Errorf(ares.Conflict, "the topology was changed by another request: read the topology again, and then repeat your request")
 }

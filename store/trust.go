@@ -11,69 +11,46 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// MaxJoinTokens is how many join tokens may be there at once.
+// MaxJoinTokens is the maximum number of join tokens.
 const MaxJoinTokens = 10_000
 
-// Authority is the certificate authority that all servers share. How its key is
-// kept is package pki's matter.
+// Authority is the certificate authority that all servers share. Package pki encrypts and decrypts
+// the authority's key.
 type Authority struct {
 	Certificate []byte // DER
 	Key         []byte
 	Salt        []byte // nil when the key is not sealed
 }
 
-// Authority reads the servers' authority. Where there is none yet the one that
-// is offered is written; of servers that offer theirs at once one wins, and all
-// get that one.
+// Authority reads the certificate authority that all servers share. If no authority is stored, the
+// method writes the authority that the function `offer` returns. Several servers may offer an
+// authority at the same time. Then one authority is stored, and all servers get it.
 func (s *Store) Authority(ctx context.Context, offer func() (Authority, error)) (Authority, error) {
-	for range maxTries {
-		got, err := s.get(ctx, caKey)
-		if err != nil {
-			return Authority{}, err
-		}
-		if len(got.Kvs) > 0 {
-			rec, bad := unmarshal(caKey, got.Kvs[0].Value)
-			if bad != nil {
-				return Authority{}, bad
-			}
-			m := rec.GetAuthority()
-			return Authority{Certificate: m.GetCertificate(), Key: m.GetKey(), Salt: m.GetSalt()}, nil
-		}
+	rec, _, err := s.readOrCreate(ctx, "make the authority", "the authority", authorityKey, func() (*storepb.Record, error) {
 		a, err := offer()
-		if err != nil {
-			return Authority{}, err
-		}
-		value, err := marshal(&storepb.Record{Body: &storepb.Record_Authority{Authority: &storepb.Authority{
+		return &storepb.Record{Body: &storepb.Record_Authority{Authority: &storepb.Authority{
 			Certificate: a.Certificate, Key: a.Key, Salt: a.Salt,
-		}}})
-		if err != nil {
-			return Authority{}, err
-		}
-		_, err = s.txn(ctx, "make the authority",
-			[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(caKey), "=", 0)},
-			[]clientv3.Op{clientv3.OpPut(caKey, value)}, nil)
-		if err != nil {
-			return Authority{}, err
-		}
-	}
-	return Authority{}, ares.Errorf(ares.Exhausted, "the authority does not stay: try again")
+		}}}, err
+	})
+	m := rec.GetAuthority()
+	return Authority{Certificate: m.GetCertificate(), Key: m.GetKey(), Salt: m.GetSalt()}, err
 }
 
-// JoinToken lets one machine join, once.
+// JoinToken allows one machine to join the cluster, once.
 type JoinToken struct {
 	ID        string
-	Hash      []byte // of its secret
-	Node      string // the only node that may use it, "" for any that is new
+	Hash      []byte // hash of its secret
+	Node      string // the only node that may use it, "" for any new node
 	By        string
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	UsedAt    time.Time
-	UsedBy    string // node
+	UsedBy    string // the node that used it
 	usedKey   []byte
 	revision  int64
 }
 
-// CreateJoinToken writes a new token, and forgets those that have expired.
+// CreateJoinToken writes a new join token and deletes expired ones.
 func (s *Store) CreateJoinToken(ctx context.Context, t JoinToken) error {
 	all, err := s.joinTokens(ctx)
 	if err != nil {
@@ -85,26 +62,26 @@ func (s *Store) CreateJoinToken(ctx context.Context, t JoinToken) error {
 		if old.ExpiresAt.After(t.CreatedAt) {
 			left++
 		} else if len(ops) < maxWriterOps-1 {
-			ops = append(ops, clientv3.OpDelete(joinKey(old.ID)))
+			ops = append(ops, clientv3.OpDelete(joinTokenKey(old.ID)))
 		}
 	}
 	if left >= MaxJoinTokens {
-		return ares.Errorf(ares.Refused, "there are %d join tokens, the most there may be: revoke some, or wait until they expire", left)
+		return ares.Errorf(ares.LimitReached, "there are %d join tokens, which is the limit: revoke some, or wait until they expire", left)
 	}
 	value, err := marshal(joinRecord(&t))
 	if err != nil {
 		return err
 	}
 	resp, err := s.txn(ctx, "write join token",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(joinKey(t.ID)), "=", 0)},
-		append(ops, clientv3.OpPut(joinKey(t.ID), value)), nil)
+		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(joinTokenKey(t.ID)), "=", 0)},
+		append(ops, clientv3.OpPut(joinTokenKey(t.ID), value)), nil)
 	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Conflict, "there is a join token %s already: try again", t.ID)
+		return ares.Errorf(ares.Conflict, "the ID %s of the new join token is already in use: try again", t.ID)
 	}
 	return err
 }
 
-// JoinTokens lists the tokens that have not expired.
+// JoinTokens lists the join tokens that have not expired.
 func (s *Store) JoinTokens(ctx context.Context, now time.Time) ([]JoinToken, error) {
 	all, err := s.joinTokens(ctx)
 	var out []JoinToken
@@ -118,45 +95,46 @@ func (s *Store) JoinTokens(ctx context.Context, now time.Time) ([]JoinToken, err
 
 func (s *Store) joinTokens(ctx context.Context) ([]JoinToken, error) {
 	var out []JoinToken
-	err := s.each(ctx, joinsKey, func(key string, rec *storepb.Record, _ int64) error {
-		_, id := rest(key)
+	err := s.each(ctx, joinTokensKey, func(key string, rec *storepb.Record, _ int64) error {
+		_, id := splitKey(key)
 		out = append(out, joinTokenOf(rec.GetJoinToken(), id, 0))
 		return nil
 	})
 	return out, err
 }
 
-// DeleteJoinToken ends a token, and returns it as it was.
+// DeleteJoinToken deletes a join token and returns it.
 func (s *Store) DeleteJoinToken(ctx context.Context, id string) (JoinToken, error) {
-	was, err := s.take(ctx, "delete join token", joinKey(id))
+	was, err := s.deleteRecord(ctx, "delete join token", joinTokenKey(id))
 	switch {
 	case err != nil:
 		return JoinToken{}, err
 	case was == nil:
-		return JoinToken{}, ares.Errorf(ares.NotFound, "there is no join token %s: see `ares node token list`", id).At("id")
+		return JoinToken{}, ares.Errorf(ares.NotFound, "there is no join token %s: list the join tokens with `ares node token list`", id).At("id")
 	}
 	return joinTokenOf(was.GetJoinToken(), id, was.revision), nil
 }
 
-// badJoinToken is the one answer to a token that is unknown, revoked, expired
-// or has another secret: who guesses learns nothing.
+// badJoinToken returns the same error for an unknown, revoked or expired token and for a wrong
+// secret. Guessing therefore reveals nothing.
 func badJoinToken() error {
-	return ares.Errorf(ares.Unauthentic, "this join token is not known, or not good any more: make a new one with `ares node token create`")
+	return ares.Errorf(ares.Unauthentic, "this join token is unknown or no longer valid: make a new one with `ares node token create`")
 }
 
-// UseJoinToken notes that a node joins by a token with a key, and returns the
-// revision at which it may be certified. A token is used once; again only by
-// the same node with the same key, whose answer may have been lost.
+// UseJoinToken records that a node with a given key joins with a token. UseJoinToken returns the
+// revision for the node's certificate. A join token works for one node only. The same node may
+// repeat the request with the same key, because the answer to the first request may have been
+// lost.
 func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node string, key []byte, now time.Time) (int64, error) {
-	for range maxTries {
-		got, err := s.get(ctx, joinKey(id))
+	return Retry(maxTries, func() (int64, error) {
+		got, err := s.get(ctx, joinTokenKey(id))
 		if err != nil {
 			return 0, err
 		}
 		if len(got.Kvs) == 0 {
 			return 0, badJoinToken()
 		}
-		rec, err := unmarshal(joinKey(id), got.Kvs[0].Value)
+		rec, err := unmarshal(joinTokenKey(id), got.Kvs[0].Value)
 		if err != nil {
 			return 0, err
 		}
@@ -172,37 +150,34 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 			t.UsedAt = now
 		}
 		t.UsedBy, t.usedKey = node, key
-		rev, again, err := s.markUsed(ctx, &t, rec, seen)
-		if err != nil || !again {
-			return rev, err
-		}
-	}
-	return 0, ares.Errorf(ares.Exhausted, "join token %s is in use: try again", id)
+		return s.markUsed(ctx, &t, rec, seen)
+	})
 }
 
-// newlyJoined refuses a token for anybody to a name that another token has let in: it
-// has a certificate, though it is not among the nodes before its first session. It
-// returns the revision of what it has seen, for markUsed to compare.
+// A join token need not name a node. For such a token, newlyJoined checks that no other token has
+// admitted a node with the requested name. The admitted node has a certificate, although it has no
+// record before its first session. The method returns the revision of the record that it has read,
+// so that markUsed can compare it.
 func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) (seen int64, err error) {
-	got, err := s.get(ctx, joinedOf(node))
+	got, err := s.get(ctx, joinedNodeKey(node))
 	if err != nil || len(got.Kvs) == 0 {
 		return 0, err
 	}
-	rec, err := unmarshal(joinedOf(node), got.Kvs[0].Value)
+	rec, err := unmarshal(joinedNodeKey(node), got.Kvs[0].Value)
 	if err != nil {
 		return 0, err
 	}
 	if t.Node == "" && rec.GetJoined().GetToken() != t.ID {
-		return 0, notForAnybody(node, "is known already")
+		return 0, needsNamedToken(node, "is known already")
 	}
 	return got.Kvs[0].ModRevision, nil
 }
 
-func notForAnybody(node, why string) error {
-	return ares.Errorf(ares.Forbidden, "node %s %s: only a join token that names it lets it join (`ares node token create --node %s`)", node, why, node)
+func needsNamedToken(node, why string) error {
+	return ares.Errorf(ares.Forbidden, "node %s needs its own join token (reason: the node %s): create the token with `ares node token create --node %s`", node, why, node)
 }
 
-// check says whether a node may use a token.
+// This method returns an error unless the node may use the token.
 func (t *JoinToken) check(hash []byte, node string, key []byte, now time.Time) error {
 	switch {
 	case subtle.ConstantTimeCompare(t.Hash, hash) != 1 || !t.ExpiresAt.After(now):
@@ -210,49 +185,51 @@ func (t *JoinToken) check(hash []byte, node string, key []byte, now time.Time) e
 	case t.Node != "" && t.Node != node:
 		return ares.Errorf(ares.Forbidden, "this join token is for node %s, not for %s: start the agent with --node %s, or make a token for %s", t.Node, node, t.Node, node)
 	case !t.UsedAt.IsZero() && (t.UsedBy != node || subtle.ConstantTimeCompare(t.usedKey, key) != 1):
-		return ares.Errorf(ares.Unauthentic, "this join token was used already, by node %s at %s: each is good for one join; make a new one with `ares node token create`", t.UsedBy, t.UsedAt.Format(time.RFC3339))
+		return ares.Errorf(ares.Unauthentic, "this join token was already used by node %s at %s, and each token works for only one join: make a new token with `ares node token create`", t.UsedBy, t.UsedAt.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// markUsed writes a token's use, and that the node has joined. again says that one
-// of the two was changed meanwhile: of machines that want one name, one has it.
-func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, seen int64) (rev int64, again bool, err error) {
+// markUsed records that a token is used and that the node has joined. If one of the two
+// records was changed in the meantime, the method returns a Conflict. Only one of several
+// machines can therefore get the name.
+func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, seen int64) (int64, error) {
 	node, rec := t.UsedBy, joinRecord(t)
-	carry(rec, was)
-	carry(rec.GetJoinToken(), was.GetJoinToken())
+	copyUnknownFields(rec, was)
+	copyUnknownFields(rec.GetJoinToken(), was.GetJoinToken())
 	value, err := marshal(rec)
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{Token: t.ID, At: micros(t.UsedAt)}}})
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	cmps := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(joinKey(t.ID)), "=", t.revision),
-		clientv3.Compare(clientv3.ModRevision(joinedOf(node)), "=", seen),
+		clientv3.Compare(clientv3.ModRevision(joinTokenKey(t.ID)), "=", t.revision),
+		clientv3.Compare(clientv3.ModRevision(joinedNodeKey(node)), "=", seen),
 	}
-	known := []clientv3.Op{clientv3.OpGet(nodeKey(node), clientv3.WithKeysOnly()), clientv3.OpGet(revokedOf(node), clientv3.WithKeysOnly())}
+	known := []clientv3.Op{clientv3.OpGet(nodeKey(node), clientv3.WithKeysOnly()), clientv3.OpGet(revokedNodeKey(node), clientv3.WithKeysOnly())}
 	if t.Node == "" {
-		// A token for anybody must not make its holder a node that is another's.
+		// A join token without a node name must not let its holder take the name of an existing
+		// node.
 		cmps = append(cmps, clientv3.Compare(clientv3.CreateRevision(nodeKey(node)), "=", 0),
-			clientv3.Compare(clientv3.CreateRevision(revokedOf(node)), "=", 0))
+			clientv3.Compare(clientv3.CreateRevision(revokedNodeKey(node)), "=", 0))
 	}
 	resp, err := s.txn(ctx, "use join token", cmps,
-		[]clientv3.Op{clientv3.OpPut(joinKey(t.ID), value), clientv3.OpPut(joinedOf(node), joined)}, known)
+		[]clientv3.Op{clientv3.OpPut(joinTokenKey(t.ID), value), clientv3.OpPut(joinedNodeKey(node), joined)}, known)
 	switch {
 	case err != nil:
-		return 0, false, err
+		return 0, err
 	case resp.Succeeded:
-		return resp.Header.Revision, false, nil
+		return resp.Header.Revision, nil
 	}
 	for i, word := range []string{"is known already", "was revoked"} {
 		if t.Node == "" && len(resp.Responses[i].GetResponseRange().Kvs) > 0 {
-			return 0, false, notForAnybody(node, word)
+			return 0, needsNamedToken(node, word)
 		}
 	}
-	return 0, true, nil
+	return 0, Conflict{ares.Errorf(ares.Exhausted, "another request changed join token %s at the same time: try again", t.ID)}
 }
 
 func joinRecord(t *JoinToken) *storepb.Record {

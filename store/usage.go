@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// Usage reads what the archived jobs of a queue have used, linearizable. It is
-// empty, at revision 0, before the first is archived.
+// Usage reads the usage of a queue's archived jobs with a linearizable read. Before the first job
+// is archived, the usage is empty and has revision 0.
 func (s *Store) Usage(ctx context.Context, tenant, queue string) (ares.Usage, error) {
 	u, _, err := s.usage(ctx, tenant, queue)
 	return u, err
@@ -29,17 +29,17 @@ func (s *Store) usage(ctx context.Context, tenant, queue string) (ares.Usage, *s
 	return *usageRead(rec.GetUsage(), tenant, queue, got.Kvs[0].ModRevision), rec, nil
 }
 
-// book is the comparison and the write that put a usage in place of the one at
-// its revision.
-func (s *Store) book(ctx context.Context, u *ares.Usage) (seen clientv3.Cmp, put clientv3.Op, err error) {
+// usageWrite returns a comparison and a write. Together they replace the stored usage if its
+// revision is unchanged.
+func (s *Store) usageWrite(ctx context.Context, u *ares.Usage) (seen clientv3.Cmp, put clientv3.Op, err error) {
 	_, old, err := s.usage(ctx, u.Tenant, u.Queue)
 	if err != nil {
 		return seen, put, err
 	}
 	rec := usageRecord(u)
 	if old != nil {
-		carry(rec, old)
-		carry(rec.GetUsage(), old.GetUsage())
+		copyUnknownFields(rec, old)
+		copyUnknownFields(rec.GetUsage(), old.GetUsage())
 	}
 	key := usageOf(u.Tenant) + u.Queue
 	value, err := marshal(rec)

@@ -13,27 +13,28 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// pageSize bounds one read of a snapshot.
+// pageSize is the maximum number of records in one read of a snapshot.
 const pageSize = 2000
 
-// Watch calls apply with a snapshot of everything and then with each revision,
-// whole and in order. When the store has forgotten what was missed, it starts
-// over with a new snapshot. It returns when ctx ends, apply fails, or the
-// store cannot be read.
+// Watch calls the function `apply` with a snapshot of the whole state. Then Watch calls it once
+// for each revision, in order and with all changes of the revision. If the store has already
+// compacted revisions that the watch missed, the watch starts again with a new snapshot. Watch
+// returns when ctx ends, the function `apply` fails, or the store cannot be read.
 func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 	return s.watch(ctx, 0, apply)
 }
 
-// Past is a store whose watch begins some revisions ago, as far as the store
-// remembers: a server that was restarted then knows what happened last, and
-// event streams go on where they were.
+// Past is a store whose watch begins at an earlier revision. This works only if the store still
+// has that revision. A server that has just restarted thus knows the latest events. Clients can
+// therefore resume their event streams.
 type Past struct {
 	*Store
 	Revisions int64
 }
 
-// Watch is Store.Watch, from the past on; a second call, after a failure,
-// begins in the present, for nobody may be led back.
+// Watch is like Store.Watch, but starts at an earlier revision. If the watch fails and is called
+// again, it starts at the current revision. The caller's state must not go back to an earlier
+// revision.
 func (p *Past) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 	past := p.Revisions
 	p.Revisions = 0
@@ -53,12 +54,13 @@ func (s *Store) watch(ctx context.Context, past int64, apply func(ares.Batch) er
 		if err := s.follow(ctx, rev+1, apply); err != nil {
 			return err
 		}
-		s.log.Warn("the watch fell behind the store's window: reading everything again")
+		s.log.Warn("the store has compacted revisions that the watch missed: reading everything again")
 	}
 }
 
-// remembered finds a revision at most past ago that can still be read, 0 for
-// the present.
+// This method finds an older revision that can still be read. It goes back by at most
+// the given number of revisions. The method returns 0 if the watch must start at the
+// current revision.
 func (s *Store) remembered(ctx context.Context, past int64) (int64, error) {
 	if past == 0 {
 		return 0, nil
@@ -78,7 +80,8 @@ func (s *Store) remembered(ctx context.Context, past int64) (int64, error) {
 	return 0, nil
 }
 
-// snapshot delivers everything as of a revision, 0 for the present.
+// This method passes the whole state at a revision to the function `apply`. Revision 0 means the
+// current revision.
 func (s *Store) snapshot(ctx context.Context, at int64, apply func(ares.Batch) error) (int64, error) {
 	batch := ares.Batch{Reset: true, Revision: at}
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
@@ -110,7 +113,8 @@ func (s *Store) snapshot(ctx context.Context, at int64, apply func(ares.Batch) e
 	}
 }
 
-// follow delivers revisions until they are compacted away (nil) or an error.
+// This method passes each new revision to the function `apply`. If the caller must start again
+// with a new snapshot, for example because revisions were compacted, the method returns nil.
 func (s *Store) follow(ctx context.Context, from int64, apply func(ares.Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,11 +132,11 @@ func (s *Store) follow(ctx context.Context, from int64, apply func(ares.Batch) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return nil // the stream broke: a new snapshot finds what was missed
+	return nil // the stream broke: a new snapshot contains the missed changes
 }
 
-// deliver groups events by revision: a state that saw half a revision would
-// believe what never was.
+// This function groups events by revision. A state with only a part of a
+// revision's events would be a state that never existed.
 func deliver(events []*clientv3.Event, apply func(ares.Batch) error) error {
 	for len(events) > 0 {
 		rev := events[0].Kv.ModRevision
@@ -158,25 +162,25 @@ func change(e *clientv3.Event) (ares.Event, bool, error) {
 	if e.Type != clientv3.EventTypeDelete {
 		return decode(e.Kv)
 	}
-	room, name := rest(string(e.Kv.Key))
-	kind, ok := rooms[room]
+	room, name := splitKey(string(e.Kv.Key))
+	kind, ok := keyspaces[room]
 	return ares.Event{Revision: e.Kv.ModRevision, Gone: ares.Gone{Kind: kind, ID: name}}, ok, nil
 }
 
-// decode reads one record as an event; records of no interest to a state are
-// not ok.
+// This function converts one record to an event. The second result is false for
+// records that are not part of an engine state.
 func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	key := string(kv.Key)
 	ev := ares.Event{Revision: kv.ModRevision}
-	room, name := rest(key)
+	room, name := splitKey(key)
 	read := unmarshal
 	switch room {
 	case "leases", "loop", "tokens", "awaited", "bindings":
 		return ev, false, nil
 	}
-	if rooms[room] == "" {
-		// A room of a newer Ares. What this one must not ignore says so by its
-		// min_reader.
+	if keyspaces[room] == "" {
+		// Only a newer version of Ares knows the key's prefix. If this version must not
+		// ignore such a record, the record says so in its field min_reader.
 		read = parse
 	}
 	rec, err := read(key, kv.Value)
@@ -217,8 +221,8 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	return ev, true, nil
 }
 
-// decodeShares reads what the order and the place of jobs depend on, and says
-// whether the record was of that kind.
+// decodeShares decodes queues, reservations, policies, topologies, usage and scores. It reports
+// whether the record is of one of these kinds.
 func decodeShares(ev *ares.Event, rec *storepb.Record, room, name string) bool {
 	tenant, queue, _ := strings.Cut(name, "/")
 	switch room {

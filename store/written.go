@@ -7,13 +7,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Written is the highest revision that this process is known to have written. Who
-// shows what a watch has told shows no less than this process has answered when the
-// watch has come so far.
+// Written returns the highest store revision that this process is known to have written. A view
+// that has reached this revision includes every change that this process has acknowledged.
 func (s *Store) Written() int64 { return s.written.Load() }
 
-// wrote notes a transaction, if it changed something: the revision of one that did
-// not may be that of somebody else who uses the etcd, of which no watch tells.
+// This method records the revision of a transaction that changed a key. If a transaction
+// changed nothing, its revision may come from another program that uses the same etcd. No
+// watch would report that revision.
 func (s *Store) wrote(resp *clientv3.TxnResponse) {
 	if !slices.ContainsFunc(resp.Responses, changed) {
 		return
@@ -26,7 +26,7 @@ func (s *Store) wrote(resp *clientv3.TxnResponse) {
 	}
 }
 
-// changed says whether an operation did, or any of those in a transaction within.
+// This function reports whether an operation, or an operation nested in it, changed a key.
 func changed(r *etcdserverpb.ResponseOp) bool {
 	return r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 ||
 		slices.ContainsFunc(r.GetResponseTxn().GetResponses(), changed)

@@ -10,49 +10,49 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// card is one physical GPU as a driver shows it.
+// The type `card` is one physical GPU, as a driver reports it.
 type card struct {
-	number    int    // the driver's own, by which the topology knows it
+	number    int    // the driver's number, which the topology uses
 	bus       string // domain:bus:device.function
 	uuid      string
 	name      string
 	memoryMB  int
-	celsius   int    // -1 where it is not known
+	celsius   int    // -1 when unknown
 	reason    string // why it is not healthy
-	mute      bool   // it does not answer, so that nobody knows who is on it
+	mute      bool   // it does not answer, so its processes are unknown
 	mig       bool   // it can only be used in slices
 	slices    []slice
 	processes []work
 }
 
-// slice is a MIG device.
+// The type `slice` is a MIG device.
 type slice struct {
-	index    int // within its card
+	index    int // index within its card
 	uuid     string
 	profile  string
 	memoryMB int
 	gi, ci   int // GPU instance and compute instance
 }
 
-// work is a process on a card; gi and ci are -1 where the card is whole.
+// The type `work` describes a process that computes on a card. If the card has no MIG slices, the fields gi and ci are -1.
 type work struct {
 	pid, gi, ci int
 	name        string
 	memoryMB    int
 }
 
-// noSlices is why a card in MIG mode without instances cannot be used.
+// noSlices is the reason why a card in MIG mode without instances cannot be used.
 const noSlices = "MIG is on and no instance is created"
 
-// place is a device and the card it is of.
+// The type `place` holds a device and the card that it belongs to.
 type place struct {
 	device ares.Device
 	card   *card
 }
 
-// places turns cards into devices. CUDA counts cards by their PCI bus when
-// CUDA_DEVICE_ORDER=PCI_BUS_ID; a slice has the index of its card and is named
-// in CUDA_VISIBLE_DEVICES by its ID.
+// The function `places` returns the devices of the given cards. A card without slices is one device. If a card has slices, each
+// slice is a device. If CUDA_DEVICE_ORDER=PCI_BUS_ID is set, CUDA numbers the cards in the order of the PCI bus. A slice has
+// the index of its card, and CUDA_VISIBLE_DEVICES names the slice by its ID.
 func places(cards []card, numa func(*card) int) []place {
 	slices.SortStableFunc(cards, func(a, b card) int {
 		return cmp.Or(slices.Compare(busKey(a.bus), busKey(b.bus)), cmp.Compare(a.number, b.number))
@@ -78,7 +78,7 @@ func places(cards []card, numa func(*card) int) []place {
 	return all
 }
 
-// busKey orders PCI addresses by number, not by spelling.
+// busKey returns a key that orders PCI addresses by their numbers, not by their spelling.
 func busKey(bus string) []uint64 {
 	var key []uint64
 	for part := range strings.FieldsFuncSeq(bus, func(r rune) bool { return r == ':' || r == '.' }) {
@@ -88,8 +88,8 @@ func busKey(bus string) []uint64 {
 	return key
 }
 
-// fill puts the places into the machine, link giving the way between two
-// different cards.
+// The method `fill` adds the devices and their links to the machine. The function `link` returns the link
+// between two different cards.
 func (m *Machine) fill(all []place, link func(a, b *card) string) {
 	m.Links = make([][]string, len(all))
 	for i, a := range all {
@@ -110,8 +110,8 @@ func (m *Machine) fill(all []place, link func(a, b *card) string) {
 	}
 }
 
-// throughHost is what remains of a link when one end is a MIG slice: slices
-// have no peer access, so their traffic goes through the host's memory.
+// throughHost returns the link between two devices if at least one of them is a MIG slice. Slices have no peer access, so
+// their traffic goes through the host's memory.
 func throughHost(link string, sameNUMA bool) string {
 	switch {
 	case link == "SYS", link == "NODE":
@@ -124,10 +124,10 @@ func throughHost(link string, sameNUMA bool) string {
 	return "SYS"
 }
 
-// silent is the reason of a mute card.
+// The function `silent` returns the reason that is shown for a card that does not answer.
 func silent(why string) string { return "the card does not answer: " + why }
 
-// busy picks the processes on the given devices.
+// The function `busy` returns the processes on the given devices.
 func busy(cards []card, ids []string) ([]Process, error) {
 	var found []Process
 	for _, id := range ids {
@@ -154,7 +154,7 @@ func busy(cards []card, ids []string) ([]Process, error) {
 	return found, nil
 }
 
-// checkIDs refuses cards that cannot be told apart.
+// checkIDs rejects cards with the same ID.
 func checkIDs(cards []card) error {
 	seen := map[string]bool{}
 	for _, c := range cards {

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// commandTimeout is how long one answer of a driver may take. A card
-	// without persistence mode needs seconds to wake up.
+	// commandTimeout is the maximum time that a driver may take for one answer. A card without persistence mode needs
+	// seconds to wake up.
 	commandTimeout = 30 * time.Second
 
-	// commandGrace is how long a killed command may keep its output open.
+	// commandGrace is the maximum time that a killed command may keep its output open.
 	commandGrace = 2 * time.Second
 
-	// maxOutput is how much a command may print. Eight cards print 300 kB.
+	// maxOutput is the maximum number of bytes that a command may print. For comparison, nvidia-smi prints 300 kB for
+	// eight cards.
 	maxOutput = 16 << 20
 )
 
-// gate lets one call at a time go to a driver.
+// A gate allows only one call to a driver at a time.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }
 
-// pass runs f and returns what it does, or an error of code Unavailable when f
-// has not returned in time. A process or call stuck inside the kernel cannot
-// be ended by anyone, which is why f may be left behind; the gate stays shut
-// until it returns, so that at most one is.
+// The function `pass` runs f and returns its result. If f does not return in time, the function returns an error of code
+// Unavailable. A process or call that hangs in the kernel cannot be ended, so f may still be running when this function
+// returns. The gate stays closed until f returns, so at most one call can hang at a time.
 func pass[T any](ctx context.Context, g gate, limit time.Duration, what string, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -44,7 +44,7 @@ func pass[T any](ctx context.Context, g gate, limit time.Duration, what string, 
 	case g <- struct{}{}:
 	case <-ctx.Done():
 		cancel()
-		return zero, ares.Errorf(ares.Unavailable, "%s: an earlier call has not returned: %v", what, ctx.Err())
+		return zero, ares.Errorf(ares.Unavailable, "%s: an earlier call to the driver is still running: %v", what, ctx.Err())
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -58,27 +58,26 @@ func pass[T any](ctx context.Context, g gate, limit time.Duration, what string, 
 		return r.value, r.err
 	case <-ctx.Done():
 	}
-	// f saw the end of its time too: give it the moment it needs to say so.
+	// The context of f has expired, so f should return soon. Wait a short time for it.
 	late := time.NewTimer(2 * commandGrace)
 	defer late.Stop()
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-late.C:
-		return zero, ares.Errorf(ares.Unavailable, "%s hangs and cannot be ended: %v", what, ctx.Err())
+		return zero, ares.Errorf(ares.Unavailable, "%s did not return by its deadline and cannot be stopped: %v", what, ctx.Err())
 	}
 }
 
-// command is an external program, bounded in time and output.
+// The type `command` is an external program with limits on its runtime and its output.
 type command struct {
 	path  string
 	limit time.Duration
 	gate  gate
 }
 
-// output runs the command. A command that ran to its end and failed returns
-// what it printed beside the error: nvidia-smi describes the other cards when
-// one is broken.
+// The method `output` runs the command. If the command fails, `output` returns the command's output together with the error. If
+// one card is broken, nvidia-smi still describes the other cards.
 func (c command) output(ctx context.Context, args ...string) ([]byte, error) {
 	what := c.path + " " + strings.Join(args, " ")
 	return pass(ctx, c.gate, c.limit, what, func(ctx context.Context) ([]byte, error) {
@@ -90,7 +89,7 @@ func (c command) output(ctx context.Context, args ...string) ([]byte, error) {
 		err := cmd.Run()
 		switch {
 		case stdout.over:
-			return nil, ares.Errorf(ares.Unavailable, "%s: prints more than %d bytes", what, maxOutput)
+			return nil, ares.Errorf(ares.Unavailable, "%s: the command prints more than %d bytes", what, maxOutput)
 		case ctx.Err() != nil:
 			return nil, ares.Errorf(ares.Unavailable, "%s: no answer: %v", what, ctx.Err())
 		case err != nil:
@@ -109,8 +108,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// bounded keeps what is written to it up to a limit. Past it, it drops the
-// rest when it forgives, and else fails, which ends the writer.
+// The type `bounded` is a buffer with a size limit. If the field `forgive` is set, Write discards all bytes beyond the limit.
+// If the field `forgive` is not set, Write returns an error, which ends the program that writes.
 type bounded struct {
 	text    bytes.Buffer
 	left    int

@@ -8,9 +8,7 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// FuzzHost reads what a machine and its environment say beside the driver's
-// own reports: its memory, simulated faults, which machine to simulate, and
-// PCI addresses.
+// FuzzHost parses memory sizes, simulated faults, names of profiles to simulate, and PCI addresses.
 func FuzzHost(f *testing.F) {
 	for _, s := range []string{
 		"MemTotal:       65773252 kB\nMemFree: 1 kB\n", "MemTotal: -1 kB\n", "MemTotal:kB", "MemTotal: 99999999999999999999 kB\n", "2=ecc, 3=hot", "2=", "-1=x", "=", "0=a,0=b", "dgx-h100", "true", "off", "0",

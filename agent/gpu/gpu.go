@@ -1,9 +1,7 @@
-// Package gpu finds the accelerators of a machine, how they are linked, how
-// they are, and which processes still use them.
+// Package gpu finds the accelerators of a machine, their links, their health, and the processes that still use them.
 //
-// The default build asks nvidia-smi; with the build tag nvml it asks NVIDIA's
-// management library and falls back to nvidia-smi where the library does not
-// load. A mock machine simulates devices only: what runs on it is real.
+// The default build uses nvidia-smi. With the build tag nvml, the package uses NVIDIA's management library, or nvidia-smi if the
+// library does not load. A mock machine simulates only the devices; the jobs on it are real.
 package gpu
 
 import (
@@ -16,60 +14,57 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Machine is what one host offers.
+// Machine is the hardware of one host.
 type Machine struct {
 	Devices  []ares.Device // in the order of their PCI bus; a card cut into MIG slices is represented by its slices
-	Links    [][]string    // Links[i][j] is how Devices[i] reaches Devices[j]: X, NV#, PIX, PXB, PHB, NODE or SYS
+	Links    [][]string    // Links[i][j] is the link between Devices[i] and Devices[j]: X, NV#, PIX, PXB, PHB, NODE or SYS
 	CPUs     int           // hardware threads
 	MemoryMB int
-	NUMA     []ares.NUMANode // by ID; empty where the machine does not say
+	NUMA     []ares.NUMANode // by ID; empty where the machine does not report it
 	Mock     bool            // the devices are simulated
-	Profile  string          // of a mock machine
+	Profile  string          // profile of a mock machine
 	Driver   string          // version of the vendor's driver
-	Warnings []string        // what could not be found out, for the log
+	Warnings []string        // properties that could not be detected, for the log
 }
 
-// Process is one that computes on a device.
+// Process is a process that computes on a device.
 type Process struct {
 	PID      int    // in the namespace of the driver, which is the host's
 	Device   string // ID of the device
 	Name     string
-	MemoryMB int // of the device, 0 where it is not known
+	MemoryMB int // memory it uses on the device, 0 when unknown
 }
 
-// Source finds a machine's accelerators and says who uses them. Its methods
-// may be called concurrently, and return in bounded time.
+// Source finds a machine's accelerators and the processes on them. The methods of a Source may be called concurrently and return within a
+// bounded time.
 type Source interface {
-	// Detect looks at the machine as it is now. A machine without accelerators
-	// is no error; a driver that does not answer is one of code Unavailable.
+	// Detect returns the current state of the machine. Detect returns no error for a machine without accelerators. If
+	// the driver does not answer, the error has the code Unavailable.
 	Detect(ctx context.Context) (Machine, error)
 
-	// Busy returns the processes that compute on the given devices. A device
-	// the machine does not show is an error of code NotFound: whether it is
-	// free cannot be known. On a mock machine no process is ever on a device.
+	// Busy returns the processes that compute on the given devices. If the machine does not report one of the devices, Busy returns an
+	// error of code NotFound. It is then unknown whether that device is free. A mock machine never has a process on a device.
 	Busy(ctx context.Context, deviceIDs []string) ([]Process, error)
 }
 
-// The environment Find and Mock read.
+// These are the names of the environment variables that Find and Mock read.
 const (
-	// MockEnv chooses a mock machine: true for DefaultProfile, or the name of a
-	// profile. False forbids one, also where no accelerator is found.
+	// MockEnv selects a mock machine. The value is the name of a profile, or "true" for DefaultProfile. The value "false" forbids a mock
+	// machine, even if no accelerator is found.
 	MockEnv = "ARES_MOCK_GPU"
 
-	// FaultsEnv breaks devices of a mock machine, by index: "2=ecc,5=lost". The
-	// fault hot makes a device hot and leaves it healthy.
+	// FaultsEnv lists faults of a mock machine's devices by device index, for example "2=ecc,5=lost". The fault "hot" raises a
+	// device's temperature but leaves the device healthy.
 	FaultsEnv = "ARES_MOCK_GPU_FAULTS"
 )
 
-// Off is the mock argument of Find that forbids a mock machine.
+// Off is a value for the argument `mock` of Find. It forbids a mock machine.
 const Off = "off"
 
-// Find chooses the source of the machine named node. The profile mock wins,
-// then MockEnv, then the vendor's library or nvidia-smi. A host with neither
-// becomes a mock machine with a warning, unless mock is Off or MockEnv false:
-// then it offers its CPUs and memory only. A host that has nvidia-smi never
-// becomes a mock by itself, so that broken accelerators are not replaced by
-// imagined ones.
+// Find chooses the Source for the machine with the given node name. Find uses the argument `mock` if it is set, and otherwise MockEnv. If
+// neither is set, Find uses the vendor's library or nvidia-smi. If the host has neither the library nor nvidia-smi, Find logs a warning
+// and simulates a mock machine. If the argument `mock` is Off, or if MockEnv is "false", a host without accelerators offers only its CPUs
+// and memory. A host that has nvidia-smi is never simulated automatically, so broken accelerators are not replaced by simulated ones.
 func Find(ctx context.Context, mock, node string, log *slog.Logger) (Source, error) {
 	profile, allowed, err := wanted(mock, os.Getenv(MockEnv))
 	if err != nil {
@@ -95,8 +90,8 @@ func Find(ctx context.Context, mock, node string, log *slog.Logger) (Source, err
 	return Mock(DefaultProfile, node)
 }
 
-// wanted reads what flag and environment say: the profile to simulate, and
-// whether one may be simulated where nothing is found.
+// The function `wanted` reads the flag and the environment variable that select a mock machine. `wanted` returns the profile to
+// simulate, and whether devices may be simulated if no accelerator is found.
 func wanted(flag, env string) (profile string, allowed bool, err error) {
 	said := flag
 	if said == "" {
@@ -120,7 +115,7 @@ func wanted(flag, env string) (profile string, allowed bool, err error) {
 	return said, true, nil
 }
 
-// none is a host without accelerators.
+// The type `none` is the Source of a host without accelerators.
 type none struct{}
 
 func (none) Detect(context.Context) (Machine, error) {

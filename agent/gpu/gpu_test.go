@@ -30,7 +30,7 @@ func describe(p place) string {
 	return fmt.Sprintf("%d %s %s %d MB of %s %s", d.Index, id, d.Profile, d.MemoryMB, d.Parent[:12], d.Reason)
 }
 
-// tool writes a nvidia-smi that does what the shell script says.
+// The function `tool` creates a fake nvidia-smi that runs a shell script.
 func tool(t *testing.T, script string) string {
 	t.Helper()
 	data, err := filepath.Abs("testdata")
@@ -118,12 +118,12 @@ func TestSMIThatFails(t *testing.T) {
 func TestSMIThatHangs(t *testing.T) {
 	s := smiWithin(tool(t, `exec sleep 600`), 100*time.Millisecond)
 	start := time.Now()
-	for range 2 { // the first must not shut the gate for the second
+	for range 2 { // the first call must not block the second
 		if _, err := s.Detect(t.Context()); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "no answer") {
 			t.Error(err)
 		}
 	}
-	if d := time.Since(start); d > 2*commandGrace { // neither was waited for after its kill
+	if d := time.Since(start); d > 2*commandGrace { // neither killed command was waited for
 		t.Errorf("it took %v", d)
 	}
 }
@@ -135,7 +135,7 @@ func TestGateLeavesAStuckCallBehind(t *testing.T) {
 			return pass(t.Context(), g, commandTimeout, "the driver", f)
 		}
 		stuck := func(context.Context) (int, error) { <-free; return 1, nil }
-		if _, err := call(stuck); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "hangs") {
+		if _, err := call(stuck); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "cannot be stopped") {
 			t.Error(err)
 		}
 		if _, err := call(stuck); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "earlier call") {
@@ -199,7 +199,7 @@ func checkMatrix(t *testing.T, name string, m Machine) {
 	}
 }
 
-// The machine of the project's first documents.
+// TestV100Mock checks the mock machine with four V100 GPUs.
 func TestV100Mock(t *testing.T) {
 	s, _ := Mock("v100-4", "worker-1")
 	m, err := s.Detect(t.Context())
@@ -268,7 +268,7 @@ func TestFind(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		t.Setenv("PATH", "/usr/bin:/bin") // the tool above needs cat
+		t.Setenv("PATH", "/usr/bin:/bin") // the script above needs cat
 		m, err := s.Detect(t.Context())
 		got := fmt.Sprint(len(m.Devices))
 		if len(m.Devices) > 0 {
@@ -292,8 +292,8 @@ func TestMeminfo(t *testing.T) {
 	}
 }
 
-// TestHere looks at the machine it runs on. ARES_TEST_GPU=1 says that there is
-// an accelerator, ARES_TEST_GPU_PID that this process computes on the first.
+// TestHere detects the devices of the machine on which the test runs. ARES_TEST_GPU=1 means that the machine has an
+// accelerator. ARES_TEST_GPU_PID is the PID of a process that computes on the first accelerator.
 func TestHere(t *testing.T) {
 	if os.Getenv("ARES_TEST_GPU") == "" {
 		t.Skip("ARES_TEST_GPU is not set")

@@ -15,7 +15,7 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// host fills in what the machine offers beside its devices.
+// The method `host` fills in the machine's CPUs, memory and NUMA nodes.
 func (m *Machine) host() {
 	m.CPUs = runtime.NumCPU()
 	m.NUMA = numaNodes(os.DirFS("/sys/devices/system/node"))
@@ -33,8 +33,9 @@ func (m *Machine) host() {
 	m.NUMA = spread(m.NUMA, mb)
 }
 
-// spread gives the parts of a machine its memory by their CPUs where they say
-// to have much less than the whole: some virtual machines show only a part.
+// The function `spread` divides the machine's memory among its NUMA nodes in proportion to their CPUs. If the NUMA nodes
+// together report at least half of the machine's memory, the function changes nothing. In some virtual machines, the
+// NUMA nodes together report less than half of the machine's memory.
 func spread(nodes []ares.NUMANode, memoryMB int) []ares.NUMANode {
 	cpus, said := 0, 0
 	for _, n := range nodes {
@@ -55,7 +56,7 @@ func (m *Machine) warn(s string) { m.Warnings = append(m.Warnings, s) }
 func parseMeminfo(r io.Reader) (int, bool) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		_, rest, ok := strings.Cut(lines.Text(), "MemTotal:") // a NUMA node's has "Node 0" before it
+		_, rest, ok := strings.Cut(lines.Text(), "MemTotal:") // the file of a NUMA node has "Node 0" before it
 		if !ok {
 			continue
 		}
@@ -65,12 +66,11 @@ func parseMeminfo(r io.Reader) (int, bool) {
 	return 0, false
 }
 
-// numaNodes reads the parts of the machine from the kernel's folder of them, by
-// ID. A node without CPUs, such as the memory of a card, is no part that a job
-// could be given.
+// numaNodes reads the NUMA nodes from the kernel's directory and sorts them by ID. A NUMA node without CPUs, such as the memory
+// of a card, is left out, because it cannot be allocated to a job.
 func numaNodes(sys fs.FS) []ares.NUMANode {
 	var nodes []ares.NUMANode
-	dirs, _ := fs.Glob(sys, "node[0-9]*") // the pattern is a good one
+	dirs, _ := fs.Glob(sys, "node[0-9]*") // the pattern is valid
 	for _, dir := range dirs {
 		id, err := strconv.Atoi(strings.TrimPrefix(dir, "node"))
 		if err != nil {
@@ -81,7 +81,7 @@ func numaNodes(sys fs.FS) []ares.NUMANode {
 		n, ok := parseCPUList(string(cpus))
 		mb, known := parseMeminfo(bytes.NewReader(memory))
 		if errCPUs != nil || errMemory != nil || !ok || !known {
-			return nil // half a picture would keep jobs off what is there
+			return nil // an incomplete list would keep jobs off existing nodes
 		}
 		if n > 0 {
 			nodes = append(nodes, ares.NUMANode{ID: id, CPUs: n, MemoryMB: mb})
@@ -113,9 +113,8 @@ func parseCPUList(s string) (int, bool) {
 	return n, true
 }
 
-// sysfsNUMA asks the kernel for the NUMA node of a PCI device, -1 where it
-// does not know. nvidia-smi prints the domain with eight digits, the kernel
-// with four.
+// sysfsNUMA asks the kernel for the NUMA node of a PCI device and returns -1 if it is unknown. The program nvidia-smi prints the
+// PCI domain with eight digits, but the kernel uses four.
 func sysfsNUMA(bus string) int {
 	domain, rest, ok := strings.Cut(strings.ToLower(bus), ":")
 	if !ok || strings.ContainsAny(bus, "/\\") {

@@ -46,7 +46,8 @@ func TestCPUList(t *testing.T) {
 	}
 }
 
-// Every mock machine's parts add up to the whole, and each device is in one.
+// TestMockNUMANodes checks the NUMA nodes of every mock machine. Together they must have all CPUs and all memory of
+// the machine, and each device must belong to one of them.
 func TestMockNUMANodes(t *testing.T) {
 	for _, p := range profiles {
 		cpus, memory := 0, 0

@@ -11,21 +11,21 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// The temperatures of mock devices.
+// These are the temperatures of mock devices.
 const (
 	mockCelsius    = 40
 	mockHotCelsius = 95
 )
 
-// Mock simulates the machine of a profile. Its devices have the same IDs
-// whenever node and profile are the same, and other IDs on any other node.
+// Mock simulates the machine that a profile describes. The IDs of the mock devices depend only on the node and the profile, and
+// differ between nodes.
 func Mock(profile, node string) (Source, error) {
 	p, err := profileNamed(profile)
 	if err != nil {
 		return nil, err
 	}
 	if node == "" {
-		return nil, ares.Errorf(ares.Invalid, "a mock machine needs the name of its node")
+		return nil, ares.Errorf(ares.Invalid, "simulated devices need a node name: set --node")
 	}
 	if _, err := parseFaults(os.Getenv(FaultsEnv)); err != nil {
 		return nil, err
@@ -75,14 +75,15 @@ func (s mock) Busy(_ context.Context, ids []string) ([]Process, error) {
 	return nil, nil
 }
 
-// id makes up the ID of device i. Nothing takes it for one of a real card.
+// The method `id` generates the ID of the mock device with index i. The ID of a mock device cannot be mistaken for
+// that of a real card.
 func (s mock) id(i int) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", s.node, s.profile.name, i))
 	return fmt.Sprintf("MOCK-%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// parseFaults reads FaultsEnv. An index the machine does not have is no
-// mistake, since machines of several sizes may share one environment.
+// parseFaults reads FaultsEnv. Ignore an index that the machine does not have, because machines of several sizes may have the
+// same value of FaultsEnv.
 func parseFaults(s string) (map[int]string, error) {
 	faults := map[int]string{}
 	for part := range strings.SplitSeq(s, ",") {
@@ -92,7 +93,7 @@ func parseFaults(s string) (map[int]string, error) {
 		index, fault, _ := strings.Cut(part, "=")
 		i, err := strconv.Atoi(index)
 		if err != nil || i < 0 || fault == "" {
-			return nil, ares.Errorf(ares.Invalid, "%s: %q is not index=fault, such as 2=ecc", FaultsEnv, part)
+			return nil, ares.Errorf(ares.Invalid, "%s: %q must have the form INDEX=FAULT, for example 2=ecc", FaultsEnv, part)
 		}
 		faults[i] = fault
 	}

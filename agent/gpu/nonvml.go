@@ -7,5 +7,5 @@ import (
 	"log/slog"
 )
 
-// library is nil: this build asks nvidia-smi.
+// The function `library` returns nil, because this build uses nvidia-smi.
 func library(context.Context, *slog.Logger) Source { return nil }

@@ -14,8 +14,8 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// library asks NVIDIA's management library, and is nil where it does not load
-// or does not answer: then nvidia-smi is asked.
+// The function `library` returns a source that uses NVIDIA's management library. It returns nil if NVIDIA's library does not load
+// or does not answer, so that nvidia-smi is used instead.
 func library(ctx context.Context, log *slog.Logger) Source {
 	s := nvmlSource{api: nvml.New(), gate: newGate()}
 	driver, err := pass(ctx, s.gate, commandTimeout, "nvmlInit", func(context.Context) (string, error) {
@@ -44,7 +44,7 @@ func unavailable(what string, ret nvml.Return) error {
 	return ares.Errorf(ares.Unavailable, "%s: %s", what, nvml.ErrorString(ret))
 }
 
-// found is what the library shows: the cards and, beside them, their handles.
+// The type `found` holds the cards that the library reports, and their handles.
 type found struct {
 	cards   []card
 	handles map[string]nvml.Device // by the card's bus
@@ -154,13 +154,13 @@ func slicesOf(d nvml.Device) []slice {
 	for i := range count {
 		mig, ret := d.GetMigDeviceHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			continue // no slice at this place
+			continue // no slice at this index
 		}
 		uuid, ret := mig.GetUUID()
 		gi, gret := mig.GetGpuInstanceId()
 		ci, cret := mig.GetComputeInstanceId()
 		if ret != nvml.SUCCESS || gret != nvml.SUCCESS || cret != nvml.SUCCESS {
-			continue // taken apart while we looked
+			continue // it was deleted meanwhile
 		}
 		memory, _ := mig.GetMemoryInfo()
 		name, _ := mig.GetName() // "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
@@ -170,7 +170,7 @@ func slicesOf(d nvml.Device) []slice {
 	return all
 }
 
-// running notes who computes on a card.
+// The method `running` records the processes that compute on a card.
 func (s nvmlSource) running(c *card, d nvml.Device) {
 	list, ret := d.GetComputeRunningProcesses()
 	if ret != nvml.SUCCESS {
@@ -187,7 +187,7 @@ func (s nvmlSource) running(c *card, d nvml.Device) {
 	}
 }
 
-// fault says why a card should get no work, as xmlGPU.fault does.
+// The method `fault` returns the reason why a card must not get jobs, as xmlGPU.fault does for nvidia-smi.
 func (s nvmlSource) fault(d nvml.Device) string {
 	if s.has("nvmlDeviceGetFieldValues") {
 		v := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
@@ -233,19 +233,19 @@ func recovery(action uint32) string {
 	return fmt.Sprintf("action %d", action)
 }
 
-// has asks before a younger function is called: the dynamic linker ends the
-// process that calls one which the installed driver lacks.
+// The method `has` reports whether the installed driver has a function that older drivers lack. Always check with this method
+// before you call such a function. The dynamic linker ends a process that calls a missing function.
 func (s nvmlSource) has(symbol string) bool {
 	return s.api.Extensions().LookupSymbol(symbol) == nil
 }
 
-// ends are the far ends of one card's active NVLinks.
+// The type `ends` holds the far ends of one card's active NVLinks.
 type ends struct {
 	peers    map[string]int // by the bus of a card
 	switches int
 }
 
-// ends looks where each link of a card leads.
+// The method `ends` finds the far end of each NVLink of a card.
 func (s nvmlSource) ends(d nvml.Device) ends {
 	e := ends{peers: map[string]int{}}
 	typed := s.has("nvmlDeviceGetNvLinkRemoteDeviceType")
@@ -266,7 +266,7 @@ func (s nvmlSource) ends(d nvml.Device) ends {
 	return e
 }
 
-// to counts the links from one card to another, direct or through switches.
+// The method `to` counts the NVLinks from one card to another, both direct links and links through switches.
 func (e ends) to(bus string, other ends) int {
 	return e.peers[bus] + min(e.switches, other.switches)
 }
@@ -288,10 +288,10 @@ func ancestor(a, b nvml.Device) string {
 	case nvml.TOPOLOGY_SYSTEM:
 		return "SYS"
 	}
-	return "SYS" // a level to come
+	return "SYS" // a level this version does not know
 }
 
-// busOf spells a PCI address as nvidia-smi does.
+// busOf writes a PCI address in the form that nvidia-smi uses.
 func busOf(p nvml.PciInfo) string {
 	return fmt.Sprintf("%08X:%02X:%02X.0", p.Domain, p.Bus, p.Device)
 }

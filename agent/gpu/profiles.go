@@ -7,21 +7,21 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// DefaultProfile is the mock machine of ARES_MOCK_GPU=true.
+// DefaultProfile is the profile of the mock machine that ARES_MOCK_GPU=true selects.
 const DefaultProfile = "dgx-h100"
 
-// profile is a machine to simulate.
+// The type `profile` describes a machine to simulate.
 type profile struct {
 	name     string
 	model    string
 	gpuMB    int
 	cpus     int // hardware threads
 	memoryMB int
-	numa     []int  // of each device
+	numa     []int  // NUMA node of each device
 	links    string // the matrix, one row for each device
 }
 
-// profiles are described as nvidia-smi prints the machines they simulate.
+// The variable `profiles` describes machines in the notation of nvidia-smi.
 var profiles = []profile{
 	{
 		name: "dgx-h100", model: "NVIDIA H100 80GB HBM3", gpuMB: 81559, cpus: 224, memoryMB: 2 << 20,
@@ -29,7 +29,7 @@ var profiles = []profile{
 	},
 	{
 		name: "dgx-a100", model: "NVIDIA A100-SXM4-80GB", gpuMB: 81920, cpus: 256, memoryMB: 2 << 20,
-		numa: []int{3, 3, 1, 1, 7, 7, 5, 5}, links: switched(8, "NV12"), // of 8 NUMA nodes, 4 have cards
+		numa: []int{3, 3, 1, 1, 7, 7, 5, 5}, links: switched(8, "NV12"), // 4 of the 8 NUMA nodes have cards
 	},
 	{
 		name: "dgx1-v100", model: "Tesla V100-SXM2-32GB", gpuMB: 32510, cpus: 80, memoryMB: 512 << 10,
@@ -54,8 +54,8 @@ var profiles = []profile{
 			SYS SYS NV2 X`,
 	},
 	{
-		// One socket with its switches in a cascade, one with a switch at each
-		// of two host bridges: every kind of PCIe link occurs.
+		// In this profile the PCIe switches of the first socket are cascaded. The second socket has two host bridges
+		// with one switch each. Every kind of PCIe link therefore occurs.
 		name: "pcie-8", model: "NVIDIA L40S", gpuMB: 46068, cpus: 128, memoryMB: 1 << 20,
 		numa: []int{0, 0, 0, 0, 1, 1, 1, 1},
 		links: `
@@ -74,7 +74,7 @@ var profiles = []profile{
 	},
 }
 
-// switched is the matrix of n devices that all reach each other alike.
+// The function `switched` returns the link matrix of n devices with equal links between all of them.
 func switched(n int, link string) string {
 	var b strings.Builder
 	for i := range n {
@@ -91,8 +91,7 @@ func (p profile) matrix() [][]string {
 	return rows
 }
 
-// parts splits CPUs and memory over the NUMA nodes of the machine, as many as
-// its devices speak of; what cannot be split evenly goes to the first.
+// The method `parts` splits CPUs and memory among the NUMA nodes of the machine. The first NUMA node gets the remainder.
 func (p profile) parts() []ares.NUMANode {
 	parts := make([]ares.NUMANode, slices.Max(p.numa)+1)
 	share := func(whole, i int) int {
@@ -108,7 +107,7 @@ func (p profile) parts() []ares.NUMANode {
 	return parts
 }
 
-// Profiles returns the names of the machines that can be simulated.
+// Profiles lists the names of the machines that can be simulated.
 func Profiles() []string {
 	var names []string
 	for _, p := range profiles {
@@ -123,5 +122,5 @@ func profileNamed(name string) (profile, error) {
 			return p, nil
 		}
 	}
-	return profile{}, ares.Errorf(ares.Invalid, "no mock machine %q: choose one of %s", name, strings.Join(Profiles(), ", "))
+	return profile{}, ares.Errorf(ares.Invalid, "%q is not a profile of simulated devices: choose one of %s", name, strings.Join(Profiles(), ", "))
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// query is what `nvidia-smi -q -x` says.
+// The type `query` is the output of `nvidia-smi -q -x`.
 type query struct {
 	driver   string
 	attached int // cards the driver knows of; a lost one may not be shown
@@ -47,8 +47,8 @@ type xmlGPU struct {
 	FabricWhy  string `xml:"fabric>status"`
 }
 
-// xmlECC holds the uncorrectable errors since the driver was loaded, under the
-// names of old and new drivers.
+// xmlECC holds the numbers of uncorrectable errors since the driver was loaded. Old and new drivers use different names for
+// these numbers.
 type xmlECC struct {
 	DRAM      string `xml:"dram_uncorrectable"`
 	SRAM      string `xml:"sram_uncorrectable"`
@@ -74,22 +74,22 @@ type xmlProcess struct {
 	Used string `xml:"used_memory"`
 }
 
-// parseQuery reads `nvidia-smi -q -x`. The tool may print complaints about a
-// broken card before and after the document.
+// parseQuery reads the output of `nvidia-smi -q -x`. The program may print complaints about a broken card before
+// and after the XML document.
 func parseQuery(out []byte) (query, error) {
 	start := bytes.Index(out, []byte("<nvidia_smi_log"))
 	if start < 0 {
-		return query{}, errors.New("no nvidia_smi_log in the output")
+		return query{}, errors.New("the output of nvidia-smi contains no nvidia_smi_log element")
 	}
 	d := xml.NewDecoder(bytes.NewReader(out[start:]))
-	d.Strict = false // process names are printed as they are
+	d.Strict = false // process names are not escaped
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
 	var log xmlLog
 	if err := d.Decode(&log); err != nil {
 		return query{}, fmt.Errorf("read nvidia_smi_log: %w", err)
 	}
 	if len(log.GPUs) > maxGPUs {
-		return query{}, fmt.Errorf("%d GPUs are more than %d", len(log.GPUs), maxGPUs)
+		return query{}, fmt.Errorf("the machine has %d GPUs, but the limit is %d", len(log.GPUs), maxGPUs)
 	}
 	q := query{driver: strings.TrimSpace(log.Driver), attached: max(number(log.Attached), 0)}
 	for i, g := range log.GPUs {
@@ -108,7 +108,7 @@ func (g xmlGPU) card(i int) card {
 		c.mute, c.reason = true, silent(why)
 	}
 	if !strings.HasPrefix(c.uuid, "GPU-") {
-		// The card does not even say its name: keep it, so that it is seen.
+		// The card does not even report its ID. Keep the card, so that it is listed as broken.
 		c.uuid, c.mute, c.reason = "PCI-"+c.bus, true, silent(cmp.Or(c.uuid, "it has no UUID"))
 	}
 	for _, s := range g.Slices {
@@ -119,7 +119,7 @@ func (g xmlGPU) card(i int) card {
 	}
 	for _, p := range g.Processes {
 		pid := number(p.PID)
-		if pid <= 0 || !strings.Contains(p.Type, "C") { // G only draws
+		if pid <= 0 || !strings.Contains(p.Type, "C") { // type G is a process that only draws
 			continue
 		}
 		c.processes = append(c.processes, work{
@@ -130,8 +130,8 @@ func (g xmlGPU) card(i int) card {
 	return c
 }
 
-// silence is what the driver prints in place of values when a card has fallen
-// off the bus, "" when the card answers.
+// The method `silence` returns the text that the driver prints in place of values when a card has fallen off the
+// bus. If the card answers, the method returns "".
 func (g xmlGPU) silence() string {
 	for _, s := range []string{g.UUID, g.Name, g.Total, g.Temperature, g.RowPending} {
 		s = strings.TrimSpace(s)
@@ -142,8 +142,8 @@ func (g xmlGPU) silence() string {
 	return ""
 }
 
-// fault says why a card should get no work, "" when it is well. What needs a
-// reset counts as a fault, because a reset needs the card to be idle.
+// The method `fault` returns the reason why a card must not get jobs, or "" if it is healthy. A pending memory repair counts as
+// a fault if it needs a reset of the card. A card can be reset only while no job uses it.
 func (g xmlGPU) fault() string {
 	ecc := 0
 	for _, s := range []string{g.Volatile.DRAM, g.Volatile.SRAM, g.Volatile.Parity, g.Volatile.SECDED, g.Volatile.DoubleBit} {
@@ -173,7 +173,7 @@ func (g xmlGPU) fault() string {
 	return ""
 }
 
-// The faults that a reset clears.
+// These are the faults that a reset of the card clears.
 const (
 	rowPending  = "a memory row waits to be remapped: reset the card"
 	pagePending = "a memory page waits to be retired: reset the card"
@@ -193,7 +193,7 @@ func unset(s string) bool {
 	return false
 }
 
-// number reads a value such as "3", "34 C" or "143771 MiB", -1 for any other.
+// The function `number` parses a value such as "3", "34 C" or "143771 MiB", and returns -1 for anything else.
 func number(s string) int {
 	first, _, _ := strings.Cut(strings.TrimSpace(s), " ")
 	n, err := strconv.ParseInt(first, 10, 32)
@@ -208,8 +208,8 @@ var (
 	cardLine  = regexp.MustCompile(`^GPU [0-9]+: .*\(UUID:\s*(GPU-[^)\s]+)\s*\)`)
 )
 
-// name gives the slices the UUIDs and profiles that only `nvidia-smi -L`
-// prints, and drops those that get none: nothing could be started on them.
+// The method `name` sets the UUIDs and profiles of the MIG slices, which only `nvidia-smi -L` prints. Slices
+// without a UUID are dropped, because no process could be started on them.
 func (q *query) name(list []byte) (dropped int) {
 	type key struct {
 		card  string

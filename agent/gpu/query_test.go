@@ -31,7 +31,7 @@ func TestParseQueryOfBrokenMachine(t *testing.T) {
 	if err := checkIDs(q.cards); err != nil {
 		t.Error(err)
 	}
-	want := []string{ // by PCI bus
+	want := []string{ // ordered by PCI bus
 		"0 GPU-00000000 ",
 		"1 MIG-aaaaaaaa 3g.40gb 40192 MB of GPU-00000001 ",
 		"1 MIG-bbbbbbbb 2g.20gb 19968 MB of GPU-00000001 ",
@@ -94,7 +94,7 @@ func TestSlicesWithoutUUIDAreDropped(t *testing.T) {
 	}
 }
 
-// FuzzParseQuery is best run with -fuzzminimizetime=10x: documents are long.
+// FuzzParseQuery is best run with -fuzzminimizetime=10x, because its inputs are long.
 func FuzzParseQuery(f *testing.F) {
 	h200, _, _ := strings.Cut(string(sample(f, "h200x1.q.xml")), "<supported_clocks>") // the rest is not read
 	f.Add([]byte(h200+"</gpu></nvidia_smi_log>"), []byte(""))

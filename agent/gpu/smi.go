@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// SMI asks the nvidia-smi at path. Each of its answers may take 30 seconds,
-// and it is never asked twice at once.
+// SMI returns a Source that calls the nvidia-smi program at the given path. One answer of nvidia-smi may take up to
+// 30 seconds, and only one call runs at a time.
 func SMI(path string) Source {
 	return smi{command{path: path, limit: commandTimeout, gate: newGate()}}
 }
@@ -33,7 +33,7 @@ func (s smi) Detect(ctx context.Context) (Machine, error) {
 	}
 	t, err := s.topology(ctx)
 	if err != nil {
-		// Work can run without it, only not at the best place.
+		// Without the topology, jobs still run, but they may not get the best devices.
 		m.warn("links are not known, all count as SYS: " + err.Error())
 	}
 	numa := func(c *card) int {
@@ -63,7 +63,7 @@ func (s smi) Busy(ctx context.Context, ids []string) ([]Process, error) {
 	return busy(q.cards, ids)
 }
 
-// query asks for the cards, and for the names of their slices if they have any.
+// The method `query` reads the cards, and the names of their MIG slices if they have any.
 func (s smi) query(ctx context.Context, m *Machine) (query, error) {
 	out, failed := s.command.output(ctx, "-q", "-x")
 	if failed != nil && bytes.Contains(out, []byte("No devices were found")) {

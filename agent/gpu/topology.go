@@ -8,28 +8,29 @@ import (
 	"strings"
 )
 
-// maxGPUs bounds the matrix that one machine may print.
+// maxGPUs is the maximum number of GPUs in one machine's topology matrix.
 const maxGPUs = 256
 
-// topology is what `nvidia-smi topo -m` says, by the number after "GPU".
+// The type `topology` is the parsed output of `nvidia-smi topo -m`. The keys of its maps are the numbers of the GPUs, such as
+// 3 for GPU3.
 type topology struct {
-	links map[[2]int]string // between each two of its GPUs, and of each to itself
-	numa  map[int]int       // only of those whose NUMA node is printed
-	count int               // of GPUs
+	links map[[2]int]string // between every two GPUs, including each with itself
+	numa  map[int]int       // only for GPUs whose NUMA node is printed
+	count int               // number of GPUs
 }
 
 var (
 	escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
 	gpuName = regexp.MustCompile(`^GPU([0-9]{1,4})$`)
 	nvlinks = regexp.MustCompile(`^NV[0-9]{1,3}$`)
-	// The titles with spaces, for output whose tabs were lost on the way.
+	// These column titles contain spaces. Titles with spaces are replaced, because some output separates its columns
+	// with spaces instead of tabs.
 	spacedTitles = strings.NewReplacer("CPU Affinity", "CPU_Affinity", "NUMA Affinity", "NUMA_Affinity",
 		"GPU NUMA ID", "GPU_NUMA_ID")
 )
 
-// parseTopology reads the matrix of `nvidia-smi topo -m`. It skips network
-// cards and the legend, and takes each title from the header, because which
-// columns there are has changed from driver to driver.
+// parseTopology reads the matrix of `nvidia-smi topo -m`. It skips network cards and the legend. The column
+// titles are read from the header, because the columns differ between drivers.
 func parseTopology(out []byte) (topology, error) {
 	t := topology{links: map[[2]int]string{}, numa: map[int]int{}}
 	var head header
@@ -53,18 +54,18 @@ func parseTopology(out []byte) (topology, error) {
 		}
 	}
 	if head.width == 0 {
-		return topology{}, errors.New("no topology matrix in the output")
+		return topology{}, errors.New("the output of nvidia-smi contains no topology matrix")
 	}
 	if t.count != len(head.gpus) {
-		return topology{}, fmt.Errorf("topology matrix has %d columns and %d rows of GPUs", len(head.gpus), t.count)
+		return topology{}, fmt.Errorf("the topology matrix has %d GPU columns but %d GPU rows", len(head.gpus), t.count)
 	}
 	return t, nil
 }
 
-// header says where a row has what.
+// The type `header` holds the position of each column of the matrix.
 type header struct {
 	gpus  []column // the columns of GPUs
-	width int      // how many columns hold links, those of network cards included
+	width int      // number of link columns, including those of network cards
 	tail  []string // the titles after the links
 }
 
@@ -83,7 +84,7 @@ func parseHeader(line string) (header, error) {
 		switch {
 		case title == "":
 		case isGPU && seen[n], isGPU && len(h.tail) > 0, isGPU && len(h.gpus) == maxGPUs:
-			return header{}, fmt.Errorf("topology header is not understood at %.40q", title)
+			return header{}, fmt.Errorf("the header of the topology matrix cannot be parsed at %.40q", title)
 		case isGPU:
 			seen[n] = true
 			h.gpus = append(h.gpus, column{h.width, n})
@@ -95,17 +96,17 @@ func parseHeader(line string) (header, error) {
 		}
 	}
 	if len(h.gpus) == 0 {
-		return header{}, errors.New("topology header names no GPU")
+		return header{}, errors.New("the header of the topology matrix names no GPU")
 	}
 	return h, nil
 }
 
 func (t *topology) row(h header, gpu int, cells []string) error {
 	if len(cells) < h.width {
-		return fmt.Errorf("topology row of GPU%d has %d links of %d", gpu, len(cells), h.width)
+		return fmt.Errorf("the row of GPU%d in the topology matrix has %d links, expected %d", gpu, len(cells), h.width)
 	}
 	if _, twice := t.links[[2]int{gpu, gpu}]; twice {
-		return fmt.Errorf("topology has two rows of GPU%d", gpu)
+		return fmt.Errorf("the topology matrix has two rows for GPU%d", gpu)
 	}
 	self := false
 	for _, c := range h.gpus {
@@ -113,12 +114,12 @@ func (t *topology) row(h header, gpu int, cells []string) error {
 		self = self || c.gpu == gpu
 	}
 	if !self {
-		return fmt.Errorf("topology has a row but no column of GPU%d", gpu)
+		return fmt.Errorf("the topology matrix has a row but no column for GPU%d", gpu)
 	}
 	t.links[[2]int{gpu, gpu}] = "X"
 	t.count++
-	// An affinity that is not known may be printed as nothing at all: then it
-	// cannot be said which cell is which, and none is taken.
+	// If an affinity is unknown, the driver may print nothing in its column. If a cell is missing, the affinity cells
+	// of the row cannot be assigned to columns, and all of them are ignored.
 	if tail := cells[h.width:]; len(tail) == len(h.tail) {
 		for i, title := range h.tail {
 			if n, ok := firstNumber(tail[i]); ok && title == "NUMA_Affinity" {
@@ -129,8 +130,8 @@ func (t *topology) row(h header, gpu int, cells []string) error {
 	return nil
 }
 
-// linkNamed brings a link to the words of today. What is not known counts as
-// the slowest.
+// linkNamed returns the current name of a link type. The argument may be an older name. An unknown link type counts as the
+// slowest one.
 func linkNamed(s string) string {
 	switch s {
 	case "PIX", "PXB", "PHB", "NODE", "SYS":
@@ -141,7 +142,7 @@ func linkNamed(s string) string {
 	if nvlinks.MatchString(s) && strings.Trim(s[2:], "0") != "" {
 		return s
 	}
-	return "SYS" // also SOC, as drivers before 384 said
+	return "SYS" // also SOC, the name before driver 384
 }
 
 func gpuNumber(s string) (int, bool) {
@@ -153,7 +154,7 @@ func gpuNumber(s string) (int, bool) {
 	return n, err == nil
 }
 
-// firstNumber reads the first of a list such as 0-1 or 3,5.
+// firstNumber returns the first number of a list such as 0-1 or 3,5.
 func firstNumber(s string) (int, bool) {
 	end := strings.IndexAny(s, "-,")
 	if end < 0 {

@@ -19,7 +19,7 @@ func sample(t testing.TB, name string) []byte {
 	return b
 }
 
-// rows writes a topology as the profiles do, with -1 for an unknown NUMA node.
+// The method `rows` prints a topology in the format of the profiles, with -1 for an unknown NUMA node.
 func (t topology) rows() (links [][]string, numa []int) {
 	for i := range t.count {
 		var row []string
@@ -36,7 +36,7 @@ func (t topology) rows() (links [][]string, numa []int) {
 	return links, numa
 }
 
-// The profiles simulate what the machines print, so the two must agree.
+// TestParseTopologyOfMachines checks that the profiles agree with the output of the machines that they simulate.
 func TestParseTopologyOfMachines(t *testing.T) {
 	for _, c := range []struct {
 		file, profile string
@@ -69,7 +69,8 @@ func TestParseTopologyOfMachines(t *testing.T) {
 	}
 }
 
-// Machines that no profile simulates, as drivers of several years print them.
+// TestParseTopologyOfOtherMachines checks the output of machines without a profile, in the formats of older and newer
+// drivers.
 func TestParseTopologyOfOtherMachines(t *testing.T) {
 	for _, c := range []struct {
 		file, links string
@@ -90,7 +91,7 @@ func TestParseTopologyOfOtherMachines(t *testing.T) {
 			SYS SYS NV1 SYS NV1 NV1 X   NV1
 			SYS SYS SYS NV1 NV1 NV1 NV1 X`, slices.Repeat([]int{-1}, 8)},
 		{"dgx2-v100.topo-m.txt", switched(16, "NV6"), slices.Repeat([]int{-1}, 16)},
-		{"gh200-4.topo-m.txt", switched(4, "NV6"), []int{0, 1, 2, 3}}, // not its memory's own node
+		{"gh200-4.topo-m.txt", switched(4, "NV6"), []int{0, 1, 2, 3}}, // the printed node is not the NUMA node of the GPU's own memory
 		{"h200x1.topo-m.txt", "X", []int{0}},
 		{"vm-v100.topo-m.txt", `
 			X   NV1 NV1 NV2

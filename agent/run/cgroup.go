@@ -16,20 +16,23 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
+	"github.com/ares-scheduler/ares/pause"
 )
 
-// openSafe: see Runner.open.
+// openSafe holds the flags with which Runner.open opens a file. The comment on Runner.open explains the purpose of
+// these flags.
 const openSafe = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
-// agentGroup is the name of the agent's own cgroup where a service manager makes one below
-// the unit's (DelegateSubgroup). Seats are then beside it: a cgroup that holds processes
-// cannot hand controllers down.
+// With the setting DelegateSubgroup, a service manager creates the agent's own cgroup below the unit's cgroup. agentGroup is
+// the name of that cgroup. If that cgroup exists, the seats' cgroups are created beside it, not below it. A cgroup that holds
+// processes cannot delegate controllers.
 const agentGroup = "agent"
 
-// bases are where the seats' cgroups of version 2 may be, the best place first: below the
-// agent's own, because that is what Delegate=yes hands over; then, for root, at the top, as
-// container engines do. The top may hand controllers down whoever is in it, and a service
-// manager can start the agent again while jobs of the last one live.
+// The function `bases` returns the possible parent cgroups (version 2) for the seats' cgroups, best first. The first candidate
+// is below the agent's own cgroup, which Delegate=yes hands over to the agent. If the agent is root, the second candidate is
+// the top of the cgroup hierarchy, which container engines use too. The top of the hierarchy may delegate controllers even if
+// it holds processes. If the seats' cgroups are below the top, a service manager can restart the agent while jobs of the
+// previous agent are alive.
 func bases(mountinfo, cgroup string) ([]string, error) {
 	own, err := ownCgroup(mountinfo, cgroup)
 	if err != nil {
@@ -43,14 +46,16 @@ func bases(mountinfo, cgroup string) ([]string, error) {
 	if err != nil || top == own || os.Geteuid() != 0 {
 		return all, nil
 	}
-	// Every cgroup but the root of all has a type; in a container the top is not that root.
+	// Every cgroup except the root of the hierarchy has the file cgroup.type. In a container, the topmost visible
+	// cgroup is not the root of the hierarchy.
 	if _, err := os.Stat(filepath.Join(top, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
 		all = append(all, top)
 	}
 	return all, nil
 }
 
-// findCgroups chooses the place where most controllers can be had, the first of equals.
+// findCgroups chooses the parent cgroup with the most controllers. If several parents have equally many controllers,
+// findCgroups chooses the first of them.
 func (r *Runner) findCgroups(mountinfo, cgroup string) {
 	places, err := bases(mountinfo, cgroup)
 	for _, base := range places {
@@ -65,7 +70,7 @@ func (r *Runner) findCgroups(mountinfo, cgroup string) {
 			loser, r.cgroup, r.limits = r.cgroup, parent, l
 		}
 		if loser != "" {
-			_ = os.Remove(string(loser)) // unless seats of an earlier time are in it
+			_ = os.Remove(string(loser)) // fails if it still holds seats from earlier
 		}
 	}
 	if r.cgroup == "" {
@@ -73,14 +78,14 @@ func (r *Runner) findCgroups(mountinfo, cgroup string) {
 	}
 }
 
-// makeCgroup makes <base>/ares/<id>, the parent of all seats' cgroups, and tries it out.
+// makeCgroup makes <base>/ares/<id>, the parent of all seats' cgroups, and tests it.
 func makeCgroup(base, id, supervisor string) (seat.Cgroup, error) {
 	parent := filepath.Join(base, "ares", id)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(parent, "cgroup.kill")); err != nil {
-		return "", errors.New("the kernel has no cgroup.kill (Linux 5.14 is needed)")
+		return "", errors.New("the kernel does not support cgroup.kill: Linux 5.14 or later is required")
 	}
 	trial := seat.Cgroup(filepath.Join(parent, "probe."+strconv.Itoa(os.Getpid())))
 	if err := os.MkdirAll(string(trial), 0o755); err != nil {
@@ -92,8 +97,8 @@ func makeCgroup(base, id, supervisor string) (seat.Cgroup, error) {
 	return seat.Cgroup(parent), trial.Remove()
 }
 
-// ownCgroup finds the directory of this process's cgroup2. On hybrid machines cgroup2 is
-// mounted beside the v1 controllers.
+// ownCgroup finds this process's cgroup v2 directory. On hybrid machines cgroup v2 is mounted next to the v1
+// controllers.
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	own := ""
 	for line := range strings.Lines(cgroup) {
@@ -102,17 +107,17 @@ func ownCgroup(mountinfo, cgroup string) (string, error) {
 		}
 	}
 	if own == "" {
-		return "", errors.New("this kernel runs without cgroup2")
+		return "", errors.New("the kernel does not support cgroup2")
 	}
 	dir, err := mountOf(mountinfo, own, func(kind, _ string) bool { return kind == "cgroup2" })
 	if err != nil {
-		return "", errors.New("no cgroup2 is mounted")
+		return "", errors.New("no cgroup2 file system is mounted")
 	}
 	return dir, nil
 }
 
-// mountOf finds where a path of a cgroup hierarchy is mounted. In a container the mount may
-// show a part of the tree.
+// mountOf finds where a path of a cgroup hierarchy is mounted. In a container the mount may show only a part of the
+// cgroup hierarchy.
 func mountOf(mountinfo, own string, wanted func(kind, options string) bool) (string, error) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -123,20 +128,20 @@ func mountOf(mountinfo, own string, wanted func(kind, options string) bool) (str
 		root, mount := unescape(f[3]), unescape(f[4])
 		rel, err := filepath.Rel(root, own)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			rel = "." // our cgroup lies outside of what is mounted: use what is there
+			rel = "." // our cgroup is outside of the mount, so use the mount itself
 		}
 		return filepath.Join(mount, rel), nil
 	}
 	return "", errors.New("not mounted")
 }
 
-// unescape undoes the octal escapes of mountinfo (blank, tab, newline, backslash).
+// The function `unescape` undoes the octal escapes of mountinfo (blank, tab, newline, backslash).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// probe runs the supervisor to no purpose, in the cgroup if one is given. Only the real
-// call tells: permissions, an old kernel and a sandbox's filter all show here.
+// The function `probe` runs the supervisor without a job. If a cgroup is given, the supervisor starts in it. Only a real
+// run shows whether permissions, the kernel's version or a sandbox's filter prevent the supervisor from starting.
 func probe(supervisor string, group seat.Cgroup) error {
 	attr := &syscall.SysProcAttr{}
 	if group != "" {
@@ -166,13 +171,13 @@ func probe(supervisor string, group seat.Cgroup) error {
 		}
 	}
 	if err == nil && (!ws.Exited() || ws.ExitStatus() != 0) {
-		err = errors.New("the supervisor does not answer: is it the right program?")
+		err = errors.New("the test run of the supervisor program failed: its file may contain a different program")
 	}
 	return err
 }
 
-// group is the seat's cgroup, "" without containment. A seat may have been started under
-// another parent; its spec remembers.
+// The method `group` returns the seat's cgroup, or "" if seats have no cgroups on this machine. A seat may have been started
+// under another parent cgroup, which is recorded in the seat's spec.
 func (r *Runner) group(key Key) seat.Cgroup {
 	if o, err := r.readOrder(key); err == nil {
 		return seat.Cgroup(o.Cgroup)
@@ -189,15 +194,14 @@ func (r *Runner) defaultGroup(key Key) seat.Cgroup {
 
 func (r *Runner) mark(key Key) string { return r.id + "/" + key.String() }
 
-// EnsureDead kills all that is left of a seat, its supervisor too, waits until nothing is,
-// and removes the cgroup. It is the only way in which a seat's death is verified.
+// EnsureDead kills all remaining processes of a seat, including its supervisor, waits until none is alive, and removes the cgroup.
+// EnsureDead is the only function that verifies the end of a seat's processes.
 func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 	if err := key.Check(); err != nil {
 		return err
 	}
 	group := r.group(key)
-	// Without a cgroup, or without a spec that says whether there was one, also look for
-	// what has no cgroup.
+	// If the seat has no cgroup, or its spec cannot be read, search for the seat's processes outside a cgroup too.
 	_, err := r.readOrder(key)
 	swept := group != "" && err == nil
 	limits := r.groups(key)
@@ -217,7 +221,7 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 		return gone
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the death of %s: %w", key, errors.Join(err, last))
+		return fmt.Errorf("wait until %s has ended: %w", key, errors.Join(err, last))
 	}
 	return nil
 }
@@ -230,12 +234,13 @@ func killGroup(g seat.Cgroup) (dead bool, err error) {
 	if populated || err != nil {
 		return false, err
 	}
-	// EBUSY: a dying process is still being taken out.
+	// EBUSY means that the kernel is still removing a process that has just died.
 	err = g.Remove()
 	return err == nil, err
 }
 
-// sweep is for seats without a cgroup: first the supervisor, then what bears the mark.
+// The method `sweep` ends the processes of a seat that has no cgroup. It kills the supervisor first, and then every
+// process that has the seat's mark in its environment.
 func (r *Runner) sweep(key Key) (dead bool, err error) {
 	alive, err := r.alive(key)
 	if err != nil {
@@ -251,8 +256,8 @@ func (r *Runner) sweep(key Key) (dead bool, err error) {
 	return err == nil && n == 0 && !alive, err
 }
 
-// killStrays ends what runs in our cgroups without a seat directory: a Forget that was
-// interrupted, or a directory lost with its disk.
+// killStrays kills processes in this node's cgroups that have no seat directory. Processes without a seat directory
+// remain if Forget was interrupted or if the directory was lost.
 func (r *Runner) killStrays(ctx context.Context) error {
 	var entries []fs.DirEntry
 	parents := []string{string(r.cgroup)}
@@ -284,18 +289,13 @@ func (r *Runner) killStrays(ctx context.Context) error {
 	return nil
 }
 
-// until asks again and again, ever less often, until done or the context ends.
+// The function `until` calls the function `done` at growing intervals. It returns when `done` returns true or
+// the context ends.
 func until(ctx context.Context, done func() bool) error {
-	pause := time.Millisecond
-	for !done() {
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+	for wait := time.Millisecond; !done(); wait = min(2*wait, 50*time.Millisecond) {
+		if !pause.For(ctx, wait) {
 			return ctx.Err()
-		case <-t.C:
 		}
-		pause = min(2*pause, 50*time.Millisecond)
 	}
 	return nil
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// stubborn is a job that ignores SIGTERM and has a child which does so too.
+// The script `stubborn` is a job that ignores SIGTERM. Its child process ignores SIGTERM too.
 const stubborn = `trap "" TERM; echo up; while :; do sleep 1000; done`
 
-// orphan leaves a grandchild in a session of its own, without a trace of the job in its
-// environment, and tells its pid.
+// The function `orphan` returns the script of a job that starts a grandchild process in a separate session. The grandchild starts
+// with an empty environment, so nothing in it refers to the job. The grandchild's PID is written to the given file.
 func orphan(file string) string {
 	return `env -i setsid sh -c "trap '' TERM HUP; (echo \$\$ > ` + file + `; exec sleep 1000)" >/dev/null 2>&1 & `
 }
@@ -51,7 +51,7 @@ func TestStop(t *testing.T) {
 func TestStopIgnored(t *testing.T) {
 	w := newWorld(t)
 	spec := sh(stubborn)
-	spec.Grace = time.Hour // not this one
+	spec.Grace = time.Hour // must not be the cause of the end
 	p := w.start(spec)
 	w.untilUp(spec.Key)
 	begun := time.Now()
@@ -98,8 +98,8 @@ func TestOrphanDies(t *testing.T) {
 	w.want(p, Exited, 0)
 }
 
-// untilResult waits for the result but does not Wait, which would kill what is left: so it
-// shows what the supervisor has done by itself.
+// untilResult waits for the result without calling Wait, which would kill remaining processes. The test can therefore check what the
+// supervisor does without the agent.
 func (w *world) untilResult(p *Proc) {
 	w.Helper()
 	w.eventually("there is a result", func() bool {
@@ -116,7 +116,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if err := syscall.Kill(w.supervisorPid(p), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The main process dies with its supervisor, even if no agent is there.
+	// The main process dies with its supervisor, even without an agent.
 	w.eventually("the main process is dead", func() bool { return !lives(p.Pid()) })
 	if err := w.Forget(p.Key()); !errors.Is(err, ErrAlive) {
 		t.Errorf("forget with a living orphan: %v", err)
@@ -127,7 +127,7 @@ func TestSupervisorKilled(t *testing.T) {
 	}
 }
 
-// freeze stops a process and returns when it stands still.
+// The method `freeze` stops a process with a signal and returns once the process is stopped.
 func (w *world) freeze(pid int) {
 	w.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -142,7 +142,7 @@ func (w *world) freeze(pid int) {
 func TestSupervisorStopped(t *testing.T) {
 	w := newWorld(t)
 	spec := sh(stubborn)
-	spec.LostAfter = 8 * time.Second // 0.4 s lie between the agent's step and the deadline
+	spec.LostAfter = 8 * time.Second // 0.4 s remain between the agent's step and the deadline
 	late := w.stalls()
 	p := w.start(spec)
 	sup := w.supervisorPid(p)
@@ -186,7 +186,7 @@ func TestSupervisorTerminated(t *testing.T) {
 	if err := syscall.Kill(w.supervisorPid(p), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	w.want(p, Lost, 0) // as at a shutdown of the machine: the job did not end by itself
+	w.want(p, Lost, 0) // as at a shutdown of the machine, when the job does not end by itself
 }
 
 func TestFenced(t *testing.T) {
@@ -205,7 +205,7 @@ func TestFenced(t *testing.T) {
 	if err := p.Renewed(w.ctx, Now()); !errors.Is(err, ErrFenced) && Now() < at(7) {
 		t.Errorf("renewal after the decision: %v", err)
 	}
-	// Nobody waits for it: what kills is the supervisor, not the agent.
+	// The agent does not wait for the job in this test, so only the supervisor can kill it.
 	w.eventually("all are dead", func() bool { return !lives(p.Pid()) && !lives(pid) })
 	if now := Now(); now > at(8).Add(late()) || now < at(6) {
 		t.Errorf("dead at %v of lost_after", float64(now-spec.RenewedAt)/float64(spec.LostAfter))
@@ -222,7 +222,7 @@ func TestFenced(t *testing.T) {
 func TestRenewalKeepsAlive(t *testing.T) {
 	w := newWorld(t)
 	spec := sh("echo up; sleep 1000")
-	spec.LostAfter = 6 * time.Second // a renewal may be late for half of it
+	spec.LostAfter = 6 * time.Second // a renewal may be late by half of this time
 	p := w.start(spec)
 	last := spec.RenewedAt
 	w.eventually("lost_after and more", func() bool {
@@ -237,7 +237,8 @@ func TestRenewalKeepsAlive(t *testing.T) {
 	if !lives(p.Pid()) {
 		t.Error("dead in spite of renewals")
 	}
-	// An older one, repeated or late, takes nothing away; one from the future is a lie.
+	// A repeated or delayed renewal that is older than the last one changes nothing. A renewal with a send time in the future is
+	// rejected.
 	if err := p.Renewed(w.ctx, spec.RenewedAt); err != nil || p.RenewedAt() != last {
 		t.Errorf("an old renewal: %v", err)
 	}
@@ -262,9 +263,9 @@ func TestNeverSpawnsLate(t *testing.T) {
 func TestReadopted(t *testing.T) {
 	w := newWorld(t)
 	spec := sh("echo up; sleep 1000")
-	spec.Attempt, spec.LostAfter = 3, 6*time.Second // the next agent may come after half of it
+	spec.Attempt, spec.LostAfter = 3, 6*time.Second // the next agent may start after half of this time
 	old := w.start(spec)
-	_ = w.Close() // the agent is gone, with all that it had open
+	_ = w.Close() // simulates the end of an agent, with all its open files
 	w.Runner = w.again().Runner
 	found, err := w.Find(w.ctx)
 	if err != nil || len(found) != 1 || found[0].Proc == nil || found[0].Attempt != 3 || found[0].Key != spec.Key {
@@ -289,7 +290,7 @@ func TestReadopted(t *testing.T) {
 	w.want(p, Stopped, -1)
 }
 
-// The agent is a process of its own, and is killed.
+// TestAgentKilled runs the agent as a separate process and kills it.
 func TestAgentKilled(t *testing.T) {
 	w := newWorld(t)
 	_ = w.Close()
@@ -393,7 +394,7 @@ func TestFindAll(t *testing.T) {
 	}
 }
 
-// A seat directory that vanished must not leave its processes running.
+// TestStraysAreKilled checks that processes are killed even if their seat directory has vanished.
 func TestStraysAreKilled(t *testing.T) {
 	w := newWorld(t)
 	p := w.start(sh(stubborn))
@@ -438,7 +439,7 @@ func TestStuckClients(t *testing.T) {
 	spec := sh("sleep 1000")
 	spec.LostAfter = 6 * time.Second
 	p := w.start(spec)
-	// More clients than the supervisor has room for; they ask and never read.
+	// More clients connect than the supervisor accepts. The clients send requests and never read the answers.
 	for range 40 {
 		conn, err := p.dial(w.ctx)
 		if err != nil {
@@ -475,7 +476,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	}
 }
 
-// Where cgroups do not work, the sweeps must do.
+// TestUncontained checks that, without cgroups, processes are found by searching /proc and are killed.
 func TestUncontained(t *testing.T) {
 	w := newWorld(t)
 	if err := w.cgroup.Remove(); err != nil {
@@ -493,9 +494,9 @@ func TestUncontained(t *testing.T) {
 	}
 	for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		file := filepath.Join(w.open(), "pid")
-		// Without its supervisor an orphan is found by its environment only.
+		// An orphaned process whose supervisor is dead can be found only by its environment.
 		spec := sh(strings.Replace(orphan(file), "env -i ", "", 1) + stubborn)
-		spec.Rank, spec.LostAfter = i+1, 6*time.Second // it is up before half of it
+		spec.Rank, spec.LostAfter = i+1, 6*time.Second // the process must have started before half of this time has passed
 		p := w.start(spec)
 		pid := w.pidIn(file)
 		if err := syscall.Kill(w.supervisorPid(p), signal); err != nil {

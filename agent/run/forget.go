@@ -11,9 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// Forget drops a seat's state after its release and keeps only its log, within KeepLogs and
-// KeepLogBytes. It refuses with ErrAlive while anything of the seat may live. Forgetting an
-// unknown seat is no error.
+// Forget deletes a seat's state after its release and keeps only its log, within KeepLogs and KeepLogBytes. Forget returns ErrAlive
+// while a process of the seat may be alive. Forget returns no error for an unknown seat.
 func (r *Runner) Forget(key Key) error {
 	if err := key.Check(); err != nil {
 		return err
@@ -42,14 +41,15 @@ func (r *Runner) Forget(key Key) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
-	// The move is the moment of forgetting; tidyLogs completes what a crash interrupts.
+	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
+	// later.
 	if err := errors.Join(r.root.RemoveAll(to), r.root.Rename(from, to)); err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
 	return r.tidyLogs()
 }
 
-// kept is the log of one forgotten seat.
+// The type `kept` describes the stored log of one forgotten seat.
 type kept struct {
 	path  string
 	since int64
@@ -57,8 +57,8 @@ type kept struct {
 	files int
 }
 
-// tidyLogs removes all but logs of forgotten seats (a spec holds the job's environment),
-// and then the oldest logs, as far as the limits ask.
+// tidyLogs deletes all files of forgotten seats except their logs, because the spec file contains the job's environment. It then
+// deletes the oldest logs beyond the limits.
 func (r *Runner) tidyLogs() error {
 	entries, err := fs.ReadDir(r.root.FS(), logsDir)
 	if err != nil {
@@ -84,11 +84,12 @@ func (r *Runner) tidyLogs() error {
 	return errors.Join(errs...)
 }
 
-// strip leaves only logs in a directory, and nothing at all if there are none.
+// The method `strip` removes everything except logs from a directory. If no logs are left, the method removes
+// the directory too.
 func (r *Runner) strip(path string) (kept, error) {
 	k := kept{path: path}
 	entries, err := fs.ReadDir(r.root.FS(), path)
-	if errors.Is(err, fs.ErrNotExist) { // another Forget was here
+	if errors.Is(err, fs.ErrNotExist) { // another Forget removed it
 		return k, nil
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// FuzzProgress reads what a job wrote of its progress, which may be anything.
+// FuzzProgress parses the content of a job's progress file, which may be anything.
 func FuzzProgress(f *testing.F) {
 	for _, s := range []string{
 		"42.5 epoch 3\n", "1\n2%\n3", "100% done\nNaN x\n-1\n101\nInf\n", "0x1p3 hex\n", "1e-400\n", "\n\n", "5 \x1b[31mred\u202e\n", "7 " + strings.Repeat("ü", 300) + "\n", "50\t\xff\xfe\n", "1_0 x\n",
@@ -47,7 +47,7 @@ func FuzzProgress(f *testing.F) {
 	})
 }
 
-// FuzzOwnCgroup reads mountinfo, which holds mount points of others.
+// FuzzOwnCgroup parses mountinfo, which lists mount points of other programs too.
 func FuzzOwnCgroup(f *testing.F) {
 	const mount = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 	f.Add(mount, "0::/system.slice/ares.service\n")
@@ -66,7 +66,7 @@ func FuzzOwnCgroup(f *testing.F) {
 		if dir == "" {
 			t.Fatal("no directory and no error")
 		}
-		// Never outside of a mount point that is listed.
+		// The resulting path must be inside a listed mount point.
 		for line := range strings.Lines(mountinfo) {
 			fields := strings.Fields(line)
 			if len(fields) < 5 {
@@ -81,8 +81,8 @@ func FuzzOwnCgroup(f *testing.F) {
 	})
 }
 
-// FuzzSupervisorAnswer gives the agent any answer in a supervisor's place. It
-// never waits, and takes for a renewal only what says so.
+// FuzzSupervisorAnswer sends the agent an arbitrary answer instead of a real supervisor's. The agent must not block,
+// and must accept a renewal as delivered only if the answer is valid.
 func FuzzSupervisorAnswer(f *testing.F) {
 	f.Add([]byte("ok state=running pid=12 started=5 renewed=7 attempt=3 lost_after=20000000000 grace=5 fenced=false ending="))
 	for _, s := range []string{"ok", "", "okay", "refused fenced", "refused ", " refused ", "ok refused fenced", "error no", "ok pid=-1 renewed=9223372036854775808 lost_after=-5 = ==", "\xff\x00", strings.Repeat("x", 5000)} {
@@ -101,7 +101,7 @@ func FuzzSupervisorAnswer(f *testing.F) {
 	path := filepath.Join(dir, seatsDir, order.Key.String(), seat.ControlFile)
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		if len(answer) == 0 || len(answer) > 4<<10 {
-			return // hung up; longer ones a supervisor does not give
+			return // the connection was closed, because a supervisor never sends such a long answer
 		}
 		_ = os.Remove(path)
 		listener, err := net.Listen("unixpacket", path)
@@ -141,8 +141,8 @@ func FuzzSupervisorAnswer(f *testing.F) {
 	})
 }
 
-// FuzzLog reads an output that was rotated anywhere, from its beginning, from
-// any offset and by its last lines.
+// FuzzLog reads the output of a job whose log was rotated at an arbitrary point. The fuzz test reads the log from the beginning,
+// from an arbitrary offset, and from the start of the last lines.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte("one\ntwo\nthree"), uint16(4), uint16(5), 2, int64(3))
 	f.Add([]byte("\n\n\n"), uint16(0), uint16(9), 1, int64(-1))

@@ -15,23 +15,24 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// controllers are what bounds a job's use of the machine, and the file of version 1 that a
-// cgroup has if its controller works.
+// The variable `controllers` lists the cgroup controllers that limit a job. Each controller is listed with a cgroup v1 file
+// that exists if the controller works.
 var controllers = map[string]string{
 	"cpu": "cpu.cfs_quota_us", "memory": "memory.limit_in_bytes", "pids": "pids.max",
 }
 
-// cpuPeriod is the time, in microseconds, in which a job may use up its share of the cores.
+// cpuPeriod is the period, in microseconds, for which a job's CPU quota is set.
 const cpuPeriod = 100_000
 
-// limiter is what this machine can bound. One controller is in either version, never in both.
+// The type `limiter` holds the controllers that work on this machine. Each controller is used in cgroup v1 or in
+// cgroup v2, never in both.
 type limiter struct {
-	v2 []string              // controllers of the seats' own cgroups
-	v1 map[string]seat.Group // by controller: the parent of the seats', and where the agent is
+	v2 []string              // controllers that limit the seats' own cgroups
+	v1 map[string]seat.Group // for each controller, the parent of the seats' cgroups and the agent's own cgroup
 }
 
-// newLimiter turns on what can be. parent is that of the seats' cgroups of version 2, with
-// the agent's own somewhere above it, or "".
+// newLimiter enables the controllers that work. The argument `parent` is the cgroup above the seats' v2 cgroups, or ""
+// if seats have none.
 func newLimiter(id string, parent seat.Cgroup, mountinfo, cgroup string) limiter {
 	l := limiter{v1: map[string]seat.Group{}}
 	for name := range controllers {
@@ -56,9 +57,9 @@ func newLimiter(id string, parent seat.Cgroup, mountinfo, cgroup string) limiter
 	return l
 }
 
-// delegate turns a controller on for the cgroups below parent. It must be on for each cgroup
-// from the base down, which the kernel refuses as long as processes are in that, unless it is
-// the root of all.
+// The function `delegate` enables a controller for the cgroups below the cgroup `parent`. The controller must be enabled in
+// the cgroup `parent` and in the two cgroups above it. The kernel does not enable a controller in a cgroup that holds
+// processes, unless the cgroup is the root of the hierarchy.
 func delegate(parent seat.Cgroup, controller string) bool {
 	top := filepath.Dir(filepath.Dir(string(parent)))
 	for _, dir := range []string{top, filepath.Dir(string(parent)), string(parent)} {
@@ -77,7 +78,7 @@ func has(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(b)), word)
 }
 
-// ownGroup finds the directory of this process's cgroup of version 1 for a controller.
+// ownGroup finds this process's cgroup v1 directory for a controller.
 func ownGroup(mountinfo, cgroup, controller string) (string, error) {
 	own := ""
 	for line := range strings.Lines(cgroup) {
@@ -87,7 +88,7 @@ func ownGroup(mountinfo, cgroup, controller string) (string, error) {
 		}
 	}
 	if own == "" {
-		return "", fmt.Errorf("no cgroup of version 1 has the controller %s", controller)
+		return "", fmt.Errorf("cgroup v1 is mounted without the %s controller", controller)
 	}
 	return mountOf(mountinfo, own, func(kind, options string) bool {
 		return kind == "cgroup" && slices.Contains(strings.Split(options, ","), controller)
@@ -99,14 +100,15 @@ func (l *limiter) has(controller string) bool {
 	return old || slices.Contains(l.v2, controller)
 }
 
-// setting is one file of a cgroup and what is written there. Optional ones are those that
-// not every kernel has.
+// The type `setting` is the name of one cgroup file and the value to write to it. A setting is optional if some
+// kernels do not have its file.
 type setting struct {
 	file, value string
 	optional    bool
 }
 
-// settings are how a limit is said to a controller of either version.
+// The function `settings` returns the files and values that set a limit, for a controller of either cgroup
+// version.
 func settings(controller string, v2 bool, limits seat.Limits) []setting {
 	num := func(n int64) string { return strconv.FormatInt(n, 10) }
 	switch quota := limits.MilliCPU * cpuPeriod / 1000; {
@@ -118,7 +120,7 @@ func settings(controller string, v2 bool, limits seat.Limits) []setting {
 		return []setting{
 			{file: "memory.max", value: num(limits.MemoryMB << 20)},
 			{file: "memory.swap.max", value: "0", optional: true},
-			{file: "memory.oom.group", value: "1"}, // the whole job ends, not one process of it
+			{file: "memory.oom.group", value: "1"}, // the kernel kills the whole job, not one process of it
 		}
 	case controller == "memory" && limits.MemoryMB > 0:
 		return []setting{
@@ -141,7 +143,7 @@ func apply(dir string, all []setting) error {
 	return nil
 }
 
-// plan notes in an order which cgroups will limit it.
+// The method `plan` records in the seat's order which cgroups will limit the job.
 func (l *limiter) plan(o *seat.Order) {
 	for _, name := range []string{"cpu", "memory", "pids"} {
 		v2 := slices.Contains(l.v2, name) && o.Cgroup != ""
@@ -165,7 +167,8 @@ func (l *limiter) plan(o *seat.Order) {
 	}
 }
 
-// furnish makes the cgroups that plan has noted. The seat's own is there already.
+// The method `furnish` creates the cgroups that limit the job. The method `plan` has recorded the paths of
+// these cgroups in the seat's order. The seat's own v2 cgroup already exists.
 func (l *limiter) furnish(o *seat.Order) error {
 	for _, name := range l.v2 {
 		all := settings(name, true, o.Limits)
@@ -185,7 +188,7 @@ func (l *limiter) furnish(o *seat.Order) error {
 			continue
 		}
 		dir := filepath.Join(parent.Dir, o.Key.String())
-		if err := os.MkdirAll(dir, 0o755); err != nil { // controllers may share one
+		if err := os.MkdirAll(dir, 0o755); err != nil { // several controllers may share a directory
 			return fmt.Errorf("limit the job: %w", err)
 		}
 		if err := apply(dir, all); err != nil {
@@ -195,7 +198,8 @@ func (l *limiter) furnish(o *seat.Order) error {
 	return nil
 }
 
-// groups are the seat's cgroups of version 1: as its spec says, or where they would be.
+// The method `groups` returns the seat's v1 cgroups. The paths of these cgroups come from the seat's spec. If the spec
+// cannot be read, the method returns the default paths.
 func (r *Runner) groups(key Key) []seat.Group {
 	if o, err := r.readOrder(key); err == nil {
 		return o.Groups
@@ -207,7 +211,7 @@ func (r *Runner) groups(key Key) []seat.Group {
 	return all
 }
 
-// removeGroups ends what may still be in the seat's cgroups of version 1 and removes them.
+// removeGroups kills the remaining processes in the seat's v1 cgroups and removes these cgroups.
 func removeGroups(groups []seat.Group) (gone bool, err error) {
 	gone = true
 	for _, g := range groups {

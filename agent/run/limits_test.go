@@ -11,7 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// What the kernel says on machines of three kinds.
+// These are the contents of the kernel's files on three kinds of machines.
 const (
 	hybridMounts = `25 20 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
@@ -51,7 +51,7 @@ func TestOwnGroups(t *testing.T) {
 	}
 }
 
-// The agent is in a cgroup of its own below the unit's, where the manager makes one.
+// TestBases checks the case in which the service manager starts the agent in a separate cgroup below the unit's cgroup.
 func TestBases(t *testing.T) {
 	for own, want := range map[string]string{
 		"0::/system.slice/ares-agent.service\n":       "/sys/fs/cgroup/system.slice/ares-agent.service",
@@ -65,7 +65,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// fakeV2 is a directory that looks like cgroup2: the kernel would fill in the files.
+// fakeV2 creates a directory that looks like a mounted cgroup2 file system. On a real system the kernel fills in these
+// files.
 func fakeV2(t *testing.T, controllers ...string) (base string, parent seat.Cgroup) {
 	t.Helper()
 	base = t.TempDir()
@@ -87,14 +88,15 @@ func fakeV2(t *testing.T, controllers ...string) (base string, parent seat.Cgrou
 	return base, seat.Cgroup(dir)
 }
 
-// In version 2 the limits are those of the job's own cgroup, and nothing is joined.
+// TestLimitsOfVersion2 checks that with cgroup version 2 the limits are set on the job's own cgroup, and that the job
+// joins no other cgroup.
 func TestLimitsOfVersion2(t *testing.T) {
 	_, parent := fakeV2(t, "memory")
 	l := newLimiter("id", parent, v2Mounts, v2Own)
 	if strings.Join(l.v2, " ") != "memory" || len(l.v1) != 0 || !l.has("memory") || l.has("cpu") {
 		t.Fatalf("%+v", l)
 	}
-	l.v2 = []string{"cpu", "memory", "pids"} // a kernel would say so
+	l.v2 = []string{"cpu", "memory", "pids"} // as the kernel would report
 	o := seat.Order{Spec: Spec{Key: key("a"), Limits: Limits{MilliCPU: 2500, MemoryMB: 512, Pids: 100}}, Cgroup: string(parent) + "/a.7.0"}
 	job := filepath.Join(o.Cgroup, seat.JobGroup)
 	if err := os.MkdirAll(job, 0o755); err != nil {
@@ -122,7 +124,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 	}
 }
 
-// Where a job asks for nothing, nothing is limited and no cgroup is made.
+// TestNoLimits checks that a job without resource requests gets neither limits nor a cgroup for limits.
 func TestNoLimits(t *testing.T) {
 	l := limiter{v2: []string{"cpu"}, v1: map[string]seat.Group{"memory": {Dir: "/nowhere"}, "pids": {Dir: "/nowhere"}}}
 	o := seat.Order{Spec: Spec{Key: key("a")}, Cgroup: "/nowhere/a.7.0"}
@@ -130,7 +132,7 @@ func TestNoLimits(t *testing.T) {
 	if err := l.furnish(&o); err != nil || o.MemoryGroup != "" || len(o.Groups) != 0 {
 		t.Errorf("%v, planned %+v", err, o)
 	}
-	// Without a controller the user's processes are counted, if it has a user of its own.
+	// If there is no pids controller and the job has its own user, the limit applies to all processes of that user.
 	for _, u := range []*User{nil, tenantA} {
 		o := seat.Order{Spec: Spec{Key: key("a"), User: u, Limits: Limits{Pids: 5, MemoryMB: 5}}}
 		(&limiter{}).plan(&o)

@@ -17,28 +17,27 @@ import (
 )
 
 const (
-	// followPause is how often a follower looks for more.
+	// followPause is the interval at which a follower checks for more output.
 	followPause = 100 * time.Millisecond
-	// tailWindow bounds how far back Tail looks for line ends.
+	// tailWindow is the number of bytes at the end of the output in which Tail searches for line ends.
 	tailWindow = 1 << 20
 )
 
-// Log reads the output of one seat, while it runs and after it was forgotten. An offset
-// counts from the first byte that the job ever wrote, so it survives rotation; what was
-// rotated away is skipped, which shows as a jump of Offset. Not for concurrent use.
+// Log reads the output of one seat, both while the seat runs and after it was forgotten. An offset counts from the job's first byte, so it
+// stays valid after a rotation. Log skips output that a rotation has deleted, so Offset can jump. A Log is not safe for concurrent use.
 type Log struct {
 	root   *os.Root // the seat's directory; stays valid when Forget moves it
 	offset int64
 }
 
-// OpenLog opens a seat's output at its oldest byte kept. The error is fs.ErrNotExist if the
-// seat is unknown or its log was dropped.
+// OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown or its log was
+// deleted.
 func (r *Runner) OpenLog(key Key) (*Log, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
 	}
 	var err error
-	// Forget may move the seat just now: look once more where it was not.
+	// Forget may be moving the seat's directory at this moment. OpenLog therefore looks in seatsDir again after it has looked in logsDir.
 	for _, dir := range []string{seatsDir, logsDir, seatsDir} {
 		var root *os.Root
 		if root, err = r.root.OpenRoot(dir + "/" + key.String()); err == nil {
@@ -54,16 +53,16 @@ func (r *Runner) OpenLog(key Key) (*Log, error) {
 // Close closes the log.
 func (l *Log) Close() error { return l.root.Close() }
 
-// Offset is where the next byte will be read.
+// Offset is the position of the next byte to read.
 func (l *Log) Offset() int64 { return l.offset }
 
-// SeekTo goes to an offset, which may lie before the oldest byte kept or after the newest.
+// SeekTo moves to an offset, which may be before the oldest existing byte or after the newest one.
 func (l *Log) SeekTo(offset int64) { l.offset = max(offset, 0) }
 
-// files lists the start offsets of the files there are, in order.
+// The method `files` returns the start offsets of the existing log files, in order.
 func (l *Log) files() ([]int64, error) {
 	entries, err := fs.ReadDir(l.root.FS(), ".")
-	if errors.Is(err, fs.ErrNotExist) { // dropped while we held it
+	if errors.Is(err, fs.ErrNotExist) { // deleted while it was open
 		return nil, nil
 	}
 	if err != nil {
@@ -79,7 +78,7 @@ func (l *Log) files() ([]int64, error) {
 	return starts, nil
 }
 
-// Bounds are the offsets of the oldest byte kept and of the end.
+// Bounds returns the offsets of the oldest existing byte and of the end.
 func (l *Log) Bounds() (first, end int64, err error) {
 	starts, err := l.files()
 	if err != nil || len(starts) == 0 {
@@ -93,7 +92,7 @@ func (l *Log) Bounds() (first, end int64, err error) {
 	return starts[0], last + st.Size(), nil
 }
 
-// Tail goes to where the last n lines begin. An unfinished line counts.
+// Tail moves to the start of the last n lines. An unfinished line counts as a line.
 func (l *Log) Tail(n int) error {
 	first, end, err := l.Bounds()
 	if err != nil {
@@ -114,7 +113,7 @@ func (l *Log) Tail(n int) error {
 			break
 		}
 		chunk := buf[len(buf) : len(buf)+m]
-		if l.offset != at+int64(m) { // rotated under us: what we have is gone
+		if l.offset != at+int64(m) { // the log was rotated meanwhile, so the bytes that were read no longer exist
 			buf = buf[:0]
 		}
 		buf, at = append(buf, chunk...), l.offset
@@ -128,13 +127,14 @@ func (l *Log) Tail(n int) error {
 	return nil
 }
 
-// Next reads some bytes at Offset and moves on. At the end it returns io.EOF; with follow
-// it waits there for more, and returns io.EOF when the seat has ended.
+// Next reads some bytes at Offset and advances Offset. At the end of the output, Next returns io.EOF. If the argument `follow` is true,
+// Next waits for more bytes. It then returns io.EOF only when the seat has ended.
 func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
 	tick := time.NewTicker(followPause)
 	defer tick.Stop()
 	for {
-		// Before the read: what was written before the end must not be missed.
+		// Before the read, check whether the seat has ended, so that output written just before the end is not
+		// missed.
 		ended := !follow || l.ended()
 		n, err := l.read(b)
 		if n > 0 || err != nil {
@@ -151,7 +151,7 @@ func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
 	}
 }
 
-// ended reports whether no more output can come: the supervisor is gone.
+// The method `ended` reports whether the supervisor is gone. Without a supervisor, no more output can follow.
 func (l *Log) ended() bool {
 	f, err := l.root.Open(seat.LockFile)
 	if err != nil {
@@ -162,8 +162,8 @@ func (l *Log) ended() bool {
 	return err != nil || !locked
 }
 
-// read reads what is there at the offset; 0 and no error if nothing is. A rotation may
-// happen between any two steps, so it looks again when a file has vanished.
+// The method `read` reads the available bytes at the offset. If no bytes are available, the method returns 0 and no error. A
+// rotation may happen at any moment, so the method tries again when a file has vanished.
 func (l *Log) read(b []byte) (int, error) {
 	const tries = 10
 	for range tries {
@@ -174,7 +174,7 @@ func (l *Log) read(b []byte) (int, error) {
 		l.offset = max(l.offset, starts[0])
 		i, exact := slices.BinarySearch(starts, l.offset)
 		if !exact {
-			i-- // the file that begins before the offset; there is one
+			i-- // the file that begins before the offset, which always exists
 		}
 		n, err := l.readAt(b, starts[i])
 		if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +184,7 @@ func (l *Log) read(b []byte) (int, error) {
 			l.offset += int64(n)
 			return n, err
 		}
-		// Nothing left in a file that has a successor, so it was complete when listed.
+		// This log file has a successor, so it was complete when it was listed, and all of its bytes have been read.
 		l.offset = max(l.offset, starts[i+1])
 	}
 	return 0, nil

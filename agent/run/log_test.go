@@ -56,7 +56,7 @@ func TestLogRotation(t *testing.T) {
 	}
 }
 
-// A follower sees each byte once, over rotations and over Forget, and ends with the seat.
+// TestLogFollow checks that a follower reads each byte once, across rotations and Forget, and stops when the seat ends.
 func TestLogFollow(t *testing.T) {
 	w := newWorld(t)
 	spec := sh(`i=0; while [ $i -lt 300 ]; do echo "line $i"; i=$((i+1)); sleep 0.001; done; printf end`)
@@ -153,7 +153,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A Forget that a crash has interrupted is completed at the next Open.
+// TestForgetInterrupted checks that a Forget interrupted by a crash is completed at the next Open.
 func TestForgetInterrupted(t *testing.T) {
 	w := newWorld(t)
 	w.want(w.start(sh("echo out")), Exited, 0)
@@ -182,7 +182,7 @@ func TestDiskFull(t *testing.T) {
 	})
 	w := newWorldIn(t, dir)
 	room := filepath.Join(t.TempDir(), "room")
-	// The job writes ten times what fits, and must come to its end all the same.
+	// The job writes ten times as much as fits on the disk, and must still run to its end.
 	spec := sh(`head -c 2500000 /dev/zero; touch ` + room + `.full; while ! test -e ` + room + `; do sleep 0.01; done
 		echo once more; exit 6`)
 	p := w.start(spec)
@@ -195,7 +195,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	// Make room: now the gap is noted in the log.
+	// Free some disk space, so that the supervisor can note the missing output in the log.
 	if err := os.Truncate(filepath.Join(dir, seatPath(spec.Key, seat.LogName(0))), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Even if nothing makes room again, the result is stored.
+// TestDiskFullToTheEnd checks that the result is stored even if the disk stays full.
 func TestDiskFullToTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
@@ -225,7 +225,7 @@ func TestDiskFullToTheEnd(t *testing.T) {
 	})
 	w := newWorldIn(t, dir)
 	w.want(w.start(sh(`head -c 1000000 /dev/zero; exit 7`)), Exited, 7)
-	// A seat that finds the disk full at its start says so, and leaves nothing.
+	// If the disk is full when a seat starts, the start reports that and leaves no files.
 	spec := sh("true")
 	spec.Rank = 1
 	if _, err := w.Start(w.ctx, spec); !errors.Is(err, syscall.ENOSPC) {
@@ -248,7 +248,7 @@ func TestProgress(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(path, 0o600); err != nil { // a trap for whoever opens it
+	if err := syscall.Mkfifo(path, 0o600); err != nil { // opening it would block
 		t.Fatal(err)
 	}
 	if got, ok := p.Progress(); ok {
@@ -325,7 +325,7 @@ func TestUnpack(t *testing.T) {
 	if after, _ := os.Stat(path); !os.SameFile(before, after) || after.Mode().Perm() != 0o700 {
 		t.Errorf("written twice, or with mode %v", after.Mode())
 	}
-	if err = os.Truncate(path, 100); err != nil { // torn by a crash
+	if err = os.Truncate(path, 100); err != nil { // truncated, as after a crash
 		t.Fatal(err)
 	}
 	if path, err = unpack(dir, program); err != nil {
@@ -365,7 +365,7 @@ func TestCheckpointed(t *testing.T) {
 	if !ok || at.Before(before) || at.After(time.Now().Add(time.Second)) {
 		t.Errorf("checkpointed at %v, %v", at, ok)
 	}
-	// A link would tell of somebody else's file.
+	// A symbolic link must not be followed, because it would reveal the modification time of another file.
 	path := filepath.Join(w.dir, seatPath(spec.Key, seat.CheckpointFile))
 	if err := errors.Join(os.Remove(path), os.Symlink("/etc/passwd", path)); err != nil {
 		t.Fatal(err)

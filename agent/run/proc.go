@@ -15,35 +15,37 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
+	"github.com/ares-scheduler/ares/pause"
 )
 
 const (
-	// askTime bounds one request to a supervisor: they answer in microseconds or, when
-	// stopped, not at all.
+	// askTime is the maximum time for one request to a supervisor. A supervisor answers within microseconds, but a stopped
+	// supervisor does not answer at all.
 	askTime = 2 * time.Second
-	// slack is how long after its time a supervisor may still be killing a job.
+	// The constant `slack` is the extra time that a supervisor may take after its deadline to kill a job.
 	slack = time.Second
-	// lookAgain bounds one sleep of Wait: a Stop may have brought the end nearer.
+	// lookAgain is the maximum time that Wait sleeps before it checks the deadline again. A call of Stop may have
+	// moved the deadline in the meantime.
 	lookAgain = time.Second
 )
 
-// Proc is a seat with a supervisor. Its methods may be called at the same time. It holds no
-// open file, so an agent may drop it and Find it again.
+// Proc is a seat that has a supervisor. The methods of a Proc may be called concurrently. A Proc holds no open file, so an agent may
+// drop it and get it again with Find.
 type Proc struct {
 	r     *Runner
 	order seat.Order
 
 	mu      sync.Mutex
 	pid     int // the job's main process; 0 if unknown or never started
-	child   int // the supervisor, if it is a child of this process and not reaped
+	child   int // the supervisor, if it is a child of this process and was not reaped yet
 	renewed BootTime
 	started BootTime
-	endBy   BootTime // after a Stop or Kill: when it must be over; 0 if not asked
-	result  *Result  // once waited for
+	endBy   BootTime // when the job must have ended after a Stop or Kill; 0 if there was none
+	result  *Result  // set after the seat was waited for
 }
 
-// adopt makes a Proc of a seat whose supervisor lives. If that does not answer, the last
-// renewal is unknown, but it cannot be later than now.
+// The method `adopt` returns a Proc for a seat whose supervisor is alive. If the supervisor does not answer, the time of the last
+// renewal is unknown. The method then assumes the latest possible time, which is now.
 func (r *Runner) adopt(ctx context.Context, order seat.Order) *Proc {
 	p := &Proc{r: r, order: order, renewed: Now()}
 	answer, err := p.ask(ctx, "status")
@@ -63,7 +65,7 @@ func (r *Runner) adopt(ctx context.Context, order seat.Order) *Proc {
 			p.started = BootTime(n)
 		case "renewed":
 			p.renewed = BootTime(n)
-		case "attempt": // the rest is for a spec that was damaged since the start
+		case "attempt": // the other values are needed only if the spec was damaged after the start
 			p.order.Attempt = int(n)
 		case "lost_after":
 			p.order.LostAfter = time.Duration(n)
@@ -74,28 +76,28 @@ func (r *Runner) adopt(ctx context.Context, order seat.Order) *Proc {
 	return p
 }
 
-// Key names the seat.
+// Key returns the key that identifies the seat.
 func (p *Proc) Key() Key { return p.order.Key }
 
-// Spec is what was started.
+// Spec is the spec that the seat was started with.
 func (p *Proc) Spec() Spec { return p.order.Spec }
 
-// Pid is the job's main process; 0 if it is unknown or never started.
+// Pid is the PID of the job's main process. Pid is 0 if the PID is unknown or the process never started.
 func (p *Proc) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
 }
 
-// RenewedAt is the send time of the last renewal that the supervisor has taken.
+// RenewedAt is the send time of the last renewal that the supervisor accepted.
 func (p *Proc) RenewedAt() BootTime {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.renewed
 }
 
-// Renewed tells the supervisor when the last acknowledged renewal was sent. ErrFenced: it
-// came too late. ErrEnded: there is nothing to renew.
+// Renewed tells the supervisor the send time of the last acknowledged renewal. Renewed returns ErrFenced if the
+// renewal came too late, and ErrEnded if the supervisor is gone.
 func (p *Proc) Renewed(ctx context.Context, sent BootTime) error {
 	_, err := p.ask(ctx, "renewed "+strconv.FormatInt(int64(sent), 10))
 	if why, refused := errors.AsType[refusal](err); refused && why == "fenced" {
@@ -110,9 +112,9 @@ func (p *Proc) Renewed(ctx context.Context, sent BootTime) error {
 	return nil
 }
 
-// Stop asks for the end: SIGTERM, and SIGKILL after the grace (negative: that of the
-// Spec). It does not wait. A second Stop can only shorten the grace. Even if it returns an
-// error, Wait will end the seat by force a little later.
+// Stop sends SIGTERM to the job, and SIGKILL after the grace period. If the argument `grace` is negative, Stop uses the grace period
+// of the Spec. The call returns without waiting for the job's end. A second Stop can only shorten the grace period. Even if Stop
+// returns an error, Wait kills the seat's processes soon after the grace period.
 func (p *Proc) Stop(ctx context.Context, reason string, grace time.Duration) error {
 	if grace < 0 {
 		grace = p.order.Grace
@@ -125,7 +127,7 @@ func (p *Proc) Stop(ctx context.Context, reason string, grace time.Duration) err
 	return nil
 }
 
-// Kill asks for the end without grace. It does not wait.
+// Kill stops the job without a grace period. Kill does not wait for the job's end.
 func (p *Proc) Kill(ctx context.Context) error {
 	p.expectEnd(0)
 	if _, err := p.ask(ctx, "kill"); err != nil {
@@ -143,7 +145,7 @@ func (p *Proc) expectEnd(grace time.Duration) {
 	}
 }
 
-// overdueAt is when the supervisor must have ended the job, if it works at all.
+// overdueAt returns the time by which a working supervisor must have ended the job.
 func (p *Proc) overdueAt() BootTime {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,9 +159,9 @@ func (p *Proc) overdueAt() BootTime {
 	return at
 }
 
-// Wait returns when the supervisor is gone and the death of all of the job is verified.
-// A job that is past its time is killed, and so is its supervisor if it does not answer; one
-// that died without a result leaves Outcome Lost. Wait may be called again, and from several places.
+// Wait returns when the supervisor is gone and all processes of the job have verifiably ended. Wait kills a job that has passed
+// its deadline. It also kills a supervisor that does not answer. If a supervisor died without a result, the outcome is Lost. Wait
+// may be called repeatedly and concurrently.
 func (p *Proc) Wait(ctx context.Context) (Result, error) {
 	p.mu.Lock()
 	known := p.result
@@ -187,9 +189,9 @@ func (p *Proc) Wait(ctx context.Context) (Result, error) {
 	return *p.result, nil
 }
 
-// waitGone waits until the supervisor is gone, or stuck past its time. The job is killed at
-// that time in any case. A supervisor that still answers keeps its place, for it alone knows
-// how the job ended, and memory on a GPU can take long to be given back.
+// waitGone waits until the supervisor is gone, or until the deadline has passed and the supervisor does not answer. The job itself
+// is killed at the deadline in any case. A supervisor that still answers is not killed. Only the supervisor knows how the job ended,
+// and freeing GPU memory can take long.
 func (p *Proc) waitGone(ctx context.Context) (stuck bool, err error) {
 	for {
 		alive, err := p.r.alive(p.order.Key)
@@ -208,8 +210,8 @@ func (p *Proc) waitGone(ctx context.Context) (stuck bool, err error) {
 	}
 }
 
-// killJob kills the job but not its supervisor. It need not succeed: whether all is dead is
-// for EnsureDead to say.
+// killJob kills the job but not its supervisor. Errors are ignored, because EnsureDead verifies the end of the
+// processes later.
 func (p *Proc) killJob() {
 	if g := p.r.group(p.order.Key); g != "" {
 		_ = (g + "/" + seat.JobGroup).Kill()
@@ -226,8 +228,8 @@ func (p *Proc) answers(ctx context.Context) bool {
 	return err == nil || errors.Is(err, ErrEnded)
 }
 
-// rest returns when the supervisor may be gone, at the latest after d. An idle connection
-// is closed by the kernel when the supervisor dies, which saves asking.
+// The method `rest` waits until the supervisor's connection closes, but no longer than d. A closed connection means that the
+// supervisor may be gone. The kernel closes an idle connection when the supervisor dies, so no polling is needed.
 func (p *Proc) rest(ctx context.Context, d time.Duration) error {
 	ctx2, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -239,19 +241,16 @@ func (p *Proc) rest(ctx context.Context, d time.Duration) error {
 		_, err = conn.Read(make([]byte, 1))
 	}
 	if err == nil || ctx2.Err() == nil {
-		// No connection, or hung up: the lock will be free in a moment. If it is not, the
-		// supervisor has too many clients or is still starting; do not press.
-		t := time.NewTimer(min(d, 2*time.Millisecond))
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx2.Done():
-		}
+		// Either the connection failed, or the supervisor closed it because it exits. If the supervisor closed the connection,
+		// its lock will be free in a moment. If the connection failed, the supervisor has too many clients or is still
+		// starting, so wait before the next attempt.
+		pause.For(ctx2, min(d, 2*time.Millisecond))
 	}
 	return ctx.Err()
 }
 
-// reap takes the supervisor's exit status, if it is ours to take, so that no zombie stays.
+// The method `reap` reads the exit status of a supervisor that is a child of this process, so that the supervisor does not
+// stay a zombie.
 func (p *Proc) reap(ctx context.Context) {
 	_ = until(ctx, func() bool {
 		p.mu.Lock()
@@ -269,7 +268,7 @@ func (p *Proc) reap(ctx context.Context) {
 }
 
 func (p *Proc) dial(ctx context.Context) (net.Conn, error) {
-	// A socket's path may have 108 bytes; through the directory's descriptor it is short.
+	// The path of a socket is limited to 108 bytes. A path through the directory's file descriptor is short enough.
 	dir, err := p.r.root.Open(seatsDir + "/" + p.order.Key.String())
 	if err != nil {
 		return nil, err
@@ -280,12 +279,12 @@ func (p *Proc) dial(ctx context.Context) (net.Conn, error) {
 	var conn net.Conn
 	ended := until(ctx, func() bool {
 		conn, err = d.DialContext(ctx, "unixpacket", path)
-		return !errors.Is(err, syscall.EAGAIN) // too many at the door
+		return !errors.Is(err, syscall.EAGAIN) // too many clients are waiting
 	})
 	return conn, errors.Join(err, ended)
 }
 
-// ask sends one request and returns the answer without its "ok".
+// The method `ask` sends one request to the supervisor and returns the answer without its leading "ok".
 func (p *Proc) ask(ctx context.Context, request string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -307,7 +306,7 @@ func (p *Proc) ask(ctx context.Context, request string) (string, error) {
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("the supervisor does not answer: %w", ctx.Err())
-	case err != nil: // it died with our request in hand
+	case err != nil: // the supervisor died during our request
 		return "", ErrEnded
 	}
 	verb, rest, _ := strings.Cut(string(buf[:n]), " ")
@@ -322,7 +321,7 @@ func (p *Proc) ask(ctx context.Context, request string) (string, error) {
 	return "", fmt.Errorf("the supervisor answered %q", clean(verb, 100))
 }
 
-// refusal is what a supervisor understood and will not do.
+// The type `refusal` is the error for a request that a supervisor understood but rejected.
 type refusal string
 
 func (r refusal) Error() string { return "refused: " + string(r) }

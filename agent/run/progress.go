@@ -13,8 +13,7 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// Progress is what a job last wrote to its ARES_PROGRESS_FILE: a line such as
-// "42.5 epoch 3".
+// Progress is the last line that a job wrote to its ARES_PROGRESS_FILE, such as "42.5 epoch 3".
 type Progress struct {
 	Percent float64 // 0 to 100
 	Message string  // at most 200 bytes, printable
@@ -25,8 +24,8 @@ const (
 	progressMessage = 200
 )
 
-// Progress returns the last complete line of the progress file that makes sense; ok is
-// false if there is none.
+// Progress returns the last complete and valid line of the progress file. The result `ok` is false if no such
+// line exists.
 func (p *Proc) Progress() (progress Progress, ok bool) {
 	f, err := p.r.open(p.order.Key, seat.ProgressFile)
 	if err != nil {
@@ -38,7 +37,7 @@ func (p *Proc) Progress() (progress Progress, ok bool) {
 		return Progress{}, false
 	}
 	b := make([]byte, progressWindow)
-	n, _ := f.ReadAt(b, max(0, st.Size()-progressWindow)) // what could be read is what counts
+	n, _ := f.ReadAt(b, max(0, st.Size()-progressWindow)) // use whatever could be read
 	return parseProgress(b[:n])
 }
 
@@ -64,7 +63,7 @@ func parseLine(line string) (Progress, bool) {
 	return Progress{percent, clean(strings.TrimSpace(message), progressMessage)}, true
 }
 
-// clean makes text from outside fit for a terminal and a limit in bytes.
+// The function `clean` makes text from outside Ares safe for a terminal and limits its length in bytes.
 func clean(s string, limit int) string {
 	s = strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {

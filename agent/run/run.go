@@ -1,13 +1,11 @@
 //go:build linux
 
-// Package run is the agent's hands: it starts, finds again, stops and buries the processes
-// of this node's seats. Each seat has a supervisor process of its own (cmd/ares-supervisor)
-// that outlives the agent and keeps the deadline of the lease; this package talks to it
-// through the files and the socket of the seat's directory (package seat).
+// Package run starts the processes of the seats on this node, finds them again, stops them, and cleans up after them. Each seat
+// has its own supervisor process (cmd/ares-supervisor) that outlives the agent and enforces the deadline of the lease. This
+// package communicates with the supervisor through the files and the socket of the seat's directory (package seat).
 //
-// The law of the package: no seat counts as ended before its death is verified, by an empty
-// cgroup, whoever had to kill it. Nothing here runs in the background: whatever blocks takes
-// a context, and a Proc holds no open file between two calls.
+// A seat never counts as ended before its cgroup is verified to be empty, regardless of which program killed its processes. This package
+// starts no background goroutines. Every blocking call takes a context, and a Proc holds no open file between two calls.
 package run
 
 import (
@@ -26,23 +24,23 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// The vocabulary is shared with the supervisor; see package seat.
+// These types are shared with the supervisor; see package seat.
 type (
-	// Key names one seat: one rank of one attempt.
+	// Key identifies one seat, which is one rank of one attempt.
 	Key = seat.Key
-	// Spec is what one seat shall run, and within which times.
+	// Spec is the command of one seat, with its limits and timeouts.
 	Spec = seat.Spec
-	// User is whom a job runs as.
+	// User is the user that a job runs as.
 	User = seat.User
-	// Result is how a seat ended.
+	// Result describes how a seat ended.
 	Result = seat.Result
-	// Outcome is how a seat ended, in one word.
+	// Outcome is one word for how a seat ended.
 	Outcome = seat.Outcome
 	// BootTime is CLOCK_BOOTTIME in nanoseconds.
 	BootTime = seat.BootTime
 )
 
-// All outcomes; see package seat.
+// These are all outcomes of a seat; see package seat.
 const (
 	Exited      = seat.Exited
 	Stopped     = seat.Stopped
@@ -56,49 +54,50 @@ const (
 // Now reads CLOCK_BOOTTIME.
 func Now() BootTime { return seat.Now() }
 
-// Errors that callers tell apart.
+// Callers can test for these errors with errors.Is.
 var (
-	// ErrExists is a seat that was started before; Find gives it.
-	ErrExists = errors.New("the seat exists")
-	// ErrFenced is a renewal that came too late: the seat is being killed.
-	ErrFenced = errors.New("the seat has fenced itself")
-	// ErrEnded is a request to a seat whose supervisor is gone.
-	ErrEnded = errors.New("the seat has ended")
-	// ErrAlive is a seat that cannot be forgotten yet.
-	ErrAlive = errors.New("the seat is alive")
+	// ErrExists means that the seat was started before. Use Find to get the existing seat.
+	ErrExists = errors.New("the process was already started")
+	// ErrFenced means that a renewal came too late, so the seat is being killed.
+	ErrFenced = errors.New("the process is being killed, because its lease was not renewed in time")
+	// ErrEnded means that the seat's supervisor is gone.
+	ErrEnded = errors.New("the process has ended")
+	// ErrAlive means that the seat cannot be forgotten yet.
+	ErrAlive = errors.New("the process is still running")
 )
 
 const (
-	seatsDir = "seats" // <job>.<fence>.<rank>: see package seat
-	logsDir  = "logs"  // the same names, after Forget: only logs in them
+	seatsDir = "seats" // names are <job>.<fence>.<rank>; see package seat
+	logsDir  = "logs"  // the same names; after Forget only logs are left
 	idFile   = "id"    // names this runner's cgroup over restarts
 )
 
-// Runner starts and finds the seats of one node. Its methods may be called at the same time.
+// Runner starts the seats of one node and finds the seats that already exist. The methods of a Runner may be called
+// concurrently.
 type Runner struct {
-	// KeepLogs and KeepLogBytes bound the logs of forgotten seats; the oldest go first.
-	// Defaults 1,000 seats and 4 GiB. Set them before use.
+	// KeepLogs and KeepLogBytes limit the stored logs of forgotten seats. The oldest logs are deleted first. The
+	// defaults are 1,000 seats and 4 GiB. Set KeepLogs and KeepLogBytes before the Runner is used.
 	KeepLogs     int
 	KeepLogBytes int64
 
 	dir        string
-	root       *os.Root // dir; names that come from outside go through it
+	root       *os.Root // dir; names from outside are opened through it
 	supervisor string
 	id         string
 	cgroup     seat.Cgroup // parent of the seats' cgroups; "" if containment does not work
-	why        string      // it does not
-	limits     limiter     // what bounds a job's use of the machine
-	noRoom     string      // why jobs cannot have a Room, "" if they can
+	why        string      // why it does not work
+	limits     limiter     // limits a job's use of the machine
+	noSandbox  string      // why jobs cannot have a Sandbox, "" if they can
 }
 
-// Open prepares dir for seats. It fails if the supervisor cannot be executed at all; where
-// only cgroups do not work it goes on, and Contained says so.
+// Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
+// only thing that does not work, Open continues without them, and Contained reports the reason.
 func Open(dir, supervisor string) (*Runner, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	// Passable, not readable: a job of another user must reach its progress file.
+	// Other users may enter these directories but not list them. A job that runs as another user must reach its progress file there.
 	for _, d := range []string{dir, filepath.Join(dir, seatsDir)} {
 		if err = os.MkdirAll(d, 0o711); err != nil {
 			return nil, err
@@ -119,7 +118,7 @@ func Open(dir, supervisor string) (*Runner, error) {
 }
 
 func (r *Runner) prepare() error {
-	// A supervisor outlives us: a pipe that it inherited would never see its end.
+	// A supervisor outlives the agent, so a pipe that the supervisor inherited would never be closed.
 	seat.KeepFilesBack(3)
 	if err := probe(r.supervisor, ""); err != nil {
 		return fmt.Errorf("execute supervisor %s: %w", r.supervisor, err)
@@ -137,11 +136,11 @@ func (r *Runner) prepare() error {
 		return err
 	}
 	r.findCgroups(string(mounts), string(own))
-	r.noRoom = r.probeRoom()
+	r.noSandbox = r.probeSandbox()
 	return r.tidyLogs()
 }
 
-// readID gives the runner its lasting name.
+// readID reads or creates the runner's permanent name.
 func (r *Runner) readID() (string, error) {
 	b, err := r.root.ReadFile(idFile)
 	if id := strings.TrimSpace(string(b)); err == nil && len(id) == 12 {
@@ -162,24 +161,25 @@ func (r *Runner) readID() (string, error) {
 	return id, r.root.Rename(tmp, idFile)
 }
 
-// Close gives back the directory. Seats live on, and so must nothing that uses the Runner.
+// Close closes the directory. Seats keep running. The Runner must not be used afterwards.
 func (r *Runner) Close() error { return r.root.Close() }
 
-// Contained reports whether each seat gets a cgroup of its own, and if not, why.
+// Contained reports whether each seat gets its own cgroup. If seats get no cgroups, Contained returns the reason.
 func (r *Runner) Contained() (ok bool, why string) { return r.cgroup != "", r.why }
 
-// Found is a seat that was there when the agent came up.
+// A Found is a seat that existed when the agent started.
 type Found struct {
 	Key     Key
-	Attempt int // 0 if the spec is torn
-	// Proc is set if the supervisor lives: the seat is adopted again, same attempt.
+	Attempt int // 0 if the spec is damaged
+	// Proc is set if the supervisor is alive. The agent adopts a seat whose supervisor is alive, and the seat's
+	// attempt continues.
 	Proc *Proc
-	// Result is set otherwise. With Outcome Lost nobody has written one. What the
-	// supervisor left alive is still to be killed: call EnsureDead.
+	// Result is set if the supervisor is gone. Outcome Lost means that no result is stored. Processes that the supervisor left alive must
+	// still be killed with EnsureDead.
 	Result Result
 }
 
-// Find looks for all seats, and kills what runs in this node's cgroups without having one.
+// Find returns all seats, and kills every process in this node's cgroups that belongs to no seat.
 func (r *Runner) Find(ctx context.Context) ([]Found, error) {
 	entries, err := fs.ReadDir(r.root.FS(), seatsDir)
 	if err != nil {
@@ -188,11 +188,11 @@ func (r *Runner) Find(ctx context.Context) ([]Found, error) {
 	var keys []Key
 	for _, e := range entries {
 		if key, ok := seat.ParseKey(e.Name()); ok && e.IsDir() {
-			keys = append(keys, key) // others are not ours
+			keys = append(keys, key) // other names do not belong to Ares
 		}
 	}
-	// All at once: each of many stopped supervisors is waited for, and the first
-	// renewal waits for them all.
+	// Read the seats concurrently. The first renewal waits until all seats are read, and each supervisor that hangs takes a whole
+	// timeout.
 	found, errs := make([]Found, len(keys)), make([]error, len(keys))
 	var wg sync.WaitGroup
 	for i, key := range keys {
@@ -216,8 +216,8 @@ func (r *Runner) look(ctx context.Context, key Key) (Found, error) {
 	}
 	order, err := r.readOrder(key)
 	if err != nil {
-		// If the supervisor lives, the spec was whole when it read it, and it will tell what
-		// matters. One that does not answer either is ended soon.
+		// If the supervisor is alive, it has read a complete spec and can report the important values. If the supervisor does not
+		// answer, it is killed soon.
 		order = seat.Order{Spec: Spec{Key: key, LostAfter: seat.MinLostAfter}}
 	}
 	f := Found{Key: key, Attempt: order.Attempt}
@@ -230,7 +230,7 @@ func (r *Runner) look(ctx context.Context, key Key) (Found, error) {
 	return f, nil
 }
 
-// alive asks the kernel whether the seat's supervisor lives.
+// The method `alive` reports whether the seat's supervisor is alive. A supervisor is alive if its lock is held.
 func (r *Runner) alive(key Key) (bool, error) {
 	f, err := r.open(key, seat.LockFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,8 +243,8 @@ func (r *Runner) alive(key Key) (bool, error) {
 	return seat.Locked(f)
 }
 
-// open opens a file of a seat for reading. A job that may write there cannot make us wait
-// at a named pipe or read elsewhere.
+// The method `open` opens a file of a seat for reading. A job may be able to write to the directory. It cannot make this method block on
+// a named pipe or follow a link to another file.
 func (r *Runner) open(key Key, name string) (*os.File, error) {
 	f, err := r.root.OpenFile(seatPath(key, name), os.O_RDONLY|openSafe, 0)
 	if err != nil {
@@ -281,7 +281,7 @@ func (r *Runner) readOrder(key Key) (seat.Order, error) {
 	return o, err
 }
 
-// readResult is for seats whose supervisor is gone: what it did not write is lost.
+// readResult reads the result of a seat whose supervisor is gone. Without a stored result the outcome is Lost.
 func (r *Runner) readResult(key Key) Result {
 	b, err := r.read(key, seat.ResultFile)
 	if err == nil {
@@ -300,7 +300,7 @@ func (r *Runner) readResult(key Key) Result {
 	return Result{Outcome: Lost, Reason: reason, ExitCode: -1, Ended: time.Now(), Contained: r.cgroup != ""}
 }
 
-// lastWords is the beginning of what the supervisor wrote to its error file.
+// lastWords returns the beginning of the supervisor's error output.
 func (r *Runner) lastWords(key Key) string {
 	b, err := r.read(key, seat.ErrorFile)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 var supervisorPath, intruderPath string
 
-// With these in its environment the test binary is an agent that starts one seat and hangs.
+// If these variables are set, the test binary acts as an agent that starts one seat and hangs.
 const agentEnv, supervisorEnv = "ARES_TEST_AGENT", "ARES_TEST_SUPERVISOR"
 
 func beAgent(dir string) {
@@ -69,10 +69,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// patience bounds what a test waits for; it is only reached by a failure.
+// The constant `patience` is the maximum time that a test waits for an expected result. Only a failing test waits for
+// this whole time.
 const patience = 2 * time.Minute
 
-// world is one runner and its seats.
+// The type `world` is one runner with its seats.
 type world struct {
 	*testing.T
 	*Runner
@@ -99,13 +100,13 @@ func newWorldIn(t *testing.T, dir string) *world {
 	w := &world{T: t, Runner: r, ctx: ctx, dir: dir}
 	t.Cleanup(func() {
 		cancel()
-		w.bury()
+		w.killLeftovers()
 	})
 	return w
 }
 
-// bury ends all seats, whatever the test has left.
-func (w *world) bury() {
+// killLeftovers ends all seats that the test left running.
+func (w *world) killLeftovers() {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -132,7 +133,7 @@ func (w *world) bury() {
 		}
 	}
 	_ = w.Close()
-	// Supervisors are our children; nothing of them may stay.
+	// Supervisors are children of this process. Reap them, so that no zombie is left.
 	for {
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
 			return
@@ -140,7 +141,7 @@ func (w *world) bury() {
 	}
 }
 
-// again is a second agent over the same directory: the first has died.
+// The method `again` opens a second runner on the same directory, as if the first agent had died.
 func (w *world) again() *world {
 	w.Helper()
 	r, err := Open(w.dir, supervisorPath)
@@ -152,7 +153,7 @@ func (w *world) again() *world {
 
 func key(name string) Key { return Key{Job: name, Fence: 7, Rank: 0} }
 
-// sh is a spec that runs a shell script.
+// The function `sh` returns a spec that runs a shell script.
 func sh(script string) Spec {
 	return Spec{
 		Key: key("job"), Attempt: 1, Argv: []string{"sh", "-c", script},
@@ -173,7 +174,7 @@ func (w *world) start(spec Spec) *Proc {
 	return p
 }
 
-// wait returns the result and checks that the death is as real as Wait says.
+// The method `wait` returns the result of Wait, and checks that the processes are really dead.
 func (w *world) wait(p *Proc) Result {
 	w.Helper()
 	res, err := p.Wait(w.ctx)
@@ -226,7 +227,7 @@ func drainLog(ctx context.Context, t *testing.T, l *Log, follow bool) string {
 	}
 }
 
-// eventually waits for a condition.
+// The method `eventually` waits until a condition is true.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
 	if err := until(w.ctx, ok); err != nil {
@@ -234,8 +235,8 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// stalls watches how late this machine is. What a test says of a time by which
-// something is done allows for that, and is strict where nothing else runs.
+// The method `stalls` measures by how much this machine delays the test. Tests add this delay to their time limits,
+// so that the limits can be strict on an idle machine.
 func (w *world) stalls() (allowance func() time.Duration) {
 	const step = 5 * time.Millisecond
 	var mu sync.Mutex
@@ -262,11 +263,11 @@ func (w *world) stalls() (allowance func() time.Duration) {
 	return func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
-		return 5 * worst // each of some steps, in some processes, may be as late
+		return 5 * worst // several steps, in several processes, may each be late by that much
 	}
 }
 
-// pidIn waits for a file in which a job has left a pid.
+// pidIn waits for a file to which a job writes a PID.
 func (w *world) pidIn(path string) int {
 	w.Helper()
 	pid := 0
@@ -294,7 +295,7 @@ func (w *world) supervisorPid(p *Proc) int {
 	return pid
 }
 
-// lives asks the operating system; a zombie is dead.
+// The function `lives` asks the operating system whether a process is alive. A zombie counts as dead.
 func lives(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -354,7 +355,7 @@ func TestSurroundings(t *testing.T) {
 			t.Errorf("%q in\n%s", secret, log)
 		}
 	}
-	if !strings.HasSuffix(log, "\n4\n") { // 0, 1, 2 and ls's own
+	if !strings.HasSuffix(log, "\n4\n") { // 0, 1, 2 and that of ls itself
 		t.Errorf("more files than three are open in the job:\n%s", log)
 	}
 	if st, err := os.Stat(filepath.Join(w.dir, "seats/job.7.0")); err != nil || st.Mode().Perm() != 0o700 {

@@ -18,14 +18,14 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// cleanUpTime bounds how long a Start that has failed waits for its remains to die.
+// cleanUpTime is the maximum time that a failed Start waits for the remaining processes to end.
 const cleanUpTime = 5 * time.Second
 
-// Start starts a seat and returns once its supervisor says that the job runs, or that the
-// seat has ended already: fenced or with a spawn error, which Wait then tells. On an error
-// nothing runs. ErrExists means that the seat was started before.
+// Start starts a seat. Start returns once the seat's supervisor reports that the job runs or that the seat has already ended. A
+// seat can end this early if it was fenced or its process could not be spawned. If the seat has already ended, Wait returns its
+// result. After an error, no process of the seat is running. ErrExists means that the seat was started before.
 //
-// Every Proc must be waited for: Wait is what ends a seat whose supervisor fails.
+// The caller must call Wait on every Proc, because Wait ends a seat whose supervisor fails.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	spec.Default()
 	if err := spec.Check(); err != nil {
@@ -44,7 +44,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	}
 	p, err := r.start(ctx, order)
 	if err != nil {
-		// The caller's context may be the very reason.
+		// The caller's context may have ended, so the clean-up uses another context.
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 		defer cancel()
 		if dead := r.EnsureDead(cleaning, spec.Key); dead == nil {
@@ -58,7 +58,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	return p, nil
 }
 
-// start returns a Proc even with an error, if a supervisor was started.
+// If a supervisor was started, the method `start` may return a Proc together with an error.
 func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	lock, err := r.furnish(order)
 	if err != nil {
@@ -94,8 +94,8 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	return p, errors.Join(errors.New("the supervisor died at once: "+r.lastWords(order.Key)), err)
 }
 
-// furnish makes all files of a seat before its start, and takes the lock that the
-// supervisor will inherit: there is no moment in which a living one looks dead.
+// The method `furnish` creates all files of a seat before its start, and takes the lock that the supervisor will inherit. The
+// lock ensures that a running supervisor never looks dead, not even for a moment.
 func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	key := order.Key
 	lock, err = r.root.OpenFile(seatPath(key, seat.LockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -110,7 +110,7 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	if err := seat.Lock(lock); err != nil {
 		return lock, err
 	}
-	// Not synced: after a crash of the machine the seat is lost, whatever its spec says.
+	// The spec file is not synced to disk, because after a crash of the machine the seat is lost anyway.
 	if err := r.root.WriteFile(seatPath(key, seat.SpecFile), order.Encode(), 0o600); err != nil {
 		return lock, err
 	}
@@ -127,8 +127,8 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	return lock, r.limits.furnish(&order)
 }
 
-// launch starts the supervisor in a session of its own, and in the seat's cgroup, where it
-// can be killed together with the job even if its pid is not known.
+// The method `launch` starts the supervisor in its own session and in the seat's cgroup. Because the supervisor is in that
+// cgroup, it can be killed together with the job, even if its PID is unknown.
 func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if order.Cgroup != "" {
@@ -155,8 +155,8 @@ func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err er
 	files[seat.ReadyFD], files[seat.LockFD] = ready.Fd(), lock.Fd()
 	pid, err = syscall.ForkExec(r.supervisor,
 		[]string{"ares-supervisor", filepath.Join(r.dir, seatsDir, order.Key.String())},
-		// The agent's environment holds secrets and is none of its business. Two
-		// processors are enough, and Go then takes less memory on large machines.
+		// The agent's environment holds secrets, so the supervisor does not get it. GOMAXPROCS is 2, because two
+		// processors are enough and Go then uses less memory on large machines.
 		&syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=25"}, Files: files, Sys: attr})
 	if err != nil {
 		return 0, fmt.Errorf("execute supervisor %s: %w", r.supervisor, err)

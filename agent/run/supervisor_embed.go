@@ -4,11 +4,11 @@ package run
 
 import _ "embed"
 
-// The Makefile builds supervisor.bin from cmd/ares-supervisor before it builds this.
+// The Makefile builds supervisor.bin from cmd/ares-supervisor before it builds this package.
 //
 //go:embed supervisor.bin
 var supervisorBinary []byte
 
-// Supervisor gives the path of the supervisor program. This binary contains it; it is
-// written to dir once.
+// Supervisor returns the path of the supervisor program. This binary contains the supervisor program and writes it to
+// the directory `dir` once.
 func Supervisor(dir string) (string, error) { return unpack(dir, supervisorBinary) }

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Supervisor gives the path of the supervisor program. This binary was built without it, so
-// it is looked for beside the executable, then in PATH, then in ARES_SUPERVISOR.
+// Supervisor returns the path of the supervisor program. This binary does not contain the program, so Supervisor
+// searches in the directory of the executable and then in PATH. If the program is not there, Supervisor uses the
+// path in the environment variable ARES_SUPERVISOR.
 func Supervisor(string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "ares-supervisor")); err == nil {

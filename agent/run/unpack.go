@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 )
 
-// unpack writes a program to dir under a name made of its content, so that an upgraded
-// agent never writes over a program that is being executed. The content is compared, not
-// believed: a crash may have left the name without it.
+// The function `unpack` writes a program to the directory `dir`, under a name that is derived from its content. An upgraded
+// agent therefore never overwrites a running program. If the file exists, its content is compared, because a crash may have left
+// it incomplete.
 func unpack(dir string, program []byte) (string, error) {
 	if len(program) == 0 {
-		return "", errors.New("the embedded supervisor is empty: run `make build`")
+		return "", errors.New("this program was built without the supervisor: build it with `make build`")
 	}
 	sum := sha256.Sum256(program)
 	path := filepath.Join(dir, "ares-supervisor-"+hex.EncodeToString(sum[:8]))

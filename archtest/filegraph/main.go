@@ -34,7 +34,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("name a package directory: filegraph [-edges] [-without LIST] DIR")
+		return errors.New("no package directory given; usage: filegraph [-edges] [-without LIST] DIR")
 	}
 	dir := flags.Arg(0)
 	if err := flags.Parse(flags.Args()[1:]); err != nil { // flags may also follow the directory
@@ -63,7 +63,8 @@ func run(args []string, out io.Writer) error {
 	return nil
 }
 
-// moduleRoot finds the directory with go.mod above dir, and dir's path from there.
+// moduleRoot finds the directory above `dir` that contains go.mod. It also
+// returns the path of `dir` relative to that directory.
 func moduleRoot(dir string) (root, rel string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package sinktest is the law for whatever keeps the audit logs of many servers
-// together.
+// Package sinktest is the test suite for every implementation of audit.Sink.
 package sinktest
 
 import (
@@ -10,10 +9,10 @@ import (
 	"github.com/ares-scheduler/ares/audit"
 )
 
-// Kept reads back what a sink holds of a server, in order.
+// A Kept is a function that returns the entries that a sink stores for a server, in order.
 type Kept func(t *testing.T, sink audit.Sink, server string) []audit.Entry
 
-// Run proves the sinks that open makes, each empty.
+// Run tests the sinks that `open` returns. Each of these sinks must be empty.
 func Run(t *testing.T, open func(*testing.T) audit.Sink, kept Kept) {
 	t.Helper()
 	for name, law := range map[string]func(*testing.T, audit.Sink, Kept){
@@ -26,7 +25,7 @@ func Run(t *testing.T, open func(*testing.T) audit.Sink, kept Kept) {
 	}
 }
 
-// entries makes some of a server's log.
+// The function `entries` returns some entries of a server's log.
 func entries(server string, from, to int) []audit.Entry {
 	var out []audit.Entry
 	for i := from; i <= to; i++ {
@@ -97,9 +96,10 @@ func serversAreApart(t *testing.T, s audit.Sink, kept Kept) {
 	}
 }
 
-// aGapIsRefused: what follows later than the next would look whole.
+// aGapIsRefused checks that the sink rejects entries after a gap. Otherwise the sink's copy would look complete
+// although it is not.
 func aGapIsRefused(t *testing.T, s audit.Sink, kept Kept) {
-	take(t, s, entries("s1", 11, 12)) // those before were removed by age
+	take(t, s, entries("s1", 11, 12)) // the earlier entries were removed because of their age
 	if err := s.Take(t.Context(), entries("s1", 14, 15)); err == nil {
 		t.Error("entry 14 was taken after 12")
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxConns bounds open connections. The oldest is closed for a new one, so no number
-	// of stuck clients can keep an agent out.
+	// maxConns is the maximum number of open connections. When the maximum is reached, a new connection replaces the oldest one, so
+	// stuck clients cannot lock out an agent.
 	maxConns = 16
-	// maxRequest bounds one request.
+	// maxRequest is the maximum length of one request.
 	maxRequest = 2 << 10
 )
 
@@ -40,10 +40,10 @@ func (s *supervisor) hangUp(fd int) {
 	}
 }
 
-// serve answers one request. Neither reading nor writing waits: a client that does not
-// take its answers is hung up on.
+// The method `serve` answers one request of a client. Neither reading nor writing blocks. If a client does not read its answers,
+// its connection is closed.
 func (s *supervisor) serve(fd int) {
-	if !s.has(fd) { // closed for a newer connection in this very round
+	if !s.has(fd) { // it was closed in the same round to make room for a newer connection
 		return
 	}
 	var buf [maxRequest]byte
@@ -70,7 +70,7 @@ func (s *supervisor) has(fd int) bool {
 	return false
 }
 
-// answer carries out one request:
+// The method `answer` carries out one request:
 //
 //	renewed <boottime-ns>        ok | refused <why>
 //	stop <grace-ns|-1> <reason>  ok
@@ -106,8 +106,9 @@ func (s *supervisor) answer(request string, now seat.BootTime) string {
 	return "error unknown request: " + verb
 }
 
-// renew takes the send time of an acknowledged renewal. The decision at half of lost_after
-// is final, even if the timer has not been served yet.
+// The method `renew` records an acknowledged renewal that was sent at the given time. If half of lost_after has passed since the
+// last renewal, the supervisor decides to end the job. Once the supervisor has decided to end the job, a later renewal does not
+// change that. This holds even if the timer event has not been handled yet.
 func (s *supervisor) renew(sent, now seat.BootTime) string {
 	s.decide(now)
 	switch {

@@ -10,9 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// FuzzAnswer sends a supervisor two requests, one some time after the other.
-// No request, however wrong, makes the job live longer than its lease, undoes
-// a fence or an end that was planned, or gets an answer the agent cannot read.
+// FuzzAnswer sends a supervisor two requests with some time in between. Even an invalid request must not allow the job to outlive its
+// lease, and must not undo a decision to end the job. The agent must be able to parse every answer of the supervisor.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"renewed 1000000000000", "renewed 1000000000001", "renewed -9223372036854775808", "renewed 9223372036854775807", "renewed x", "renewed",

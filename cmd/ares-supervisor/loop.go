@@ -14,44 +14,45 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// A supervisor has three threads of work. The main thread starts the job and then only
-// exists (see init). The loop decides, signals and answers; it never touches a disk while
-// the job may live, so no slow disk delays a deadline. The pump stores the output.
+// The type `supervisor` is the state of one seat's supervisor. The supervisor has three threads. The main thread starts the job and
+// must then stay alive, for the reason given in the function `init`. The loop thread makes decisions, sends signals and answers
+// requests. The loop never accesses a disk while the job may be alive, so that a slow disk cannot delay a deadline. The pump thread
+// stores the job's output.
 type supervisor struct {
 	order      seat.Order
 	timer      int // timerfd on CLOCK_BOOTTIME
-	wake       int // eventfd: signals, start, end of the output
-	memory     int // eventfd: the job is out of memory; -1 where that needs no telling
+	wake       int // eventfd for signals, the start, and the end of the output
+	memory     int // eventfd that reports that the job is out of memory; -1 if no notification is needed
 	listen     int
 	conns      []int // open connections, oldest first
 	out        output
-	terminated atomic.Bool // SIGTERM to the supervisor itself
+	terminated atomic.Bool // the supervisor itself received SIGTERM
 
 	mu   sync.Mutex
-	born *birth // how the start went; nil until then
+	born *birth // result of the start; nil until then
 
-	// The rest belongs to the loop.
+	// Only the loop thread uses these fields.
 	start    *birth
 	ended    bool // the main process is dead and reaped
 	status   syscall.WaitStatus
 	usage    syscall.Rusage
 	renewed  seat.BootTime
-	fenced   bool // final: no renewal counts any more
-	starved  bool // the kernel found no memory for the job within its limit
+	fenced   bool // final; later renewals do not count
+	starved  bool // the job reached its memory limit
 	outcome  seat.Outcome
 	reason   string
-	termAt   seat.BootTime // 0: not planned
+	termAt   seat.BootTime // 0 if not planned
 	killAt   seat.BootTime
 	termSent bool
-	patience time.Duration // between two looks at a dying cgroup
+	patience time.Duration // delay between two checks of a dying cgroup
 }
 
-// birth is how the start of the job went.
+// The type `birth` is the result of starting the job.
 type birth struct {
-	pid  int // 0: it never ran
+	pid  int // 0 if the job never ran
 	at   seat.BootTime
 	wall time.Time
-	// If it never ran:
+	// These fields are set if the job never ran.
 	outcome seat.Outcome
 	reason  string
 }
@@ -79,7 +80,7 @@ func (s *supervisor) loop() {
 	s.finish()
 }
 
-// adopt takes over what the main thread has started.
+// The method `adopt` lets the loop take over the job that the main thread has started.
 func (s *supervisor) adopt() {
 	if s.start != nil {
 		return
@@ -90,14 +91,14 @@ func (s *supervisor) adopt() {
 	if s.start == nil || s.start.pid == 0 {
 		return
 	}
-	// Only now, so that the job does not inherit it: memory runs out because of jobs, and
-	// the kernel should pick the job, not the one that reports its end.
+	// Lower the OOM score after the start, so that the job does not inherit it. When memory runs out, the kernel should kill the
+	// job and not the supervisor. The supervisor must report the job's end.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
 	s.tell("spawned " + strconv.Itoa(s.start.pid))
 }
 
-// reap collects the job's main process and all orphans, which come to us as subreaper.
-// Not before the start is over: the fork itself waits for its child.
+// The method `reap` collects the exit status of the job's main process and of all orphaned processes, which become children of this
+// subreaper. The method does nothing before the start is complete, because until then ForkExec itself may wait for its child.
 func (s *supervisor) reap() {
 	if s.start == nil {
 		return
@@ -118,7 +119,7 @@ func (s *supervisor) reap() {
 	}
 }
 
-// decide is the arithmetic of the deadlines.
+// The method `decide` compares the deadlines with the clock and plans the actions that are due.
 func (s *supervisor) decide(now seat.BootTime) {
 	if !s.fenced && now >= s.order.DecideAt(s.renewed) {
 		s.fenced = true
@@ -129,7 +130,8 @@ func (s *supervisor) decide(now seat.BootTime) {
 		s.end(seat.MaxRuntime, "ran longer than "+s.order.MaxRuntime.String(), at, now.Add(s.order.Grace))
 	}
 	if s.starved && s.running() {
-		// The kernel kills one process. The others would wait for it, or go on without.
+		// When memory runs out, the kernel kills only one process. The job's other processes would wait for the killed
+		// process, or continue without it.
 		s.end(seat.OutOfMemory, s.outOfMemory(), 0, now)
 	}
 	if s.terminated.Load() && s.outcome != seat.Lost {
@@ -137,8 +139,9 @@ func (s *supervisor) decide(now seat.BootTime) {
 	}
 }
 
-// end plans the death. The first cause is the outcome, unless the job was over already; a
-// later cause can only make it come sooner.
+// The method `end` plans when the job gets SIGTERM and SIGKILL, and records the reason. The first reason determines the outcome,
+// unless the job has already ended. If the job must end for several reasons, a later reason can only move the end to an earlier
+// time.
 func (s *supervisor) end(outcome seat.Outcome, reason string, term, kill seat.BootTime) {
 	if s.outcome == "" && (!s.ended || outcome == seat.Lost) {
 		s.outcome, s.reason = outcome, reason
@@ -149,7 +152,8 @@ func (s *supervisor) end(outcome seat.Outcome, reason string, term, kill seat.Bo
 	s.termAt, s.killAt = earlier(s.termAt, term), earlier(s.killAt, kill)
 }
 
-// maxRuntimeAt is when the time limit is up; 0 if there is none or it no longer matters.
+// maxRuntimeAt returns the time at which the runtime limit is reached. The result is 0 if the job has no runtime
+// limit, is not running, or is already being ended.
 func (s *supervisor) maxRuntimeAt() seat.BootTime {
 	if s.order.MaxRuntime == 0 || !s.running() || s.outcome != "" {
 		return 0
@@ -157,7 +161,7 @@ func (s *supervisor) maxRuntimeAt() seat.BootTime {
 	return s.start.at.Add(s.order.MaxRuntime)
 }
 
-// earlier is the minimum, where 0 is never.
+// The function `earlier` returns the earlier of two times. A time of 0 means never.
 func earlier(a, b seat.BootTime) seat.BootTime {
 	if a == 0 || (b != 0 && b < a) {
 		return b
@@ -165,11 +169,11 @@ func earlier(a, b seat.BootTime) seat.BootTime {
 	return a
 }
 
-// act signals what is due, and reports whether everything is dead.
+// The method `act` sends the signals that are due, and reports whether all processes of the job are dead.
 func (s *supervisor) act(now seat.BootTime) bool {
 	if s.running() && !s.termSent && s.termAt != 0 && now >= s.termAt {
 		s.termSent = true
-		// The main process is not reaped, so the group's number is still its own.
+		// The main process is not reaped yet, so the process group ID cannot have been reused.
 		_ = syscall.Kill(-s.start.pid, syscall.SIGTERM)
 	}
 	over := s.start != nil && !s.running()
@@ -183,7 +187,7 @@ func (s *supervisor) act(now seat.BootTime) bool {
 
 func (s *supervisor) running() bool { return s.start != nil && s.start.pid != 0 && !s.ended }
 
-// killAll kills whatever lives of the job, and reports whether nothing did.
+// killAll kills all remaining processes of the job, and reports whether none were left.
 func (s *supervisor) killAll() bool {
 	if s.order.Cgroup == "" {
 		n, err := seat.KillDescendants(os.Getpid())
@@ -208,8 +212,8 @@ func (s *supervisor) jobGroup() seat.Cgroup {
 	return seat.Cgroup(s.order.Cgroup + "/" + seat.JobGroup)
 }
 
-// next is when something is to be decided or done; 0 if nothing is planned. What cannot be
-// done now must not be in it, or the timer would fire without end.
+// The method `next` returns the time of the next decision or action, or 0 if nothing is planned. The result must not be the time of
+// an action that is impossible now, because the timer would then fire endlessly.
 func (s *supervisor) next() seat.BootTime {
 	var at seat.BootTime
 	if !s.fenced {
@@ -225,7 +229,7 @@ func (s *supervisor) next() seat.BootTime {
 	return at
 }
 
-// wait sleeps until there is something to do, and answers clients meanwhile.
+// The method `wait` sleeps until an action is due, and answers clients in the meantime.
 func (s *supervisor) wait() {
 	fds := make([]pollFD, 0, 4+maxConns)
 	for _, fd := range append([]int{s.timer, s.wake, s.memory, s.listen}, s.conns...) { // poll skips -1
@@ -257,7 +261,7 @@ func (s *supervisor) wait() {
 	}
 }
 
-// finish stores the result, when all is dead, and ends the process.
+// The method `finish` stores the result once all processes are dead, and ends the supervisor.
 func (s *supervisor) finish() {
 	s.out.settle()
 	r := s.result()
@@ -311,7 +315,7 @@ func (s *supervisor) outOfMemory() string {
 	return "out of memory: limit " + strconv.FormatInt(s.order.Limits.MemoryMB, 10) + " MB"
 }
 
-// tell writes to the agent that started us. It may be gone.
+// The method `tell` writes a line to the agent process that started this supervisor. That process may have ended.
 func (s *supervisor) tell(line string) {
 	_, _ = syscall.Write(seat.ReadyFD, []byte(line+"\n"))
 }

@@ -16,8 +16,8 @@ const (
 	start = 1000 * sec
 )
 
-// fresh is a supervisor whose job started at the time of its last renewal. lost_after is
-// 20 s: decision at +10 s, SIGTERM at +12 s, SIGKILL at +14 s.
+// The function `fresh` returns a supervisor whose job started at the time of the last renewal. The value of lost_after
+// is 20 s. Therefore the supervisor decides to end the job at +10 s, and sends SIGTERM at +12 s and SIGKILL at +14 s.
 func fresh() *supervisor {
 	return &supervisor{
 		order: seat.Order{Spec: seat.Spec{
@@ -35,7 +35,8 @@ func TestDecisionIsFinal(t *testing.T) {
 	if got := s.answer(renewed(start+sec), start+10*sec-1); got != "ok" {
 		t.Errorf("in time: %s", got)
 	}
-	// The last renewal was sent at +1 s; when the answer came does not matter.
+	// The last renewal was sent at +1 s. Only the time at which a renewal was sent matters, not the time at which its
+	// answer arrived.
 	if s.next() != start+11*sec {
 		t.Errorf("next at %v", s.next().Sub(start))
 	}
@@ -53,7 +54,7 @@ func TestDecisionIsFinal(t *testing.T) {
 func TestFirstCauseWins(t *testing.T) {
 	s := fresh()
 	s.answer("stop -1 preempted", start+8*sec)
-	s.decide(start + 10*sec) // fenced too: it may only come sooner
+	s.decide(start + 10*sec) // now it is fenced too, which may only make the end earlier
 	s.answer("stop "+strconv.Itoa(int(time.Hour))+" later", start+10*sec)
 	if s.outcome != seat.Stopped || s.reason != "preempted" || s.termAt != start+8*sec || s.killAt != start+13*sec {
 		t.Errorf("%s %q, term %v, kill %v", s.outcome, s.reason, s.termAt.Sub(start), s.killAt.Sub(start))
@@ -87,7 +88,7 @@ func TestMaxRuntimeCountsFromStart(t *testing.T) {
 
 func TestEndedJobKeepsItsOutcome(t *testing.T) {
 	s := fresh()
-	s.ended = true // and its orphans are dying
+	s.ended = true // the main process has ended, and its orphans are dying
 	s.answer("stop -1 late", start+sec)
 	s.decide(start + 3600*sec)
 	if s.outcome != "" {
@@ -107,9 +108,9 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// Whatever is asked in whatever order: the kill never comes later than 0.7 × lost_after
-// after the last renewal taken, nor later once planned, and the timer never fires for
-// something that cannot be done now (it would fire without end).
+// TestLaws sends requests in random order. TestLaws checks two rules. The time from the last accepted renewal to
+// SIGKILL is at most 0.7 × lost_after. A planned kill is never postponed. The timer must never fire for an action that
+// is impossible now, because it would then fire endlessly.
 func TestLaws(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -138,10 +139,10 @@ func TestLaws(t *testing.T) {
 				t.Fatalf("seed %d: fenced, and killed only at %v", seed, s.killAt)
 			}
 			if s.running() && s.termAt != 0 && now >= s.termAt {
-				s.termSent = true // as act does
+				s.termSent = true // as act would do
 			}
 			if s.killAt != 0 && now >= s.killAt || s.ended {
-				s.patience = time.Millisecond // as act does
+				s.patience = time.Millisecond // as act would do
 			}
 			if next := s.next(); next != 0 && next <= now {
 				t.Fatalf("seed %d: the timer would spin: %+v at %v", seed, s, now)

@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command ares-supervisor holds one seat: the job's process and its deadline. The agent
-// starts one per seat, and it outlives the agent: it kills the job in time when nobody
-// renews the lease, and lets a restarted agent find the job again. It is a program of its
-// own, with few imports, because there is one for each job.
+// Command ares-supervisor supervises the job's process on one seat and enforces the deadlines of the seat. The agent
+// starts one supervisor per seat, and the supervisor outlives the agent. If the lease is not renewed, the supervisor
+// kills the job in time. A restarted agent finds the job through the supervisor. The supervisor is a separate
+// program with few imports, because one supervisor runs for each seat and must use little memory.
 //
-// It is not started by hand: it expects a seat directory (package seat) and two open files.
+// The supervisor cannot be started by hand, because it expects a seat directory (package seat) and two open files.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 func init() {
-	// Pdeathsig is tied to the thread that forked and no_new_privs to the thread that set
-	// it. The main thread lives as long as the process; keep to it.
+	// Pdeathsig takes effect when the forking thread ends, and no_new_privs applies only to the thread that set it. The
+	// main thread forks the job and sets no_new_privs, because this thread lives as long as the process.
 	runtime.LockOSThread()
 }
 
@@ -28,8 +28,8 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == seat.Probe {
 		return
 	}
-	if len(os.Args) == 2 && os.Args[1] == seat.ProbeRoom {
-		probeRoom()
+	if len(os.Args) == 2 && os.Args[1] == seat.ProbeSandbox {
+		probeSandbox()
 		return
 	}
 	if len(os.Args) != 2 || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
@@ -42,7 +42,7 @@ func main() {
 	if err := os.Chdir(os.Args[1]); err != nil {
 		die(err.Error())
 	}
-	// Written first: an agent that finds this process stuck must be able to end it.
+	// Write the PID first, because an agent must be able to kill this process if it hangs.
 	if err := os.WriteFile(seat.PidFile, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		die(err.Error())
 	}
@@ -54,17 +54,18 @@ func main() {
 	if err != nil {
 		die(err.Error())
 	}
-	// Before the start, or the end of a very short job goes unnoticed.
+	// Register for signals before the start; otherwise the end of a very short job would be missed.
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	go s.forward(c)
 	go s.loop()
 	s.spawned(s.spawn())
-	select {} // hold the thread; loop ends the process
+	select {} // keep the main thread alive; the loop ends the process
 }
 
-// die reports to the agent, if it still listens, and to the error file. Nothing has been
-// started yet, so the seat counts as lost.
+// The function `die` reports an error to the error file and, if the agent still listens, to the agent. The supervisor
+// calls `die` before it starts the job, so no process of the job exists. No result is stored either, so the seat has
+// the outcome Lost.
 func die(why string) {
 	_, _ = os.Stderr.WriteString("ares-supervisor: " + why + "\n")
 	if isOpen(seat.ReadyFD) {
@@ -91,11 +92,11 @@ func readOrder() (seat.Order, error) {
 	return seat.DecodeOrder(b)
 }
 
-// newSupervisor takes all that a seat needs before the job may start, so that what is
-// missing shows now and not when the result is due.
+// newSupervisor acquires every resource of a seat before the job may start. A missing resource is therefore found now,
+// and not when the result is written.
 func newSupervisor(order seat.Order) (*supervisor, error) {
 	s := &supervisor{order: order, renewed: order.RenewedAt, listen: -1, memory: -1}
-	_, _ = syscall.Setsid() // EPERM: the agent has done so
+	_, _ = syscall.Setsid() // EPERM means that the agent has already done this
 	if err := prctl(prSetChildSubreaper, 1); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
@@ -121,8 +122,8 @@ func newSupervisor(order seat.Order) (*supervisor, error) {
 	return s, nil
 }
 
-// forward turns signals into wake-ups of the loop. SIGHUP and SIGINT are caught and
-// dropped, not ignored: an ignored signal would stay ignored in the job.
+// The method `forward` wakes the loop for every signal. SIGHUP and SIGINT are caught and then discarded. They are not
+// set to be ignored, because the job would inherit ignored signals.
 func (s *supervisor) forward(c <-chan os.Signal) {
 	for sig := range c {
 		if sig == syscall.SIGTERM {

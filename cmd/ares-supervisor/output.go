@@ -12,23 +12,23 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// output stores what the job writes, in two files of at most half the limit each. What
-// cannot be stored is dropped and noted, for a full disk must not stop the job.
+// The type `output` stores the job's output in two files. Each file may use half of the size limit. Output that cannot
+// be stored is dropped and counted, because a full disk must not stop the job.
 type output struct {
 	half    int64
 	file    int    // the current file, -1 if none could be opened
-	name    string // of the current file
-	prev    string // of the one before
-	offset  int64  // of the stream, where the current file ends
-	size    int64  // of the current file
-	unsaid  int64  // dropped since the last note
+	name    string // name of the current file
+	prev    string // name of the previous file
+	offset  int64  // stream offset of the end of the current file
+	size    int64  // size of the current file
+	unsaid  int64  // bytes dropped since the last note
 	why     error
 	dropped atomic.Int64
-	done    chan struct{} // closed at the end of the output; nil if there never was any
+	done    chan struct{} // closed at the end of the output; nil if there is no output
 }
 
-// settleTime is how long the end of the output is waited for when the job is dead. Only a
-// hung disk, or without a cgroup a process that escaped, can make it last.
+// settleTime is how long the supervisor waits for the end of the output after the job is dead. Only two things can
+// delay the end of the output: a disk that hangs, or a process that escaped because there is no cgroup.
 const settleTime = 2 * time.Second
 
 func (o *output) begin(pipe int, limit int64) {
@@ -39,7 +39,7 @@ func (o *output) begin(pipe int, limit int64) {
 	}()
 }
 
-// settle waits for the last of the output.
+// The method `settle` waits until the remaining output is stored.
 func (o *output) settle() {
 	if o.done == nil {
 		return
@@ -51,8 +51,8 @@ func (o *output) settle() {
 }
 
 func (o *output) pump(pipe int) {
-	// A job that prints nothing has an empty log, not none. Should this fail, the first
-	// write tries again and notes what is lost.
+	// Create an empty log even if the job prints nothing. If the file cannot be created, the first write tries again,
+	// and the log then says how much output was lost.
 	_ = o.rotate()
 	buf := make([]byte, 32<<10)
 	for {
@@ -69,7 +69,7 @@ func (o *output) pump(pipe int) {
 	o.note()
 }
 
-// note says in the log itself that something is missing, once there is room again.
+// The method `note` writes into the log how much output was dropped, once the disk has space again.
 func (o *output) note() {
 	if o.unsaid == 0 {
 		return
@@ -82,7 +82,7 @@ func (o *output) note() {
 		o.unsaid = 0
 		return
 	}
-	o.unsaid = lost // the note itself is no loss
+	o.unsaid = lost // a note that cannot be written does not count as lost output
 	o.dropped.Store(before)
 }
 
@@ -114,7 +114,7 @@ func (o *output) drop(n int, err error) {
 	o.dropped.Add(int64(n))
 }
 
-// rotate begins a new file. The oldest goes first: its room may be needed.
+// The method `rotate` begins a new log file. The method deletes the oldest file first, because its space may be needed.
 func (o *output) rotate() error {
 	if o.prev != "" {
 		if err := os.Remove(o.prev); err != nil && !os.IsNotExist(err) {
@@ -134,7 +134,7 @@ func (o *output) rotate() error {
 	return nil
 }
 
-// sacrifice frees room for the result, which matters more than old output.
+// The method `sacrifice` deletes old output to free disk space for the result, because the result is more important.
 func (o *output) sacrifice() {
 	if o.prev != "" {
 		_ = os.Remove(o.prev)
@@ -143,19 +143,20 @@ func (o *output) sacrifice() {
 	}
 }
 
-// reserveSize is more than any result needs: its only long field is MaxReason.
+// reserveSize is the size of the reserved space, which is enough for any result. The only long field of a result is the
+// reason, which is limited to MaxReason bytes.
 const reserveSize = 4 << 10
 
-// reserveResult takes room for the result before the job starts. A job must not end
-// without a trace because its own output has filled the disk.
+// reserveResult reserves space for the result before the job starts. Without the reserved space, a job whose output
+// fills the disk could end without a stored result.
 func reserveResult() error {
 	return os.WriteFile(seat.ReserveFile, make([]byte, reserveSize), 0o600)
 }
 
-// writeResult makes the result appear all at once, and only when it is on the disk.
+// writeResult writes the result completely or not at all, and syncs it to disk.
 func writeResult(r *seat.Result, out *output) error {
 	err := overwrite(seat.ReserveFile, r.Encode())
-	if err != nil { // some file systems need room even to overwrite
+	if err != nil { // some file systems need free space even to overwrite
 		out.sacrifice()
 		err = overwrite(seat.ReserveFile, r.Encode())
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// defaultPath is for jobs without a PATH.
+// defaultPath is the PATH of jobs that do not set one.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// spawn starts the job straight into its cgroup. It runs on the main thread and may hang,
-// for instance in exec from a dead network disk; the loop keeps the deadlines meanwhile.
+// The method `spawn` starts the job's process directly in its cgroup. The method runs on the main thread and may hang,
+// for example when the program is on a network disk that does not answer. While the method `spawn` runs, the loop
+// enforces the deadlines.
 func (s *supervisor) spawn() birth {
 	o := &s.order
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -56,8 +57,8 @@ func (s *supervisor) spawn() birth {
 	}
 	// gofail: var supervisorBeforeExec struct{}
 
-	// R4: the last look at the clock before exec. Whoever placed us may have given the
-	// job to another node since.
+	// Rule R4 requires this last check of the clock before exec. In the meantime, the job may have been placed on
+	// another node.
 	now := seat.Now()
 	if now >= o.DecideAt(o.RenewedAt) {
 		return birth{outcome: seat.Fenced, reason: "the lease was too old to start"}
@@ -77,7 +78,8 @@ func (s *supervisor) spawn() birth {
 	return birth{pid: pid, at: now, wall: wall}
 }
 
-// environment is the job's own, with ours in place of any of the same name.
+// The function `environment` returns the job's environment. The variables of Ares replace variables of the job that
+// have the same names.
 func environment(o *seat.Order) []string {
 	const progress, checkpoint, mark = "ARES_PROGRESS_FILE=", "ARES_CHECKPOINT_FILE=", seat.MarkEnv + "="
 	env := make([]string, 0, len(o.Env)+4)
@@ -96,25 +98,26 @@ func environment(o *seat.Order) []string {
 
 func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }
 
-// unable is a start that failed by the machine's fault: the job may well run elsewhere.
+// The function `unable` returns the result of a start that failed because of the machine. With this result, the job
+// may run on another node.
 func unable(what string, err error) birth {
 	return birth{outcome: seat.Lost, reason: what + ": " + err.Error()}
 }
 
-// apartToo says what may be behind a command that is not found or not allowed: the job has
-// another user and another /tmp than the agent.
+// apartToo adds a hint to the error about a command that is not found or not permitted. The hint names the user of the
+// job, and says whether the job has its own /tmp.
 func (s *supervisor) apartToo(reason string) string {
 	if s.order.User == nil {
 		return reason
 	}
 	reason += " (for the job's own user, " + strconv.Itoa(int(s.order.User.UID))
-	if s.order.Room.OwnTmp {
+	if s.order.Sandbox.OwnTmp {
 		reason += ", who has a /tmp of its own"
 	}
 	return reason + ")"
 }
 
-// explain puts into words what exec says in one number.
+// The function `explain` describes the error number that exec returns.
 func explain(path string, err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
@@ -127,7 +130,7 @@ func explain(path string, err error) string {
 	return "start " + path + ": " + err.Error()
 }
 
-// lookPath finds the program as a shell in dir would, with the job's PATH.
+// lookPath finds the program in the job's PATH, as a shell in the directory `dir` would.
 func lookPath(name, dir string, env []string) (string, error) {
 	switch st, err := os.Stat(dir); {
 	case errors.Is(err, os.ErrNotExist):
@@ -188,7 +191,8 @@ func executable(path, name string) error {
 	return nil
 }
 
-// reason is the error without the operation and the path, which the caller has named.
+// The function `reason` returns the error without the operation and the path, because the caller has already named
+// both.
 func reason(err error) string {
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err.Error()

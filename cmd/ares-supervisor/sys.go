@@ -29,8 +29,8 @@ func prctl(option, value uintptr) error {
 	return nil
 }
 
-// heedSignals puts every ignored signal back to its default. Whoever started the agent may
-// have ignored some (nohup, make), and a job that inherits that cannot be asked to end.
+// heedSignals resets every ignored signal to its default action. The program that started the agent (such as nohup or
+// make) may have set some signals to be ignored. A job that inherits an ignored signal does not react to it.
 func heedSignals() {
 	const ignore, count = 1, 64
 	type action struct {
@@ -57,8 +57,8 @@ func timerfd() (int, error) {
 	return int(fd), nil
 }
 
-// arm makes the timer fire at an absolute CLOCK_BOOTTIME: unlike poll's own timeout it
-// counts time spent in suspend. 0 disarms.
+// The function `arm` makes the timer fire at an absolute CLOCK_BOOTTIME. Unlike the timeout of the function `poll`,
+// CLOCK_BOOTTIME also counts the time during which the machine is suspended. If the time is 0, the timer is disarmed.
 func arm(fd int, at seat.BootTime) error {
 	var spec struct{ interval, value syscall.Timespec }
 	spec.value = syscall.NsecToTimespec(int64(at))
@@ -83,7 +83,7 @@ func wakeUp(eventfd int) {
 	_, _ = syscall.Write(eventfd, one[:])
 }
 
-// poll waits for the descriptors; a negative timeout waits without end.
+// The function `poll` waits until a descriptor is ready. A negative timeout means to wait without a limit.
 func poll(fds []pollFD, timeoutNs int64) error {
 	var ts syscall.Timespec
 	var tsp unsafe.Pointer
@@ -99,14 +99,14 @@ func poll(fds []pollFD, timeoutNs int64) error {
 	return nil
 }
 
-// drain empties an eventfd or timerfd.
+// The function `drain` reads an eventfd or timerfd until it is empty.
 func drain(fd int) {
 	var b [8]byte
 	_, _ = syscall.Read(fd, b[:])
 }
 
-// listen opens the control socket. The mode is the only door lock where the seat
-// directory is passable for the job's user.
+// The function `listen` opens the control socket. If the job's user can enter the seat directory, only the socket's
+// mode protects the socket.
 func listen(path string) (int, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX,
 		syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)

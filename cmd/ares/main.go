@@ -1,5 +1,4 @@
-// Command ares is the whole of Ares in one program: server, node agent and
-// command line.
+// Command ares contains all of Ares in one program: server, node agent and command line.
 package main
 
 import (
@@ -15,7 +14,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-ctx.Done()
-		stop() // a second signal ends the program at once
+		stop() // a second signal ends the program immediately
 	}()
 	os.Exit(cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -17,16 +17,16 @@ import (
 // Reader reads a recording.
 type Reader struct {
 	Header Header
-	// End is why the recording ends, once Next has said io.EOF; "" when it has no
-	// mark there: its server was killed, or is still writing it.
+	// End is the reason why the recording ends. End is valid after Next has returned io.EOF. End is "" if the recording has no
+	// end mark, because the server was killed or is still writing.
 	End string
 
 	in     *bufio.Reader
-	frames int // read so far
+	frames int // frames read so far
 	done   bool
 }
 
-// Frame is one thing that was recorded: a batch or a decision.
+// Frame is a recorded batch or a recorded decision.
 type Frame struct {
 	Batch    *ares.Batch
 	Decision *Decision
@@ -36,7 +36,7 @@ type Frame struct {
 func NewReader(from io.Reader) (*Reader, error) {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, ares.Errorf(ares.Invalid, "this is no recording of Ares: %s", err)
+		return nil, ares.Errorf(ares.Invalid, "the file is not a recording made by Ares: %s", err)
 	}
 	r := &Reader{in: bufio.NewReaderSize(zip, 64<<10)}
 	kind, body, err := r.frame()
@@ -47,14 +47,15 @@ func NewReader(from io.Reader) (*Reader, error) {
 		return nil, err
 	}
 	if kind != frameHeader {
-		return nil, ares.Errorf(ares.Invalid, "this is no recording of Ares")
+		return nil, ares.Errorf(ares.Invalid, "the file is not a recording made by Ares")
 	}
 	r.Header, err = readHeader(body)
 	return r, err
 }
 
-// Next is what was recorded next, io.EOF at the end. A recording that was torn
-// ends before the tear; one with damage in the middle is an error.
+// Next returns the next frame, or io.EOF at the end. If the last frame of a recording is
+// incomplete, Next skips it and returns io.EOF. If a recording is damaged in the middle, Next
+// returns an error.
 func (r *Reader) Next() (Frame, error) {
 	var whole ares.Batch
 	for !r.done {
@@ -85,24 +86,24 @@ func (r *Reader) Next() (Frame, error) {
 			}
 			r.End, r.done = e.Why, true
 		default:
-			return Frame{}, r.damaged(fmt.Errorf("a frame of kind %q", kind))
+			return Frame{}, r.damaged(fmt.Errorf("the kind of a frame is unknown: %q", kind))
 		}
 	}
 	return Frame{}, io.EOF
 }
 
-// frame reads one frame, io.EOF when there is no whole one any more.
+// The method `frame` reads one frame. The error is io.EOF if no complete frame is left.
 func (r *Reader) frame() (kind byte, body []byte, err error) {
 	size, err := binary.ReadUvarint(r.in)
 	if err != nil {
 		return 0, nil, r.ended(err)
 	}
 	if size > maxFrame {
-		return 0, nil, r.damaged(fmt.Errorf("a frame of %d bytes", size))
+		return 0, nil, r.damaged(fmt.Errorf("the size of a frame is invalid: %d bytes", size))
 	}
 	body = make([]byte, 0, min(size, 1<<20)+5)
 	var chunk [32 << 10]byte
-	for left := int(size) + 5; left > 0; { // it grows with what is there, not with what is promised
+	for left := int(size) + 5; left > 0; { // the buffer grows with the bytes that were read, not with the length that the frame states
 		n, err := io.ReadFull(r.in, chunk[:min(left, len(chunk))])
 		if err != nil {
 			return 0, nil, r.ended(err)
@@ -112,13 +113,14 @@ func (r *Reader) frame() (kind byte, body []byte, err error) {
 	}
 	body, sum := body[:size+1], binary.BigEndian.Uint32(body[size+1:])
 	if crc32.Checksum(body, castagnoli) != sum {
-		return 0, nil, r.damaged(errors.New("a sum does not match"))
+		return 0, nil, r.damaged(errors.New("the checksum of a frame does not match"))
 	}
 	r.frames++
 	return body[0], body[1:], nil
 }
 
-// ended tells a tear from damage: a file that was cut just stops.
+// The method `ended` distinguishes a truncated recording from a damaged one. A truncated file has no bytes after the
+// incomplete frame.
 func (r *Reader) ended(err error) error {
 	r.done = true
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

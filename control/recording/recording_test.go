@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 123_456_789, time.UTC)
 
-// sample is a recording with a snapshot of several parts and some decisions,
-// whole or without its end.
+// The function `sample` returns a recording with a snapshot in several parts and some decisions. If the argument
+// `whole` is false, the end of the recording is missing.
 func sample(t testing.TB, whole bool) []byte {
 	t.Helper()
 	cfg := config.Default()
@@ -52,7 +51,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// read counts what is in a recording.
+// The function `read` reads a recording and counts its frames.
 func read(data []byte) (batches, decisions, events int, end string, err error) {
 	r, err := NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -93,8 +92,8 @@ func TestRecordingIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestTornRecordings: a file that was cut anywhere is read up to there, and says
-// that its end is missing.
+// TestTornRecordings checks that a file truncated at any byte can be read up to its last complete
+// frame. The recording then has no end mark.
 func TestTornRecordings(t *testing.T) {
 	t.Parallel()
 	data := sample(t, false)
@@ -102,7 +101,7 @@ func TestTornRecordings(t *testing.T) {
 	for cut := len(data); cut > 0; cut -= 1 + cut/15 {
 		batches, decisions, _, end, err := read(data[:cut])
 		if ares.CodeOf(err) == ares.Invalid && batches == 0 {
-			continue // not even the header is whole
+			continue // even the header is incomplete
 		}
 		if err != nil || end != "" || decisions > batches || cut == len(data) && decisions != 50 {
 			t.Errorf("cut at %d of %d: %d batches, %d decisions, %q, %v", cut, len(data), batches, decisions, end, err)
@@ -114,7 +113,7 @@ func TestTornRecordings(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRecording(t *testing.T) {
+func TestInvalidRecordings(t *testing.T) {
 	t.Parallel()
 	zipped := func(frame func(*Writer) error) string {
 		var out bytes.Buffer
@@ -128,11 +127,11 @@ func TestWhatIsNoRecording(t *testing.T) {
 	other := NewHeader("s", "v9", config.Default(), noon)
 	other.Digest = "another"
 	for want, data := range map[string]string{
-		"no recording":  "timestamp,duration\n",
-		"is empty":      zipped(func(*Writer) error { return nil }),
-		"use a newer":   zipped(func(w *Writer) error { return w.json(frameHeader, newer) }),
-		"other options": zipped(func(w *Writer) error { return w.json(frameHeader, other) }),
-		"does not know": zipped(func(w *Writer) error {
+		"not a recording":   "timestamp,duration\n",
+		"is empty":          zipped(func(*Writer) error { return nil }),
+		"use a newer":       zipped(func(w *Writer) error { return w.json(frameHeader, newer) }),
+		"different options": zipped(func(w *Writer) error { return w.json(frameHeader, other) }),
+		"cannot read its header": zipped(func(w *Writer) error {
 			return w.frame(frameHeader, []byte(`{"format":"ares recording","version":1,"config":{"Telepathy":true}}`))
 		}),
 	} {
@@ -142,12 +141,13 @@ func TestWhatIsNoRecording(t *testing.T) {
 	}
 }
 
-// FuzzReader reads anything: no panic, no memory for what is only promised.
+// FuzzReader checks that arbitrary bytes cause no panic. If the file states a huge length, the reader must not allocate
+// that much memory.
 func FuzzReader(f *testing.F) {
 	for _, whole := range []bool{true, false} {
 		in, err := gzip.NewReader(bytes.NewReader(sample(f, whole)))
 		must(f, err)
-		plain, _ := io.ReadAll(in) // without its end it is an unexpected one
+		plain, _ := io.ReadAll(in) // the missing end is reported as an unexpected EOF
 		f.Add(plain)
 		f.Add(plain[:len(plain)/2])
 	}

@@ -30,7 +30,8 @@ func NewWriter(to io.Writer, h Header) (*Writer, error) {
 	return w, w.json(frameHeader, h)
 }
 
-// Batch writes what the engine saw. The events of a snapshot are sorted first.
+// Batch writes a batch that the engine received. If the batch is a snapshot, its events are sorted
+// first.
 func (w *Writer) Batch(b ares.Batch) error {
 	if b.Reset {
 		b.Events = slices.Clone(b.Events)
@@ -52,13 +53,13 @@ func (w *Writer) Batch(b ares.Batch) error {
 	}
 }
 
-// Decision writes what the engine decided.
+// Decision writes a decision of the engine.
 func (w *Writer) Decision(d Decision) error { return w.json(frameDecision, d) }
 
-// Flush hands everything to the file.
+// Flush writes all buffered data to the file.
 func (w *Writer) Flush() error { return w.zip.Flush() }
 
-// Close ends the recording with a mark. It does not close the file.
+// Close writes the end mark of the recording. Close does not close the underlying file.
 func (w *Writer) Close(why string) error {
 	if err := w.json(frameEnd, End{why}); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (w *Writer) Close(why string) error {
 	return w.zip.Close()
 }
 
-// Size is how many bytes were written to the file so far.
+// Size returns the number of bytes written to the file so far.
 func (w *Writer) Size() int64 { return w.size.n }
 
 func (w *Writer) json(kind byte, v any) error {
@@ -77,8 +78,7 @@ func (w *Writer) json(kind byte, v any) error {
 	return w.frame(kind, body)
 }
 
-// frame writes the length of the body, the kind, the body, and the sum of the
-// last two.
+// The method `frame` writes the length of the body, the kind, the body, and a checksum of kind and body.
 func (w *Writer) frame(kind byte, body []byte) error {
 	w.head = append(binary.AppendUvarint(w.head[:0], uint64(len(body))), kind)
 	sum := crc32.Update(crc32.Checksum(w.head[len(w.head)-1:], castagnoli), castagnoli, body)
@@ -90,8 +90,8 @@ func (w *Writer) frame(kind byte, body []byte) error {
 	return nil
 }
 
-// inOrder sorts the events of a snapshot: what others speak of comes first, and
-// the same state gives the same file.
+// inOrder compares the events of a snapshot for sorting. inOrder sorts a record before the records that refer to it. Because events
+// are sorted, the same state always produces the same file.
 func inOrder(a, b ares.Event) int {
 	ka, ia := rank(&a)
 	kb, ib := rank(&b)
@@ -134,7 +134,7 @@ func rank(e *ares.Event) (kind int, id string) {
 	return 14, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 
-// counter counts what goes through it.
+// The type `counter` counts the bytes written through it.
 type counter struct {
 	to io.Writer
 	n  int64

@@ -1,19 +1,20 @@
-// Package backfill reserves capacity for blocked jobs, and places other jobs behind
-// them where that delays no reservation.
+// Package backfill reserves capacity for blocked jobs. The package places later jobs only where they do
+// not delay a reservation.
 //
 // In reading order:
-//   - releases.go: when running jobs are expected to end, and what each node has free
-//     after each end.
-//   - openings.go: when each node first has capacity for one member of a request.
-//   - earlieststart.go: the earliest time and the nodes at which a blocked job fits.
-//   - reservations.go: the backfill reservations of one cycle, and the placement of
-//     jobs that must not delay them.
-//   - drain.go, shortage.go: the reservation of a job that has waited for long. Its
-//     nodes are drained: no other job is placed there.
-//   - plannedstart.go: a reservation as users read it.
+//   - releases.go computes when running jobs are expected to end. It also computes how much capacity
+//     each node has after each of these jobs has ended.
+//   - openings.go computes when each node first has capacity for one member of a request.
+//   - earlieststart.go finds the earliest time at which a blocked job fits, and the nodes on which it fits.
+//   - reservations.go defines the backfill reservations of one cycle. It places other jobs only where
+//     they do not delay these reservations.
+//   - drain.go and shortage.go make the reservation for a job that has waited for a long time. The nodes
+//     of this reservation are drained, which means that the reservation holds their free capacity until
+//     the job starts.
+//   - plannedstart.go converts a reservation to the form that users see.
 //
-// Round holds all of it for one cycle. A backfill reservation lasts for one cycle and is
-// never stored. Package window has the reservations that administrators make.
+// Round is the state of backfill in one cycle. A backfill reservation lasts for one cycle
+// and is never stored. Reservations that administrators make are in package window.
 //
-// The package does not know preemption, the order of the queues or explanations.
+// Package backfill does not depend on preemption, queue order or explanations.
 package backfill

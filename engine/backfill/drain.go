@@ -10,28 +10,28 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// mayDrain reports whether the nodes of a reservation are drained for the job: no other
-// job is placed there, however short. The job must have waited for DrainAfter, and its
-// start must be unknown or nearer than the time it has waited already: estimates may be
-// failing it again and again. Draining leaves devices idle, so at most one reservation
-// drains.
-func (b *Round) mayDrain(e *job.Entry, r *backfillReservation, startKnown bool, now time.Time) bool {
+// mayDrain reports whether the nodes of a reservation may be drained for the job. No other job is placed on drained
+// nodes, not even a short job. The job must have waited for DrainAfter or longer. The time until the job's planned
+// start must be unknown, or shorter than the time that the job has already waited. After a long wait, even a known
+// planned start is not trusted, because earlier estimates may have been wrong. Draining leaves devices idle.
+// Therefore only one reservation at a time may drain its nodes.
+func (b *Round) mayDrain(e *job.Entry, r *Reservation, startKnown bool, now time.Time) bool {
 	waited, drainAfter := e.Waited(now), b.Backfill.DrainAfter
-	if b.ReserveForAll || drainAfter == 0 || slices.ContainsFunc(b.Reservations, func(r backfillReservation) bool { return r.drain }) {
+	if b.ReserveForAll || drainAfter == 0 || slices.ContainsFunc(b.Reservations, func(r Reservation) bool { return r.drain }) {
 		return false
 	}
 	return waited >= drainAfter && (!startKnown || r.At-now.UnixNano() < int64(waited))
 }
 
-// drainReservation is a reservation without a start time, on the nodes where the fewest
-// devices are missing. What is free there is held, and what becomes free later is held
-// too. Since no other job is placed there, the shortage shrinks until the job starts.
-func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+// drainReservation returns a reservation without a start time. The reservation is on the nodes where the job
+// lacks the fewest devices. The reservation holds the part of the needed capacity that is already free. No
+// other job may use this capacity, so the number of devices that the job lacks falls until the job starts.
+func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, bool) {
 	sh := e.Shape
 	req := b.Cluster.WithoutModels(sh.Request, ban)
 	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {
-		return backfillReservation{}, false
+		return Reservation{}, false
 	}
 	mark := b.Txn.Mark()
 	longAgo := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
@@ -47,20 +47,20 @@ func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time
 			placing, fits := b.Place.TryPlace(sh, members, ban, e, b.Place.StayOf(e))
 			b.Txn.Undo(mark)
 			if fits {
-				return backfillReservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.Merit, toHold: b.freeParts(placing.Seats, req)}, true
+				return Reservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.PlacementScore, toHold: b.freeParts(placing.Seats, req)}, true
 			}
 			feasible = b.Place.FeasibleAgain(sh, req, b.Place.StayOf(e))
 		}
 	}
-	return backfillReservation{}, false
+	return Reservation{}, false
 }
 
-// longRunning is the runtime after which a job without a known end is assumed to run
-// forever, as long as there are other jobs to wait for.
+// longRunning is the runtime after which a job without a known end is assumed never to end. If the reserved
+// job does not fit under this assumption, the assumption is dropped.
 const longRunning = 24 * time.Hour
 
-// freeParts are the free parts of seats. Any free whole device that matches the request
-// counts, because members take free devices first when the job is placed.
+// freeParts returns those parts of the given seats that are free now. All free whole devices that match the
+// request are included, because the members take free devices first when the job is placed.
 func (b *Round) freeParts(seats []ares.Seat, req *cluster.Request) []cluster.Delta {
 	var out []cluster.Delta
 	for i := 0; i < len(seats); {

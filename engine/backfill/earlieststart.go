@@ -9,29 +9,29 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Limits on the search for the earliest start, so that a cycle stays short however many
-// jobs wait. A gang is tried in at most maxDomainsTried domains, each at the time when
-// it has capacity for enough members. If topology rules forbid all of them, the gang is
-// tried when there is capacity for 2, 4 and 8 times as many members, and the start is
-// then narrowed down in at most maxBisections steps.
+// These constants limit the search for the earliest start, so that a cycle stays short even if many jobs wait.
+// For a gang, the search tries up to maxDomainsTried domains. It tries each domain at the time when the domain
+// has capacity for enough members. Topology rules may forbid a placement in all tried domains. Then the search
+// tries later times. At these times there is capacity for 2, 4 and 8 times as many members as the gang needs
+// to start. A bisection of up to maxBisections steps then looks for an earlier start.
 const (
 	maxDomainsTried = 4
 	maxDoublings    = 3
 	maxBisections   = 5
 )
 
-// EarliestStart is the reservation of a job at the earliest time at which it fits,
-// assuming that running jobs end when they are expected to. The seats stay taken in the
-// transaction: the caller undoes it.
-func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+// EarliestStart returns a reservation for a job at the earliest time at which the job fits, assuming that running
+// jobs end when expected. The reserved seats stay taken in the transaction, so the caller must undo the
+// transaction.
+func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, bool) {
 	sh := e.Shape
 	if b.Jobs.Estimated+len(b.Jobs.Running.Stopping) == 0 {
-		return backfillReservation{}, false // no running job has an expected end
+		return Reservation{}, false // no running job has an expected end
 	}
 	req := b.Cluster.WithoutModels(sh.Request, ban)
 	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {
-		return backfillReservation{}, false
+		return Reservation{}, false
 	}
 	level := ares.Level("")
 	if sh.Members > 1 {
@@ -50,9 +50,10 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 		b.Txn.Undo(mark)
 	}
 	if len(domains) == 0 || sh.Members == 1 {
-		return backfillReservation{}, false
+		return Reservation{}, false
 	}
-	// There is capacity, but topology rules forbid these nodes: try later times.
+	// The nodes have enough capacity, but topology rules forbid a placement on them. Therefore later start times
+	// are tried.
 	for k := range maxDoublings {
 		lo, hi := domains[0].lo, domains[0].hi
 		o, feasible = b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(sh, req, b.Place.StayOf(e))
@@ -65,12 +66,12 @@ func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Ti
 		}
 		b.Txn.Undo(mark)
 	}
-	return backfillReservation{}, false
+	return Reservation{}, false
 }
 
-// bisectStart finds an earlier start between a time at which the job does not fit and
-// one at which it does.
-func (b *Round) bisectStart(mark cluster.Savepoint, r backfillReservation, not, fits domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) backfillReservation {
+// bisectStart finds an earlier start between a time at which the job does not fit and a later time at
+// which it fits.
+func (b *Round) bisectStart(mark cluster.Savepoint, r Reservation, not, fits domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) Reservation {
 	b.Txn.Undo(mark)
 	o, feasible := b.refreshOpenings(req, now, b.Quantile), b.Place.FeasibleAgain(e.Shape, req, b.Place.StayOf(e))
 	var times []int64
@@ -99,9 +100,9 @@ func (b *Round) bisectStart(mark cluster.Savepoint, r backfillReservation, not, 
 	return r
 }
 
-// placeAt places the job on the nodes of a domain, assuming that every seat is free
-// which is expected to be released by then.
-func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) (backfillReservation, bool) {
+// placeAt places the job on the nodes of a domain. A taken seat counts as free if it is expected to be released
+// by the start time.
+func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request, members int, ban uint64, now time.Time) (Reservation, bool) {
 	from := len(b.Txn.Deltas)
 	feasible := b.Place.FeasibleAgain(e.Shape, req, b.Place.StayOf(e))
 	o := b.openings[b.Quantile][req]
@@ -118,15 +119,15 @@ func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request
 		b.Cluster.CapacityChanged(n)
 	}
 	released := len(b.Txn.Deltas)
-	// Administrators' reservations count as of the start.
+	// Administrators' reservations are applied as they will be at the start time.
 	stay := b.Windows.StayOf(e, job.LaterOf(b.Place.At, time.Unix(0, max(domain.at, now.UnixNano()))))
 	placing, ok := b.Place.TryPlace(e.Shape, members, ban, e, stay)
 	if !ok {
-		return backfillReservation{}, false
+		return Reservation{}, false
 	}
-	r := backfillReservation{
+	r := Reservation{
 		Entry: e, leaf: e.Shape.Leaf, At: max(domain.at, now.UnixNano()), endsAt: job.NoEnd,
-		Seats: placing.Seats, Merit: placing.Merit, toHold: b.alreadyFree(placing.Seats, b.Txn.Deltas[from:released]),
+		Seats: placing.Seats, Merit: placing.PlacementScore, toHold: b.alreadyFree(placing.Seats, b.Txn.Deltas[from:released]),
 	}
 	if runs := e.ExpectedRuntime(b.Quantile); runs != job.Forever {
 		r.endsAt = r.At + int64(max(runs-e.Done(now), 0))
@@ -135,14 +136,14 @@ func (b *Round) placeAt(domain domainOpening, e *job.Entry, req *cluster.Request
 	return r, true
 }
 
-// setBackfillLimit sets the time by which backfilled jobs must have ended. The slack is
-// counted from the start that the job would have had without the jobs placed since it
-// qualified for a reservation: so all backfilled jobs together delay it by at most the
+// setBackfillLimit sets the time by which backfilled jobs must have ended. The slack is added to the undelayed
+// start. The undelayed start is when the job would start if no other job had been placed since the job qualified
+// for a reservation. Therefore all backfilled jobs together cannot delay the reserved job by more than the
 // slack.
-func (b *Round) setBackfillLimit(r *backfillReservation, at int64, now time.Time) {
+func (b *Round) setBackfillLimit(r *Reservation, at int64, now time.Time) {
 	e := r.Entry
 	qualified := now.Add(b.Backfill.After - e.Waited(now)).UnixNano()
-	undelayed := int64(job.AlreadyOver) // the start without the jobs placed since it qualified
+	undelayed := int64(job.AlreadyOver) // the start if no job had been placed since this job qualified
 	var last *cluster.Node
 	for i := range r.Seats {
 		n := b.Cluster.NodesByID[r.Seats[i].Node]

@@ -15,9 +15,9 @@ import (
 
 func onesCount(set uint64) int { return bits.OnesCount64(set) }
 
-// openings is when each node is expected to have capacity for one member of a request.
-// Only nodes that changed, and nodes where a job has outlived its estimate, are
-// refreshed.
+// The type `openings` holds, for each node, the time at which the node is expected to have capacity for one
+// member of a request. A node's opening is computed again only if the node changed or if a job on the node
+// has run longer than its estimate.
 type openings struct {
 	layout      int
 	seenChanges int // cluster.CapacityChanges seen so far
@@ -26,11 +26,11 @@ type openings struct {
 	blocks      []openingBlock // minima over 64 nodes each
 }
 
-// openingBlock is the minimum over 64 nodes, so that a block without an early opening is
-// skipped as a whole.
+// openingBlock holds the earliest opening of any node in a block of 64 nodes. A search uses it to skip blocks
+// that open too late.
 type openingBlock struct{ opensAt, validUntil int64 }
 
-// refreshBlock computes the minimum of block k again.
+// refreshBlock recomputes the minimum of block k.
 func (o *openings) refreshBlock(k int) {
 	b := openingBlock{job.NoEnd, job.NoEnd}
 	for at := 64 * k; at < min(64*(k+1), len(o.opensAt)); at++ {
@@ -39,8 +39,8 @@ func (o *openings) refreshBlock(k int) {
 	o.blocks[k] = b
 }
 
-// openBefore yields the nodes of a set from lo up to hi that open before the bound. The
-// caller may lower the bound meanwhile.
+// openBefore yields the feasible nodes at positions p with lo <= p < hi whose opening is before the bound. The caller
+// may lower the bound during the iteration.
 func (o *openings) openBefore(bound *int64, feasible *cluster.Set, lo, hi int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for k := lo / 64; 64*k < hi; k++ {
@@ -57,7 +57,8 @@ func (o *openings) openBefore(bound *int64, feasible *cluster.Set, lo, hi int) i
 	}
 }
 
-// maxOpenings is the number of requests whose openings are cached, for each quantile.
+// maxOpenings is the maximum number of requests whose openings are cached. The limit applies to each
+// runtime quantile separately.
 const maxOpenings = 2 * config.MaxReserved
 
 // refreshOpenings returns the up-to-date openings of a request.
@@ -122,15 +123,16 @@ func (b *Round) refreshOpenings(req *cluster.Request, now time.Time, by job.Quan
 	return o
 }
 
-// domainOpening is a range of nodes, and when it has capacity for enough members.
+// domainOpening describes a domain: its range of node positions, and the time at which it has capacity
+// for enough members.
 type domainOpening struct {
 	lo, hi int
 	at     int64
 }
 
-// domainOpenings are at most maxDomainsTried domains of a level with the time at which
-// each has capacity for that many members, the earliest first. Without a level the whole
-// cluster is one domain.
+// domainOpenings returns up to maxDomainsTried domains of a topology level, earliest opening first. The opening of
+// a domain is the time at which the domain has capacity for the given number of members. If no level is given, the
+// whole cluster is one domain.
 func (b *Round) domainOpenings(req *cluster.Request, o *openings, feasible *cluster.Set, level ares.Level, members int, now time.Time, by job.Quantile) []domainOpening {
 	var out []domainOpening
 	for lo := 0; lo < len(b.Cluster.Nodes); {
@@ -157,10 +159,10 @@ func (b *Round) domainOpenings(req *cluster.Request, o *openings, feasible *clus
 	return out
 }
 
-// timeWithCapacity is when the nodes from lo up to hi have capacity for that many
-// members, or job.NoEnd if that is not before the bound.
+// timeWithCapacity returns the time at which the nodes at positions p with lo <= p < hi have capacity for the
+// given number of members. If the nodes do not have this capacity before the bound, the result is job.NoEnd.
 func (b *Round) timeWithCapacity(req *cluster.Request, o *openings, feasible *cluster.Set, lo, hi, members int, bound int64, now time.Time, by job.Quantile) int64 {
-	// As soon as that many nodes have capacity for one member each, all members fit.
+	// If a job has k members, all of them fit as soon as k nodes have capacity for one member each.
 	first := b.openTimes[:0]
 	limit := bound
 	for at := range o.openBefore(&limit, feasible, lo, hi) {
@@ -198,7 +200,7 @@ type capacityIncrease struct {
 	more int
 }
 
-// capacityIncreases appends the times before a bound at which the node gains capacity.
+// capacityIncreases appends the times at which the node gains capacity. Only times before the bound are appended.
 func capacityIncreases(n *cluster.Node, req *cluster.Request, list []expectedRelease, bound int64, most int, to []capacityIncrease) []capacityIncrease {
 	capacity := min(n.RoomFor(req), most)
 	if capacity > 0 {
@@ -219,7 +221,8 @@ func capacityIncreases(n *cluster.Node, req *cluster.Request, list []expectedRel
 	return to
 }
 
-// pushSmallest keeps the smallest times in a heap with the largest of them on top.
+// pushSmallest adds a time to a heap. The heap keeps only a limited number of times, namely the
+// smallest ones. The largest of these is on top.
 func pushSmallest(heap []int64, t int64, most int) []int64 {
 	if len(heap) < most {
 		heap = append(heap, t)

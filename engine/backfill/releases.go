@@ -11,30 +11,30 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// expectedRelease is the expected end of a seat, and what the node has free then, after
-// all earlier releases.
+// expectedRelease is the expected release of a seat at the end of its job. An expectedRelease also holds the
+// capacity that is free on the node after this release and all earlier releases.
 type expectedRelease struct {
 	at          int64
 	seat        *ares.Seat
 	placedAt    int64              // when the attempt was placed
-	source      job.EstimateSource // of the estimate
-	overdue     bool               // the job has outlived its estimate
-	freeDevices uint64             // as bits, after this release
+	source      job.EstimateSource // source of the estimate
+	overdue     bool               // the job has run longer than its estimate
+	freeDevices uint64             // bit mask of the devices that are free after this release
 	cpus        int                // still taken after this release
 	memory      int                // still taken after this release
 	seats       int                // still on the node after this release
 }
 
-// nodeReleases are the expected releases of one node, ordered by time.
-type nodeReleases struct {
+// NodeReleases holds the expected releases of one node, ordered by time.
+type NodeReleases struct {
 	known      bool
-	changes    int   // node.Changes as of which the list is right
-	validUntil int64 // the earliest release that is not over yet
+	changes    int   // value of node.Changes for which the list is valid
+	validUntil int64 // time of the next expected release
 	List       []expectedRelease
 }
 
-// plannedSeat is a seat of an earlier reservation or nomination, assumed to be taken
-// while the next reservation is computed.
+// plannedSeat is a seat of an earlier reservation or nomination. A planned seat counts as taken while the next
+// reservation is computed.
 type plannedSeat struct {
 	seat   *ares.Seat
 	endsAt int64 // when the seat is expected to be released
@@ -42,15 +42,15 @@ type plannedSeat struct {
 	source job.EstimateSource
 }
 
-// nodeForecast is what backfill expects of one node.
+// nodeForecast holds the expected releases and planned seats of one node.
 type nodeForecast struct {
-	releases    [job.Quantiles]nodeReleases
-	planned     []plannedSeat // while a reservation is computed
+	releases    [job.Quantiles]NodeReleases
+	planned     []plannedSeat // used while a reservation is computed
 	heldInCycle int           // the last cycle in which a reservation held parts of the node
 }
 
-// forecastOf is the forecast of a node. Forecasts are kept by node position, and dropped
-// when positions change.
+// forecastOf returns the forecast of a node. Forecasts are stored by node position, and they are dropped when
+// positions change.
 func (b *Round) forecastOf(n *cluster.Node) *nodeForecast {
 	if b.forecastLayout != b.Cluster.Layout {
 		b.forecastLayout = b.Cluster.Layout
@@ -59,9 +59,9 @@ func (b *Round) forecastOf(n *cluster.Node) *nodeForecast {
 	return &b.forecasts[n.Pos]
 }
 
-// ReleasesOn are the expected releases of a node, by a quantile of the estimates. They
-// are cached until the node changes or the earliest release is due.
-func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nodeReleases {
+// ReleasesOn returns the expected releases of a node, using the given quantile of the runtime estimates. The
+// releases are cached until the node changes or the earliest release is due.
+func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *NodeReleases {
 	at := b.forecastOf(n)
 	d := &at.releases[by]
 	if d.known && d.changes == n.Changes && now.UnixNano() < d.validUntil {
@@ -99,8 +99,8 @@ func (b *Round) ReleasesOn(n *cluster.Node, now time.Time, by job.Quantile) *nod
 	return d
 }
 
-// compareReleases orders releases by time. Between seats that end together the order
-// does not matter, as long as it is always the same.
+// compareReleases orders releases by time. If seats are released at the same time, any order is correct, but
+// the order must always be the same.
 func compareReleases(a, b expectedRelease) int {
 	if c := cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.placedAt, b.placedAt), cmp.Compare(len(a.seat.Shares), len(b.seat.Shares))); c != 0 {
 		return c
@@ -113,7 +113,7 @@ func compareReleases(a, b expectedRelease) int {
 	return cmp.Or(cmp.Compare(a.seat.CPUs, b.seat.CPUs), cmp.Compare(a.seat.Memory, b.seat.Memory), cmp.Compare(a.seat.Rank, b.seat.Rank))
 }
 
-// accumulateReleases computes what the node has free after each release.
+// accumulateReleases computes the free capacity of the node after each release.
 func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 	var taken [cluster.MaxDevices]int
 	for i := range n.Devices {
@@ -136,8 +136,7 @@ func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 	}
 }
 
-// capacityAfter is the number of members that fit on the node after the first k
-// releases.
+// capacityAfter returns the number of members that fit on the node after the first k releases.
 func capacityAfter(n *cluster.Node, req *cluster.Request, list []expectedRelease, k int) int {
 	switch {
 	case k == 0:
@@ -159,7 +158,7 @@ func capacityAfter(n *cluster.Node, req *cluster.Request, list []expectedRelease
 	return max(fit, 0)
 }
 
-// seatsOfReleases yields the seats of releases.
+// seatsOfReleases yields the seats that the given releases free.
 func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 	return func(yield func(*ares.Seat) bool) {
 		for i := range of {
@@ -170,8 +169,8 @@ func seatsOfReleases(of []expectedRelease) iter.Seq[*ares.Seat] {
 	}
 }
 
-// firstOpening is when the node has capacity for one member of a request: AlreadyOver
-// for now, NoEnd if no expected release is enough.
+// firstOpening returns when the node has capacity for one member of a request. The result is AlreadyOver if the
+// node has capacity now, and NoEnd if the node has too little capacity even after all expected releases.
 func firstOpening(n *cluster.Node, req *cluster.Request, list []expectedRelease) int64 {
 	if n.RoomFor(req) > 0 {
 		return job.AlreadyOver
@@ -179,7 +178,7 @@ func firstOpening(n *cluster.Node, req *cluster.Request, list []expectedRelease)
 	if len(list) == 0 || capacityAfter(n, req, list, len(list)) == 0 {
 		return job.NoEnd
 	}
-	lo, hi := 0, len(list) // no capacity after lo releases, capacity after hi
+	lo, hi := 0, len(list) // invariant: no capacity after lo releases, enough capacity after hi
 	for lo+1 < hi {
 		if mid := (lo + hi) / 2; capacityAfter(n, req, list, mid) > 0 {
 			hi = mid
@@ -190,8 +189,8 @@ func firstOpening(n *cluster.Node, req *cluster.Request, list []expectedRelease)
 	return list[hi-1].at
 }
 
-// capacityWithoutRecent is the number of members that fit on the node if every attempt
-// ends that was not placed before the cut.
+// capacityWithoutRecent returns the number of members that would fit on the node if the recent attempts
+// had ended. An attempt is recent if it was placed at the time `cut` or later.
 func (b *Round) capacityWithoutRecent(n *cluster.Node, req *cluster.Request, cut int64) int {
 	return n.RoomWithout(req, func(yield func(*ares.Seat) bool) {
 		for _, o := range n.Occupants {

@@ -10,22 +10,23 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// backfillReservation is the planned start of a blocked job: its seats, and when the
-// running jobs there are expected to have ended. It lasts for one cycle.
-type backfillReservation struct {
+// Reservation is the planned start of a blocked job. It holds the job's seats, and the time by which
+// the jobs that now run on these seats are expected to end. A backfill reservation lasts for one
+// cycle.
+type Reservation struct {
 	Entry   *job.Entry
 	leaf    *job.QueueLeaf
 	At      int64 // the planned start, job.NoEnd if unknown
-	limit   int64 // backfilled jobs on its seats must have ended by then. Invariant: limit >= At unless it drains.
+	limit   int64 // the time by which backfilled jobs on the reserved seats must have ended. Invariant: limit >= At unless drain is set.
 	Firm    bool  // no job ahead of it is blocked
-	drain   bool  // no other job may use its free parts, however short
+	drain   bool  // no other job may use its free parts, not even a short one
 	endsAt  int64 // when the job is expected to have ended, job.NoEnd if unknown
 	Seats   []ares.Seat
-	toHold  []cluster.Delta // the parts of its seats that are free already
-	held    cluster.Hold    // the parts of these that are held now
+	toHold  []cluster.Delta // the parts of its seats that are already free
+	held    cluster.Hold    // the parts of toHold that are held now
 	Merit   ares.PlacementScore
-	Sources [job.EstimateSources]int // the releases it waits for, by the source of the estimate
-	Overdue int                      // the releases it waits for that are overdue
+	Sources [job.EstimateSources]int // number of releases that it waits for, by the source of the estimate
+	Overdue int                      // number of overdue releases that it waits for
 }
 
 // MayReserve reports whether a blocked job may get a reservation.
@@ -35,19 +36,20 @@ func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	case len(b.Reservations) >= r.First || b.ReservationTries >= 2*r.First:
 		return false
 	case b.Cfg.Queue.Blocked == config.BlockedReserve && !b.ReserveForAll:
-		return !slices.ContainsFunc(b.Reservations, func(r backfillReservation) bool { return r.leaf == e.Shape.Leaf })
+		return !slices.ContainsFunc(b.Reservations, func(r Reservation) bool { return r.leaf == e.Shape.Leaf })
 	}
 	return e.Waited(now) >= r.After
 }
 
-// PlaceBackfill places a job where it delays no reservation: anywhere if it is expected
-// to end before the reserved jobs start, and otherwise outside of what they hold.
+// PlaceBackfill places a job where it delays no reservation. A job that is expected to end before the reserved jobs
+// start may use any capacity. A job that is expected to end later may use only capacity that the reservations do
+// not hold.
 func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (placing ares.Placing, ok bool) {
 	ends := e.EndsBy(now)
 	outlasted := b.DelayedReservations(ends)
 	sh := e.Shape
 	if outlasted != 0 && sh.DelayingEpoch == b.Place.Epoch && ends >= sh.DelayingEnd {
-		b.Place.WouldDelay = true // a job of its shape that ends no later would delay them too
+		b.Place.WouldDelay = true // a job of the same shape that ends at this time or later would delay them too
 		return placing, false
 	}
 	b.HoldReservations(outlasted)
@@ -58,7 +60,7 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 	if placing, ok = b.Place.TryPlace(sh, members, ban, e, stay); ok {
 		return placing, true
 	}
-	// Do the reservations keep it waiting, or does it fit nowhere anyway?
+	// Check whether the job would fit if there were no reservations.
 	fits := b.probes >= maxProbes
 	if !fits {
 		b.probes++
@@ -74,12 +76,12 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 	return placing, false
 }
 
-// maxProbes is how often a cycle checks whether a job would fit without the holds of
-// reservations. Beyond that it assumes so.
+// A cycle can check whether a job would fit if no reservation held capacity. maxProbes is the maximum number of
+// such checks in one cycle. After that many checks, the cycle assumes that every further job would fit.
 const maxProbes = 64
 
-// DelayedReservations is the set of reservations that a job would delay which ends at
-// that time, as bits.
+// DelayedReservations returns the reservations that a job would delay if it ended at the given time. Bit i of the
+// result stands for reservation i.
 func (b *Round) DelayedReservations(ends int64) (set uint64) {
 	for i := range b.Reservations {
 		if r := &b.Reservations[i]; r.drain || ends > r.limit {
@@ -89,8 +91,9 @@ func (b *Round) DelayedReservations(ends int64) (set uint64) {
 	return set
 }
 
-// HoldReservations makes exactly these reservations hold their free parts. Most jobs
-// outlast all reservations or none, so the set rarely changes.
+// HoldReservations makes the given reservations hold the free parts of their seats, and makes all other
+// reservations hold nothing. Most jobs would delay either all reservations or none of them. Therefore the
+// set of reservations that hold capacity rarely changes.
 func (b *Round) HoldReservations(which uint64) {
 	if which == b.HeldReservations {
 		return
@@ -107,8 +110,7 @@ func (b *Round) HoldReservations(which uint64) {
 	b.HeldReservations = which
 }
 
-// capacityIgnoringReservations is the number of members that fit on the node if
-// reservations held nothing.
+// capacityIgnoringReservations returns the number of members that would fit on the node if reservations held nothing.
 func (b *Round) capacityIgnoringReservations(n *cluster.Node, req *cluster.Request) int {
 	if b.HeldReservations == 0 || b.forecastOf(n).heldInCycle != b.Place.Cycle {
 		return n.RoomFor(req)
@@ -122,17 +124,16 @@ func (b *Round) capacityIgnoringReservations(n *cluster.Node, req *cluster.Reque
 	})
 }
 
-// holdReservation holds the parts of a reservation that are still free.
-func (b *Round) holdReservation(r *backfillReservation) {
+// holdReservation holds those parts of a reservation's seats that are still free.
+func (b *Round) holdReservation(r *Reservation) {
 	r.held = b.Txn.HoldParts(r.toHold)
 	for i := range r.toHold {
 		b.forecastOf(r.toHold[i].Node).heldInCycle = b.Place.Cycle
 	}
 }
 
-// ReserveFor makes a reservation for a blocked job, if a start can be planned. It takes
-// earlier reservations and nominations into account: their seats are taken, and end in
-// their turn.
+// ReserveFor makes a reservation for a blocked job if a start can be planned. Seats of earlier reservations and
+// nominations count as taken until their jobs are expected to end.
 func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	b.ReservationTries++
 	b.HoldReservations(0)
@@ -157,8 +158,8 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	return ok
 }
 
-// AssumePlanned takes the seats of all reservations and nominations, with the expected
-// ends of their jobs. DropPlanned and undoing the transaction revert it.
+// AssumePlanned marks the seats of all reservations and nominations as taken until their jobs are expected to end.
+// To revert AssumePlanned, call DropPlanned and undo the transaction.
 func (b *Round) AssumePlanned(now time.Time) {
 	for i := range b.Holds {
 		hold := &b.Holds[i]
@@ -177,7 +178,7 @@ func (b *Round) AssumePlanned(now time.Time) {
 	}
 }
 
-// assumeSeats takes seats of a job that is expected to end at that time.
+// assumeSeats marks the seats of a job as taken until the given time.
 func (b *Round) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	for k := range seats {
 		if n := b.Cluster.NodesByID[seats[k].Node]; n != nil && n.Record != nil {
@@ -188,8 +189,8 @@ func (b *Round) assumeSeats(e *job.Entry, seats []ares.Seat, ends int64) {
 	}
 }
 
-// DropPlanned removes the seats of AssumePlanned from the forecasts. The caller undoes
-// the transaction.
+// DropPlanned removes the seats that AssumePlanned added to the forecasts. The caller must also undo the
+// transaction.
 func (b *Round) DropPlanned() {
 	clearNodes := func(seats []ares.Seat) {
 		for k := range seats {
@@ -208,8 +209,8 @@ func (b *Round) DropPlanned() {
 	}
 }
 
-// alreadyFree is the part of seats that the releases do not give. The seats fit after
-// these releases, so this part is free already.
+// alreadyFree returns those parts of the seats that are already free. The seats fit after the given
+// releases. Therefore each part that these releases do not free must be free now.
 func (b *Round) alreadyFree(seats []ares.Seat, released []cluster.Delta) []cluster.Delta {
 	released = slices.Clone(released)
 	var out []cluster.Delta

@@ -9,9 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Round is the state of backfill in one cycle: the reservations of blocked jobs, and
-// when nodes are expected to have free capacity. Forecasts and openings are kept from
-// cycle to cycle, and refreshed only where nodes changed.
+// Round is the state of backfill in one cycle: the reservations of blocked jobs, and the times at which nodes are
+// expected to have free capacity. Forecasts and openings persist across cycles. A forecast or opening is computed
+// again only if its node changed.
 type Round struct {
 	Cfg     *config.Config
 	Cluster *cluster.Cluster
@@ -30,16 +30,16 @@ type Round struct {
 	increases []capacityIncrease // scratch of timeWithCapacity
 	shortage  deviceShortage     // scratch of nearestNodes
 
-	Backfill         config.BackfillConfig // in effect in this cycle
-	Reservations     []backfillReservation // at most 64: sets of them are bit masks
+	Backfill         config.BackfillConfig // the configuration in effect in this cycle
+	Reservations     []Reservation         // no more than 64, because a set of reservations is a 64-bit mask
 	HeldReservations uint64                // reservations that hold their free parts now
 	ReservationTries int                   // calls of ReserveFor
-	probes           int                   // placements tried without holds, see maxProbes
-	ReserveForAll    bool                  // every blocked job gets a reservation: to predict start times
-	Quantile         job.Quantile          // of the runtime estimates
+	probes           int                   // number of placements tried without holds; see maxProbes
+	ReserveForAll    bool                  // every blocked job gets a reservation, to predict start times
+	Quantile         job.Quantile          // quantile of the runtime estimates
 
 	Holds       []NominationHold // nominations of this cycle
-	HoldsBefore int              // the first of Holds: nominations made by earlier plans
+	HoldsBefore int              // number of nominations at the start of Holds that were made by earlier plans
 }
 
 // Begin resets the round for a new cycle.
@@ -47,13 +47,13 @@ func (b *Round) Begin() {
 	clear(b.Reservations)
 	b.Backfill, b.Reservations = b.BackfillConfig(), b.Reservations[:0]
 	b.HeldReservations, b.ReservationTries, b.probes, b.ReserveForAll, b.Quantile = 0, 0, 0, false, job.P90
-	if b.Cfg.Queue.Blocked == config.BlockedReserve { // as it was published
+	if b.Cfg.Queue.Blocked == config.BlockedReserve { // EASY backfill as published
 		b.Quantile = job.P50
 	}
 }
 
-// KnownUnschedulable reports whether the shape was found to fit nowhere, and no node has
-// gained capacity for it since.
+// KnownUnschedulable reports whether a job is known not to fit. This is so if a job with equal needs
+// could not be placed, and no node has gained enough capacity for a member since then.
 func (b *Round) KnownUnschedulable(sh *job.Shape, ban uint64) bool {
 	r := &sh.Unschedulable
 	if r.Known = r.Known && r.Layout == b.Cluster.Layout && r.Ban&^ban == 0 && b.Cluster.RefreshGains(sh.Request) && r.Seen >= sh.Request.Gains.From; !r.Known {
@@ -68,9 +68,9 @@ func (b *Round) KnownUnschedulable(sh *job.Shape, ban uint64) bool {
 	return true
 }
 
-// BackfillConfig is the configuration in effect: one reservation for each queue if
-// blocked jobs reserve by queue order, as configured if blocked jobs are skipped, and
-// no reservations otherwise.
+// BackfillConfig returns the backfill configuration in effect. If the policy for blocked jobs is to reserve, the
+// first blocked job of each queue gets a reservation. If the policy is to skip blocked jobs, the configured number
+// of reservations applies. Under any other policy, no backfill reservations are made.
 func (b *Round) BackfillConfig() config.BackfillConfig {
 	switch q := &b.Cfg.Queue; {
 	case q.Blocked == config.BlockedReserve:

@@ -10,9 +10,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// nearestNodes are the nodes of the domain where the fewest devices must become free for
-// that many members. Nodes count only if they have capacity without ending an attempt
-// that was placed before the cut.
+// nearestNodes chooses the domain in which the fewest devices must become free before the given number of
+// members fit. It returns the nodes of this domain that the members need. It considers a node only if a member
+// would fit there after the recent attempts have ended. An attempt is recent if it was placed at or after the
+// time given by cut.
 func (b *Round) nearestNodes(sh *job.Shape, req *cluster.Request, feasible *cluster.Set, members int, cut int64) []*cluster.Node {
 	level := ares.Level("")
 	if sh.Members > 1 {
@@ -48,8 +49,8 @@ func (b *Round) nearestNodes(sh *job.Shape, req *cluster.Request, feasible *clus
 	return best
 }
 
-// deviceShortage is the number of devices that must become free on each node for one
-// member of a request. It is computed for blocks of 64 nodes, on first use.
+// deviceShortage holds, for each node, the number of devices that must become free before one member of
+// a request fits. The shortage is computed on first use, for one block of 64 nodes at a time.
 type deviceShortage struct {
 	missing     []int8      // by node position; -1 where the request is not feasible
 	lowerBounds []int8      // of each block; -1 until computed
@@ -65,9 +66,9 @@ func (shortage *deviceShortage) clear(nodes int) {
 	shortage.computed.Resize(len(shortage.lowerBounds))
 }
 
-// nodesByShortage yields the feasible nodes from lo up to hi with their shortage, the
-// smallest first. It scans once for each possible shortage: a node has few devices, so
-// that is faster than sorting.
+// nodesByShortage yields the feasible nodes at positions p with lo <= p < hi and their shortages, smallest shortage
+// first. It scans the nodes once for each possible shortage. Scanning is faster than sorting, because a node has
+// few devices.
 func (b *Round) nodesByShortage(req *cluster.Request, feasible *cluster.Set, lo, hi int) iter.Seq2[int, int] {
 	return func(yield func(at, missing int) bool) {
 		shortage := &b.shortage
@@ -93,8 +94,8 @@ func (b *Round) nodesByShortage(req *cluster.Request, feasible *cluster.Set, lo,
 	}
 }
 
-// computeShortage computes the shortage of the k-th block of 64 nodes. It reads the
-// node summaries: in a large cluster it must not touch each node itself.
+// computeShortage computes the shortage of the k-th block of 64 nodes. It reads only the node summaries,
+// because reading every node of a large cluster would be too slow.
 func (b *Round) computeShortage(k int, req *cluster.Request, feasible *cluster.Set) {
 	last, mask := int32(-1), uint64(0)
 	for at := 64 * k; at < min(64*k+64, len(b.Cluster.Nodes)); at++ {

@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Bottleneck returns the bandwidth of the slowest link between the devices of the
-// seats, in MB/s: inside a node by its links, between nodes by the network. It is 0
-// for fewer than two devices. The seats of one node must be next to each other.
+// Bottleneck returns the bandwidth of the slowest link between any devices of the seats, in MB/s. Devices on the same
+// node communicate over the node's links, and devices on different nodes over the network. If the seats have fewer
+// than two devices, Bottleneck returns 0. In the list of seats, those on the same node must be adjacent.
 func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	least, devices := 0, 0
 	note := func(v int) {
@@ -41,8 +41,7 @@ func (c *Cluster) Bottleneck(seats []ares.Seat) int {
 	return least
 }
 
-// unknownMBps is the assumed bandwidth of a network that the topology does not
-// describe: 10 Gb/s.
+// unknownMBps is the bandwidth (10 Gb/s) that Ares assumes for a network that the topology does not describe.
 const unknownMBps = 1250
 
 // networkBetween returns the bandwidth of the network between two nodes, in MB/s.
@@ -53,14 +52,14 @@ func (c *Cluster) networkBetween(a, b *Node) int {
 	return unknownMBps
 }
 
-// firstFitNodes is the number of nodes that FirstFitBandwidth examines. It bounds the
-// cost on a busy cluster.
+// firstFitNodes is the number of nodes that FirstFitBandwidth examines. The limit keeps the search short on a busy
+// cluster.
 const firstFitNodes = 256
 
-// FirstFitBandwidth returns the bottleneck of the placement that first fit would choose
-// on the allowed nodes, in the order of their IDs. It is 0 when the members
-// have fewer than two whole devices, or when the first nodes have no capacity for all of
-// them. It shows what a placement gains over first fit.
+// FirstFitBandwidth returns the bottleneck bandwidth of the placement that a first-fit scheduler would choose. Such
+// a scheduler tries the allowed nodes in the order of their IDs. The bandwidth is 0 when the members have fewer
+// than two whole devices, or when the examined nodes do not have capacity for all members. Callers compare the
+// result with the bandwidth of the chosen placement.
 func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 	if w.GPUs == 0 || w.GPUs*members < 2 {
 		return 0
@@ -97,8 +96,8 @@ func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 	return least
 }
 
-// RationaleOf returns the rationale of seats that an earlier decision chose: their
-// bandwidth, and the smallest domain that holds all of them.
+// RationaleOf returns the placement rationale of seats that were chosen by an earlier decision. The rationale
+// consists of the smallest domain that contains all seats, and the bandwidth between the seats.
 func (c *Cluster) RationaleOf(seats []ares.Seat) ares.PlacementScore {
 	m := ares.PlacementScore{Bandwidth: c.Bottleneck(seats)}
 	lo, hi := len(c.Nodes), 0

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Set is a set of node positions. A second level of bits marks the words that are not
-// empty, so that the next member of a sparse set is found in a few steps.
+// Set is a set of node positions. A second level of bits marks the 64-bit words that are not zero, so that Next
+// finds the next member of a sparse set in a few steps.
 type Set struct {
 	Words   []uint64
 	summary []uint64 // bit w is set if and only if Words[w] is not 0
@@ -21,7 +21,7 @@ func (s *Set) Resize(n int) {
 	s.Count = 0
 }
 
-// zeroed returns a slice of n zeros. It reuses w when w is large enough.
+// The function `zeroed` returns a slice of n zeros. It reuses the memory of w if w is large enough.
 func zeroed(w []uint64, n int) []uint64 {
 	if cap(w) < n {
 		return make([]uint64, n)
@@ -56,7 +56,7 @@ func (s *Set) Remove(i int) {
 	s.Count--
 }
 
-// Put adds position i, or removes it when in is false.
+// Put adds position i to the set if the argument `in` is true. Otherwise Put removes position i.
 func (s *Set) Put(i int, in bool) {
 	if in {
 		s.Add(i)
@@ -65,7 +65,7 @@ func (s *Set) Put(i int, in bool) {
 	}
 }
 
-// Next returns the first member that is not below i, -1 when there is none.
+// Next returns the first member at position i or later, or -1 if no such member exists.
 func (s *Set) Next(i int) int {
 	w := i / 64
 	if w >= len(s.Words) {
@@ -88,9 +88,10 @@ func (s *Set) Next(i int) int {
 	return -1
 }
 
-// Common visits the positions from lo up to, but not including, hi that are in both
-// sets, in order, until visit returns true. It reports whether visit did. It walks
-// the words instead of calling Next, because it is the innermost loop of a decision.
+// Common calls the function `visit` for each position p with lo <= p < hi that is in both sets. It goes in
+// ascending order, and stops when `visit` returns true. Common reports whether `visit` returned true. For speed,
+// Common reads whole 64-bit words instead of calling Next, because decisions spend most of their time in this
+// loop.
 func (s *Set) Common(o *Set, lo, hi int, visit func(i int) bool) bool {
 	for k := lo / 4096; k < len(s.summary) && 4096*k < hi; k++ {
 		for both := s.summary[k] & o.summary[k]; both != 0; both &= both - 1 {
@@ -105,7 +106,7 @@ func (s *Set) Common(o *Set, lo, hi int, visit func(i int) bool) bool {
 	return false
 }
 
-// Copy replaces the members of the set by those of o.
+// Copy makes the set equal to the set o.
 func (s *Set) Copy(o *Set) {
 	s.Words, s.summary, s.Count = append(s.Words[:0], o.Words...), append(s.summary[:0], o.summary...), o.Count
 }
@@ -115,7 +116,7 @@ func (s *Set) Meets(o *Set) bool {
 	return s.Common(o, 0, 64*len(s.Words), func(int) bool { return true })
 }
 
-// Subtract removes the members of o.
+// Subtract removes every member of the set o from the set.
 func (s *Set) Subtract(o *Set) {
 	s.Common(o, 0, 64*len(s.Words), func(i int) bool {
 		s.Remove(i)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSet compares a set with a map.
+// TestSet checks that a Set behaves like a map of positions.
 func TestSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20_000).Draw(t, "n")

@@ -5,61 +5,59 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/queue"
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// Cluster is the ledger of nodes and devices: what each has, what is taken of it,
-// and the indexes that find a node for a request. RefreshIndex must run between changes
-// to the nodes and a search.
+// Cluster is the ledger of nodes and devices: their capacity, their allocations, and the indexes that find a node for a
+// request. Callers must call RefreshIndex after they change nodes and before they search for nodes.
 type Cluster struct {
 	cfg *config.Config
 
 	NodesByID             map[string]*Node
 	Nodes                 []*Node // by location, then ID, as of the last layout
-	firstByName           []*Node // the first firstFitNodes of them by ID
-	Layout                int     // number of times that the nodes got new positions
+	firstByName           []*Node // the first firstFitNodes nodes in the order of their IDs
+	Layout                int     // how often the nodes got new positions
 	Topology              *ares.Topology
 	locator               *topology.Locator
 	Domains               *topology.Tree
 	NodeTypes             nodeTypes
-	CapacityChanges       changeLog     // nodes with other free capacity than before
+	CapacityChanges       changeLog     // nodes whose free capacity changed
 	LastCapacityChange    []int         // by position: index of its last entry in CapacityChanges
 	FreeCPUMem            []freeCPUMem  // by position
 	Summaries             []nodeSummary // by position
-	BlockMaxes            []blockMax    // one for each 64 nodes
-	TraitChanges          changeLog     // nodes with other traits than before: type, labels, taints, location
+	BlockMaxes            []BlockMax    // one for each 64 nodes
+	TraitChanges          changeLog     // nodes whose traits changed: type, labels, taints, location
 	RoomChanges           changeLog     // nodes that may have more free capacity than before
-	UnschedulableRequests []*Request    // requests whose Gains are kept
+	UnschedulableRequests []*Request    // requests whose Gains are kept up to date
 	Capacity              queue.Resources
 	ModelsPresent         []int       // model indexes of the devices in the cluster, by name of the model
 	preferredScratch      Set         // result of PreferredNodes
-	largest               largestNode // of any node
+	largest               largestNode // maximum over all nodes
 	changeCount           int         // number of changes of free capacity
-	requestCount          int         // number of request IDs ever given
+	requestCount          int         // number of request IDs assigned so far
 	models                modelTable
 	Stale                 staleness
 }
 
-// modelTable numbers device models.
+// modelTable assigns an index to each device model.
 type modelTable struct {
-	// index returns the index of a model in the queue tree: quotas and devices must
-	// use the same index.
+	// The function `index` returns the index of a model in the queue tree. Quotas and devices must use the same
+	// index for the same model.
 	index func(model string) int
 	names []string // by index; "" for models that no node had
 }
 
-// staleness is what has changed since the last RefreshIndex.
+// The type `staleness` records what has changed since the last RefreshIndex.
 type staleness struct {
-	Nodes    []*Node // nodes with other records or seats
-	layout   bool    // nodes were added or removed, or have another location
+	Nodes    []*Node // nodes whose records or seats changed
+	layout   bool    // nodes were added or removed, or their location changed
 	Capacity bool    // the total capacity may have changed
 }
 
-// New returns a cluster without nodes. modelIndex returns the index of a device model.
+// New returns a cluster without nodes. New calls modelIndex to get the index of a device model.
 func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	c := &Cluster{
 		cfg: cfg, NodesByID: map[string]*Node{}, NodeTypes: nodeTypes{byKey: map[string]*NodeType{}},
@@ -69,25 +67,25 @@ func New(cfg *config.Config, modelIndex func(string) int) *Cluster {
 	return c
 }
 
-// ExceedsLeafLimit reports whether one member alone needs more devices than the topology
-// allows one job to have on a leaf.
+// ExceedsLeafLimit reports whether one member alone needs too many devices. The topology limits how
+// many devices one job may have in one leaf domain.
 func (c *Cluster) ExceedsLeafLimit(w *Request) bool {
 	return c.Topology.MaxGPUsPerLeaf > 0 && w.GPUs > c.Topology.MaxGPUsPerLeaf
 }
 
-// Node returns the node with an ID, and adds it when it is new.
+// Node returns the node with the given ID. If the cluster has no node with this ID, Node adds one.
 func (c *Cluster) Node(id string) *Node {
 	n := c.NodesByID[id]
 	if n == nil {
 		n = &Node{ID: id}
 		c.NodesByID[id] = n
 		c.Stale.layout = true
-		c.locateNode(n) // the topology may list it before it has a record
+		c.locateNode(n) // the topology may list the node before it has a record
 	}
 	return n
 }
 
-// MarkDirty makes the next RefreshIndex refresh the node.
+// MarkDirty ensures that the next call of RefreshIndex refreshes the node.
 func (c *Cluster) MarkDirty(n *Node) {
 	if !n.dirty {
 		n.dirty = true
@@ -95,16 +93,16 @@ func (c *Cluster) MarkDirty(n *Node) {
 	}
 }
 
-// SetTopology replaces the topology and locates every node again.
+// SetTopology replaces the topology and computes the location of every node again.
 func (c *Cluster) SetTopology(t *ares.Topology) {
 	c.Topology, c.locator = t, topology.NewLocator(t)
 	c.Stale.layout = true
-	for _, n := range c.NodesByID { // order-free: each by itself
+	for _, n := range c.NodesByID { // order-free: nodes are independent
 		c.locateNode(n)
 	}
 }
 
-// locateNode sets the location of a node, from the topology and its labels.
+// locateNode computes the location of a node from the topology and the node's labels, and stores it in the node.
 func (c *Cluster) locateNode(n *Node) {
 	var labels map[string]string
 	if n.Record != nil {
@@ -116,9 +114,8 @@ func (c *Cluster) locateNode(n *Node) {
 	}
 }
 
-// RefreshIndex brings the indexes over the nodes up to date. It runs before a search and
-// not after every batch of events, because a cluster that registers one node at a time
-// would get a new layout for each.
+// RefreshIndex brings the indexes over the nodes up to date. RefreshIndex runs before a search and not after every
+// batch of events. Otherwise a cluster whose nodes register one at a time would get a new layout for each node.
 func (c *Cluster) RefreshIndex() {
 	for _, n := range c.Stale.Nodes {
 		n.recountFree()
@@ -151,8 +148,8 @@ func (c *Cluster) RefreshIndex() {
 	c.Stale.Nodes = c.Stale.Nodes[:0]
 }
 
-// rebuildLayout gives every node its position, by location and ID, so that each domain
-// is a range of positions. It rebuilds everything that is indexed by position.
+// rebuildLayout sorts the nodes by location and ID and assigns each node its position, so that each domain is a range
+// of positions. It also rebuilds everything that is indexed by a node's position.
 func (c *Cluster) rebuildLayout() {
 	c.Stale.layout = false
 	c.Layout++
@@ -174,7 +171,7 @@ func (c *Cluster) rebuildLayout() {
 	c.FreeCPUMem = slices.Grow(c.FreeCPUMem[:0], len(c.Nodes))[:len(c.Nodes)]
 	c.Summaries = slices.Grow(c.Summaries[:0], len(c.Nodes))[:len(c.Nodes)]
 	c.LastCapacityChange = slices.Grow(c.LastCapacityChange[:0], len(c.Nodes))[:len(c.Nodes)]
-	c.BlockMaxes = make([]blockMax, (len(c.Nodes)+63)/64)
+	c.BlockMaxes = make([]BlockMax, (len(c.Nodes)+63)/64)
 	for _, n := range c.Nodes {
 		c.Domains.SetHistory(n.Pos, n.HistoryScore())
 		c.CapacityChanged(n)
@@ -186,8 +183,8 @@ func CompareByPlace(a, b *Node) int {
 	return cmp.Or(topology.CompareLocations(a.Place, b.Place), cmp.Compare(a.ID, b.ID))
 }
 
-// measureCapacity computes the total capacity of the nodes with a session, which is the
-// base of fair shares, the largest node, and the models present.
+// measureCapacity computes the total capacity of all nodes that have a session. Fair shares are computed from this
+// total capacity. The size of the largest node and the list of device models are computed here too.
 func (c *Cluster) measureCapacity() {
 	var sum queue.Resources
 	c.ModelsPresent, c.largest = c.ModelsPresent[:0], largestNode{}
@@ -215,9 +212,9 @@ func (c *Cluster) measureCapacity() {
 	c.Capacity = sum
 }
 
-// PreferredNodes returns the allowed nodes that are preferred. The result is valid until
-// the next call.
-func (c *Cluster) PreferredNodes(f *feasibleSet, allowed *Set) *Set {
+// PreferredNodes returns those allowed nodes that the request also prefers. The returned set is valid until the next
+// call of PreferredNodes.
+func (c *Cluster) PreferredNodes(f *FeasibleSet, allowed *Set) *Set {
 	if allowed == &f.Nodes {
 		return &f.Preferred
 	}
@@ -229,16 +226,15 @@ func (c *Cluster) PreferredNodes(f *feasibleSet, allowed *Set) *Set {
 	return &c.preferredScratch
 }
 
-// VisitSpan calls tell with the range of positions of the domain that encloses the node
-// at a level. It does nothing for an unknown node.
+// VisitSpan finds the domain of the given level that contains the node. It calls the function `tell` with
+// the domain's range of positions. VisitSpan does nothing for an unknown node.
 func (c *Cluster) VisitSpan(node string, level ares.Level, tell func(lo, hi int)) {
 	if n := c.NodesByID[node]; n != nil {
 		tell(c.Domains.EnclosingDomain(n.Pos, level))
 	}
 }
 
-// EmptyCapacity returns the number of members that would fit on the nodes of a set if
-// these were empty.
+// EmptyCapacity returns the number of members that would fit on the nodes of a set if those nodes were empty.
 func (c *Cluster) EmptyCapacity(of *Set, w *Request) (members int) {
 	for at := of.Next(0); at >= 0; at = of.Next(at + 1) {
 		members += c.Nodes[at].EmptyRoom(w)
@@ -246,17 +242,17 @@ func (c *Cluster) EmptyCapacity(of *Set, w *Request) (members int) {
 	return members
 }
 
-// largestNode is the maximum of each resource over the nodes; devices in thousandths.
+// largestNode holds, for each resource, the largest amount that any node has. Devices are counted in thousandths.
 type largestNode struct{ cpus, gpus int }
 
-// LargestSize returns the most CPUs and the most thousandths of devices that any node
-// has, and at least 1 of each, so that a caller can divide by them.
+// LargestSize returns the largest number of CPUs on any node, and the largest number of devices on any node, in
+// thousandths. Both results are 1 or more, so that callers can divide by them.
 func (c *Cluster) LargestSize() (cpus, gpus int) {
 	return max(c.largest.cpus, 1), max(c.largest.gpus, 1)
 }
 
-// AnyNode returns the first allowed node from position lo up to, but not including, hi
-// on which one member fits, nil if none. It needs no scores.
+// AnyNode considers the allowed nodes at positions p with lo <= p < hi. It returns the first node on which one
+// member fits, or nil if there is none. AnyNode ignores scores.
 func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
 		if sp := &c.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
@@ -269,8 +265,8 @@ func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	return nil
 }
 
-// CapacityChanged updates the indexes after a change to the free capacity of a node.
-// Whoever changes the account of a node must call it before the next search.
+// CapacityChanged updates the indexes after the free capacity of a node has changed. Code that changes a node's
+// allocations must call CapacityChanged before the next search.
 func (c *Cluster) CapacityChanged(n *Node) {
 	c.changeCount++
 	n.Changes = c.changeCount
@@ -287,8 +283,10 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Type.CPUs-n.CPUs, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
 }
 
-// freeCPUMem is the free CPUs and memory (MB) of a node. They lie next to those of the
-// other nodes, because most feasible nodes that are full lack one of them.
-// Invariant: both are -1 if the node is not schedulable, and at least 0 otherwise, even
-// if the node shrank below its allocations, so that a request for none still fits.
+// freeCPUMem holds the number of free CPUs and the free memory (in MB) of a node. The values of all nodes are
+// adjacent in memory, so that a search quickly skips nodes with too few free CPUs or too little free memory.
+// Invariant: the free CPUs and the free memory are both -1 if the node is not schedulable. If the node is
+// schedulable, both values are 0 or more, even if more is allocated on the node than it now has. So a request for
+// no CPUs and no memory still fits on a schedulable node, even if all CPUs and all memory of the node are
+// allocated.
 type freeCPUMem struct{ CPUs, Memory int32 }

@@ -6,9 +6,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// feasibleSet is the set of nodes that pass the static filters of a request, however
-// busy they are. It is computed once, and again only for nodes whose traits changed.
-type feasibleSet struct {
+// FeasibleSet is the set of nodes that pass the static filters of a request, regardless of their allocations. The
+// set is computed once, and later updated only for nodes whose traits changed.
+type FeasibleSet struct {
 	Layout        int // Cluster.Layout of the positions
 	seen          int // count of Cluster.TraitChanges up to which the set is current
 	Nodes         Set
@@ -16,8 +16,8 @@ type feasibleSet struct {
 	HasPreference bool // Preferred is smaller than Nodes
 }
 
-// Feasible reports whether the node passes every static filter, and whether it is also
-// preferred: the request tolerates all its taints, and it meets every preference.
+// Feasible reports whether the node passes every static filter, and whether it is also preferred. A node is preferred if
+// the request tolerates all its taints and the node meets every preference.
 func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 	if n.Record == nil || w.NeedsDevices() && w.DeviceMask(n.Type) == 0 {
 		return false, false
@@ -38,7 +38,7 @@ func (n *Node) Feasible(w *Request) (feasible, preferred bool) {
 }
 
 // RefreshFeasible brings the feasible set of the request up to date and returns it.
-func (c *Cluster) RefreshFeasible(w *Request) *feasibleSet {
+func (c *Cluster) RefreshFeasible(w *Request) *FeasibleSet {
 	f := &w.Constraints.Feasible
 	switch {
 	case f.Layout != c.Layout || c.TraitChanges.HasGap(f.seen):
@@ -58,8 +58,9 @@ func (c *Cluster) RefreshFeasible(w *Request) *feasibleSet {
 	return f
 }
 
-// update tests the node at a position again.
-func (f *feasibleSet) update(at int, n *Node, w *Request) {
+// The method `update` tests the node at the given position again, and updates the sets of
+// feasible and preferred nodes.
+func (f *FeasibleSet) update(at int, n *Node, w *Request) {
 	feasible, preferred := n.Feasible(w)
 	f.Nodes.Put(at, feasible)
 	f.Preferred.Put(at, preferred)
@@ -85,9 +86,9 @@ func (n *Node) matchesAffinity(w *Request) bool {
 	return true
 }
 
-// meetsRequirements reports whether the labels and the number of devices of the node
-// meet the requirements. When the request needs no devices, but the requirements
-// mention properties of devices, one device of the node must meet them too.
+// meetsRequirements reports whether the node's labels and its number of devices meet the requirements. If the request
+// needs no devices but its requirements mention properties of devices, at least one device of the node must meet
+// them.
 func (n *Node) meetsRequirements(w *Request) bool {
 	if !w.rules.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
 		return false
@@ -97,8 +98,8 @@ func (n *Node) meetsRequirements(w *Request) bool {
 	})
 }
 
-// toleratedBy reports whether the request tolerates every taint of the node, except
-// those with effect PreferNoSchedule.
+// toleratedBy reports whether the request tolerates every taint of the node, except taints with effect
+// PreferNoSchedule.
 func (n *Node) toleratedBy(w *Request) bool {
 	for _, t := range n.Record.Taints {
 		if t.Effect != ares.PreferNoSchedule && !w.Tolerates(t) {

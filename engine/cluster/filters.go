@@ -8,50 +8,48 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Filter is one row of the table of filters: one reason why a node cannot take a member.
-// The feasible sets, the diagnosis of a waiting job, the text of its explanation and
-// the fields that a remedy may drop all come from these rows.
+// Filter is one row of the table of filters: one reason why a member cannot be placed on a node. The rows of this
+// table determine four things: the feasible sets, the diagnosis of a waiting job, the text of its explanation, and
+// the fields that a remedy may drop.
 //
-// To add a filter, add a reason in reasons.go at its rank, add the row here, and write
-// a scenario that shows it.
+// To add a filter, add its reason to reasons.go in the order of precedence, add a row to this table, and write a
+// scenario that shows the filter.
 type Filter struct {
 	Reason Reason
-	// Kind is the kind of blocker that reports the reason.
+	// Kind is the kind of blocker that users see for this reason.
 	Kind string
-	// rejects reports whether the filter excludes the node. It is nil for a filter of
-	// devices, and where something else finds the reason: deviceReasons
-	// (ReasonUnhealthy, ReasonBusyDevices), ReasonsAgainst (ReasonNUMA), or the
-	// diagnosis of package explain (ReasonReserved, ReasonJobAffinity, ReasonHeld).
+	// The function `rejects` reports whether the filter excludes the node. It is nil if the filter tests devices,
+	// or if other code finds the reason. The method `deviceReasons` finds ReasonUnhealthy and ReasonBusyDevices.
+	// ReasonsAgainst finds ReasonNUMA. Package explain finds ReasonReserved, ReasonJobAffinity and ReasonHeld.
 	rejects func(n *Node, w *Request) bool
-	// passesDevice reports whether a device passes. It is nil for a filter that tests
-	// only nodes.
+	// passesDevice reports whether a device passes the filter. It is nil for a filter that tests only nodes.
 	passesDevice func(d *DeviceSpec, w *Request) bool
-	// static means that the result depends on the traits of the node, not on its
-	// allocations. Static filters make the feasible set of a request, which is kept
-	// until the traits of a node change. All filters of devices are static.
+	// The field `static` is true if the filter's result depends on the node's traits and not on its allocations. The
+	// feasible set of a request is the result of the static filters, so it stays valid until a node's traits change.
+	// All device filters are static.
 	static bool
-	// busy means that the reason can disappear when other jobs end.
+	// The field `busy` is true if the reason can disappear when other jobs end.
 	busy bool
-	// lasting means that another node of the same kind would be excluded too.
+	// The field `lasting` is true if the filter would also exclude a new node of the same kind.
 	lasting bool
-	// Text returns what the explanation says about the excluded nodes.
+	// Text returns the sentence about the nodes that the filter excludes. The sentence is part of an explanation.
 	Text func(d *Details) string
-	// Drop lists the fields of the job without which the filter might pass. A field
-	// becomes a remedy only after a trial.
+	// Drop lists those fields of the job's spec whose removal could let the node pass the filter. A field becomes
+	// a remedy only after a trial has shown that dropping it helps.
 	Drop []Droppable
 }
 
-// Details is the input of the text of a filter.
+// Details holds the values that Filter.Text may mention.
 type Details struct {
 	Request  *Request
-	Model    string // gpu_model in the spelling of the job
-	MostFree int    // free devices of the node that has the most, among nodes with too few
+	Model    string // gpu_model as the job spells it
+	MostFree int    // largest number of free devices among the nodes with too few
 }
 
 // Droppable is a field of a job that a remedy may drop.
 type Droppable struct {
 	Field string
-	If    func(j *ares.Job) bool // whether the job has it; nil for always
+	If    func(j *ares.Job) bool // reports whether the job sets the field; nil means that every job does
 }
 
 // Filters is the table of filters. Invariant: Filters[r].Reason == r.
@@ -69,7 +67,7 @@ var Filters = [...]Filter{
 	{
 		Reason: ReasonUnfit, Kind: ares.BlockerNodes,
 		rejects: func(n *Node, _ *Request) bool { return n.Record.Unfit != "" },
-		Text:    text("it could not start jobs lately"),
+		Text:    text("the node recently failed to start jobs"),
 	},
 	{
 		Reason: ReasonSelector, Kind: ares.BlockerNodes, static: true, lasting: true,
@@ -103,7 +101,7 @@ var Filters = [...]Filter{
 	{
 		Reason: ReasonTaint, Kind: ares.BlockerNodes, static: true, lasting: true,
 		rejects: func(n *Node, w *Request) bool { return !n.toleratedBy(w) },
-		Text:    text("a taint that the job does not tolerate"), // its remedy is to tolerate it
+		Text:    text("a taint that the job does not tolerate"), // the remedy is to tolerate the taint
 	},
 	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
@@ -133,7 +131,7 @@ var Filters = [...]Filter{
 	{
 		Reason: ReasonQuota, Kind: ares.BlockerQuota, static: true, lasting: true,
 		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.Ban&ModelBit(d.ModelIndex) == 0 },
-		Text:         text("only models of which the quota leaves too little"), // its remedy is a larger quota
+		Text:         text("only models of which the quota leaves too little"), // the remedy is a larger quota
 	},
 	{
 		Reason: ReasonUnhealthy, Kind: ares.BlockerNodes,
@@ -144,7 +142,7 @@ var Filters = [...]Filter{
 		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs < w.CPUs || n.Record.MemoryMB < w.Memory },
 		Text:    func(d *Details) string { return "too small even when empty (" + d.Request.Text() + " for one member)" },
 	},
-	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation has a blocker of its own
+	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation has its own blocker
 	{
 		Reason: ReasonBusyDevices, Kind: ares.BlockerCapacity, busy: true,
 		Text: func(d *Details) string {
@@ -168,13 +166,13 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonNUMA, Kind: ares.BlockerCapacity, busy: true,
-		Text: func(d *Details) string { return "no NUMA node has it all free (" + d.Request.Text() + ")" },
+		Text: func(d *Details) string { return "no NUMA node has all of it free (" + d.Request.Text() + ")" },
 		Drop: []Droppable{{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }}},
 	},
 	{
 		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,
 		rejects: func(n *Node, _ *Request) bool { return n.Seats >= MaxSeats },
-		Text:    func(*Details) string { return fmt.Sprintf("%d seats are taken, which is the most", MaxSeats) },
+		Text:    func(*Details) string { return fmt.Sprintf("%d ranks run on the node, which is the limit", MaxSeats) },
 	},
 	{
 		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, lasting: true,
@@ -184,14 +182,14 @@ var Filters = [...]Filter{
 			{Field: "placement.affinity", If: func(j *ares.Job) bool { return len(j.Placement.Affinity) > 0 }},
 		},
 	},
-	{Reason: ReasonHeld, Kind: ares.BlockerCapacity, Text: text("what is free is kept for another job")},
+	{Reason: ReasonHeld, Kind: ares.BlockerCapacity, Text: text("the free capacity is held for another job")},
 }
 
-// text returns the Text of a filter whose text is constant.
+// The function `text` returns a function for Filter.Text that always returns the given text.
 func text(s string) func(*Details) string { return func(*Details) string { return s } }
 
-// The reasons of all filters with one property. StaticReasons leaves out filters that
-// test only devices.
+// StaticReasons, BusyReasons and LastingReasons are sets of reasons. They contain the reasons of the filters whose
+// field `static`, `busy` or `lasting` is true. StaticReasons excludes filters that test only devices.
 var (
 	StaticReasons  = reasonsWith(func(f *Filter) bool { return f.static && f.rejects != nil })
 	BusyReasons    = reasonsWith(func(f *Filter) bool { return f.busy })

@@ -6,9 +6,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestFilterTable checks that every reason has its row at its own index, with a kind, a
-// text (except for reservations, which have blockers of their own), and a test of nodes
-// or of devices if it is static.
+// TestFilterTable checks that every reason has a row at its own index. Each row must have a kind. Each row must have
+// a text, except the row for reservations, which have their own blockers. A row for a static filter must also have a
+// test of nodes or of devices.
 func TestFilterTable(t *testing.T) {
 	t.Parallel()
 	if len(Filters) != int(ReasonNone) {

@@ -7,9 +7,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// RoomWithout returns the number of members that would fit on the node if some occupied
-// seats were free. The node is the same afterwards. Victims, expected releases and
-// suggestions to end jobs all use this computation.
+// RoomWithout returns the number of members that would fit on the node if some occupied seats were free. RoomWithout
+// does not change the node. The victim search, the expected releases and the suggestions to end jobs all use
+// RoomWithout.
 func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 	grew, free := n.GainedRoom, n.Free
 	for seat := range seats {
@@ -28,8 +28,8 @@ func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 	return room
 }
 
-// SeatIsFree reports whether the seat can be taken as it is: the node is schedulable and
-// has its devices, CPUs and memory free. A nil node has no free seats.
+// SeatIsFree reports whether the seat can be taken unchanged: the node is schedulable, and the devices, CPUs and memory
+// of the seat are free. If the node is nil, SeatIsFree returns false.
 func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 	if n == nil || !n.Schedulable() || n.Seats >= MaxSeats || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
@@ -43,8 +43,7 @@ func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
-// RoomFor returns the number of members that fit on the node now. It does not apply the
-// static filters of nodes.
+// RoomFor returns the number of members that fit on the node now. RoomFor does not apply the static node filters.
 func (n *Node) RoomFor(w *Request) int {
 	fit := n.CPUMemSlots(w.CPUs, w.Memory)
 	switch {
@@ -60,8 +59,8 @@ func (n *Node) RoomFor(w *Request) int {
 	return fit
 }
 
-// Fits reports whether one member fits on the node, if the caller knows that its CPUs
-// and memory are free.
+// Fits reports whether one member fits on the node. The caller must have checked that enough CPUs and memory are
+// free.
 func (n *Node) Fits(w *Request) bool {
 	switch {
 	case n.Seats >= MaxSeats:
@@ -79,8 +78,8 @@ func (n *Node) Fits(w *Request) bool {
 	return true
 }
 
-// CPUMemSlots returns the number of members that fit by the seat limit, the free CPUs
-// and the free memory of the node.
+// CPUMemSlots returns how many members fit on the node. It considers only the node's seat limit, free CPUs and free
+// memory.
 func (n *Node) CPUMemSlots(cpus, memory int) int {
 	fit := MaxSeats - n.Seats
 	if cpus > 0 {
@@ -92,7 +91,7 @@ func (n *Node) CPUMemSlots(cpus, memory int) int {
 	return max(fit, 0)
 }
 
-// shareSlots returns the number of shares of this size that fit on the devices of a mask.
+// shareSlots returns how many shares of the given size fit on the devices in a mask.
 func (n *Node) shareSlots(mask uint64, milli int) int {
 	parts := 0
 	for m := mask & n.Usable; m != 0; m &= m - 1 {
@@ -101,8 +100,8 @@ func (n *Node) shareSlots(mask uint64, milli int) int {
 	return parts
 }
 
-// roomByNUMA returns the number of members that fit when each must lie within one NUMA
-// node, or with OneNUMA all of them within the same one.
+// roomByNUMA returns the number of members that fit when each must be within one NUMA node. If OneNUMA is set, all
+// members must be within the same NUMA node.
 func (n *Node) roomByNUMA(w *Request) int {
 	total, most := 0, 0
 	for k := range n.Type.numa {
@@ -116,8 +115,9 @@ func (n *Node) roomByNUMA(w *Request) int {
 	return total
 }
 
-// NUMAFor returns the index of the NUMA node for members that must share one: the best
-// fit, which is the one with the least free capacity that is enough. It is -1 if none.
+// NUMAFor returns the index of the best NUMA node for members that must all be in one NUMA node. The best NUMA node
+// is the one with the least free capacity among those that have enough. NUMAFor returns -1 if no NUMA node has
+// enough free capacity.
 func (n *Node) NUMAFor(w *Request, members int) int {
 	best, least := -1, 0
 	for k := range n.Type.numa {
@@ -150,15 +150,15 @@ func (n *Node) roomInNUMA(w *Request, k int) int {
 }
 
 // EmptyRoom returns the number of members that would fit if the node were empty and all
-// its devices usable.
+// its devices were usable.
 func (n *Node) EmptyRoom(w *Request) int {
 	bare := Node{Record: n.Record, Type: n.Type, Devices: make([]Device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1}
 	bare.Free = bare.Usable
 	return bare.RoomFor(w)
 }
 
-// FitsBeside reports whether the seat fits beside the allocations of the node. Unlike
-// SeatIsFree it ignores whether the node is schedulable and its devices are usable.
+// FitsBeside reports whether the seat fits on the node in addition to the current allocations. Unlike SeatIsFree,
+// FitsBeside accepts nodes that are not schedulable and devices that are not usable.
 func (n *Node) FitsBeside(seat *ares.Seat) bool {
 	if n.Seats >= MaxSeats || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
@@ -171,7 +171,7 @@ func (n *Node) FitsBeside(seat *ares.Seat) bool {
 	return seat.NUMA < 0 || n.numaHasRoom(seat)
 }
 
-// numaHasRoom reports whether the NUMA node of the seat has its CPUs and memory free.
+// numaHasRoom reports whether the CPUs and memory of the seat are free on the seat's NUMA node.
 func (n *Node) numaHasRoom(seat *ares.Seat) bool {
 	taken := n.numaTaken(seat.NUMA)
 	for _, at := range n.Type.numa {

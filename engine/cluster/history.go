@@ -5,13 +5,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// SetNodeScore sets the history record of a node, nil when nothing is known.
+// SetNodeScore sets the history record of a node. A nil record means that nothing is known about the node's history.
 func (c *Cluster) SetNodeScore(n *Node, score *ares.NodeScore) {
 	n.Score = score
 	c.MarkDirty(n)
 }
 
-// HistoryScore returns the history score of the node, by which its domain is scored.
+// HistoryScore returns the node's history score, which contributes to the score of its domain.
 func (n *Node) HistoryScore() int {
 	if n.Score == nil {
 		return topology.DefaultHistory

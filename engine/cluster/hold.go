@@ -7,15 +7,15 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Hold is capacity that a transaction withholds from other requests, for the sake of one
-// job: for its nomination, its backfill reservation, its restart or its migration.
-// Undoing the transaction to a savepoint before the hold ends the hold too.
+// Hold is capacity that a transaction withholds from other requests because one job will need it. A job has a hold if
+// it has a nomination or a backfill reservation, or if it is restarting or migrating. If the transaction is undone to
+// a savepoint that is older than the hold, the hold also ends.
 type Hold struct {
 	deltas []Delta
 }
 
-// HoldSeats holds the free part of each seat. free is the number of seats that are
-// entirely free. Seats on nodes that are not schedulable are skipped.
+// HoldSeats holds the free part of each seat. The result named `free` is the number of the given
+// seats that are entirely free. HoldSeats skips seats on nodes that are not schedulable.
 func (x *Txn) HoldSeats(seats []ares.Seat) (hold Hold, free int) {
 	from := x.Mark()
 	for i := range seats {
@@ -43,11 +43,11 @@ func (x *Txn) HoldSeats(seats []ares.Seat) (hold Hold, free int) {
 	return x.HoldSince(from), free
 }
 
-// HoldSince returns a hold of everything that was taken since a savepoint.
+// HoldSince returns a hold for everything that was taken since a savepoint.
 func (x *Txn) HoldSince(m Savepoint) Hold { return Hold{slices.Clone(x.Deltas[m:])} }
 
-// HoldParts holds the free part of each delta. The rest of a seat must follow the
-// devices of the seat.
+// HoldParts holds the free part of each delta. In the list, the deltas for the devices of a seat must come before
+// the delta for the rest of the seat.
 func (x *Txn) HoldParts(parts []Delta) Hold {
 	from := x.Mark()
 	for _, k := range parts {
@@ -65,8 +65,8 @@ func (x *Txn) HoldParts(parts []Delta) Hold {
 	return x.HoldSince(from)
 }
 
-// Release ends a hold within the transaction: undoing to a savepoint before the release
-// restores the hold.
+// Release ends a hold within the transaction. If the transaction is later undone to a savepoint that is older than
+// the release, the hold is restored.
 func (x *Txn) Release(h Hold) {
 	for _, k := range h.deltas {
 		k.reverse()
@@ -76,7 +76,8 @@ func (x *Txn) Release(h Hold) {
 	}
 }
 
-// apply takes the part of the hold that is on the node; with sign -1 it returns it.
+// If `sign` is 1, the method `apply` allocates the capacity that the hold has on the node. If `sign` is -1, it frees
+// this capacity.
 func (h Hold) apply(n *Node, sign int) {
 	for i := range h.deltas {
 		if h.deltas[i].Node == n {
@@ -85,8 +86,8 @@ func (h Hold) apply(n *Node, sign int) {
 	}
 }
 
-// RoomWithoutHolds returns the number of members that would fit on the node without some
-// of its holds. The node is the same afterwards.
+// RoomWithoutHolds returns the number of members that would fit on the node if some of its holds were released.
+// RoomWithoutHolds does not change the node.
 func (n *Node) RoomWithoutHolds(w *Request, holds iter.Seq[Hold]) int {
 	for h := range holds {
 		h.apply(n, -1)
@@ -98,7 +99,7 @@ func (n *Node) RoomWithoutHolds(w *Request, holds iter.Seq[Hold]) int {
 	return room
 }
 
-// reverse turns the delta into its opposite: what it takes, it then returns.
+// The method `reverse` negates the delta, so that applying the negated delta gives back the capacity that was taken.
 func (k *Delta) reverse() {
 	k.Milli, k.CPUs, k.Memory = -k.Milli, -k.CPUs, -k.Memory
 	switch k.Device {

@@ -9,26 +9,26 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// MaxSeats is the maximum number of seats on one node, however small they are: each is
-// a process on the node and a part of every message to its agent.
+// MaxSeats is the maximum number of seats on one node, even if the seats are small. The number of seats is limited
+// because each seat is a process on the node and a part of every message to the node's agent.
 const MaxSeats = 512
 
-// WholeMilli is a whole device in thousandths.
+// WholeMilli is the capacity of a whole device, in thousandths.
 const WholeMilli = 1000
 
-// Node is a node with the account of its allocations. It exists while a record, a
-// session, a cordon, a score or a seat refers to it.
+// Node is a node of the cluster with its allocations. A Node exists while there is a node record, a session, a
+// cordon, a history score or a seat for it.
 type Node struct {
 	ID        string
-	Pos       int // in Cluster.Nodes
+	Pos       int // position in Cluster.Nodes
 	Record    *ares.Node
 	Session   *ares.Session
 	Cordon    *ares.Cordon
 	Score     *ares.NodeScore // history; nil if nothing is known
 	Place     topology.Location
-	Type      *NodeType  // of the record; nil without one
+	Type      *NodeType  // type of the record; nil without a record
 	Devices   []Device   // in the order of Type.Devices
-	Unlisted  []Device   // devices that the record does not list, but seats have
+	Unlisted  []Device   // devices that are not in the record, but are used by seats
 	CPUs      int        // taken
 	Memory    int        // taken, MB
 	NUMAUses  []NUMAUse  // taken by seats that are bound to a NUMA node
@@ -37,16 +37,16 @@ type Node struct {
 	Kinds     SeatKinds  // the seats by kind
 	Changes   int        // Cluster.changeCount at its last change
 
-	Usable uint64 // devices that are healthy, neither sliced nor too hot
+	Usable uint64 // devices that are healthy, not sliced and not too hot
 	Warm   uint64 // devices near or above the thermal limit
 	Free   uint64 // usable devices of which nothing is taken
 
-	dirty         bool // in Cluster.Stale.Nodes
-	GainedRoom    bool // since the last RefreshIndex it may have got more free capacity
-	traitsChanged bool // since the last RefreshIndex its type, labels, taints or location changed
+	dirty         bool // it is in Cluster.Stale.Nodes
+	GainedRoom    bool // its free capacity may have increased since the last RefreshIndex
+	traitsChanged bool // its type, labels, taints or location changed since the last RefreshIndex
 }
 
-// Device is one device of a node, with the account of what is taken of it.
+// Device is one device of a node, with its allocated amount.
 type Device struct {
 	ID        string
 	index     int
@@ -54,17 +54,17 @@ type Device struct {
 	Taken     int // thousandths
 }
 
-// Occupant is a taken seat with the job that has it.
+// Occupant is a taken seat and the job that owns it.
 type Occupant struct {
-	Owner int // slot of the job in the job table; the ledger knows no jobs
+	Owner int // slot of the job in the job table; the ledger does not know jobs
 	Seat  *ares.Seat
 }
 
-// NUMAUse is the allocation of the seats that are bound to one NUMA node.
+// NUMAUse is the total allocation of the seats that are bound to one NUMA node.
 type NUMAUse struct{ NUMA, CPUs, Memory int }
 
 func sameLabels(a, b map[string]string) bool {
-	for k, v := range a { // order-free: all of them
+	for k, v := range a { // order-free: checks all entries
 		if w, ok := b[k]; !ok || w != v {
 			return false
 		}
@@ -72,8 +72,8 @@ func sameLabels(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-// ApplyNodeRecord replaces the record of a node; r is nil when the record was deleted.
-// Allocations stay, also those on devices that the new record does not list.
+// ApplyNodeRecord replaces the record of a node. The argument `r` is nil if the record was deleted.
+// Existing allocations remain, even on devices that the new record does not list.
 func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	before := slices.Concat(n.Devices, n.Unlisted)
 	old, was := n.Record, n.Type
@@ -85,8 +85,8 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 		for pos, i := range order {
 			d := &r.Devices[i]
 			n.Devices = append(n.Devices, Device{ID: d.ID, index: d.Index, linkIndex: i})
-			// No request can ask for a slice without a profile, or for a whole
-			// device with one.
+			// A MIG slice without a profile is not usable, and neither is a whole device with a profile,
+			// because no request matches them.
 			sliced := d.ID != "" && slices.ContainsFunc(r.Devices, func(o ares.Device) bool { return o.Parent == d.ID })
 			limit := c.cfg.ThermalLimit
 			if hot := limit > 0 && d.Celsius > limit; d.Healthy && !sliced && !hot && (d.Parent == "") == (d.Profile == "") {
@@ -107,13 +107,12 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 	c.locateNode(n)
 }
 
-// deviceOrder returns the devices of the record in order of their index, without
-// duplicates, at most MaxDevices.
+// deviceOrder returns up to MaxDevices devices of the record, ordered by index and without duplicates.
 func deviceOrder(r *ares.Node) []int {
 	var order []int
 	for i := range r.Devices {
 		if !slices.ContainsFunc(order, func(k int) bool { return r.Devices[k].ID == r.Devices[i].ID }) {
-			order = append(order, i) // listed twice: the first counts
+			order = append(order, i) // only the first of several duplicates counts
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -122,7 +121,8 @@ func deviceOrder(r *ares.Node) []int {
 	return order[:min(len(order), MaxDevices)]
 }
 
-// device returns the device with an ID, and adds it to Unlisted when it is unknown.
+// The method `device` returns the device with the given ID, and adds the device to Unlisted if the
+// node's record does not list it.
 func (n *Node) device(id string) *Device {
 	for i := range n.Devices {
 		if n.Devices[i].ID == id {
@@ -138,8 +138,8 @@ func (n *Node) device(id string) *Device {
 	return &n.Unlisted[len(n.Unlisted)-1]
 }
 
-// Charge adds a seat to the account; with sign -1 it removes the seat. It does not
-// update Free and the indexes.
+// Charge adds a seat to the node's allocations if `sign` is 1. It removes the seat if `sign` is -1. Charge
+// updates neither Free nor the indexes.
 func (n *Node) Charge(seat *ares.Seat, sign int) {
 	n.Seats += sign
 	n.Kinds.Add(KindOfSeat(seat), sign)
@@ -156,7 +156,7 @@ func (n *Node) Charge(seat *ares.Seat, sign int) {
 	}
 }
 
-// CountOccupant adds a seat with its job to the occupants; with sign -1 it removes it.
+// CountOccupant adds a seat and its job to the occupants if `sign` is 1. It removes them if `sign` is -1.
 func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 	if sign > 0 {
 		n.Occupants = append(n.Occupants, Occupant{owner, seat})
@@ -168,8 +168,8 @@ func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 	n.Occupants = n.Occupants[:last]
 }
 
-// chargeNUMA adds to the allocation of a NUMA node. An entry that becomes zero is
-// deleted, so that undoing a transaction restores the list.
+// chargeNUMA adds CPUs and memory to the allocation of a NUMA node. If the CPUs and the memory of an entry become
+// zero, the entry is deleted, so that undoing a transaction restores the list exactly.
 func (n *Node) chargeNUMA(numa, cpus, memory int) {
 	for i := range n.NUMAUses {
 		if p := &n.NUMAUses[i]; p.NUMA == numa {
@@ -186,7 +186,7 @@ func (n *Node) chargeNUMA(numa, cpus, memory int) {
 	}
 }
 
-// numaTaken returns the allocation of the seats that are bound to a NUMA node.
+// numaTaken returns the total allocation of the seats that are bound to a NUMA node.
 func (n *Node) numaTaken(numa int) NUMAUse {
 	for _, p := range n.NUMAUses {
 		if p.NUMA == numa {
@@ -196,7 +196,7 @@ func (n *Node) numaTaken(numa int) NUMAUse {
 	return NUMAUse{}
 }
 
-// recountFree computes Free again, and drops unlisted devices that no seat has any more.
+// recountFree computes Free again. It also removes from Unlisted the devices that no seat uses any more.
 func (n *Node) recountFree() {
 	n.Unlisted = slices.DeleteFunc(n.Unlisted, func(d Device) bool { return d.Taken == 0 })
 	n.Free = 0
@@ -208,19 +208,21 @@ func (n *Node) recountFree() {
 	n.Free &= n.Usable
 }
 
-// IsUnknown reports whether nothing refers to the node any more.
+// IsUnknown returns true if no record and no seat refers to the node any more. Such a node can be
+// deleted.
 func (n *Node) IsUnknown() bool {
 	return n.Record == nil && n.Session == nil && n.Cordon == nil && n.Score == nil && n.Seats == 0
 }
 
-// Schedulable reports whether jobs may be placed on the node: it has a record and a
-// session, and is neither cordoned nor unfit.
+// Schedulable reports whether jobs may be placed on the node. The node must have a record and a session, and it must
+// be neither cordoned nor reported as unfit for jobs.
 func (n *Node) Schedulable() bool {
 	return n.Record != nil && n.Session != nil && n.Cordon == nil && n.Record.Unfit == ""
 }
 
-// ShareBit returns the device of a share as a bit mask, 0 when the record does not list
-// it. On most nodes the index of a device is its position, so this is tried first.
+// ShareBit finds the device that a seat's share is on, and returns its bit mask. The result is 0 if the node's
+// record does not list the device. On most nodes the index of a device is also its position, so ShareBit tries
+// this position first.
 func (n *Node) ShareBit(sh *ares.Share) uint64 {
 	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {
 		return 1 << i
@@ -228,7 +230,7 @@ func (n *Node) ShareBit(sh *ares.Share) uint64 {
 	return n.deviceBit(sh.Device)
 }
 
-// DeviceSpecOf returns the spec of a device, nil when the record does not list it.
+// DeviceSpecOf returns the spec of a device, or nil if the node's record does not list the device.
 func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	if n == nil || n.Type == nil {
 		return nil
@@ -241,7 +243,7 @@ func (n *Node) DeviceSpecOf(id string) *DeviceSpec {
 	return nil
 }
 
-// deviceBit returns a device as a bit mask, 0 when the record does not list it.
+// deviceBit returns the bit mask of a device, or 0 if the node's record does not list the device.
 func (n *Node) deviceBit(id string) uint64 {
 	for i := range n.Devices {
 		if n.Devices[i].ID == id {
@@ -251,7 +253,7 @@ func (n *Node) deviceBit(id string) uint64 {
 	return 0
 }
 
-// FreeMilli returns the free thousandths of all usable devices of the node.
+// FreeMilli returns the total free capacity of all usable devices of the node, in thousandths of a device.
 func (n *Node) FreeMilli() int {
 	sum := 0
 	for m := n.Usable; m != 0; m &= m - 1 {
@@ -260,11 +262,11 @@ func (n *Node) FreeMilli() int {
 	return sum
 }
 
-// FreeMilliOf returns the free thousandths of a device.
+// FreeMilliOf returns the free capacity of a device, in thousandths.
 func (n *Node) FreeMilliOf(device int) int { return max(WholeMilli-n.Devices[device].Taken, 0) }
 
-// DeviceIndex returns the position of the device of a share in Devices, -1 when the
-// record does not list it.
+// DeviceIndex finds the device that a seat's share is on, and returns its position in Devices. The result is -1
+// if the node's record does not list the device.
 func (n *Node) DeviceIndex(sh *ares.Share) int {
 	if i := sh.Index; i >= 0 && i < len(n.Devices) && n.Devices[i].ID == sh.Device {
 		return i

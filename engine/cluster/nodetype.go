@@ -1,21 +1,19 @@
 package cluster
 
 import (
+	"fmt"
 	"iter"
 	"math/bits"
 	"slices"
-
-	"github.com/ares-scheduler/ares/engine/queue"
-	"github.com/ares-scheduler/ares/engine/topology/links"
-
-	"fmt"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/queue"
+	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
-// capacity returns what a node of the type adds to the cluster's capacity. Devices count
-// by the weight of their model.
+// The method `capacity` returns the amount that a node of this type adds to the cluster's capacity. The
+// GPU capacity is the sum of the weights of the node's devices.
 func (p *NodeType) capacity() queue.Resources {
 	u := queue.Resources{CPU: int64(p.CPUs), Memory: int64(p.Memory)}
 	for i := range p.Devices {
@@ -24,31 +22,31 @@ func (p *NodeType) capacity() queue.Resources {
 	return u
 }
 
-// MaxDevices is the number of devices of one node that can be allocated. Devices with
-// higher indexes are ignored.
+// MaxDevices is the maximum number of devices that can be allocated on one node. Ares ignores devices beyond the
+// first MaxDevices of a node.
 const MaxDevices = 64
 
-// MaxGroups is the number of groups of equal devices that a node type distinguishes.
-// Further kinds of devices join the last group. Groups serve the comparison of nodes;
+// MaxGroups is the maximum number of groups of equal devices in a node type. If a node has more than MaxGroups
+// kinds of devices, the remaining kinds are all in the last group. Groups are used only to compare nodes, whereas
 // filters test each device.
 const MaxGroups = 4
 
-// NodeType is what nodes of the same build have in common: their devices, the links
-// between them, and their size. Nodes share it, and results that depend on it alone are
-// computed once per type.
+// NodeType holds the common properties of nodes with the same hardware: their devices, the links between the
+// devices, and the size of the node. Nodes of the same type share one NodeType, and results that depend only on the
+// type are computed once per type.
 type NodeType struct {
 	ID      int    // index in nodeTypes.All
 	key     string // everything that distinguishes types, as text
 	Devices []DeviceSpec
 	Groups  [MaxGroups]uint64 // masks of devices that are alike
 	numa    []ares.NUMANode
-	Near    []uint64 // for each of numa the mask of its devices
+	Near    []uint64 // mask of the devices of each NUMA node in numa
 	Links   *links.Matrix
 	CPUs    int
 	Memory  int // MB, rounded
 }
 
-// DeviceSpec is the traits of one device of a node type.
+// DeviceSpec holds the traits of one device of a node type.
 type DeviceSpec struct {
 	kind       string
 	model      string // lower case
@@ -63,14 +61,13 @@ type DeviceSpec struct {
 // isKind reports whether the device has the requested accelerator type and MIG profile.
 func (d *DeviceSpec) isKind(w *Request) bool { return d.kind == w.accelerator && d.mig == w.MIG }
 
-// nodeTypes holds every node type that ever occurred.
+// nodeTypes holds every node type that has occurred so far.
 type nodeTypes struct {
 	byKey map[string]*NodeType
 	All   []*NodeType
 }
 
-// nodeTypeOf returns the type of a record with its devices in the given order, and adds
-// it when it is new.
+// nodeTypeOf returns the node type for a node record and an order of its devices, and adds the type if it is new.
 func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 	p := &c.NodeTypes
 	var key strings.Builder
@@ -100,7 +97,7 @@ func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 	return made
 }
 
-// numberModel returns the index of a model and remembers the name.
+// numberModel returns the index of a device model and stores the model's name at that index.
 func (c *Cluster) numberModel(model string) int {
 	i := c.models.index(model)
 	for len(c.models.names) <= i {
@@ -110,7 +107,7 @@ func (c *Cluster) numberModel(model string) int {
 	return i
 }
 
-// MatchingModels returns the indexes of the models present that the request accepts.
+// MatchingModels returns the indexes of those device models in the cluster that the request accepts.
 func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, m := range c.ModelsPresent {
@@ -121,8 +118,8 @@ func (c *Cluster) MatchingModels(w *Request) iter.Seq[int] {
 	}
 }
 
-// roundMemory rounds a memory size down to 6 significant bits, because nodes of one
-// build differ in it a little.
+// roundMemory rounds a memory size down to 6 significant bits, because the memory size differs slightly between nodes
+// with the same hardware.
 func roundMemory(mb int) int {
 	if shift := bits.Len(uint(mb)) - 6; shift > 0 {
 		return mb >> shift << shift
@@ -166,8 +163,7 @@ func newNodeType(r *ares.Node, order []int) *NodeType {
 	return p
 }
 
-// matchingDevices returns the mask of the devices that pass all filters of devices,
-// whether they are free or not.
+// matchingDevices returns the mask of the devices that pass all device filters, whether they are free or not.
 func (p *NodeType) matchingDevices(w *Request) uint64 {
 	if !w.NeedsDevices() {
 		return 0
@@ -187,8 +183,8 @@ func (p *NodeType) matchingDevices(w *Request) uint64 {
 	return mask
 }
 
-// HasModel reports whether the name of a device's model contains one of the words, which
-// are separated by |. It is true for the empty text.
+// HasModel reports whether the model name of any device contains one of the given words. The argument `models` is
+// a list of words separated by |. HasModel returns true if the list is empty.
 func (p *NodeType) HasModel(models string) bool {
 	if models == "" {
 		return true

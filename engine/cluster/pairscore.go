@@ -8,8 +8,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// The points that each pair of a job's devices adds to the pair score. Users see the
-// score of a placement; no decision depends on it.
+// These are the points that each pair of a job's devices adds to the pair score. Users see the pair score of a
+// placement, but no decision depends on it.
 const (
 	sameNode    = 100
 	sameRack    = 50
@@ -21,18 +21,18 @@ const (
 	consecutive = 10
 )
 
-// rackGroup is the devices of a job in one rack.
+// rackGroup describes the devices of one job that are in the same rack.
 type rackGroup struct {
 	region, zone, rack string
 	devices            int
 	pairs              int // pairs of devices on the same node
 }
 
-// PairScore returns the sum of the points of all pairs of devices of the seats. The seats
-// of one node must be next to each other.
+// PairScore returns the sum of the points of all pairs of devices in the seats. In the list of seats, those on
+// the same node must be adjacent.
 func (c *Cluster) PairScore(seats []ares.Seat) int {
 	total := 0
-	var few [8]rackGroup // on the stack
+	var few [8]rackGroup // stays on the stack
 	sites := few[:0]
 	for i := 0; i < len(seats); {
 		n, from := c.NodesByID[seats[i].Node], i
@@ -50,10 +50,10 @@ func (c *Cluster) PairScore(seats []ares.Seat) int {
 	return total + crossNodeScore(mergeRacks(sites))
 }
 
-// pairScoreOn returns the pair score of the devices of seats on this node, and the
-// number of these devices.
+// pairScoreOn returns the pair score of the devices that the seats have on this node, and the number of these
+// devices.
 func (n *Node) pairScoreOn(seats []ares.Seat) (total, devices int) {
-	var few [16]*Device // on the stack
+	var few [16]*Device // stays on the stack
 	held := few[:0]
 	for i := range seats {
 		for _, sh := range seats[i].Shares {
@@ -85,7 +85,7 @@ func (n *Node) linkScore(a, b *Device) int {
 	return 0
 }
 
-// mergeRacks merges the groups of the same rack. Groups without a rack are merged if
+// mergeRacks merges the device groups that are in the same rack. Groups without a rack are merged if
 // their region and zone are equal.
 func mergeRacks(sites []rackGroup) []rackGroup {
 	order := func(a, b rackGroup) int {
@@ -104,7 +104,7 @@ func mergeRacks(sites []rackGroup) []rackGroup {
 	return out
 }
 
-// crossNodeScore returns the pair score of devices on different nodes.
+// crossNodeScore returns the sum of the points of all pairs of devices that are on different nodes.
 func crossNodeScore(sites []rackGroup) int {
 	total := 0
 	for i := range sites {
@@ -117,8 +117,8 @@ func crossNodeScore(sites []rackGroup) int {
 	return total
 }
 
-// nearness returns the points for a pair of devices on different nodes of two racks. It
-// is 0 where the location is not known.
+// The function `nearness` returns the points for a pair of devices on different nodes, one in rack a and one
+// in rack b. The result is 0 if the location of either device is unknown.
 func nearness(a, b *rackGroup) int {
 	switch {
 	case a.region != b.region:

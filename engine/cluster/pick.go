@@ -6,8 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology/links"
 )
 
-// PickDevices chooses the devices of one member, and the index of the NUMA node that it
-// is bound to, -1 for none. The member must fit on the node.
+// PickDevices chooses the devices of one member. PickDevices also returns the index of the NUMA node that the member
+// is bound to, or -1 if the member is not bound. The member must fit on the node.
 func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
 	if w.NUMA == NUMANone || len(n.Type.numa) == 0 {
 		set, _ = n.ChooseDevices(w, w.DeviceMask(n.Type), 0)
@@ -33,8 +33,8 @@ func (n *Node) PickDevices(w *Request) (set uint64, numa int) {
 	return set, -1
 }
 
-// pickWithinNUMA chooses devices within one NUMA node: the node with the best links,
-// then the one with the least free capacity. numa is -1 if the member fits in none.
+// pickWithinNUMA chooses devices within one NUMA node. It prefers the NUMA node with the best links. On a tie, it
+// prefers the NUMA node with the least free capacity. The result `numa` is -1 if the member fits in no NUMA node.
 func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
 	numa = -1
 	var best links.Choice
@@ -52,7 +52,8 @@ func (n *Node) pickWithinNUMA(w *Request) (set uint64, numa int) {
 	return set, numa
 }
 
-// betterLinks compares two choices by bottleneck, total bandwidth and remaining value.
+// betterLinks reports whether choice a is better than choice b. It compares the bottleneck bandwidths first,
+// then the total bandwidths, then the value of the devices that would remain free.
 func betterLinks(a, b links.Choice) bool {
 	if a.BottleneckMBps != b.BottleneckMBps {
 		return a.BottleneckMBps > b.BottleneckMBps
@@ -63,9 +64,11 @@ func betterLinks(a, b links.Choice) bool {
 	return a.RemainingValue > b.RemainingValue
 }
 
-// ChooseDevices chooses devices of a mask: for a share the tightest device, for whole
-// devices those with the best links, with a preference for devices in home. It takes
-// warm devices only if the others are not enough. The member must fit on the mask.
+// ChooseDevices chooses devices for one member from the devices in a mask. For a share, ChooseDevices chooses the
+// device with the least free capacity among the devices that have enough. For whole devices, ChooseDevices chooses
+// the devices with the best links, and prefers the devices in the mask named `home`. ChooseDevices uses warm
+// devices only if the other devices are not enough. The caller must ensure that the member fits on the devices in
+// the mask.
 func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choice) {
 	if !w.NeedsDevices() {
 		return 0, links.Choice{}
@@ -83,8 +86,8 @@ func (n *Node) ChooseDevices(w *Request, mask, home uint64) (uint64, links.Choic
 	panic("engine: node " + n.ID + " has no room for what it was given")
 }
 
-// TightestShare returns the partly taken device of the mask with the least free capacity
-// that is enough, as a mask, 0 when there is none.
+// TightestShare looks for a partly allocated device that has enough free capacity for a share. It returns the mask
+// of the device with the least free capacity among these. The result is 0 if there is no such device.
 func (n *Node) TightestShare(mask uint64, milli int) (set uint64) {
 	least := WholeMilli
 	for m := mask & n.Usable &^ n.Free; m != 0; m &= m - 1 {

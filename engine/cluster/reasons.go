@@ -2,8 +2,8 @@ package cluster
 
 import "math/bits"
 
-// Reason is why a node cannot take a member. When a node has several, the diagnosis
-// counts it under the first in this order. Every reason has a row in Filters.
+// Reason says why a member cannot be placed on a node. If several reasons apply to a node, the diagnosis counts the
+// node only under the reason whose constant is declared first. Every reason has a row in Filters.
 type Reason int
 
 const (
@@ -30,19 +30,19 @@ const (
 	ReasonJobAffinity
 	ReasonHeld
 	ReasonNone  // the node can take the member
-	ReasonCount // number of reasons, with ReasonNone
+	ReasonCount // number of reasons, including ReasonNone
 )
 
 // Reasons is a set of reasons.
 type Reasons uint32
 
-// Bit returns the set with this reason alone.
+// Bit returns the set that contains only this reason.
 func (r Reason) Bit() Reasons { return 1 << r }
 
 // Has reports whether the reason is in the set.
 func (m Reasons) Has(r Reason) bool { return m&r.Bit() != 0 }
 
-// First returns the first reason of the set, ReasonNone for an empty set.
+// First returns the first reason in the set, or ReasonNone if the set is empty.
 func (m Reasons) First() Reason {
 	if m == 0 {
 		return ReasonNone
@@ -50,8 +50,8 @@ func (m Reasons) First() Reason {
 	return Reason(bits.TrailingZeros32(uint32(m)))
 }
 
-// ReasonsAgainst returns every reason why the node cannot take one member. v is the
-// result of MatchDevices for the type of the node.
+// ReasonsAgainst returns every reason why one member cannot be placed on the node. The argument `v` is the result
+// of MatchDevices for the node's type.
 func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 	var m Reasons
 	for i := range Filters {
@@ -64,26 +64,28 @@ func (n *Node) ReasonsAgainst(w *Request, v *DeviceMatch) Reasons {
 		devices = n.deviceReasons(w, v)
 		m |= devices
 	}
-	// NUMA is the reason only where no other reason from ReasonAccelerator on holds.
+	// ReasonNUMA is added only if deviceReasons finds no reason. In addition, neither
+	// ReasonAccelerator nor any reason declared after it may apply.
 	if m>>ReasonAccelerator == 0 && devices == 0 && n.RoomFor(w) == 0 {
 		m |= ReasonNUMA.Bit()
 	}
 	return m
 }
 
-// DeviceMatch is the devices of a node type, as masks, by the filters of devices that
-// they pass for one request.
+// DeviceMatch holds one mask for each device filter. The mask contains the devices of a node type that pass the
+// filter for one request.
 type DeviceMatch struct {
-	Known bool // false in the zero value, which is not computed yet
-	// kind is the devices of the requested accelerator type and MIG profile.
+	Known bool // false in the zero value, which has not been computed
+	// The field `kind` is the mask of the devices with the requested accelerator type and MIG profile.
 	kind uint64
-	// passes is the devices of that kind that pass each of the other filters.
+	// The field `passes` holds one mask for each device filter. The mask contains the devices of the requested
+	// kind that pass the filter.
 	passes [ReasonCount]uint64
-	// Fit is the devices that pass all filters, with that of the quota.
+	// Fit is the mask of the devices that pass all filters, including the quota filter.
 	Fit uint64
 }
 
-// MatchDevices tests the devices of the node type with every filter of devices.
+// MatchDevices tests the devices of the node type with every device filter.
 func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 	v := DeviceMatch{Known: true}
 	if !w.NeedsDevices() {
@@ -105,9 +107,9 @@ func (p *NodeType) MatchDevices(w *Request) DeviceMatch {
 	return v
 }
 
-// deviceReasons applies the filters of devices one after the other. A filter that leaves
-// too few devices becomes a reason, and the next filter gets the devices from before it,
-// so that the result names every filter that excludes the node.
+// deviceReasons applies the device filters one after the other. If too few devices pass a filter, the filter becomes
+// a reason. The next filter is then applied as if this filter did not exist. So the result names every filter that
+// excludes the node.
 func (n *Node) deviceReasons(w *Request, v *DeviceMatch) Reasons {
 	need := max(w.GPUs, 1)
 	enough := func(mask uint64) bool { return bits.OnesCount64(mask) >= need }

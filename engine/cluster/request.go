@@ -9,22 +9,22 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Request is what one member of a job needs from a node. Jobs with equal requests share
-// one, and with it the sets and scores that were computed for it.
+// Request describes what one member of a job needs from a node. Jobs with equal requests share one Request, together
+// with the node sets and scores that were computed for it.
 type Request struct {
 	Key  string // equal for equal requests
 	ID   int    // unique, from 1
-	Refs int    // users; RequestTable drops the request with the last
+	Refs int    // number of users; RequestTable drops the request when this becomes 0
 
 	GPUs         int // number of whole devices
-	Milli        int // or thousandths of one device
+	Milli        int // thousandths of one device, instead of whole devices
 	deviceMemory int // least memory of each device, MB
 	CPUs         int
 	Memory       int // MB
 	accelerator  string
 	models       []string // accepted models, lower case; all when empty
 	MIG          string
-	DeviceKey    string // all that is required of a device, as text
+	DeviceKey    string // all requirements on a device, as text
 	NUMA         numaPolicy
 	OneNUMA      bool // all members of the job must share one NUMA node
 	rules        nodeRules
@@ -32,31 +32,31 @@ type Request struct {
 
 	Ban         uint64 // excluded models, as ModelBits
 	Constraints *Constraints
-	ScoreSlot   int                 // one more than the index of its score cache, 0 for none
+	ScoreSlot   int                 // index of its score cache plus 1; 0 for none
 	narrowed    map[uint64]*Request // by Ban: the same request with models excluded
 	FailedEpoch int                 // the placer's epoch in which it last fit on no feasible node
 	Gains       RoomGains
-	Listed      bool // in Cluster.UnschedulableRequests
+	Listed      bool // it is in Cluster.UnschedulableRequests
 
-	AnyNodeDoes bool // a simulation needs some node on which it fits, not the best
+	AnyNodeDoes bool // any node on which it fits will do, because a simulation does not need the best
 }
 
-// nodeRules is what a request requires of nodes, besides devices and size.
+// nodeRules holds the requirements of a request for nodes, except those for devices, CPUs and memory.
 type nodeRules struct {
-	selector     []label // by key; the node must have all of these labels
+	selector     []label // sorted by key; the node must have all of these labels
 	affinity     []ares.Condition
 	requirements ares.NodeRequirements
-	preferred    []ares.Condition // a node that meets these is preferred
+	preferred    []ares.Condition // a node that meets these conditions is preferred
 	tolerations  []ares.Toleration
 }
 
-// Constraints is the part of a request that depends on the traits of nodes and devices,
-// not on amounts. Requests with equal constraints share one, with its feasible set.
+// Constraints is the part of a request that depends on the traits of nodes and devices, not on amounts. Requests with
+// equal constraints share one Constraints value, which includes the feasible set.
 type Constraints struct {
 	Key      string
 	refs     int // requests in the RequestTable that have it
-	Feasible feasibleSet
-	masks    []uint64 // by ID of the node type: the devices that pass, or unknownMask
+	Feasible FeasibleSet
+	masks    []uint64 // by ID of the node type: mask of the devices that pass, or unknownMask
 }
 
 type label struct{ key, value string }
@@ -69,7 +69,7 @@ const (
 	NUMARequired
 )
 
-// RequestOf returns the request of one member of a job. It has no ID yet.
+// RequestOf returns the request of one member of a job. The returned request has no ID yet.
 func RequestOf(j *ares.Job) *Request {
 	w := &Request{
 		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
@@ -81,7 +81,7 @@ func RequestOf(j *ares.Job) *Request {
 		w.GPUs = 1 // one slice
 	}
 	if j.Placement.LatencySensitive && w.Milli > 0 {
-		w.GPUs, w.Milli = 1, 0 // no shared devices
+		w.GPUs, w.Milli = 1, 0 // exclusive use of the device
 	}
 	for m := range strings.SplitSeq(strings.ToLower(j.GPUModel), "|") {
 		if m = strings.TrimSpace(m); m != "" {
@@ -115,8 +115,8 @@ func RequestOf(j *ares.Job) *Request {
 	return w
 }
 
-// ParseAll parses a list and skips elements with an error: admission rejects a job that
-// has any.
+// ParseAll parses a list of strings and skips those that are not valid, because admission already rejects jobs that
+// contain them.
 func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 	var out []T
 	for _, s := range list {
@@ -130,8 +130,7 @@ func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 // NeedsDevices reports whether a member needs a device or a share of one.
 func (w *Request) NeedsDevices() bool { return w.GPUs > 0 || w.Milli > 0 }
 
-// acceptsModel reports whether the name of the model, in lower case, contains the name
-// of an accepted one.
+// acceptsModel reports whether the model's name, in lower case, contains one of the names that the request accepts.
 func (w *Request) acceptsModel(model string) bool {
 	return len(w.models) == 0 || slices.ContainsFunc(w.models, func(m string) bool { return strings.Contains(model, m) })
 }
@@ -141,8 +140,7 @@ func (w *Request) Tolerates(t ares.Taint) bool {
 	return slices.ContainsFunc(w.rules.tolerations, func(o ares.Toleration) bool { return o.Tolerates(t) })
 }
 
-// DeviceMask returns the mask of the devices of a node type that pass all filters of
-// devices.
+// DeviceMask returns the mask of the devices of a node type that pass all device filters.
 func (w *Request) DeviceMask(p *NodeType) uint64 {
 	t := w.Constraints
 	for len(t.masks) <= p.ID {
@@ -154,11 +152,11 @@ func (w *Request) DeviceMask(p *NodeType) uint64 {
 	return t.masks[p.ID]
 }
 
-// unknownMask stands for a mask that is not computed yet. The mask of a node with 64
-// devices that all pass has the same value, and is computed each time.
+// unknownMask stands for a mask that has not been computed yet. If a node has 64 devices and all of them pass, the
+// correct mask equals unknownMask. In this case the mask is computed again each time.
 const unknownMask = ^uint64(0)
 
-// Text returns what one member needs, for users.
+// Text describes the request of one member, for users.
 func (w *Request) Text() string {
 	var parts []string
 	add := func(n int, one, many string) {
@@ -182,7 +180,7 @@ func (w *Request) Text() string {
 	return strings.Join(parts, ", ")
 }
 
-// DeviceWord returns the word for one device of the requested kind.
+// DeviceWord returns the word that users read for one device of the requested kind.
 func (w *Request) DeviceWord() string {
 	switch {
 	case w.MIG != "":
@@ -193,13 +191,14 @@ func (w *Request) DeviceWord() string {
 	return strings.ToUpper(w.accelerator)
 }
 
-// RequestTable holds the requests and constraints in use, each once.
+// RequestTable holds the requests and constraints that are in use, without duplicates.
 type RequestTable struct {
 	ByKey       map[string]*Request
 	Constraints map[string]*Constraints
 }
 
-// Intern returns the request of the table that equals w, or adds w, and counts a user.
+// Intern returns the request in the table that equals w, and increments its reference count. If the table has no
+// equal request, Intern adds w.
 func (ws *RequestTable) Intern(w *Request) *Request {
 	if known := ws.ByKey[w.Key]; known != nil {
 		w = known
@@ -213,15 +212,15 @@ func (ws *RequestTable) Intern(w *Request) *Request {
 	return w
 }
 
-// ShareConstraints replaces the constraints of a request by the equal ones of the table,
-// if there are any.
+// ShareConstraints replaces the request's constraints by equal constraints from the table, if the table has any.
 func (ws *RequestTable) ShareConstraints(w *Request) {
 	if known := ws.Constraints[w.Constraints.Key]; known != nil {
 		w.Constraints = known
 	}
 }
 
-// Release discounts a user of a request, and drops the request with the last one.
+// Release decrements the reference count of a request. When the count reaches 0, Release removes the request from
+// the table.
 func (ws *RequestTable) Release(w *Request) {
 	if w.Refs--; w.Refs > 0 {
 		return
@@ -232,8 +231,8 @@ func (ws *RequestTable) Release(w *Request) {
 	}
 }
 
-// WithoutModels returns the request with some models excluded, because quotas leave too
-// little of them.
+// WithoutModels returns the request with some models excluded. The caller excludes device models whose quotas have
+// too little capacity left.
 func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	if ban == 0 {
 		return w
@@ -257,14 +256,14 @@ func (c *Cluster) NewRequestID() int {
 	return c.requestCount
 }
 
-// ModelBit returns the bit of a model in a set of models. The 64th model and all after it
-// share one bit: excluding one of them excludes all, so that no quota is exceeded.
+// ModelBit returns the bit of a model in a set of models. The 64th device model and all later models share one bit.
+// Excluding one of the models that share a bit excludes all of them, so that no quota is exceeded.
 func ModelBit(m int) uint64 { return 1 << min(m, 63) }
 
-// GPUMilli returns the thousandths of devices that a member needs.
+// GPUMilli returns the device capacity that one member needs, in thousandths of a device.
 func (w *Request) GPUMilli() int { return max(w.GPUs*WholeMilli, w.Milli) }
 
-// selectorText returns the labels of the node selector, for users.
+// selectorText returns the labels of the node selector as text for users.
 func (w *Request) selectorText() string {
 	var parts []string
 	for _, l := range w.rules.selector {
@@ -273,8 +272,7 @@ func (w *Request) selectorText() string {
 	return strings.Join(parts, ", ")
 }
 
-// tooFewText returns the start of a text about nodes with fewer devices than one member
-// needs.
+// tooFewText returns the beginning of a sentence about nodes that have fewer devices than one member needs.
 func (w *Request) tooFewText() string {
 	if w.GPUs <= 1 {
 		return "no " + w.DeviceWord()

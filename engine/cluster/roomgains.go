@@ -1,7 +1,7 @@
 package cluster
 
-// RoomGains lists the nodes that may have got more free capacity since a request fit
-// nowhere. While none of them fits a member, jobs with the request need no new attempt.
+// RoomGains lists the nodes whose free capacity may have grown since the scheduler found that a request fits on no
+// node. As long as a member fits on none of these nodes, the scheduler need not try jobs with this request again.
 type RoomGains struct {
 	Known    bool
 	Layout   int // Cluster.Layout of the positions
@@ -9,18 +9,18 @@ type RoomGains struct {
 	Nodes    []roomGain
 }
 
-// roomGain is a node that may have got more free capacity.
+// roomGain is a node whose free capacity may have grown.
 type roomGain struct {
 	At   int32 // position of the node
 	When int   // count of Cluster.RoomChanges at that change
 }
 
-// maxGains is the maximum length of a list of gains. When more nodes fit the request, a
-// new attempt costs less than the list.
+// maxGains is the maximum number of nodes in the list of gains. If the request may fit on more than maxGains
+// nodes, trying the request again costs less than checking the list.
 const maxGains = 256
 
-// RefreshGains adds the latest changes to the gains of a request. It returns false when
-// the gains are not known.
+// RefreshGains adds the latest changes to the list of nodes where a request may fit again. RefreshGains returns false
+// if the list is incomplete, so that the request must be tried again.
 func (c *Cluster) RefreshGains(w *Request) bool {
 	g := &w.Gains
 	if !g.Known || g.Layout != c.Layout || c.RoomChanges.HasGap(g.To) {
@@ -34,8 +34,9 @@ func (c *Cluster) RefreshGains(w *Request) bool {
 	return true
 }
 
-// PruneGains removes the nodes that do not fit a member from the gains of all requests.
-// No transaction may have taken anything: undoing it could make such a node fit.
+// PruneGains shortens the gains of all requests: it removes the nodes on which a member still does not fit.
+// PruneGains must run before any transaction takes capacity. Otherwise undoing the transaction later could make a
+// member fit on a node that was removed from the gains.
 func (c *Cluster) PruneGains() {
 	kept := c.UnschedulableRequests[:0]
 	for _, w := range c.UnschedulableRequests {

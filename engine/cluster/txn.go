@@ -6,38 +6,39 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Txn is a transaction on the ledger. It logs every delta, so that all changes since a
-// savepoint can be undone.
+// Txn is a transaction on the ledger. Txn logs every delta, so that all changes since a savepoint can be undone.
 type Txn struct {
 	Cluster *Cluster
 	Deltas  []Delta
 }
 
-// Delta is one change to the account of a node: a part of one device, or the rest of a
-// seat, which is its CPUs, memory and seat count. Negative amounts return capacity.
+// Delta is one change to the allocations of a node. A delta changes either one device, or the CPUs, the memory and
+// the number of seats on the node. A delta with negative amounts frees capacity.
 type Delta struct {
 	Node   *Node
 	Device int // position in Node.Devices, or RestOfSeat or RestOfLeaving
 	Milli  int
 	CPUs   int
 	Memory int // MB
-	NUMA   int // ID of the NUMA node of a seat, -1 for none
+	NUMA   int // ID of the NUMA node of a seat, or -1
 	Kind   int // kind of a seat
 }
 
-// The values of Delta.Device that are not devices.
+// With these values of Delta.Device, the delta changes the CPUs, the memory and the number of seats instead of a
+// device.
 const (
-	RestOfSeat    = -1 // of a seat that is taken
-	RestOfLeaving = -2 // of a seat that is released
+	RestOfSeat    = -1 // the rest of a seat that is taken
+	RestOfLeaving = -2 // the rest of a seat that is released
 )
 
-// Savepoint is a length of the log to which Undo can return.
+// Savepoint is a point in a transaction's log to which Undo can return. The value of a savepoint is the length of the
+// log at that point.
 type Savepoint int
 
 // Mark returns a savepoint at the current state.
 func (x *Txn) Mark() Savepoint { return Savepoint(len(x.Deltas)) }
 
-// Undo reverses every delta since the savepoint, in reverse order.
+// Undo reverses every delta that was applied since the savepoint, the last one first.
 func (x *Txn) Undo(m Savepoint) {
 	for i := len(x.Deltas) - 1; i >= int(m); i-- {
 		x.Deltas[i].Apply(-1)
@@ -51,8 +52,8 @@ func (x *Txn) Undo(m Savepoint) {
 	x.Deltas = x.Deltas[:m]
 }
 
-// Apply adds the delta to the account of its node; with sign -1 it reverses it. It does
-// not update the indexes.
+// Apply adds the delta to the node's allocations if `sign` is 1. It reverses the delta if `sign` is -1. Apply
+// does not update the indexes.
 func (k *Delta) Apply(sign int) {
 	n := k.Node
 	if k.Device < 0 { // the rest of a seat
@@ -76,16 +77,15 @@ func (k *Delta) Apply(sign int) {
 	}
 }
 
-// Take applies a delta and logs it. The caller calls Cluster.CapacityChanged after the
-// last delta of a node.
+// Take applies a delta and logs it. After the last delta of a node, the caller must call Cluster.CapacityChanged.
 func (x *Txn) Take(k Delta) {
 	k.Apply(+1)
 	x.Deltas = append(x.Deltas, k)
 }
 
-// AssignDevices takes a seat for one member: the devices of the set, and its CPUs and
-// memory, bound to the NUMA node with index numa unless that is -1. The caller calls
-// Cluster.CapacityChanged afterwards.
+// AssignDevices takes a seat for one member of a job. The seat consists of the given devices and of the CPUs and
+// memory that the request needs. The seat is bound to the NUMA node with the index `numa`, unless `numa` is -1.
+// After AssignDevices, the caller must call Cluster.CapacityChanged.
 func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int) ares.Seat {
 	seat := ares.Seat{Node: n.ID, Rank: rank, CPUs: w.CPUs, Memory: w.Memory, NUMA: -1}
 	if numa >= 0 {
@@ -107,8 +107,8 @@ func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int)
 	return seat
 }
 
-// TakeIfFree takes the seats if all of them are free, and otherwise none. It reports
-// which.
+// TakeIfFree takes the seats if all of them are free, and reports whether it took them. If any of the seats is not
+// free, TakeIfFree takes no seat.
 func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
 	m := x.Mark()
 	for i := range seats {
@@ -121,8 +121,8 @@ func (x *Txn) TakeIfFree(seats []ares.Seat) bool {
 	return true
 }
 
-// ReleaseSeat releases one taken seat of a node. The caller calls
-// Cluster.CapacityChanged afterwards.
+// ReleaseSeat releases one seat that is taken on a node. After ReleaseSeat, the caller must call
+// Cluster.CapacityChanged.
 func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 	for k := range seat.Shares {
 		if at := n.DeviceIndex(&seat.Shares[k]); at >= 0 {
@@ -132,7 +132,7 @@ func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 	x.Take(Delta{Node: n, Device: RestOfLeaving, CPUs: -seat.CPUs, Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 }
 
-// TakeSeats takes seats. They must be free.
+// TakeSeats takes the given seats. The caller must ensure that the seats are free.
 func (x *Txn) TakeSeats(seats []ares.Seat) {
 	for i := range seats {
 		seat := &seats[i]

@@ -7,33 +7,36 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// BackfillConfig says which blocked jobs get a backfill reservation, and how far other
-// jobs may delay it. The zero value makes no reservations.
+// BackfillConfig says which blocked jobs get a backfill reservation, and how much other jobs may delay
+// the reserved start. With the zero value, no backfill reservations are made.
 type BackfillConfig struct {
-	// First is how many of the blocked jobs, in the order of all queues together, get a
-	// backfill reservation. Of jobs of one shape in one queue only the first gets one.
+	// The field First is the number of blocked jobs that get a backfill reservation. The reservations go to the
+	// first blocked jobs in the common order of all queues. If several jobs of one queue have equal requests
+	// (the same shape), only the first of them gets a reservation.
 	First int
-	// After is how long a job must have waited to get a reservation: a shorter wait should
-	// not cost other jobs anything.
+	// The field After is the waiting time after which a job can get a reservation. A job that has waited for
+	// less than `After` gets no reservation, so it does not delay other jobs.
 	After time.Duration
-	// DrainAfter is how long a job must have waited until free devices are kept for it
-	// alone, even though the time of the rest is unknown or predictions have failed. It
-	// applies to one job at a time, because it leaves devices idle. 0 means never.
+	// DrainAfter is how long a job must have waited before free devices are held for it alone. The devices
+	// are then held even if it is unknown when the job's other devices become free, or if earlier predictions
+	// were wrong. Devices are held in this way for only one job at a time, because they stay idle while they
+	// are held. If DrainAfter is 0, no devices are held for one job alone.
 	DrainAfter time.Duration `json:"Hold"`
-	// SlackPercent is how much backfilled jobs may delay a planned start, in percent of
-	// the job's wait. SlackLeast is what they may delay it in any case.
+	// SlackPercent is how much backfilled jobs may delay a planned start, in percent of the reserved job's waiting
+	// time. SlackLeast is a delay of the planned start that is always allowed.
 	SlackPercent int
 	SlackLeast   time.Duration
 }
 
-// Limits on a BackfillConfig.
+// These constants limit the values of a BackfillConfig.
 const (
 	MaxReserved     = 64
 	MaxReserveAfter = 60 * 24 * time.Hour
 	MaxSlackPercent = 100
 )
 
-// defaultBackfill returns the defaults. They were measured: see docs/backfill.md.
+// defaultBackfill returns the default backfill configuration. The default values come from measurements;
+// see docs/guide/backfill.md.
 func defaultBackfill() BackfillConfig {
 	return BackfillConfig{First: 2, After: 5 * time.Minute, DrainAfter: 7 * 24 * time.Hour, SlackPercent: 10, SlackLeast: time.Minute}
 }
@@ -58,7 +61,8 @@ func (r BackfillConfig) validate(p *ares.Problems) {
 	}
 }
 
-// digest returns the part of Config.Digest, "" for the zero value.
+// The method `digest` returns the part of Config.Digest that describes the backfill configuration. The result
+// is "" for the zero value.
 func (r BackfillConfig) digest() string {
 	if r == (BackfillConfig{}) {
 		return ""
@@ -66,8 +70,7 @@ func (r BackfillConfig) digest() string {
 	return fmt.Sprintf(" reserve %d %d %d %d %d", r.First, r.After, r.DrainAfter, r.SlackPercent, r.SlackLeast)
 }
 
-// Slack returns how much a planned start may be delayed for a job that has waited so
-// long.
+// Slack returns how long backfilled jobs may delay the planned start of a job that has waited for the given time.
 func (r BackfillConfig) Slack(wait time.Duration) time.Duration {
 	return max(r.SlackLeast, wait/100*time.Duration(r.SlackPercent))
 }

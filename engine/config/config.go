@@ -9,44 +9,42 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Config is what operators decide about scheduling decisions. It is fixed for the life
-// of a state, and a replay needs the same one.
+// Config holds the operators' settings for scheduling decisions. The configuration of a state never changes, and
+// a replay of the state needs the same configuration.
 type Config struct {
-	// ThermalLimit is the temperature in °C above which a device gets no new work; 0 for
-	// none.
+	// ThermalLimit is the temperature in °C above which a device gets no new work; 0 means no limit.
 	ThermalLimit int
-	// ThermalMargin is how far below the limit, in °C, cooler devices are preferred to a
-	// device.
+	// ThermalMargin is a temperature range below ThermalLimit, in °C. A device in this range is used only if no
+	// cooler device is available.
 	ThermalMargin int
-	// AgeingStep is how long a job waits for each point of priority that it gains.
+	// The priority of a waiting job rises by one point whenever another AgeingStep of waiting time has passed.
 	AgeingStep time.Duration
-	// HalfLife is the time after which past use counts half.
+	// HalfLife is the time after which past usage counts only half in fair shares.
 	HalfLife time.Duration
-	// ModelWeights is what a GPU of a model counts in fair shares, in thousandths. A model
-	// that is not listed counts 1000.
+	// ModelWeights maps a GPU model to the weight of one such GPU in fair shares. The weight is in thousandths. A
+	// model that is not listed has weight 1000.
 	ModelWeights map[string]int
-	// Mix is the expected workload: a placement is better when it strands less capacity
-	// that these jobs could use. When it is empty, the mix is learned from the jobs in the
-	// state.
+	// Mix is the expected workload. A placement is better if it leaves more free capacity that the expected
+	// jobs could use. If Mix is empty, the mix is learned from the jobs in the state.
 	Mix []Mix
 	// Queue is the order of the jobs in a queue.
 	Queue QueueConfig `json:"Queueing"`
-	// Preemption says when running jobs are stopped for a waiting one.
+	// Preemption says when running jobs are stopped for a waiting job.
 	Preemption PreemptionConfig `json:"Yielding"`
 	// Backfill says which blocked jobs get a backfill reservation.
 	Backfill BackfillConfig `json:"Reserving"`
-	// Placement is the policy that chooses a node; empty for the default.
+	// Placement is the policy that chooses a node. If Placement is empty, the default policy is used.
 	Placement PlacementPolicy
-	// Seed is the seed of PolicyRandom.
+	// Seed is the random seed of PolicyRandom.
 	Seed int64
-	// Typical is the target workload of PolicyFGD; Mix when it is empty.
+	// Typical is the target workload of PolicyFGD. If Typical is empty, Mix is used.
 	Typical []TypicalJob
 }
 
 // wholeDevice is a whole device in thousandths.
 const wholeDevice = 1000
 
-// Limits on a configuration.
+// These constants limit the values of a configuration.
 const (
 	MaxCelsius      = 150
 	MaxModelWeights = 64
@@ -64,7 +62,8 @@ func Default() Config {
 	}
 }
 
-// Check reports every mistake, by the names of the configuration file.
+// Check reports every mistake in the configuration. The error messages use the option names of the configuration
+// file.
 func (c Config) Check() error {
 	var p ares.Problems
 	if c.ThermalLimit < 0 || c.ThermalLimit > MaxCelsius {
@@ -106,9 +105,8 @@ func (c Config) Check() error {
 	return p.Err()
 }
 
-// Digest identifies a configuration in recorded decisions. Equal values have the same
-// digest in every process. Invariant: a new option does not change the digest while it
-// has its zero value.
+// Digest identifies a configuration in recorded decisions. Equal configurations have the same digest in
+// every process. Invariant: a new option does not change the digest while it has its zero value.
 func (c Config) Digest() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d %d %d %v", c.ThermalLimit, c.ThermalMargin, c.AgeingStep, c.HalfLife, c.Mix)
@@ -121,7 +119,7 @@ func (c Config) Digest() string {
 	if c.Placement != PolicyDefault || c.Seed != 0 || len(c.Typical) > 0 { // the defaults must not change the digest
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
 	}
-	// FNV-1a: enough to distinguish configurations that people wrote.
+	// FNV-1a is sufficient to distinguish configurations that people wrote.
 	h := uint64(14695981039346656037)
 	for _, c := range []byte(b.String()) {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -139,9 +137,9 @@ func (c Config) weightedModels() []string {
 	return models
 }
 
-// WeightOf returns what a device of a model counts in shares, in thousandths: the
-// weight of the longest listed name that is a part of the model's name, the first of
-// several.
+// WeightOf returns the weight of one device of the given model in fair shares. The weight is in thousandths. A
+// listed name applies if it is part of the model's name. If several names apply, the weight of the longest name is
+// used. If two of them have the same length, the alphabetically first one is used.
 func (c Config) WeightOf(model string) int64 {
 	weight, longest := wholeDevice, 0
 	for _, name := range c.weightedModels() {
@@ -152,13 +150,13 @@ func (c Config) WeightOf(model string) int64 {
 	return int64(weight)
 }
 
-// Limits on one plan, so that commits stay small and decisions short.
+// These constants limit the size of one plan, so that commits stay small and decisions short.
 const (
-	// MaxPlacings is the number of jobs that one plan may place. It also limits the
-	// jobs that a plan stops, and those that it readies after a delay. A plan that
-	// reaches it has Wake = now, so that the next cycle runs at once.
+	// MaxPlacings is the maximum number of jobs that one plan may place. MaxPlacings also limits the number of jobs
+	// that a plan stops, and the number of jobs whose retry delay a plan ends. A plan that reaches the limit has
+	// Wake = now, so that the next cycle runs immediately.
 	MaxPlacings = 500
-	// MaxRefusals is the number of shapes that one plan names as refused. Explain
-	// answers for the others.
+	// MaxRefusals is the maximum number of refusals that one plan lists. A plan lists one refusal for all jobs of a
+	// queue that have equal requests. If a refused job is not listed, call Explain to learn why it waits.
 	MaxRefusals = 500
 )

@@ -25,7 +25,7 @@ func TestCheckNamesEveryError(t *testing.T) {
 	}
 	for _, field := range []string{
 		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
-		`queue_order: "lifo" is no order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
+		`queue_order: "lifo" is not a valid queue order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
 		"preemption_ceiling: must be 0 for none", "max_preemptions: must be", "preemption_cooldown_seconds: must be", "restart_seconds: must be", "max_preemptions_per_hour: must be",
 		"reservations.first: must", "reservations.hold_after_seconds: must be", "reservations.hold_after_seconds: must not", "reservations.slack_percent", "reservations.slack_seconds",
 	} {
@@ -35,7 +35,7 @@ func TestCheckNamesEveryError(t *testing.T) {
 	}
 }
 
-// TestDigest: every field changes the digest, and the order of a map does not.
+// TestDigest checks that every field changes the digest, and that the iteration order of a map does not change it.
 func TestDigest(t *testing.T) {
 	seen := map[string]int{}
 	for i, change := range []func(*Config){
@@ -77,7 +77,7 @@ func TestDigest(t *testing.T) {
 		}
 		seen[cfg.Digest()] = i
 	}
-	// The digest must be the same in every process and release.
+	// The digest of a configuration must be the same in every process and every release.
 	if got, want := Default().Digest(), "a84a4effa35061e5"; got != want {
 		t.Errorf("digest of the default configuration = %s, want %s", got, want)
 	}

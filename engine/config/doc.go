@@ -1,10 +1,10 @@
-// Package config defines the configuration of the engine: what operators decide about
-// scheduling decisions.
+// Package config defines the configuration of the engine. The configuration has the settings with which operators
+// control scheduling decisions.
 //
-// Read Config first, then its parts: QueueConfig (the order of a queue), BackfillConfig,
-// PreemptionConfig, and the workload that placement expects (Mix, TypicalJob). Check
-// reports mistakes by the names of the configuration file, and Digest identifies a
-// configuration in recorded decisions.
+// Read Config first, then its parts: QueueConfig (the order of a queue), BackfillConfig, PreemptionConfig, and the
+// workload that placement expects (Mix, TypicalJob). Check reports mistakes with the option names of the
+// configuration file, and Digest identifies a configuration in recorded decisions.
 //
-// The package holds values only. It does not read files, and knows no jobs and no nodes.
+// Package config only defines values. Package config does not read files, and does not use jobs or
+// nodes.
 package config

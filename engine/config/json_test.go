@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// TestStoredNames: recordings keep the configuration as JSON, so the names there
-// never change. The text is from a recording of an earlier version.
+// TestStoredNames checks that the JSON names of the configuration never change, because recordings contain them.
+// The JSON text in this test is from a recording of an earlier version.
 func TestStoredNames(t *testing.T) {
 	t.Parallel()
 	const stored = `{"ThermalLimit":75,"ThermalMargin":10,"AgeingStep":10000000000,"HalfLife":86400000000000,"ModelWeights":null,"Mix":null,` +

@@ -1,17 +1,17 @@
 package config
 
-// Mix is a kind of job that is expected, and its weight. Set either GPUs or Milli.
+// Mix is one kind of job in the expected workload, and the weight of this kind. A Mix sets either GPUs
+// or Milli, not both.
 type Mix struct {
 	GPUs   int // whole devices
 	Milli  int // thousandths of one device
-	CPUs   int // percent of each device's even share of the node's CPUs, and of its memory
+	CPUs   int // CPUs, and also memory, per device: percentage of the device's even share of the node
 	Weight int
 }
 
-// DefaultMix returns the mix that is expected before any job was submitted: mostly
-// small jobs, and some that need whole nodes. It is not fitted to any trace. It weighs
-// as much as the first few requests, so what jobs really request soon outweighs it.
-// Invariant: the weights sum to 1000.
+// DefaultMix returns the mix that is expected before any job was submitted: mostly small jobs, and some that need
+// whole nodes. The default mix is not fitted to any trace. The default mix counts only as much as a few requests,
+// so the requests of submitted jobs soon outweigh it. Invariant: the weights sum to 1000.
 func DefaultMix() []Mix {
 	return []Mix{
 		{Milli: 250, CPUs: 50, Weight: 100},

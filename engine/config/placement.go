@@ -1,12 +1,11 @@
 package config
 
-// PlacementPolicy is a rule that chooses the node of a member. All but the default are
-// for comparisons: see package score/baseline. They score every node, so their time
-// grows with the cluster. Gangs of several members are placed by topology whatever the
-// policy.
+// PlacementPolicy is a rule that chooses the node of a member. Policies other than the default are for comparisons;
+// see package score/baseline. Every policy except the default scores every node, so a decision takes longer on a
+// larger cluster. Gangs of several members are placed by topology under every policy.
 type PlacementPolicy string
 
-// The policies.
+// These are the available policies.
 const (
 	PolicyDefault    PlacementPolicy = ""           // least fragmentation for the expected jobs
 	PolicyRandom     PlacementPolicy = "random"     // any node, any device

@@ -7,36 +7,37 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// PreemptionConfig says when running jobs are stopped for a waiting one: because its
-// class is higher by two or more, or because it reclaims quota that others borrowed.
-// Preemption by queue order (QueueConfig.Preempt) has its own rules for victims, but
-// Ceiling, Cooldown and MaxPreemptions bind it too.
+// PreemptionConfig says when running jobs are stopped for a waiting job. Running jobs are stopped if the waiting
+// job's priority class is higher by two or more levels, or if the waiting job reclaims quota that other tenants
+// borrowed. Preemption by queue order (QueueConfig.Preempt) selects victims by its own rules. The limits Ceiling,
+// Cooldown and MaxPreemptions apply to it too.
 type PreemptionConfig struct {
-	// Enabled allows preemption by class and by quota.
+	// Enabled allows a waiting job to preempt running jobs because of its higher priority class, or to
+	// reclaim borrowed quota.
 	Enabled bool
-	// Ceiling is how much may be stopped for a job, in thousandths of its request: 4000 is
-	// four GPUs for each requested one. 0 for no ceiling.
+	// Ceiling is a ratio in thousandths. It limits how many GPUs may be preempted for each GPU that the waiting
+	// job requests. For example, 4000 means four GPUs. If Ceiling is 0, there is no ceiling.
 	Ceiling int
-	// MaxPreemptions is how often one job may be preempted; 0 for no bound.
+	// MaxPreemptions is how often one job may be preempted; 0 means no limit.
 	MaxPreemptions int `json:"MaxYields"`
-	// Cooldown is how long a preempted job may not be preempted again after it restarted.
-	// It should be long enough to save progress, or the job would only restart.
+	// Cooldown is the time after a preempted job's restart during which it may not be preempted again. Cooldown
+	// should be long enough for a job to save its progress, because otherwise the job would restart again and
+	// again.
 	Cooldown time.Duration
-	// Restart is the cost of a restart for each GPU of a job, in addition to lost work:
-	// loading the image, the data and the checkpoint.
+	// Restart is the cost of restarting a preempted job, for each of its GPUs. The restart cost covers loading
+	// the image, the data and the checkpoint, and is added to the cost of lost work.
 	Restart time.Duration
-	// PerTenant is how many jobs the jobs of one tenant may preempt by class in an hour; 0
-	// for no bound.
+	// PerTenant limits how many jobs per hour one tenant may preempt because its jobs have a higher priority
+	// class. The value 0 means no limit.
 	PerTenant int
-	// Moving enables consolidation: jobs that keep their progress are moved when that
-	// makes capacity for a waiting job and all of them run afterwards.
+	// Moving enables consolidation. With consolidation, jobs that keep their progress are migrated if a
+	// waiting job can then start and all migrated jobs can run again afterwards.
 	Moving bool
-	// MoveGain is the smallest ratio of the gain to the cost of consolidation, in
-	// thousandths.
+	// A consolidation is made only if its gain divided by its cost is at least MoveGain, in thousandths.
 	MoveGain int
 }
 
-// Limits on a PreemptionConfig.
+// These constants limit the values of a PreemptionConfig.
 const (
 	MaxCeiling        = 1_000_000 // thousandths
 	MaxMaxPreemptions = 1000
@@ -46,14 +47,14 @@ const (
 	MaxMoveGain       = 100_000 // thousandths
 )
 
-// MaxNominations is the number of nominations at one time. Other jobs wait until a
-// nominated job is placed, so that a burst of urgent jobs does not stop a whole
-// cluster before the first of them has started.
+// MaxNominations is the maximum number of nominations at one time. When MaxNominations jobs are nominated, no
+// further job is nominated until one of them is placed. So a burst of urgent jobs cannot preempt the jobs of a
+// whole cluster before the first urgent job has started.
 const MaxNominations = 64
 
-// defaultPreemption returns the defaults: at most four GPUs are stopped for one, a job
-// is preempted at most three times, and not in the first five minutes after a restart.
-// After three preemptions the same job has paid often enough, and finishes.
+// defaultPreemption returns the default preemption configuration. By default, no more than four GPUs are preempted
+// for each requested GPU. A job is preempted no more than three times, and never in the first five minutes after a
+// restart.
 func defaultPreemption() PreemptionConfig {
 	return PreemptionConfig{Enabled: true, Ceiling: 4000, MaxPreemptions: 3, Cooldown: 5 * time.Minute, Restart: time.Minute, PerTenant: 100, MoveGain: 2000}
 }
@@ -76,7 +77,8 @@ func (y PreemptionConfig) validate(p *ares.Problems) {
 	between("max_preemptions_per_hour", y.PerTenant, MaxPerTenant, "")
 }
 
-// digest returns the part of Config.Digest, "" for the zero value.
+// The method `digest` returns the part of Config.Digest that describes the preemption configuration. The result
+// is "" for the zero value.
 func (y PreemptionConfig) digest() string {
 	if y == (PreemptionConfig{}) {
 		return ""
@@ -88,7 +90,7 @@ func (y PreemptionConfig) digest() string {
 	return out
 }
 
-// ExceedsCeiling reports whether stopping so much for a request exceeds the ceiling.
+// ExceedsCeiling reports whether preempting the given amount of GPUs for a request exceeds the ceiling.
 func (y PreemptionConfig) ExceedsCeiling(stopped, asked int64) bool {
 	return y.Ceiling > 0 && stopped*wholeDevice > int64(y.Ceiling)*asked
 }

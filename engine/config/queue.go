@@ -9,40 +9,40 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// QueueConfig is the order of the jobs in a queue, and what a blocked job means for
-// the jobs behind it. The zero value is the default.
+// QueueConfig sets the order of the jobs in a queue, and what happens to the jobs behind a blocked job. The zero
+// value of QueueConfig is the default.
 type QueueConfig struct {
 	// Order is the order of the jobs in a queue.
 	Order Order
-	// Blocked is what happens to the jobs behind a blocked job.
+	// Blocked says what happens to the jobs behind a blocked job.
 	Blocked BlockedPolicy
-	// Preempt lets a waiting job preempt running jobs of its own queue and class that come
-	// later in its order, if it then fits. Only jobs that keep their progress
-	// (checkpoint.enabled) are preempted. It needs an Order that gives this right, and
-	// cannot be combined with BlockedReserve.
+	// Preempt allows a waiting job to preempt running jobs of its own queue and class. The preempted jobs must
+	// be behind the waiting job in the order, and the waiting job must fit once they have stopped. Only jobs
+	// that keep their progress (checkpoint.enabled) are preempted. Preempt requires an Order that allows
+	// preemption, and it cannot be combined with BlockedReserve.
 	Preempt bool `json:"Yield"`
-	// Attained is the bound of the first of the two levels of OrderAttained, in
-	// GPU-seconds; 0 for the default.
+	// Attained is the GPU time at which a job changes from the first to the second level of
+	// OrderAttained, in GPU-seconds; 0 means the default.
 	Attained int
-	// PeersAfter is how long a job waits, since it was submitted or last preempted, until
-	// it may preempt jobs of its own level of OrderAttained that were submitted later.
-	// Otherwise a large job could wait for as long as smaller jobs come that fit next to
-	// each other. 0 means never. It needs Preempt.
+	// PeersAfter is a waiting time that is counted from a job's submission or its last preemption. With
+	// OrderAttained, a job that has waited for longer than PeersAfter may preempt jobs of its own level that
+	// were submitted later. If PeersAfter is 0, jobs of the same level are never preempted, and a large job
+	// could wait for as long as smaller jobs keep arriving. PeersAfter requires Preempt.
 	PeersAfter time.Duration
 }
 
 // Order is the order of the jobs in a queue.
 type Order string
 
-// The orders. All but the first put higher submitted classes before lower ones, have no
-// ageing, and break ties by submission.
+// These are the available orders. OrderAged raises the priority of a job while it waits. All other orders sort
+// jobs by the priority class at submission, then by the criterion in the list below, then by submission time.
 const (
 	OrderAged         Order = ""                   // by aged priority
 	OrderFIFO         Order = "fifo"               // by submission
 	OrderShortest     Order = "shortest"           // by predicted runtime (SJF)
 	OrderRemaining    Order = "shortest-remaining" // by predicted remaining runtime (SRTF)
 	OrderLeastService Order = "least-service"      // by predicted runtime times GPUs (QSSF)
-	OrderAttained     Order = "attained"           // jobs with little GPU time so far first (Tiresias)
+	OrderAttained     Order = "attained"           // first the jobs that have used little GPU time so far (Tiresias)
 	OrderDeadline     Order = "edf"                // by deadline, jobs without one last (EDF)
 )
 
@@ -57,19 +57,19 @@ func ParseOrder(text string) (Order, error) {
 		text = ""
 	}
 	if text != "" && !slices.Contains(Orders(), text) {
-		return "", ares.Errorf(ares.Invalid, "%q is no order: use one of %s", text, strings.Join(Orders(), ", "))
+		return "", ares.Errorf(ares.Invalid, "%q is not a valid queue order: use one of %s", text, strings.Join(Orders(), ", "))
 	}
 	return Order(text), nil
 }
 
-// BlockedPolicy is what happens to the jobs behind a blocked job.
+// BlockedPolicy says what happens to the jobs behind a blocked job.
 type BlockedPolicy string
 
-// The policies.
+// These policies are available for blocked jobs.
 const (
 	BlockedSkip    BlockedPolicy = ""        // they start if they fit
-	BlockedHold    BlockedPolicy = "hold"    // they wait with it (strict FIFO)
-	BlockedReserve BlockedPolicy = "reserve" // they start if they do not delay it, by predictions (EASY backfill)
+	BlockedHold    BlockedPolicy = "hold"    // they wait behind it (strict FIFO)
+	BlockedReserve BlockedPolicy = "reserve" // they start if, according to predictions, they do not delay it (EASY backfill)
 )
 
 // BlockedPolicies returns the names of the policies in the configuration file.
@@ -81,13 +81,13 @@ func ParseBlocked(text string) (BlockedPolicy, error) {
 		text = ""
 	}
 	if text != "" && !slices.Contains(BlockedPolicies(), text) {
-		return "", ares.Errorf(ares.Invalid, "%q is no way to treat those behind a job that waits: use one of %s", text, strings.Join(BlockedPolicies(), ", "))
+		return "", ares.Errorf(ares.Invalid, "%q is not a valid policy for blocked jobs: use one of %s", text, strings.Join(BlockedPolicies(), ", "))
 	}
 	return BlockedPolicy(text), nil
 }
 
-// NewQueueConfig returns a configuration from names as users write them. It keeps
-// invalid names; Check reports them.
+// NewQueueConfig returns a configuration from the names that users write. NewQueueConfig accepts invalid names, and
+// Check reports them later.
 func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig {
 	q := QueueConfig{Order: Order(order), Blocked: BlockedPolicy(blocked), Preempt: yield, Attained: attained}
 	if order, err := ParseOrder(order); err == nil {
@@ -99,7 +99,7 @@ func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig
 	return q
 }
 
-// The default and the maximum of QueueConfig.Attained, in GPU-seconds.
+// These are the default and the maximum of QueueConfig.Attained, in GPU-seconds.
 const (
 	DefaultAttained = 3200
 	MaxAttained     = 1_000_000_000
@@ -135,8 +135,8 @@ func (q QueueConfig) validate(p *ares.Problems) {
 	}
 }
 
-// AttainedLevel returns the bound between the two levels of OrderAttained, in
-// GPU-seconds.
+// AttainedLevel returns the GPU time at which a job changes from the first to the second level of
+// OrderAttained, in GPU-seconds.
 func (q QueueConfig) AttainedLevel() int {
 	if q.Attained == 0 {
 		return DefaultAttained
@@ -144,7 +144,8 @@ func (q QueueConfig) AttainedLevel() int {
 	return q.Attained
 }
 
-// digest returns the part of Config.Digest, "" for the zero value.
+// The method `digest` returns the part of Config.Digest that describes the queue configuration. The result is
+// "" for the zero value.
 func (q QueueConfig) digest() string {
 	if q == (QueueConfig{}) {
 		return ""

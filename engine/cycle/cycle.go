@@ -8,26 +8,26 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Report receives the result of one offer: the placing, or nil for a job that is not
-// placed, and whether the job was admitted. It returns false to end the pass. The
-// placing is valid until Report returns.
+// Report receives the result of offering capacity to one job. The argument `placing` is nil if the job was not
+// placed. The argument `admitted` says whether the job was admitted. If Report returns false, the pass ends. The
+// placement is valid until Report returns.
 type Report func(e *job.Entry, placing *ares.Placing, admitted bool) (more bool)
 
-// Settle is phase 1. It plans what does not depend on the order of the jobs: it
-// readies jobs whose delay is over, ends finished arrays and evicts jobs from the
-// nodes of open reservations.
+// Settle is phase 1 of a cycle. Settle plans the changes that do not depend on the order of the jobs. Settle makes
+// jobs pending again when their retry delay is over, ends finished arrays, and evicts jobs from the nodes of open
+// reservations.
 func (r *Round) Settle(plan *ares.Plan) {
 	r.jobs.ReadyDelayed(plan, plan.Now)
 	r.jobs.EndFinishedArrays(plan)
 	r.windows.EvictFromWindows(plan)
 }
 
-// RunCycle runs phases 2 to 8 after Settle. It returns the jobs that were admitted but
-// not placed, where the queue order preempts. moves allows consolidation.
+// RunCycle runs phases 2 to 8 after Settle. If preemption by queue order is enabled, RunCycle returns the jobs that
+// were admitted but not placed. The parameter `moves` says whether consolidation is allowed.
 //
-// When the plan both places a job that borrows quota and stops victims to reclaim
-// quota, the phases run again without borrowing. Free capacity then goes to the jobs
-// that own the quota, and borrowers get their turn in the next plan.
+// A plan may place a job that borrows quota, and also stop victims to reclaim quota. In this case the phases run
+// again without borrowing. Free capacity then goes to the jobs that own the quota, and the next plan considers
+// borrowers again.
 func (r *Round) RunCycle(plan *ares.Plan, moves bool) (blocked []*job.Entry) {
 	settled := *plan
 	settled.Ready, settled.Arrays, settled.Stop = slices.Clip(plan.Ready), slices.Clip(plan.Arrays), slices.Clip(plan.Stop)
@@ -52,8 +52,8 @@ func reclaimsQuota(n ares.Nominating) bool {
 	return n.Nomination.Why == ares.PreemptByQuota && len(n.Nomination.Victims) > 0
 }
 
-// runPass runs phases 2 to 8 once, records placings and refusals in the plan, and
-// returns the jobs that were admitted but not placed, if the queue order preempts.
+// runPass runs phases 2 to 8 once, and records placements and refusals in the plan. If preemption
+// by queue order is enabled, runPass returns the jobs that were admitted but not placed.
 func (r *Round) runPass(plan *ares.Plan) (blocked []*job.Entry) {
 	r.run(plan, func(e *job.Entry, placing *ares.Placing, admitted bool) bool {
 		if placing != nil {
@@ -68,8 +68,8 @@ func (r *Round) runPass(plan *ares.Plan) (blocked []*job.Entry) {
 	return blocked
 }
 
-// recordPlacing adds a placing to the plan. It returns false when the plan is full;
-// the next cycle is due at once then.
+// recordPlacing adds a placement to the plan. When the plan is full, recordPlacing returns false, and the next
+// cycle runs immediately.
 func (r *Round) recordPlacing(plan *ares.Plan, e *job.Entry, placing *ares.Placing) (more bool) {
 	plan.Place = append(plan.Place, *placing)
 	if placing.ArrayOf != "" {
@@ -85,21 +85,21 @@ func (r *Round) recordPlacing(plan *ares.Plan, e *job.Entry, placing *ares.Placi
 	return true
 }
 
-// RunRound begins a pass and runs phases 2 to 8. It reports each offer and leaves it
-// to the caller to record placings and refusals; everything else goes into the plan.
+// RunRound begins a pass and runs phases 2 to 8. The caller records placements and refusals from the reported
+// offers. RunRound itself adds all other decisions to the plan.
 func (r *Round) RunRound(plan *ares.Plan, report Report) {
 	r.Begin(plan.Now).run(plan, report)
 }
 
-// run runs phases 2 to 8 in a pass that has begun, and closes it.
+// The method `run` runs phases 2 to 8 in a pass that has begun, and closes the pass.
 func (r *Round) run(plan *ares.Plan, report Report) {
 	defer r.Close()
 	r.expectStops(plan)
 	r.cluster.PruneGains()
 	r.jobs.AdvanceClock(plan.Now)
 
-	// 2. Hold: nominated jobs are placed or keep their seats; restarting gangs and
-	// migrating jobs keep theirs.
+	// 2. Hold: place nominated jobs, or hold the seats that they are nominated for. Restarting gangs and
+	//    migrating jobs also keep their seats.
 	defer r.Preempt.ReleaseNominations()
 	defer r.Preempt.WithdrawFailed(plan)
 	if !r.Preempt.AdvanceNominations(plan, nil, report) {
@@ -114,8 +114,8 @@ func (r *Round) run(plan *ares.Plan, report Report) {
 	r.OfferInOrder(order, plan, report)
 }
 
-// expectStops counts the running jobs that the plan already stops as stopping:
-// elements of arrays that end, and jobs that are evicted for a reservation.
+// If the plan already stops a running job, expectStops marks the job as stopping. At this point, the plan can stop
+// elements of ending arrays, and jobs that are evicted for a reservation.
 func (r *Round) expectStops(plan *ares.Plan) {
 	for i := range plan.Stop {
 		if e := r.jobs.EntryByID[plan.Stop[i].Job]; e != nil && e.RunningList >= job.InRunning {

@@ -11,12 +11,12 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// OfferInOrder runs phases 3 to 8: it takes the waiting jobs in order until none is
-// left or report returns false. An array stays on offer while it can start elements.
+// OfferInOrder runs phases 3 to 8. OfferInOrder goes through the waiting jobs in order until no job is left or
+// the function `report` returns false. An array is considered again as long as it can start more elements.
 func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, report Report) {
 	now := plan.Now
 	for {
-		// 3. Order: the next job by class, fair share and priority.
+		// 3. Order: take the next job by class, fair share and priority.
 		item, ok := order.Next()
 		if !ok {
 			return
@@ -53,10 +53,9 @@ func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, re
 	}
 }
 
-// offerNominated handles the turn of a job that has a valid nomination in this cycle;
-// done is false for every other job. The job is placed if it fits on other seats now.
-// Otherwise it waits for its nominated seats, and other jobs of its shape still get
-// their turn.
+// offerNominated handles a job that has a valid nomination in this cycle. If the job has no valid nomination, the
+// result `done` is false. If the nominated job fits on other seats now, it is placed there. If the nominated job
+// fits nowhere yet, it waits for its nominated seats. Other jobs with the same Shape are still considered.
 func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now time.Time, report Report) (done, more bool) {
 	hold := r.Preempt.HoldOf(e)
 	r.Place.WouldDelay, r.Place.WindowBlocked = false, false
@@ -75,13 +74,13 @@ func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now
 	return true, report(e, nil, true)
 }
 
-// admitAndPlace runs phases 4 and 5 for one job. A placed job is in r.Place.Offer,
+// admitAndPlace runs phases 4 and 5 for one job. If the job is placed, r.Place.Offer is its placement,
 // and its seats are taken.
 func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 	r.Place.WouldDelay, r.Place.WindowBlocked, r.borrowBlocked = false, false, false
 	r.Preempt.ReleaseToGang(e)
 
-	// 4. Admit: dependencies, budget, limits, quotas.
+	// 4. Admit: check dependencies, budget, limits and quotas.
 	members, ban := r.jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || r.Backfill.KnownUnschedulable(e.Shape, ban) {
 		return members > 0, false
@@ -96,7 +95,7 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 		return true, false
 	}
 
-	// 5. Place: the whole gang or nothing.
+	// 5. Place: find seats for the whole gang or for none of it.
 	r.scorer.BeginJob(e.ID, e.NextElement()+e.ElementsMade)
 	if len(r.Backfill.Reservations) > 0 {
 		r.Place.Offer, ok = r.Backfill.PlaceBackfill(e, members, ban, now)
@@ -117,24 +116,24 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 
 // handleBlocked runs phases 6 to 8 for a job that was not placed.
 func (r *Round) handleBlocked(order *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, report Report) (more bool) {
-	// 6. Preempt: stop victims, and nominate the job for their seats. This happens in
-	// the job's turn, so no later job takes these seats.
+	// 6. Preempt: stop victims, and nominate the job for their seats. The cycle stops the victims before it
+	// considers later jobs, so no later job takes their seats.
 	if !r.Backfill.ReserveForAll && r.Preempt.PreemptFor(order, plan, e, admitted) {
 		r.skip(order, e)
 		r.Preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(r.Preempt.HoldOf(e))}
 		return report(e, nil, admitted)
 	}
-	// 7. Reserve: keep capacity for the first blocked jobs. Later jobs are placed only
-	// where they do not delay these.
+	// 7. Reserve: hold capacity for the first blocked jobs. Later jobs are placed only where they do not delay the
+	// first blocked jobs.
 	first := r.reserveAndSkip(order, e, admitted, plan.Now)
-	// 8. Refuse, once for each shape: report records the refusal.
+	// 8. Refuse: the function `report` records the refusal, once for all jobs with the same Shape.
 	return !first || report(e, nil, admitted)
 }
 
-// reserveAndSkip is phase 7. It makes a backfill reservation for a blocked job, if it
-// may have one, and skips the job: together with its shape, alone, or with all jobs
-// behind it in its queue, as configured. It returns whether the job is the first of
-// its shape that is refused.
+// reserveAndSkip is phase 7 of a cycle. reserveAndSkip makes a backfill reservation for a blocked job that is
+// entitled to one. Depending on the configuration, the cycle then skips the blocked job, or all jobs with the
+// same Shape, or all later jobs of the same queue. The result named `first` is true if the cycle has not
+// refused another job with the same Shape yet.
 func (r *Round) reserveAndSkip(order *queue.Round[*job.Entry], e *job.Entry, admitted bool, now time.Time) (first bool) {
 	switch {
 	case r.Backfill.ReserveForAll:
@@ -143,7 +142,8 @@ func (r *Round) reserveAndSkip(order *queue.Round[*job.Entry], e *job.Entry, adm
 		}
 		r.skip(order, e)
 	case r.Place.WouldDelay && r.cfg.Queue.Blocked != config.BlockedHold:
-		// Only this job: others of its shape may end sooner.
+		// Skip only the blocked job. Another job with the same Shape may have a shorter runtime, and so delay no
+		// reservation.
 		first = e.Shape.RefusedInCycle != r.Place.Cycle
 		e.Shape.RefusedInCycle = r.Place.Cycle
 		order.Skip()
@@ -162,8 +162,8 @@ func (r *Round) reserveAndSkip(order *queue.Round[*job.Entry], e *job.Entry, adm
 	return true
 }
 
-// skip skips a job that has to wait. In strict queues (BlockedHold) it also skips all
-// jobs behind it in its queue, unless the job waits for a dependency.
+// The method `skip` makes the cycle skip a job that has to wait. In a strict queue (BlockedHold), the method
+// also skips all later jobs of the queue, unless the job waits for a dependency.
 func (r *Round) skip(order *queue.Round[*job.Entry], e *job.Entry) {
 	if r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e) {
 		order.BlockQueue()

@@ -9,8 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// refuse is phase 8. It adds the refusal of a job to the plan while the plan has
-// capacity for it. For a tenant over its budget it wakes the plan when the month ends.
+// The method `refuse` is phase 8 of a cycle. The refusal of a job is added to the plan, unless the plan has
+// too many refusals. If the tenant is over its budget, the method also ensures that a cycle runs at the end of
+// the month.
 func (r *Round) refuse(plan *ares.Plan, e *job.Entry, admitted bool) {
 	r.jobs.WakeAtMonthEnd(plan, e.Shape.Tenant)
 	if len(plan.Refuse) >= config.MaxRefusals {
@@ -22,9 +23,9 @@ func (r *Round) refuse(plan *ares.Plan, e *job.Entry, admitted bool) {
 	plan.Refuse = append(plan.Refuse, ares.Refusal{Job: e.ID, Blockers: r.refusalBlockers(e, admitted, plan.Now)})
 }
 
-// refusalBlockers returns the blockers of a job in short form, without a diagnosis of
-// each node: what denies admission, or that the job found no capacity. Explain gives
-// the full form. Plans share the blockers, so nothing may change them.
+// refusalBlockers returns the blockers of a job in short form, without a diagnosis of each node. The blockers say
+// why the job was not admitted, or that no capacity was found. Explain returns the blockers in full form. Several
+// plans share these blockers, so callers must not change them.
 func (r *Round) refusalBlockers(e *job.Entry, admitted bool, now time.Time) []ares.Blocker {
 	sh := e.Shape
 	if sh.NoRoomRefusal == nil {
@@ -43,21 +44,20 @@ func (r *Round) refusalBlockers(e *job.Entry, admitted bool, now time.Time) []ar
 	}
 	if notes := r.Preempt.PreemptionNotes; len(notes) > 0 {
 		if r.Preempt.HasHold(e) {
-			return notes // the job waits for its nominated seats only
+			return notes // the job waits only for its nominated seats
 		}
 		return slices.Concat(out, notes)
 	}
 	return out
 }
 
-// windowBlockers are the blockers of a job that fits, but only on nodes that are
-// reserved or will be before the job is expected to end.
-var windowBlockers = []ares.Blocker{{Kind: ares.BlockerReservation, Detail: "the nodes it would fit on are reserved, or will be before it is thought to end"}}
+// windowBlockers are the blockers of a job that fits only on reserved nodes. Each node on which the job fits
+// is reserved now, or will be reserved before the job is expected to end.
+var windowBlockers = []ares.Blocker{{Kind: ares.BlockerReservation, Detail: ares.PlainText("the nodes it would fit on are reserved, or will be before its expected end")}}
 
-// delayBlockers are the blockers of a job that fits but would delay a backfill
-// reservation.
-var delayBlockers = []ares.Blocker{{Kind: ares.BlockerOrder, Detail: "it would delay a job ahead of it, as far as predictions tell"}}
+// delayBlockers are the blockers of a job that fits but would delay a backfill reservation.
+var delayBlockers = []ares.Blocker{{Kind: ares.BlockerOrder, Detail: ares.PlainText("by runtime predictions it would delay a job ahead of it")}}
 
-// borrowBlockers are the blockers of a job that would borrow quota in a pass without
+// borrowBlockers are the blockers of a job that would have to borrow quota, but the current pass forbids
 // borrowing.
-var borrowBlockers = []ares.Blocker{{Kind: ares.BlockerQuota, Detail: job.BorrowBlockedText}}
+var borrowBlockers = []ares.Blocker{{Kind: ares.BlockerQuota, Detail: ares.PlainText(job.BorrowBlockedText)}}

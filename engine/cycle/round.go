@@ -15,8 +15,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Round is the working state of one pass over the waiting jobs. It is reused for all
-// passes of a state, and nothing is taken from the cluster between two passes.
+// Round is the working state of one pass over the waiting jobs. A Round is reused for all passes of a state.
+// Between two passes, a Round holds no capacity of the cluster.
 type Round struct {
 	cfg      *config.Config
 	cluster  *cluster.Cluster
@@ -33,11 +33,11 @@ type Round struct {
 	borrowBlocked bool // noBorrowing alone blocks the current job
 	borrowed      bool // a job that borrows quota was placed in this pass
 
-	LastRefusals  int                 // refusals in the last plan, the capacity for the next plan's
+	LastRefusals  int                 // number of refusals in the last plan, used as capacity for the next plan's list
 	PlannedStarts []ares.PlannedStart // the backfill reservations of the last plan
 }
 
-// NewRound returns a round over a state. All its parts share one transaction.
+// NewRound returns a round over a state. All parts of a round share one transaction.
 func NewRound(s *state.State) *Round {
 	txn := &cluster.Txn{Cluster: s.Cluster}
 	place := &placement.Placer{Cfg: &s.Cfg, Cluster: s.Cluster, Scorer: s.Scorer, Jobs: s.Jobs, Windows: s.Windows, Txn: txn}
@@ -46,8 +46,8 @@ func NewRound(s *state.State) *Round {
 	return &Round{cfg: &s.Cfg, cluster: s.Cluster, scorer: s.Scorer, jobs: s.Jobs, windows: s.Windows, Txn: txn, Place: place, Backfill: backfill, Preempt: preempt}
 }
 
-// Begin starts a pass and returns the round. Jobs would start at a time, and
-// administrators' reservations count as of then. The caller must call Close.
+// Begin starts a pass and returns the round. Jobs placed in the pass start at the given time. The pass also uses
+// the administrators' reservations of that time. The caller must call Close.
 func (r *Round) Begin(at time.Time) *Round {
 	r.Place.At = at
 	r.Place.Cycle++
@@ -58,8 +58,8 @@ func (r *Round) Begin(at time.Time) *Round {
 	return r
 }
 
-// Close ends a pass: it undoes everything that the pass took from the cluster. The
-// backfill reservations stay readable until the next Begin.
+// Close ends a pass and undoes everything that the pass took from the cluster. The backfill reservations remain readable
+// until the next Begin.
 func (r *Round) Close() {
 	r.Place.RecordReturnedCapacity()
 	r.Txn.Undo(0)
@@ -67,10 +67,9 @@ func (r *Round) Close() {
 	r.Preempt.Close()
 }
 
-// RecordPlannedStarts copies the backfill reservations of the last pass to
-// PlannedStarts. A planned start is firm when no job ahead of it was blocked, its time
-// is known, the job would not borrow quota and no administrator's reservation blocks
-// it.
+// RecordPlannedStarts copies the backfill reservations of the last pass to PlannedStarts. A planned start is firm if
+// four conditions hold: no earlier job was blocked, the start time is known, the job would not borrow quota, and no
+// administrator's reservation blocks the job.
 func (r *Round) RecordPlannedStarts() {
 	clear(r.PlannedStarts)
 	r.PlannedStarts = r.PlannedStarts[:0]

@@ -7,21 +7,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// maxPlacementsToCheckOrder is the largest number of placements of a plan for
-// which CheckOrder is called.
+// CheckOrder is called only for plans with no more than maxPlacementsToCheckOrder placements.
 const maxPlacementsToCheckOrder = 50
 
 // StartTime is the time at which every Cluster starts.
 var StartTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Cluster is an in-memory store around a state. It has the default tenant,
+// Cluster is an in-memory store around a state. A new Cluster has the default tenant,
 // without limits.
 type Cluster struct {
 	State *engine.State
@@ -47,8 +45,8 @@ func NewClusterWithConfig(cfg config.Config) *Cluster {
 	return w
 }
 
-// PutEvents writes events as one revision. Events other than those of jobs and runs
-// may move planned starts, and reset the check of these.
+// PutEvents writes events as one revision. Events that are not about jobs and runs may change planned starts, so they
+// reset the check of planned starts.
 func (w *Cluster) PutEvents(events ...ares.Event) {
 	if slices.ContainsFunc(events, func(ev ares.Event) bool { return ev.Job == nil && ev.Run == nil }) {
 		w.plannedStarts.Reset()
@@ -56,7 +54,7 @@ func (w *Cluster) PutEvents(events ...ares.Event) {
 	w.write(events)
 }
 
-// write writes events as one revision.
+// The method `write` writes events as one revision.
 func (w *Cluster) write(events []ares.Event) {
 	w.revision++
 	for i := range events {
@@ -73,13 +71,13 @@ func (w *Cluster) AddNode(n ares.Node) {
 	w.PutEvents(ares.Event{Node: &n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i", Revision: n.Revision}})
 }
 
-// Submit accepts a job with this ID.
+// Submit accepts a job with the given ID.
 func (w *Cluster) Submit(id ares.JobID, spec ares.Spec) {
 	w.PutEvents(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
 }
 
-// UpdateRun applies one transition to a job's run, as the store does: the result
-// is written only if the transition is allowed.
+// UpdateRun applies one transition to a job's run. Like the store, UpdateRun writes the result only if the
+// transition is allowed.
 func (w *Cluster) UpdateRun(id ares.JobID, transition func(*ares.Job, *ares.Run) error) error {
 	job, ok := w.State.Job(id)
 	if !ok {
@@ -99,8 +97,8 @@ func (w *Cluster) UpdateRun(id ares.JobID, transition func(*ares.Job, *ares.Run)
 	return nil
 }
 
-// Decide makes one decision. It checks the laws on the plan, and that the
-// decision is repeatable and leaves the state unchanged.
+// Decide makes one decision. Decide also checks that the plan breaks no law, that a
+// repeated decision gives the same plan, and that the state is unchanged.
 func (w *Cluster) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
 	w.lastPromises = slices.Clone(w.State.PlannedStarts())
@@ -112,7 +110,7 @@ func (w *Cluster) Decide() (ares.Plan, error) {
 		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 	}
 	cfg := w.State.Config()
-	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queue.Blocked == config.BlockedSkip && !cfg.Preemption.Moving { // otherwise a job that fits may wait
+	if len(plan.Place) <= maxPlacementsToCheckOrder && cfg.Queue.Blocked == config.BlockedSkip && !cfg.Preemption.Moving { // a job that fits may wait for other reasons
 		if err := w.CheckOrder(plan); err != nil {
 			return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
 		}
@@ -123,11 +121,11 @@ func (w *Cluster) Decide() (ares.Plan, error) {
 	return plan, nil
 }
 
-// Plans returns the plans so far.
+// Plans returns all plans that Decide has returned so far.
 func (w *Cluster) Plans() []ares.Plan { return w.plans }
 
-// Commit writes a plan. It checks the laws on the sequence of plans and on the
-// state after it.
+// Commit writes a plan. Commit also checks two groups of laws: those about the sequence
+// of plans, and those about the new state.
 func (w *Cluster) Commit(plan ares.Plan) error {
 	if err := errors.Join(w.preemptions.Observe(w.State, &plan), w.plannedStarts.Observe(w.State, &plan, w.lastPromises)); err != nil {
 		return err
@@ -138,9 +136,9 @@ func (w *Cluster) Commit(plan ares.Plan) error {
 	return CheckState(w.State)
 }
 
-// ApplyPlan writes a plan as one revision, which is the fence of every attempt that
-// it places. It is a second, simpler implementation of engine.PlanChanges on
-// purpose: the oracle that every plan of a test is checked against.
+// ApplyPlan writes a plan as one revision. The number of this revision is the fence of every attempt that the
+// plan places. ApplyPlan is intentionally a second, simpler implementation of engine.PlanChanges, and serves as
+// the oracle for every plan of a test.
 func (w *Cluster) ApplyPlan(plan ares.Plan) error {
 	var events []ares.Event
 	put := func(id ares.JobID, run ares.Run) {
@@ -207,7 +205,7 @@ func (w *Cluster) ApplyPlan(plan ares.Plan) error {
 	return nil
 }
 
-// appendNominations writes the seats that a plan nominates, and those it
+// appendNominations writes the nominations that a plan makes and the nominations that it
 // withdraws.
 func (w *Cluster) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.Run)) error {
 	for _, n := range plan.Nominate {
@@ -227,8 +225,9 @@ func (w *Cluster) appendNominations(plan *ares.Plan, put func(ares.JobID, ares.R
 	return nil
 }
 
-// DecideUntilStable decides and commits until a plan is empty, and checks that five more
-// decisions are the same. It returns the plans that were not empty.
+// DecideUntilStable makes and commits plans until a plan is empty, and checks that five
+// more decisions give the same empty plan. DecideUntilStable returns the plans that were
+// not empty.
 func (w *Cluster) DecideUntilStable() ([]ares.Plan, error) {
 	var out []ares.Plan
 	for range 100 {
@@ -247,7 +246,7 @@ func (w *Cluster) DecideUntilStable() ([]ares.Plan, error) {
 	return out, fmt.Errorf("a hundred decisions have not settled it")
 }
 
-// checkStable checks that five more decisions equal the last one.
+// checkStable checks that five more decisions give the same plan as the last decision.
 func (w *Cluster) checkStable(last ares.Plan) error {
 	for range 5 {
 		plan, err := w.Decide()
@@ -261,8 +260,8 @@ func (w *Cluster) checkStable(last ares.Plan) error {
 	return nil
 }
 
-// CheckReplay applies the history to a new state, every batch twice, and checks that
-// it makes the same plans, to the byte.
+// CheckReplay applies every batch of the history twice to a new state. The new state must lead to the same plans
+// as the original one, byte for byte.
 func (w *Cluster) CheckReplay() error {
 	s, next := engine.NewWith(w.State.Config()), 0
 	for _, b := range w.log {
@@ -283,8 +282,8 @@ func (w *Cluster) CheckReplay() error {
 	return w.CheckSnapshot()
 }
 
-// CheckSnapshot checks that new states make the same decision from a snapshot alone,
-// once made from the history and once taken from the state.
+// CheckSnapshot checks that a fresh state built from a snapshot leads to the same decision as the original state.
+// CheckSnapshot tests a snapshot that is built from the history and a snapshot that is taken from the state.
 func (w *Cluster) CheckSnapshot() error {
 	s, err := w.StateFromSnapshot()
 	if err != nil {
@@ -302,8 +301,8 @@ func (w *Cluster) CheckSnapshot() error {
 	return checkSamePlan(want, engine.Decide(s, w.Now))
 }
 
-// StateFromSnapshot returns a state that has the current records from one snapshot, without
-// their history.
+// StateFromSnapshot returns a new state that is built from a snapshot of the current
+// records. The new state does not know the earlier history.
 func (w *Cluster) StateFromSnapshot() (*engine.State, error) {
 	s := engine.NewWith(w.State.Config())
 	s.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Tenant: &ares.Tenant{ID: "old"}}}})
@@ -314,11 +313,10 @@ func (w *Cluster) StateFromSnapshot() (*engine.State, error) {
 	return s, nil
 }
 
-// Snapshot returns all current records as one batch with Reset. Runs come
-// before jobs and nodes come last, so that the order of records must not
-// matter.
+// Snapshot returns all current records as one batch with Reset. Runs come before jobs, and nodes come last, to test that
+// the order of records does not matter.
 func (w *Cluster) Snapshot() ares.Batch {
-	records := map[string]int{} // index in all of the last event of each record
+	records := map[string]int{} // by record: index in all of its last event
 	var all []ares.Event
 	for _, b := range w.log {
 		for _, ev := range b.Events {
@@ -346,8 +344,8 @@ func (w *Cluster) Snapshot() ares.Batch {
 	return b
 }
 
-// recordKey returns the key of an event's record, and whether the event deletes
-// it.
+// recordKey returns the key of the record that an event changes, and whether the event deletes this
+// record.
 func recordKey(ev ares.Event) (key string, gone bool) {
 	switch {
 	case ev.Job != nil:
@@ -376,13 +374,13 @@ func recordKey(ev ares.Event) (key string, gone bool) {
 		return "usage/" + ares.QueueID(ev.Usage.Tenant, ev.Usage.Queue), false
 	default:
 		if ev.Gone.Kind == ares.KindTopology {
-			return "topology/", true // there is only one
+			return "topology/", true // there is only one topology record
 		}
 		return string(ev.Gone.Kind) + "/" + ev.Gone.ID, true
 	}
 }
 
-// checkSamePlan checks that two plans are equal, to the byte.
+// checkSamePlan checks that two plans are equal, byte for byte.
 func checkSamePlan(want, got ares.Plan) error {
 	if a, b := formatWholePlan(want), formatWholePlan(got); a != b || want.Digest() != got.Digest() {
 		return fmt.Errorf("the same events gave another plan at revision %d:\n%s\n%s", want.Revision, a, b)
@@ -390,19 +388,20 @@ func checkSamePlan(want, got ares.Plan) error {
 	return nil
 }
 
-// formatWholePlan prints a plan with everything it points to.
+// formatWholePlan prints a plan, including all values that its pointers refer to.
 func formatWholePlan(p ares.Plan) string {
 	var yields []ares.Preemption
 	p.Stop = slices.Clone(p.Stop)
 	for i := range p.Stop {
-		if y := p.Stop[i].Stop.Yield; y != nil {
-			yields, p.Stop[i].Stop.Yield = append(yields, *y), nil
+		if y := p.Stop[i].Stop.Preemption; y != nil {
+			yields, p.Stop[i].Stop.Preemption = append(yields, *y), nil
 		}
 	}
 	return fmt.Sprintf("%#v %#v", p, yields)
 }
 
-// Fork returns a Cluster with the same history that can diverge.
+// Fork returns a copy of the Cluster with the same history. Later changes to the copy do not affect the original
+// Cluster, and vice versa.
 func (w *Cluster) Fork() *Cluster {
 	f := &Cluster{State: engine.NewWith(w.State.Config()), Now: w.Now, revision: w.revision, log: slices.Clone(w.log)}
 	for _, b := range f.log {

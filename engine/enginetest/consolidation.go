@@ -10,7 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// doConsolidate prints the moves that are worthwhile now, with gain and cost.
+// doConsolidate prints the migrations that are worthwhile now, with their gain and cost.
 func doConsolidate(w *Cluster, _ *arguments) (string, error) {
 	var b strings.Builder
 	for _, c := range engine.Consolidate(w.State, w.Now) {
@@ -30,9 +30,9 @@ func doConsolidate(w *Cluster, _ *arguments) (string, error) {
 	return b.String(), nil
 }
 
-// CheckMoves checks that every job that a plan moves, and every job it moves
-// them for, runs once the moved jobs have stopped. It applies the plan to a
-// fork, where nothing else happens. The plan must not be committed yet.
+// CheckMoves checks that a consolidation succeeds. Once the migrated jobs have stopped, the cycle must start them
+// again together with the waiting job that needed the capacity. CheckMoves applies the plan to a copy of the
+// cluster, in which nothing else happens. The plan must not be committed yet.
 func (w *Cluster) CheckMoves(plan ares.Plan) error {
 	var all []ares.JobID
 	for i := range plan.Nominate {

@@ -1,21 +1,20 @@
 // Package enginetest drives an engine the way the server does, without a
 // server.
 //
-// A Cluster is an in-memory store around an engine.State; every change is a batch
-// of events. RunScript executes a script, a scenario in text, and compares its
-// output. Simulate simulates agents, users and time. The laws are checked after
-// every step, and the whole history can be replayed into a second engine, which
-// must make the same decisions.
+// A Cluster is an in-memory store around an engine.State; every change is a batch of
+// events. RunScript executes a script, which is a scenario in text form, and compares the
+// output with the expected output. Simulate simulates agents, users and time. A Cluster
+// checks the laws after every step. A Cluster can also replay the whole history into a
+// second engine, which must make the same decisions.
 //
-// Cluster applies plans with its own code. It is an oracle for the code of the
-// server, not a copy to be kept equal.
+// Cluster applies plans with its own code. The code of Cluster is an oracle for the server's code, so the two
+// implementations must stay separate.
 //
 // # Scripts
 //
-// The scripts are in engine/testdata, one folder per subject. A script is a
-// sequence of blocks, separated by blank lines. A block has commands, one per
-// line, then ---- and what the commands print; "ok" if they print nothing. A line
-// that starts with # is a comment.
+// The scripts are in engine/testdata, one folder per subject. A script is a sequence of blocks, separated by blank
+// lines. A block consists of commands, one per line, then ---- and the output of the commands. If the commands
+// print nothing, the output is "ok". A line that starts with # is a comment.
 //
 //	node a gpus=4
 //	job train gpus=2 runtime=1h
@@ -23,12 +22,10 @@
 //	----
 //	train on a[0 1], score 110
 //
-// An argument is a word, KEY=VALUE or KEY=(VALUE, VALUE). Where a value is a pair
-// it is written NAME:VALUE. A DURATION is written as in Go: 90s, 2h30m. J is the
-// name of a job, and J[3] is element 3 of array J. A command that fails prints
-// COMMAND: error: TEXT. An unknown command or key, an expectation that is not met
-// and a broken law fail the test. At the end of the script the cluster must reach
-// a stable state, and a replay must make the same plans.
+// An argument is a word, KEY=VALUE or KEY=(VALUE, VALUE). A value that is a pair is written NAME:VALUE. A DURATION is
+// written as in Go: 90s, 2h30m. J is the name of a job, and J[3] is element 3 of array J. A command that fails prints
+// COMMAND: error: TEXT. The test fails if a command or key is unknown, if an expectation is not met, or if a law is
+// broken. At the end of the script the cluster must reach a stable state, and a replay must make the same plans.
 //
 // Run the scripts with
 //
@@ -36,11 +33,12 @@
 //	go test ./engine -run Scripts/quota      one folder
 //	go test ./engine -run Scripts -rewrite   replace the expected output
 //
-// Keep a rewritten line only if you can explain it.
+// After -rewrite, commit a changed output line only if you can explain the change.
 //
 // # Configuration
 //
-// config starts again with another configuration. It must be the first command.
+// config starts the script's cluster with another configuration. The command "config" must be the
+// first command of a script.
 //
 //	thermal-limit=CELSIUS            a hotter device gets no new work
 //	thermal-margin=CELSIUS           how far below the limit cooler devices are preferred
@@ -196,8 +194,8 @@
 //
 // # Reports of agents
 //
-// Each is about the last attempt and all its ranks, unless attempt=N and rank=N
-// say otherwise.
+// Each of these commands applies to the last attempt of the job and to all its ranks, unless attempt=N or rank=N is
+// given.
 //
 //	claim J                  the ranks claim their seats
 //	finish J                 the ranks end
@@ -240,7 +238,7 @@
 //
 // # Expectations
 //
-// An expectation that is not met fails the test, rewritten or not.
+// If an expectation is not met, the test fails, even with -rewrite.
 //
 //	expect no-preemptions          no job was preempted
 //	expect preemptions J …         these jobs were preempted, each once, and no others

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestDocListsTheLanguage requires the package comment to have every command and
-// every key or flag that the code reads.
+// TestDocListsTheLanguage checks that the package comment lists every command, key and flag that the code reads.
 func TestDocListsTheLanguage(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// CheckOrder checks that no job is placed while another waits that precedes it (a
-// higher class, a tenant or queue with a lower share in the same class, or an
-// earlier position in its queue) and that would fit at that point. It adds the
-// placements to a second state one by one. The plan must not be committed yet.
+// CheckOrder checks the order of a plan's placements. CheckOrder returns an error if the plan places a job
+// although an earlier job still waits and would have fit at that point. A job is earlier than another if its class
+// is higher. Among jobs of the same class, a job is earlier if its tenant or queue has a lower share. In the same
+// queue, the position in the queue decides which job is earlier. CheckOrder adds the placements to a second state
+// one by one. The plan must not be committed yet.
 func (w *Cluster) CheckOrder(plan ares.Plan) error {
 	s, err := w.StateFromSnapshot()
 	if err != nil {
@@ -42,16 +42,15 @@ func (w *Cluster) CheckOrder(plan ares.Plan) error {
 	return nil
 }
 
-// refusesBorrowing reports whether the plan lends no quota because it is being
-// reclaimed.
+// refusesBorrowing reports whether the plan forbids borrowing because quota is being reclaimed.
 func refusesBorrowing(plan *ares.Plan) bool {
 	return slices.ContainsFunc(plan.Refuse, func(r ares.Refusal) bool {
-		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail == job.BorrowBlockedText })
+		return slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Detail.String() == job.BorrowBlockedText })
 	})
 }
 
-// mayDelayPlannedStart reports whether the job could delay a planned start of
-// the last plan. Such a job may wait although it fits.
+// mayDelayPlannedStart reports whether the job could delay a planned start of the last
+// plan. A job that could delay a planned start may wait although it fits.
 func (w *Cluster) mayDelayPlannedStart(id ares.JobID) bool {
 	ends, known := w.State.ExpectedEnd(id, w.Now)
 	return slices.ContainsFunc(w.lastPromises, func(p ares.PlannedStart) bool {
@@ -59,12 +58,12 @@ func (w *Cluster) mayDelayPlannedStart(id ares.JobID) bool {
 	})
 }
 
-// dependsOnAffinity reports whether the job may fit only after others are
-// placed: it may fit although it was refused earlier in the plan.
+// dependsOnAffinity reports whether the job has affinity to other jobs. A job with affinity to other jobs may not
+// fit at first, but may fit after the plan has placed those jobs.
 func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
 
-// applyNominations applies the nominations of a plan to a state, so that later
-// jobs cannot use their seats.
+// applyNominations applies the nominations of a plan to a state, so that later jobs cannot
+// use the nominated seats.
 func (w *Cluster) applyNominations(s *engine.State, plan *ares.Plan) error {
 	rev := s.Revision() + 1
 	var events []ares.Event

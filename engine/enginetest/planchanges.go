@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// checkPlanChanges compares what engine.PlanChanges makes of a plan with the
-// events that ApplyPlan made of it: the same runs, each once.
+// checkPlanChanges checks that engine.PlanChanges and ApplyPlan change the same runs for a plan, and that each run
+// changes only once.
 func (w *Cluster) checkPlanChanges(plan *ares.Plan, events []ares.Event) error {
 	changes, err := engine.PlanChanges(w.State, plan, plan.Now)
 	if err != nil {

@@ -1,8 +1,6 @@
 package enginetest
 
 import (
-	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // scripts name its policies
-
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,14 +12,14 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	ares "github.com/ares-scheduler/ares"
+	_ "github.com/ares-scheduler/ares/engine/cluster/score/baseline" // scripts use the names of its policies
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// RunScript executes one script. A script has blocks of commands, one per line, then
-// ---- and the expected output. With -rewrite the output is replaced; keep a
-// change only if you can explain it. The package comment lists the commands. At
-// the end of the script the cluster must reach a stable state, and a replay must
-// make the same plans.
+// RunScript executes one script. A script consists of blocks. A block consists of commands, one per line, then ----
+// and the expected output. With -rewrite, the expected output is replaced; commit changed output only if you can
+// explain the change. The package comment lists the commands. At the end of the script the cluster must reach a
+// stable state, and a replay must make the same plans.
 func RunScript(t *testing.T, path string) {
 	w := NewCluster()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -59,10 +57,10 @@ func RunScript(t *testing.T, path string) {
 	}
 }
 
-// commands are the commands of the script language.
+// The map `commands` holds the function for each command of the script language.
 var commands map[string]func(*Cluster, *arguments) (string, error)
 
-func init() { // a literal would be an initialization cycle: commands call execute
+func init() { // a composite literal would be an initialization cycle, because commands call execute
 	commands = map[string]func(*Cluster, *arguments) (string, error){
 		"config": doConfig,
 		"node":   doNode, "session": doSession, "clean-node": doCleanNode, "cordon": doCordon, "uncordon": doUncordon,
@@ -79,8 +77,8 @@ func init() { // a literal would be an initialization cycle: commands call execu
 	}
 }
 
-// failsScript reports whether an error fails the script, rewritten or not: an
-// expectation that is not met, a broken law or an unknown word.
+// failsScript reports whether an error makes the script fail, even with -rewrite. A script fails if an expectation
+// is not met, if a law is broken, or if a command or key is unknown.
 func failsScript(err error) bool {
 	missed, broken, unknown := (failedExpectation{}), (laws.Violation{}), (unknownWord{})
 	return errors.As(err, &missed) || errors.As(err, &broken) || errors.As(err, &unknown)
@@ -89,7 +87,7 @@ func failsScript(err error) bool {
 // unknownWord is a command or a key that the language does not have.
 type unknownWord struct{ error }
 
-// execute runs one command.
+// The method `execute` runs one command.
 func execute(w *Cluster, name string, args []datadriven.CmdArg) (string, error) {
 	do := commands[name]
 	if do == nil {
@@ -110,9 +108,8 @@ func execute(w *Cluster, name string, args []datadriven.CmdArg) (string, error) 
 	return said, err
 }
 
-// arguments are the arguments of one command: positional ones and key=value
-// ones. Named arguments are removed as they are read, so that a misspelt one is
-// found.
+// The type `arguments` holds the positional and key=value arguments of one command. Key=value arguments are
+// removed when they are read, so that checkUnused finds misspelt keys.
 type arguments struct {
 	command    string
 	positional []string
@@ -120,7 +117,7 @@ type arguments struct {
 	err        error // the first invalid value
 }
 
-// first returns the first positional argument, "" for none.
+// The method named `first` returns the first positional argument, or "" if there is none.
 func (w *arguments) first() string {
 	if len(w.positional) == 0 {
 		return ""
@@ -128,7 +125,7 @@ func (w *arguments) first() string {
 	return w.positional[0]
 }
 
-// job returns the ID of the command's job; NAME[3] is an element of array NAME.
+// The method `job` returns the ID of the job that a command names. NAME[3] stands for element 3 of the array NAME.
 func (w *arguments) job() ares.JobID {
 	name, rest, _ := strings.Cut(w.first(), "[")
 	if index, err := strconv.Atoi(strings.TrimSuffix(rest, "]")); err == nil {
@@ -142,7 +139,7 @@ func (w *arguments) hasFlag(flag string) bool {
 	return len(w.positional) > 1 && slices.Contains(w.positional[1:], flag)
 }
 
-// list returns and removes the values of a key.
+// The method `list` removes the values of a key and returns them.
 func (w *arguments) list(key string) []string {
 	for i, a := range w.named {
 		if a.Key == key {
@@ -153,7 +150,8 @@ func (w *arguments) list(key string) []string {
 	return nil
 }
 
-// text returns and removes the first value of a key, or a default.
+// The method `text` removes the values of a key and returns the first one. If the key is missing, the method
+// returns a default.
 func (w *arguments) text(key, otherwise string) string {
 	if v := w.list(key); len(v) > 0 {
 		return v[0]
@@ -161,7 +159,8 @@ func (w *arguments) text(key, otherwise string) string {
 	return otherwise
 }
 
-// number returns and removes the number of a key, or a default.
+// The method `number` removes a key and returns its value as a number. If the key is missing, the method returns
+// a default.
 func (w *arguments) number(key string, otherwise int) int {
 	v := w.text(key, "")
 	if v == "" {
@@ -174,7 +173,7 @@ func (w *arguments) number(key string, otherwise int) int {
 	return n
 }
 
-// pairs returns and removes the values of a key, split at the first colon.
+// The method `pairs` removes the values of a key and returns them as a map. Each value is split at its first colon.
 func (w *arguments) pairs(key string) map[string]string {
 	var m map[string]string
 	for _, v := range w.list(key) {

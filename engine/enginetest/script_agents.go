@@ -9,8 +9,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// attemptRanks returns the attempt (attempt=N, else the last) and the ranks
-// (rank=N, else all) that a command is about.
+// attemptRanks returns the attempt and the ranks that a command applies to. The default is the last attempt
+// (attempt=N selects another) with all its ranks (rank=N selects one).
 func attemptRanks(w *Cluster, in *arguments) (id ares.JobID, f ares.Fence, ranks []int, err error) {
 	id = in.job()
 	run, ok := w.State.Run(id)
@@ -35,7 +35,7 @@ func attemptRanks(w *Cluster, in *arguments) (id ares.JobID, f ares.Fence, ranks
 	return id, f, ranks, nil
 }
 
-// changeRanks applies a transition for each rank that a command is about.
+// changeRanks applies a transition for each rank that a command applies to.
 func changeRanks(w *Cluster, in *arguments, change func(j *ares.Job, r *ares.Run, f ares.Fence, rank int) error) (string, error) {
 	id, fence, ranks, err := attemptRanks(w, in)
 	if err != nil {
@@ -65,7 +65,7 @@ func doClaim(w *Cluster, in *arguments) (string, error) {
 	})
 }
 
-// doFinish reports the end of ranks.
+// doFinish reports that ranks have ended.
 func doFinish(w *Cluster, in *arguments) (string, error) {
 	res := ares.RankResult{ExitCode: in.number("exit", 0), StartedAt: w.Now, EndedAt: w.Now}
 	res.Outcome, res.Reason = ares.OutcomeSucceeded, "exit code 0"
@@ -95,8 +95,7 @@ func doCheckpoint(w *Cluster, in *arguments) (string, error) {
 	return "", w.UpdateRun(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.Checkpointed(r.Fence(), w.Now) })
 }
 
-// doVoidNode voids every unsettled seat of a node, as the Reaper does when the node
-// stays away.
+// doVoidNode voids every unsettled seat of a node, as the Reaper does when a lost node does not reconnect.
 func doVoidNode(w *Cluster, in *arguments) (string, error) {
 	return "", w.VoidNode(in.first())
 }
@@ -124,13 +123,13 @@ func (w *Cluster) VoidNode(node string) error {
 	return nil
 }
 
-// doCleanNode frees the node's seats of ended attempts.
+// doCleanNode frees those seats on a node whose attempts have ended.
 func doCleanNode(w *Cluster, in *arguments) (string, error) {
 	return "", w.CleanNode(in.first())
 }
 
-// CleanNode frees the node's seats of attempts that have ended, because the node
-// has reported that none of their processes are left.
+// CleanNode frees those seats on a node whose attempts have ended. It acts as if the node had reported that none of
+// their processes are left.
 func (w *Cluster) CleanNode(node string) error {
 	for _, id := range w.jobIDs() {
 		err := w.UpdateRun(id, func(_ *ares.Job, r *ares.Run) error {
@@ -153,7 +152,7 @@ func (w *Cluster) jobIDs() []ares.JobID {
 	return ids
 }
 
-// doStop asks a job to stop; the command is the reason.
+// doStop asks a job to stop. The command's name (cancel, preempt or drain) is the reason for the stop.
 func doStop(w *Cluster, in *arguments) (string, error) {
 	stop := ares.Stop{Why: ares.StopWhy(in.command), By: "ann", At: w.Now}
 	return "", w.UpdateRun(in.job(), func(_ *ares.Job, r *ares.Run) error { return r.RequestStop(stop) })

@@ -23,8 +23,8 @@ func formatRemedies(e *ares.Explanation) string {
 	return cmp.Or(b.String(), "  would help: nothing that is known\n")
 }
 
-// formatQueuePosition prints the position of the job in its queue, and the jobs
-// that hold what it needs.
+// formatQueuePosition prints the job's position in its queue, and the jobs that hold the capacity that this job
+// needs.
 func (w *Cluster) formatQueuePosition(e *ares.Explanation) string {
 	var b strings.Builder
 	if e.Rank > 0 {
@@ -121,7 +121,7 @@ func formatNomination(w *Cluster, n *ares.Nomination) string {
 		if i == 10 {
 			return out + fmt.Sprintf(" and %d more", len(n.Victims)-i)
 		}
-		out += fmt.Sprintf(", %s gives %d/1000 and loses %.0f GPU-seconds (%s)", w.displayName(v.Job), v.Yield.Milli, v.Yield.GPUSeconds(), v.Yield.Why)
+		out += fmt.Sprintf(", %s gives %d/1000 and loses %.0f GPU-seconds (%s)", w.displayName(v.Job), v.Preemption.Milli, v.Preemption.GPUSeconds(), v.Preemption.Why)
 	}
 	return out
 }
@@ -135,8 +135,8 @@ func formatBlockers(r ares.Refusal) string {
 	return b.String()
 }
 
-// formatSeats prints seats as node[devices], a shared device with its
-// thousandths.
+// formatSeats prints seats as node[devices]. For a shared device, the allocated thousandths are also
+// printed.
 func formatSeats(seats []ares.Seat) string {
 	var parts []string
 	for _, s := range seats {

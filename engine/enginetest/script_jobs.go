@@ -44,7 +44,7 @@ func jobSpec(in *arguments) ares.Spec {
 	return s
 }
 
-// setDeadline sets the deadline of a job, relative to now.
+// setDeadline sets the deadline of a job, relative to the current time.
 func setDeadline(w *Cluster, in *arguments, s *ares.Spec) error {
 	text := in.text("deadline", "")
 	if text == "" {
@@ -55,8 +55,8 @@ func setDeadline(w *Cluster, in *arguments, s *ares.Spec) error {
 	return err
 }
 
-// doJob submits a job, or with count=N that many equal jobs, named NAME000,
-// NAME001, …
+// doJob submits a job. With count=N, doJob submits N equal jobs with the names NAME000, NAME001 and so
+// on.
 func doJob(w *Cluster, in *arguments) (string, error) {
 	count := in.number("count", 0)
 	spec, runtime := jobSpec(in), in.text("runtime", "")
@@ -124,7 +124,7 @@ func doDecide(w *Cluster, _ *arguments) (string, error) {
 	return formatPlan(w, plan), w.Commit(plan)
 }
 
-// doDecideUntilStable decides until nothing changes and prints the plans.
+// doDecideUntilStable makes decisions until nothing changes, and prints the plans.
 func doDecideUntilStable(w *Cluster, _ *arguments) (string, error) {
 	plans, err := w.DecideUntilStable()
 	var out strings.Builder
@@ -143,7 +143,7 @@ func doExplain(w *Cluster, in *arguments) (string, error) {
 	return in.first() + " waits:\n" + formatBlockers(e.Refusal) + formatRemedies(&e) + w.formatQueuePosition(&e), nil
 }
 
-// doTenantUsage prints what a tenant uses.
+// doTenantUsage prints the resources that a tenant uses.
 func doTenantUsage(w *Cluster, in *arguments) (string, error) {
 	_, u, ok := w.State.Tenant(in.first())
 	if !ok {
@@ -153,7 +153,7 @@ func doTenantUsage(w *Cluster, in *arguments) (string, error) {
 		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
 }
 
-// requirements reads node requirements as --constraint does.
+// The function `requirements` parses node requirements in the same syntax as the flag --constraint.
 func (w *arguments) requirements(key string) ares.NodeRequirements {
 	list := w.list(key)
 	if len(list) == 0 {

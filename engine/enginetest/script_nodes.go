@@ -9,7 +9,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// doNode adds a node, or with count=N that many, named NAME00, NAME01, …
+// doNode adds a node. With count=N, doNode adds N nodes with the names NAME00, NAME01 and so on.
 func doNode(w *Cluster, in *arguments) (string, error) {
 	n := ares.Node{
 		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("memory-mb", 512_000),
@@ -78,8 +78,8 @@ func addDevices(n *ares.Node, in *arguments) {
 	}
 }
 
-// dgx1 is the NVLink mesh of eight V100s: each has six links, and two to some
-// of the others.
+// dgx1 is the NVLink mesh of eight V100s. Each V100 has six links, and some pairs of V100s are connected by two
+// links.
 const dgx1 = `
 X   NV1 NV1 NV2 NV2 SYS SYS SYS
 NV1 X   NV2 NV1 SYS NV2 SYS SYS
@@ -90,8 +90,9 @@ SYS NV2 SYS SYS NV1 X   NV2 NV1
 SYS SYS NV1 SYS NV1 NV2 X   NV2
 SYS SYS SYS NV1 NV2 NV1 NV2 X`
 
-// linkMatrix returns a matrix with one kind of link, or with that kind inside
-// islands of a size and SYS between them, or the mesh of a DGX-1.
+// linkMatrix returns a link matrix. In the first form of the matrix, all devices have the same kind of link. In
+// the second form, devices have this kind of link within islands, and SYS links between islands. In the third
+// form, the devices have the mesh of a DGX-1.
 func linkMatrix(want []string, n int) [][]string {
 	if len(want) == 0 {
 		return nil
@@ -124,8 +125,7 @@ func linkMatrix(want []string, n int) [][]string {
 	return m
 }
 
-// doTemperature sets the temperatures of a node's devices:
-// temperature N 0:80 1:60.
+// doTemperature sets the temperatures of a node's devices, as in: temperature N 0:80 1:60.
 func doTemperature(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for _, word := range in.positional[1:] {
@@ -139,7 +139,7 @@ func doTemperature(w *Cluster, in *arguments) (string, error) {
 	})
 }
 
-// doUnhealthy marks devices of a node as unhealthy, and all others as healthy.
+// doUnhealthy marks the given devices of a node as unhealthy, and all its other devices as healthy.
 func doUnhealthy(w *Cluster, in *arguments) (string, error) {
 	return "", w.updateNode(in.first(), func(n *ares.Node) error {
 		for i := range n.Devices {
@@ -149,7 +149,7 @@ func doUnhealthy(w *Cluster, in *arguments) (string, error) {
 	})
 }
 
-// doNodeScore sets the history score of a node: node-score N 300.
+// doNodeScore sets the history score of a node, as in: node-score N 300.
 func doNodeScore(w *Cluster, in *arguments) (string, error) {
 	score := &ares.NodeScore{Node: in.first(), Samples: 1000, At: w.Now, Why: "script"}
 	if len(in.positional) != 2 {

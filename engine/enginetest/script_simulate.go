@@ -13,12 +13,12 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// failedExpectation is an expectation that is not met. It fails the script;
-// rewriting the expected output does not help.
+// failedExpectation is the error for an expectation that is not met. A failed expectation fails the script, even
+// with -rewrite.
 type failedExpectation struct{ error }
 
-// RunLine executes one line of a script and returns an error if it broke a law or
-// has a word that the language does not have. A command that fails otherwise
+// RunLine executes one line of a script. RunLine returns an error if the line breaks a law or has an unknown
+// command or key. If a command fails for any other reason, RunLine returns nil, because such a command
 // changes nothing and breaks no law.
 func (w *Cluster) RunLine(line string) error {
 	name, args, err := datadriven.ParseLine(line)
@@ -32,15 +32,15 @@ func (w *Cluster) RunLine(line string) error {
 	return nil
 }
 
-// PlannedStarts returns the check of planned starts.
+// PlannedStarts returns the object that checks the planned starts.
 func (w *Cluster) PlannedStarts() *laws.PlannedStartCheck { return &w.plannedStarts }
 
 // Preemptions returns the preemptions so far.
 func (w *Cluster) Preemptions() *laws.PreemptionHistory { return &w.preemptions }
 
-// doSimulate simulates agents, users and time: simulate 2h, with grace= for stopped
-// jobs and print-jobs=() for the names of the jobs whose events are printed; quiet
-// prints none.
+// doSimulate simulates agents, users and time for a duration, as in: simulate 2h. The key grace= sets how long
+// stopped jobs take to end. The key print-jobs=() lists the jobs whose events are printed. With the flag
+// `quiet`, no events are printed.
 func doSimulate(w *Cluster, in *arguments) (string, error) {
 	d, err := time.ParseDuration(in.first())
 	if err != nil {
@@ -62,8 +62,9 @@ func doSimulate(w *Cluster, in *arguments) (string, error) {
 	return out.String(), err
 }
 
-// doArrivals submits a job periodically during a simulation: arrivals NAME
-// every=1m runtime=4m and the arguments of a job. arrivals end NAME ends them.
+// doArrivals submits a job periodically during a simulation, as in: arrivals NAME every=1m runtime=4m. This
+// command also accepts the arguments of the command "job". The command "arrivals end NAME" ends these
+// submissions.
 func doArrivals(w *Cluster, in *arguments) (string, error) {
 	if in.first() == "end" && len(in.positional) == 2 {
 		w.simulation.streams = slices.DeleteFunc(w.simulation.streams, func(s *jobStream) bool { return s.name == in.positional[1] })
@@ -123,7 +124,7 @@ func doExpect(w *Cluster, in *arguments) (string, error) {
 	return "", nil
 }
 
-// checkPreempted checks that exactly these jobs were preempted, each once.
+// checkPreempted checks that the given jobs were preempted once each, and no other job was preempted.
 func (w *Cluster) checkPreempted(names []string) error {
 	var were []string
 	for i := range w.preemptions.Preemptions {
@@ -138,7 +139,7 @@ func (w *Cluster) checkPreempted(names []string) error {
 	return nil
 }
 
-// checkStarted checks that a job started within a time after it was accepted.
+// checkStarted checks that a job started within the given time after it was accepted.
 func (w *Cluster) checkStarted(id ares.JobID, d time.Duration) error {
 	job, ok := w.State.Job(id)
 	if !ok {
@@ -161,7 +162,7 @@ func doPreemptions(w *Cluster, _ *arguments) (string, error) { return w.formatPr
 func (w *Cluster) formatPreemptions() string {
 	var b strings.Builder
 	for _, s := range w.preemptions.Preemptions {
-		fmt.Fprintf(&b, "after %s %s gave way to %s", s.At.Sub(StartTime).Round(time.Second), w.displayName(s.Job), w.displayName(s.Preemptor))
+		fmt.Fprintf(&b, "after %s %s was preempted for %s", s.At.Sub(StartTime).Round(time.Second), w.displayName(s.Job), w.displayName(s.Preemptor))
 		if s.Why != "" {
 			fmt.Fprintf(&b, " (%s)", s.Why)
 		}
@@ -185,8 +186,9 @@ func doPlannedStarts(w *Cluster, _ *arguments) (string, error) {
 	return b.String(), nil
 }
 
-// doChangeLeader continues with a new state that has only the current records, as
-// after a change of the leader, and checks that it makes the same decision.
+// doChangeLeader simulates a change of the leader. The script continues with a new state
+// that is built only from the current records. The new state must make the same decision
+// as the old one.
 func doChangeLeader(w *Cluster, _ *arguments) (string, error) {
 	s, err := w.StateFromSnapshot()
 	if err != nil {

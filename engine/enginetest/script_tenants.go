@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// doConfig starts again with another configuration. It must be the first
+// doConfig starts the script's cluster with another configuration. The command config must be the first
 // command of a script.
 func doConfig(w *Cluster, in *arguments) (string, error) {
 	cfg := config.Default()
@@ -85,9 +84,9 @@ func parseLimits(in *arguments) ares.Limits {
 	return l
 }
 
-// parseQuotas reads MODEL:NOMINAL, MODEL:NOMINAL:BORROW or
-// MODEL:NOMINAL:BORROW:LEND, where "all" is every model and "any" is unlimited.
-// By default nothing is borrowed and everything is lent.
+// parseQuotas reads MODEL:NOMINAL, MODEL:NOMINAL:BORROW or MODEL:NOMINAL:BORROW:LEND, where
+// "all" is every model and "any" is unlimited. By default a tenant borrows nothing and
+// lends all its unused quota.
 func parseQuotas(in *arguments) ([]ares.Quota, error) {
 	var out []ares.Quota
 	for _, text := range in.list("quota") {
@@ -114,7 +113,7 @@ func parseQuotas(in *arguments) ([]ares.Quota, error) {
 	return out, nil
 }
 
-// parseWeight reads a weight, 1 by default.
+// parseWeight reads a weight, which is 1 by default.
 func parseWeight(in *arguments) (float64, error) {
 	return strconv.ParseFloat(in.text("weight", "1"), 64)
 }
@@ -146,7 +145,7 @@ func doQueue(w *Cluster, in *arguments) (string, error) {
 	return "", cmp.Or(err, wrong, q.Check())
 }
 
-// doArchivedUsage sets the use of a queue's archived jobs until now, in GPU-hours.
+// doArchivedUsage sets the usage of a queue's archived jobs until now, in GPU-hours.
 func doArchivedUsage(w *Cluster, in *arguments) (string, error) {
 	u := &ares.Usage{At: w.Now, Month: w.Now.UTC().Format("2006-01")}
 	u.Tenant, u.Queue = splitQueueName(in.first())
@@ -159,8 +158,7 @@ func doArchivedUsage(w *Cluster, in *arguments) (string, error) {
 // doArchive archives a finished job.
 func doArchive(w *Cluster, in *arguments) (string, error) { return "", w.ArchiveJob(in.job()) }
 
-// ArchiveJob removes a finished job, as the Archiver does: its use is added to
-// that of its queue.
+// ArchiveJob removes a finished job and adds its usage to the archived usage of its queue, as the Archiver does.
 func (w *Cluster) ArchiveJob(id ares.JobID) error {
 	job, ok := w.State.Job(id)
 	if !ok {
@@ -202,7 +200,7 @@ func doPlacementScore(w *Cluster, in *arguments) (string, error) {
 	if last == nil {
 		return "", fmt.Errorf("%s was never placed", in.first())
 	}
-	m := last.Merit
+	m := last.PlacementScore
 	return fmt.Sprintf("%s in one %s (%s): availability %d, alignment %d, utilization %d, history %d, weighted %d; bandwidth %d MB/s, first fit %d\n",
 		in.first(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit), nil
 }

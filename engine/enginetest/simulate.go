@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// simulation is the state of Simulate: how long jobs run, and the jobs that arrive.
+// A simulation is the state of Simulate: how long each job runs, and which jobs arrive.
 type simulation struct {
 	runtimes  map[ares.JobID]time.Duration // total runtime by job; a job without an entry runs forever
 	streams   []*jobStream
@@ -33,12 +33,11 @@ type jobStream struct {
 // defaultGrace is how long a stopped job takes to end in a script.
 const defaultGrace = 10 * time.Second
 
-// maxDecisionsAtOnce is how many decisions may follow each other without time
-// passing.
+// maxDecisionsAtOnce is the maximum number of consecutive decisions at the same simulated time.
 const maxDecisionsAtOnce = 1000
 
-// SetRuntime sets how long a job has to run: in all its attempts together if it keeps
-// checkpoints, else in one attempt.
+// SetRuntime sets how long a job has to run. If the job keeps checkpoints, this runtime is the sum over all its
+// attempts. If the job keeps no checkpoints, a single attempt has to run for the whole time.
 func (w *Cluster) SetRuntime(id ares.JobID, d time.Duration) {
 	if w.simulation.runtimes == nil {
 		w.simulation.runtimes = map[ares.JobID]time.Duration{}
@@ -49,9 +48,9 @@ func (w *Cluster) SetRuntime(id ares.JobID, d time.Duration) {
 // DecisionCount returns the number of decisions that Simulate has made.
 func (w *Cluster) DecisionCount() int { return w.simulation.decisions }
 
-// Simulate simulates agents, users and time for a duration: agents claim seats when
-// they are placed, jobs end after their runtime, stopped jobs end after their
-// grace period, and streams submit new jobs. It calls told for every event.
+// Simulate simulates agents, users and time for a duration. Agents claim the seats of placed jobs, jobs end after
+// their runtime, stopped jobs end after their grace period, and streams submit new jobs. For every event,
+// Simulate calls the function `told` with a description of the event.
 func (w *Cluster) Simulate(d time.Duration, told func(string)) error {
 	end := w.Now.Add(d)
 	var last ares.Plan
@@ -87,8 +86,8 @@ func (w *Cluster) Simulate(d time.Duration, told func(string)) error {
 	}
 }
 
-// UseFastChecks makes Simulate check only plans that change something, without the repeated
-// decision, the check of the order and the check of the state's indexes.
+// UseFastChecks makes Simulate check only plans that change something. With fast checks, Simulate also omits
+// three checks: that the same decision can be repeated, the order of placements, and the indexes of the state.
 func (w *Cluster) UseFastChecks() { w.fastChecks = true }
 
 // decideStep makes one decision of Simulate.
@@ -136,7 +135,7 @@ func (w *Cluster) logPlan(plan ares.Plan, told func(string)) {
 	}
 	for _, s := range plan.Stop {
 		if s.Stop.Why == ares.StopPreempt {
-			told(fmt.Sprintf("%s: %s gives way to %s", since, w.displayName(s.Job), w.displayName(preemptor(&s.Stop))))
+			told(fmt.Sprintf("%s: %s is preempted for %s", since, w.displayName(s.Job), w.displayName(preemptor(&s.Stop))))
 		}
 	}
 	for _, g := range plan.Withdraw {
@@ -144,15 +143,15 @@ func (w *Cluster) logPlan(plan ares.Plan, told func(string)) {
 	}
 }
 
-// preemptor returns the job for which another is stopped.
+// The method `preemptor` returns the waiting job for which the plan stops another job.
 func preemptor(s *ares.Stop) ares.JobID {
-	if s.Yield != nil {
-		return s.Yield.To
+	if s.Preemption != nil {
+		return s.Preemption.To
 	}
 	return ares.JobID(strings.TrimPrefix(s.By, "job "))
 }
 
-// stepAgents does what agents and users do at the current time.
+// stepAgents performs the actions of agents and users at the current time.
 func (w *Cluster) stepAgents(told func(string)) error {
 	for _, s := range w.simulation.streams {
 		for ; !w.Now.Before(s.next); s.next = s.next.Add(s.every) {
@@ -180,8 +179,7 @@ func (w *Cluster) stepAgents(told func(string)) error {
 	return nil
 }
 
-// reportAttempt applies what the agents of a job report of its last attempt
-// now.
+// reportAttempt applies the reports that agents would now send about a job's last attempt.
 func (w *Cluster) reportAttempt(j *ares.Job, r *ares.Run) error {
 	a := r.Last()
 	outcome := w.outcome(j, r)
@@ -217,8 +215,8 @@ func (w *Cluster) reportAttempt(j *ares.Job, r *ares.Run) error {
 	return nil
 }
 
-// outcome returns how the claimed ranks of a job's attempt end now, "" if they
-// do not.
+// If the claimed ranks of a job's attempt end now, the method `outcome` returns how they end. If they do not
+// end now, the result is "".
 func (w *Cluster) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
 	ends, stops := w.endTimes(j, r)
 	switch {
@@ -230,8 +228,8 @@ func (w *Cluster) outcome(j *ares.Job, r *ares.Run) ares.Outcome {
 	return ""
 }
 
-// endTimes returns when the current attempt of a job ends by itself, and when
-// because it was stopped, zero for never.
+// endTimes returns when the current attempt of a job ends normally, and when it ends because it was stopped. Zero
+// means never.
 func (w *Cluster) endTimes(j *ares.Job, r *ares.Run) (ends, stops time.Time) {
 	a := r.Current()
 	if a == nil {
@@ -260,7 +258,7 @@ func (w *Cluster) isConnected(node string) bool {
 	return false
 }
 
-// nextEvent returns the time of the next event, zero for never.
+// nextEvent returns the time of the next event, or the zero time if there is none.
 func (w *Cluster) nextEvent(wake time.Time) time.Time {
 	at := wake
 	earlier := func(t time.Time) {

@@ -8,15 +8,15 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// CheckVictimsNeeded checks that every victim of a nomination is needed: the job does not
-// fit on a fork of the cluster where all other victims, and jobs that are being
-// stopped, have left. The plan must not be committed yet.
+// CheckVictimsNeeded checks that every victim of a nomination is needed. To check one victim, CheckVictimsNeeded
+// makes a copy of the cluster. In this copy, all other victims and all stopping jobs have ended. If the
+// nominated job fits on this copy, the victim was not needed. The plan must not be committed yet.
 func (w *Cluster) CheckVictimsNeeded(plan ares.Plan) error {
 	for i := range plan.Nominate {
 		n := &plan.Nominate[i]
 		for k := range n.Nomination.Victims {
 			stays := n.Nomination.Victims[k].Job
-			if n.Nomination.Victims[k].Yield.Why == ares.PreemptByMove {
+			if n.Nomination.Victims[k].Preemption.Why == ares.PreemptByMove {
 				continue
 			}
 			f := w.Fork()
@@ -33,21 +33,21 @@ func (w *Cluster) CheckVictimsNeeded(plan ares.Plan) error {
 	return nil
 }
 
-// isInNextPlan reports whether the next plan places a job. A job that fits may
-// still wait because of backfill reservations of others.
+// isInNextPlan reports whether the next plan places a job. A job that fits may still wait
+// because other jobs have backfill reservations.
 func (w *Cluster) isInNextPlan(id ares.JobID) bool {
 	plan := engine.Decide(w.State, w.Now)
 	return slices.ContainsFunc(plan.Place, func(p ares.Placing) bool { return p.Job == id })
 }
 
-// applyUntil applies a plan up to its nomination at index at, and ends every
-// job that is being stopped by then or for that nomination, except stays. An
-// index behind the last nomination applies the whole plan.
+// applyUntil applies the nominations of a plan up to the index `at`. Then it ends every stopping job, including
+// the victims of the nomination at this index. The parameter `stays` is the ID of a job that does not end. If
+// `at` is greater than the index of the last nomination, the whole plan is applied.
 func (w *Cluster) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 	rest := plan
 	rest.Nominate = plan.Nominate[:at]
 	rest.Stop = slices.DeleteFunc(slices.Clone(plan.Stop), func(s ares.Stopping) bool {
-		return s.Stop.Yield != nil && slices.ContainsFunc(plan.Nominate[min(at+1, len(plan.Nominate)):], func(n ares.Nominating) bool { return n.Job == s.Stop.Yield.To })
+		return s.Stop.Preemption != nil && slices.ContainsFunc(plan.Nominate[min(at+1, len(plan.Nominate)):], func(n ares.Nominating) bool { return n.Job == s.Stop.Preemption.To })
 	})
 	if err := w.ApplyPlan(rest); err != nil {
 		return err
@@ -83,11 +83,11 @@ func (w *Cluster) applyUntil(plan ares.Plan, at int, stays ares.JobID) error {
 	return nil
 }
 
-// maxJobsToCheckVictims is the largest number of jobs for which CheckVictimsNeeded is
-// called with fast checks: each victim costs a fork.
+// With fast checks, CheckVictimsNeeded is called only if the cluster has no more than maxJobsToCheckVictims jobs.
+// Clusters with more jobs are not checked, because each victim requires a copy of the cluster.
 const maxJobsToCheckVictims = 40
 
-// isSmall reports whether there are at most maxJobsToCheckVictims jobs.
+// isSmall reports whether the number of jobs does not exceed maxJobsToCheckVictims.
 func (w *Cluster) isSmall() bool {
 	jobs := 0
 	for range w.State.Jobs() {

@@ -4,16 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/window"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// blockersOf returns the blockers of a job of a shape, and the diagnosis of the nodes,
-// nil when the job can be placed. e is nil for a job that the state does not know.
-// model is gpu_model in the spelling of the job. The list is empty when no other job
-// had to be placed first for the job to start.
+// blockersOf returns the blockers of a job with the given Shape, and the diagnosis of the nodes. The diagnosis is nil
+// if the job can be placed. The parameter `e` is nil for a job that is not in the state. The parameter `model` is the
+// value of gpu_model as written in the job. The list of blockers is empty if the job would be placed as soon as it is
+// first in the order.
 func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, stay window.Stay) ([]ares.Blocker, *diagnosis) {
 	now := stay.At
 	out := ex.admissionWaits(e, sh, now)
@@ -36,8 +35,8 @@ func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, stay 
 	return append(out, t.Preempt.PreemptionBlockers(e, now)...), c
 }
 
-// admissionWaits returns the blockers that do not depend on free capacity: delays, the
-// parallelism of its array, limits and quotas.
+// admissionWaits returns the blockers that do not depend on free capacity: delays, the parallelism of the job's array,
+// limits and quotas.
 func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	if e != nil && e.Run != nil {
@@ -45,7 +44,7 @@ func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) 
 	}
 	if e != nil && e.Job != nil {
 		if why := ex.jobs.ParallelismText(e); why != "" {
-			out = append(out, ares.Blocker{Kind: ares.BlockerArray, Detail: why})
+			out = append(out, ares.Blocker{Kind: ares.BlockerArray, Detail: ares.PlainText(why)})
 		}
 	}
 	return append(out, ex.jobs.AdmissionBlockers(sh, now)...)
@@ -55,11 +54,11 @@ func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) 
 func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
 	if c.fitted < sh.MinMembers {
-		return ares.Blocker{Kind: ares.BlockerCapacity, Detail: fmt.Sprintf("%d of %d members fit (%s each)", c.fitted, sh.MinMembers, sh.Request.Text())}
+		return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.Textf("%d of %d members fit (%s each)", c.fitted, sh.MinMembers, sh.Request.Text())}
 	}
 	level := sh.Wish.Required
 	if level == "" {
-		return ares.Blocker{Kind: ares.BlockerCapacity, Detail: fmt.Sprintf(
+		return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.Textf(
 			"%d members fit, but not in places that meet network_bandwidth and the limits on nodes and GPUs of one leaf", c.fitted)}
 	}
 	most, where := ex.densestDomain(c, level)
@@ -68,13 +67,13 @@ func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 		detail += fmt.Sprintf(" (%s)", where)
 	}
 	if most >= sh.MinMembers {
-		detail = fmt.Sprintf("%s %s has room for %d members, but its network or the limits on one leaf do not allow it", level, where, most)
+		detail = fmt.Sprintf("%d members fit in %s %s, but its network or the limits on one leaf do not allow it", most, level, where)
 	}
-	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: detail}
+	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.PlainText(detail)}
 }
 
-// densestDomain returns the domain of a level in which the most members fit, and their
-// number.
+// densestDomain searches the domains of one level for the domain in which the most members fit. The results are the
+// number of members and the name of the domain.
 func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, where string) {
 	feasible, _ := ex.round.Place.FeasibleNodes(c.shape, c.request, c.stay)
 	for lo := 0; lo < len(ex.cluster.Nodes); {

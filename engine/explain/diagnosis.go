@@ -1,50 +1,48 @@
 package explain
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/window"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// diagnosis counts the nodes of the cluster by the reasons that exclude them for one
-// request.
+// A diagnosis counts the nodes of the cluster by the reasons why they cannot run one member of a request.
 type diagnosis struct {
-	stay         window.Stay // of the job
+	stay         window.Stay // when the job would start, and for how long
 	state        *Explainer
 	shape        *job.Shape
 	request      *cluster.Request
 	feasible     *cluster.Set
 	total        int                      // nodes with a record
 	counts       [cluster.ReasonCount]int // nodes by their first reason
-	mostFree     int                      // free devices of the node that has the most, among nodes with too few
+	mostFree     int                      // largest number of free devices among the nodes with too few
 	fitted       int                      // members that fit, summed over all nodes
 	groups       []reasonGroup
 	last         int                   // index of the group of the last tally
 	matches      []cluster.DeviceMatch // by ID of the node type
 	windows      []*window.Window      // reservations that block jobs of the shape
-	windowCounts []int                 // nodes with each of these as the first reason
+	windowCounts []int                 // for each of windows, the number of nodes that have it as the first reason
 }
 
-// reasonGroup is the nodes with the same set of reasons.
+// reasonGroup holds the nodes that are excluded for the same set of reasons.
 type reasonGroup struct {
 	reasons cluster.Reasons
 	count   int
-	nodes   []*cluster.Node // the maxGroupNodes of them that lack the fewest devices
+	nodes   []*cluster.Node // up to maxGroupNodes of its nodes, those that lack the fewest devices
 	missing []int           // devices that each of nodes lacks, in ascending order
 }
 
-// maxGroupNodes is the number of nodes that a group keeps.
+// maxGroupNodes is the maximum number of nodes that a group lists.
 const maxGroupNodes = 8
 
-// diagnose tests every node for a shape, without the models in ban, of which quotas leave
-// too little. It reads the summaries of nodes, and inspects a node only where its
-// summary does not show the reasons.
+// The method `diagnose` checks for every node whether it can run one member of a job with the given Shape.
+// The parameter `ban` holds the GPU models that are excluded because their quotas have too little capacity
+// left. The method reads the summaries of nodes, and inspects a node only if its summary does not show the
+// reasons.
 func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diagnosis {
 	c := &diagnosis{state: ex, shape: sh, stay: stay, request: ex.cluster.WithoutModels(sh.Request, ban), matches: make([]cluster.DeviceMatch, len(ex.cluster.NodeTypes.All))}
 	c.feasible, _ = ex.round.Place.FeasibleNodes(sh, c.request, stay)
@@ -92,7 +90,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diag
 	return c
 }
 
-// matchFor returns the device match of a node type, computed once.
+// matchFor returns the device match of a node type, and computes it only once.
 func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	v := &c.matches[p.ID]
 	if !v.Known {
@@ -101,7 +99,7 @@ func (c *diagnosis) matchFor(p *cluster.NodeType) *cluster.DeviceMatch {
 	return v
 }
 
-// inspect tests a node with every filter and counts it.
+// The method `inspect` tests a node with every filter and counts it.
 func (c *diagnosis) inspect(n *cluster.Node) {
 	if n.Record == nil {
 		return
@@ -133,9 +131,10 @@ func (c *diagnosis) reasonsFor(n *cluster.Node) cluster.Reasons {
 	return m
 }
 
-// separateHeld separates held capacity from allocations. It counts an excluded node with
-// holds under the reason that it has without them, or under ReasonHeld when it has none
-// then: a user sees that the node has free capacity.
+// separateHeld distinguishes held capacity from allocations. Some of a node's free capacity may be held for other
+// jobs. If a node is excluded only because of held capacity, it is counted under ReasonHeld. If the node would be
+// excluded even if nothing were held, it is counted under the reason that would then apply. So the explanation
+// does not say that held capacity is allocated.
 func (c *diagnosis) separateHeld(held []cluster.Delta) {
 	var seen []*cluster.Node
 	for i := range held {
@@ -169,8 +168,9 @@ func (c *diagnosis) separateHeld(held []cluster.Delta) {
 	}
 }
 
-// exclusionReason returns why a node that passes the static filters is not feasible: a
-// reservation, or else affinity to other jobs.
+// exclusionReason returns why a node that passes the static filters is not feasible. If a reservation on the node
+// blocks the job, the reservation is the reason. If no reservation blocks the job, the reason is the job's
+// affinity to other jobs.
 func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 	if c.windowOf(n.Pos) >= 0 {
 		return cluster.ReasonReserved.Bit()
@@ -178,13 +178,13 @@ func (c *diagnosis) exclusionReason(n *cluster.Node) cluster.Reasons {
 	return cluster.ReasonJobAffinity.Bit()
 }
 
-// windowOf returns the index of the first blocking reservation that has the node, -1 for
-// none.
+// windowOf returns the index of the first blocking reservation that includes the node, or -1 if there is no such
+// reservation.
 func (c *diagnosis) windowOf(at int) int {
 	return slices.IndexFunc(c.windows, func(v *window.Window) bool { return v.NodeSet.Has(at) })
 }
 
-// tally counts a node with its reasons and the number of its free devices.
+// The method `tally` counts a node with its reasons and the number of its free devices.
 func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	first := m.First()
 	c.counts[first]++
@@ -220,15 +220,16 @@ func (c *diagnosis) tally(at int, m cluster.Reasons, free int) {
 	}
 }
 
-// nodeBlockers returns the result of a diagnosis as blockers: the number of nodes by their
-// first reason, and for a gang how many members fit. It is called for a job that could
-// not be placed. model is gpu_model in the spelling of the job.
+// nodeBlockers takes the diagnosis of a job that could not be placed, and converts it to blockers. The
+// blockers say how many nodes each reason excludes. A node with several reasons counts only under the first of
+// them. For a gang, the blockers also say how many members fit. The parameter `model` is the value of
+// gpu_model as written in the job.
 func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	if c.total == 0 {
-		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: "there are no nodes yet"}}
+		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: ares.PlainText("there are no nodes yet")}}
 	}
 	if ex.cluster.ExceedsLeafLimit(c.request) {
-		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: fmt.Sprintf("one job may take %d %ss of a leaf at most, and one member asks for %d",
+		return []ares.Blocker{{Kind: ares.BlockerNodes, Detail: ares.Textf("a job may have up to %d %ss of a leaf, and one member requests %d",
 			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.GPUs)}}
 	}
 	var out []ares.Blocker
@@ -243,7 +244,7 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			continue
 		}
 		if count > 0 && cluster.Reason(h) != cluster.ReasonNone {
-			out = append(out, ares.Blocker{Kind: cluster.Filters[h].Kind, Count: count, Of: c.total, Detail: cluster.Filters[h].Text(&details)})
+			out = append(out, ares.Blocker{Kind: cluster.Filters[h].Kind, Count: count, Of: c.total, Detail: ares.PlainText(cluster.Filters[h].Text(&details))})
 		}
 	}
 	if c.shape.Members > 1 && c.fitted > 0 {

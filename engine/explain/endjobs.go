@@ -7,18 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/preempt"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 // maxEnded is the largest number of jobs that one step may end.
 const maxEnded = 16
 
-// victimsOf returns the jobs with a live attempt on the node: jobs of the tenant
-// first, then by the GPU share they hold there, the smallest first.
+// victimsOf returns the jobs with a live attempt on the node. Jobs of the given tenant come before jobs of other
+// tenants. Within each of these two groups, jobs with a smaller GPU share on the node come first.
 func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeVictim {
 	var out []preempt.NodeVictim
 	for _, occupant := range n.Occupants {
@@ -45,9 +44,9 @@ func victimsOf(table *job.Table, n *cluster.Node, tenant string) []preempt.NodeV
 	return out
 }
 
-// fewestToEnd returns few jobs whose end lets the given number of members fit on the
-// node: one job if one is enough. It returns nil when no job runs there, or when the
-// end of all of them is not enough.
+// fewestToEnd returns a small set of jobs that must end so that the given number of members fits on the node. If
+// ending one job is enough, the set has only one job. The result is nil if no job runs on the node, or if ending
+// all its jobs is not enough.
 func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant string, members int) []preempt.NodeVictim {
 	all := victimsOf(table, n, tenant)
 	if len(all) == 0 || n.RoomWithout(w, preempt.SeatsOf(all)) < members {
@@ -76,10 +75,11 @@ func fewestToEnd(table *job.Table, n *cluster.Node, w *cluster.Request, tenant s
 	return leave
 }
 
-// endStep returns the step that ends these jobs to free capacity on the nodes.
+// endStep returns the step that ends the given jobs to free capacity on their nodes.
 func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 	step := ares.Step{Kind: ares.StepFree}
-	var names, own []string
+	var names []string
+	var own []ares.Ref
 	others, milli := 0, 0
 	for _, n := range nodes {
 		names = append(names, n.ID)
@@ -90,7 +90,7 @@ func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 		}
 		step.Jobs = append(step.Jobs, g.Entry.ID)
 		if g.Own {
-			own = append(own, string(g.Entry.ID))
+			own = append(own, g.Entry.Job.Ref())
 		} else {
 			others++
 		}
@@ -99,41 +99,45 @@ func endStep(leave []preempt.NodeVictim, nodes []*cluster.Node) ares.Step {
 		milli += g.Milli
 	}
 	slices.Sort(step.Jobs)
-	slices.Sort(own)
-	step.Target, step.Amount = strings.Join(names, ","), (milli+cluster.WholeMilli-1)/cluster.WholeMilli
-	step.Text = endStepText(own, others, step.Amount, strings.Join(names, ", "))
+	slices.SortFunc(own, func(a, b ares.Ref) int { return cmp.Compare(a.ID, b.ID) })
+	step.Target, step.Amount = ares.NodeRef(strings.Join(names, ",")), (milli+cluster.WholeMilli-1)/cluster.WholeMilli
+	step.Text = endStepText(own, others, step.Amount, ares.NodeRef(strings.Join(names, ", ")))
 	if len(own) == 1 && others == 0 {
 		step.Kind, step.Target = ares.StepEnd, own[0]
 	}
 	return step
 }
 
-// endStepText says which jobs have to end, and what that frees. It names only jobs of
-// the same tenant, and counts the others.
-func endStepText(own []string, others, gpus int, where string) string {
-	var who []string
-	if len(own) > 0 {
-		who = append(who, "end "+strings.Join(own, ", "))
+// endStepText describes which jobs have to end, and how much that frees. The text names the jobs of the
+// waiting job's tenant, but only counts the jobs of other tenants.
+func endStepText(own []ares.Ref, others, gpus int, where ares.Ref) ares.Text {
+	var ends []ares.Text
+	for i, ref := range own {
+		if i == 0 {
+			ends = append(ends, ares.Textf("end %s", ref))
+		} else {
+			ends[0] = ares.Textf("%s, %s", ends[0], ref)
+		}
 	}
 	switch others {
 	case 0:
 	case 1:
-		who = append(who, "a job of another tenant has to end")
+		ends = append(ends, ares.PlainText("a job of another tenant has to end"))
 	default:
-		who = append(who, fmt.Sprintf("%d jobs of other tenants have to end", others))
+		ends = append(ends, ares.Textf("%d jobs of other tenants have to end", others))
 	}
-	freed := fmt.Sprintf("%d GPUs come free", gpus)
+	freed := fmt.Sprintf("%d GPUs become free", gpus)
 	switch gpus {
 	case 0:
-		freed = "CPUs and memory come free"
+		freed = "CPUs and memory become free"
 	case 1:
-		freed = "1 GPU comes free"
+		freed = "1 GPU becomes free"
 	}
-	return fmt.Sprintf("%s: %s on %s", strings.Join(who, ", and "), freed, where)
+	return ares.Textf("%s: %s on %s", ares.JoinTexts(ends, ", and "), freed, where)
 }
 
-// freeNodesStep returns the step that ends few jobs on feasible nodes, so that the
-// members that do not fit yet do. It is false if there is no such step.
+// freeNodesStep returns the step that ends a few jobs on feasible nodes so that the missing members fit. If no
+// step frees enough capacity, freeNodesStep returns false.
 func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	lack := max(c.shape.MinMembers-c.fitted, 1)
 	if c.shape.Members == 1 {
@@ -169,8 +173,9 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 	return endStep(leave, nodes), true
 }
 
-// freeOneNodeStep is freeNodesStep for a job of one member: it frees the node where
-// the fewest jobs have to end, and among these the fewest of other tenants.
+// freeOneNodeStep does the work of freeNodesStep for a job of one member. It frees the node where the fewest
+// jobs have to end. If several nodes are equal in this respect, freeOneNodeStep frees the node where the
+// fewest of these jobs belong to other tenants.
 func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	var best []preempt.NodeVictim
 	var at *cluster.Node
@@ -191,8 +196,9 @@ func (c *diagnosis) freeOneNodeStep(tenant string) (ares.Step, bool) {
 	return endStep(best, []*cluster.Node{at}), true
 }
 
-// endsFewer reports whether a ends fewer jobs than b; of as many, fewer of other
-// tenants, then a smaller GPU share.
+// endsFewer reports whether step a ends fewer jobs than step b. If both steps end the same number of jobs, the
+// step that ends fewer jobs of other tenants is preferred. If these numbers are equal too, the step whose jobs
+// hold the smaller GPU share is preferred.
 func endsFewer(a, b []preempt.NodeVictim) bool {
 	if len(a) != len(b) {
 		return len(a) < len(b)
@@ -211,8 +217,8 @@ func endsFewer(a, b []preempt.NodeVictim) bool {
 	return cmp.Or(at-bt, am-bm) < 0
 }
 
-// bestDomain returns the node range of the domain of a level where the most members
-// fit, and the number of members that do not fit there.
+// Among the domains of one level, bestDomain finds the domain in which the most members fit. The results are the
+// node range of this domain and the number of members that do not fit there.
 func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	most := -1
 	for at := 0; at < len(c.state.cluster.Nodes); {
@@ -220,7 +226,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 		room := 0
 		for i := at; i < end; i++ {
 			if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
-				// Free capacity counts before devices that jobs hold.
+				// Free capacity has more weight than devices that jobs hold.
 				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Type).Fit&n.Usable)
 			}
 		}
@@ -238,9 +244,9 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	return lo, hi, max(c.shape.MinMembers-fitted, 1)
 }
 
-// endOwnJobSteps returns the end of one job of the same tenant, where one limit or
-// quota keeps the job waiting: the smallest job that holds as much as is requested,
-// or else the largest.
+// A single limit or quota may keep a job waiting. For this case, endOwnJobSteps returns steps that each end one
+// other job of the same tenant. The job to end is the smallest job that holds at least the requested amount. If
+// no job holds the requested amount, the largest job is chosen.
 func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	if len(musts) != 1 || musts[0].Kind != ares.StepLimit && musts[0].Kind != ares.StepQuota || musts[0].Field == ares.LimitGPUHours {
 		return nil
@@ -249,7 +255,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 	size := func(u ares.Use) int { return u.GPUs*cluster.WholeMilli + u.GPUMilli }
 	asked := size(sh.Use(sh.MinMembers))
 	var best *job.Entry
-	for _, e := range sh.Tenant.Active { // order-free: the minimum in a total order
+	for _, e := range sh.Tenant.Active { // order-free: finds the minimum of a total order
 		if e.Run.Current() == nil {
 			continue
 		}
@@ -258,7 +264,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 			continue
 		}
 		a, b := size(e.Held.Allocation.ForLimits), size(best.Held.Allocation.ForLimits)
-		better := a > b // while neither is enough
+		better := a > b // if neither job holds enough, the larger one is better
 		if b >= asked {
 			better = a >= asked && a < b
 		}
@@ -270,7 +276,7 @@ func (c *remedySearch) endOwnJobSteps(musts []ares.Step) []ares.Step {
 		return nil
 	}
 	return []ares.Step{{
-		Kind: ares.StepEnd, Target: string(best.ID), Jobs: []ares.JobID{best.ID},
-		Amount: (size(best.Held.Allocation.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: "end " + string(best.ID),
+		Kind: ares.StepEnd, Target: best.Job.Ref(), Jobs: []ares.JobID{best.ID},
+		Amount: (size(best.Held.Allocation.ForLimits) + cluster.WholeMilli - 1) / cluster.WholeMilli, Text: ares.Textf("end %s", best.Job.Ref()),
 	}}
 }

@@ -5,48 +5,48 @@ import (
 	"strings"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/preempt"
 	"github.com/ares-scheduler/ares/engine/window"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// maxSimulated is the number of jobs in queue order that an ETA simulates a start
-// for. A job behind more of them gets no latest start. The number falls with the
-// number of nodes, because the next cycle waits until the answer is there.
+// To compute an ETA, the simulation starts the first jobs in queue order. maxSimulated is the maximum number of
+// these jobs. If more jobs than that are ahead of a job, its ETA has no latest start. The number of simulated jobs
+// is smaller on a larger cluster, because the next cycle waits until the ETA is computed.
 func (ex *Explainer) maxSimulated() int {
 	return min(config.MaxReserved, max(minSimulated, simulatedNodes/max(len(ex.cluster.Nodes), 1)))
 }
 
 const (
 	minSimulated   = 4
-	simulatedNodes = 100_000 // nodes times simulated jobs
+	simulatedNodes = 100_000 // product of nodes and simulated jobs
 )
 
-// queueWalk is the outcome of one simulated walk down the queue order to a job.
+// A queueWalk is the result of one simulation that goes through the queue in order until it reaches a job.
 type queueWalk struct {
 	at      int64 // expected start of the job; job.NoEnd if there is no estimate
-	reached bool  // the walk came to the job within maxSimulated jobs
+	reached bool  // the walk reached the job within maxSimulated jobs
 	blind   int   // admitted jobs ahead of it without an estimated start
-	ahead   int   // jobs ahead of it that are not placed at once
+	ahead   int   // jobs ahead of it that are not placed immediately
 	place   ares.PlacementScore
 	by      [job.EstimateSources]int // expected releases it waits for, by source of the estimate
-	late    int                      // of these, releases that are overdue
+	late    int                      // number of those releases that are overdue
 }
 
-// etaOf returns the interval in which the job is expected to start. Jobs ahead of it
-// in the queue order are placed first. Running jobs are released at the p10 of their
-// runtime for the earliest start, at the p90 for the latest.
+// etaOf returns the interval in which the job is expected to start. The simulation first places the jobs that are
+// ahead in the queue order. To find the earliest start, the simulation assumes that running jobs end at the p10
+// of their runtime. To find the latest start, the simulation assumes that running jobs end at the p90 of their
+// runtime.
 func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
 	if e.Queue != job.InPending {
-		out.Basis = "unknown: the job is not in the queue yet"
+		out.Basis = ares.PlainText("unknown: the job is not in the queue yet")
 		return out
 	}
 	if members, _ := ex.jobs.AdmissibleMembers(e.Shape, now); members == 0 {
-		out.Basis = "unknown: it waits for something other than free capacity"
+		out.Basis = ares.PlainText("unknown: it waits for something other than free capacity")
 		return out
 	}
 	if e.Run != nil && e.Run.Nominated != nil {
@@ -59,12 +59,12 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e, stay) {
 		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), shut[0].BlockText(stay)
 		if !early.reached {
-			out.Basis += "; " + ex.notReachedText(early)
+			out.Basis = ares.Textf("%s; %s", out.Basis, ex.notReachedText(early))
 		}
 		return out
 	}
 	if late.at <= now.UnixNano() && ex.jobs.AnySeatsHeld(now) {
-		out.Earliest, out.Basis = now, "no latest time: free nodes are held for a gang that lost a node, or for a job that is being migrated"
+		out.Earliest, out.Basis = now, ares.PlainText("no latest time: free nodes are held for a gang that lost a node, or for a job that is being migrated")
 		return out
 	}
 	if early.at != job.NoEnd {
@@ -77,28 +77,32 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out.Reserved = late.at != job.NoEnd && late.ahead == 0 && len(shut) == 0 && r.First > 0 && e.Waited(now) >= r.After && ex.round.Backfill.BackfillConfig() == r && !ex.jobs.WouldBorrowNow(e)
 	out.Basis = ex.etaBasis(e, late, early, now)
 	if opens != nil {
-		out.Basis = strings.TrimSuffix("waits for nodes that are "+opens.BlockText(stay)+"; "+out.Basis, "; ")
+		waits := ares.Textf("waits for nodes that are %s", opens.BlockText(stay))
+		if !out.Basis.IsEmpty() {
+			waits = ares.Textf("%s; %s", waits, out.Basis)
+		}
+		out.Basis = waits
 	}
 	return out
 }
 
-// needsReservedNodes reports whether the job fits on an empty cluster, but not on the
-// nodes that reservations leave to it, even if these were empty. It then waits for
-// the first reservation to end.
+// needsReservedNodes reports whether the job can run only on reserved nodes. A job needs reserved nodes if it would
+// fit on an empty cluster, but not on the unreserved nodes alone, even if they were empty. A job that needs
+// reserved nodes waits until the first reservation ends.
 func (ex *Explainer) needsReservedNodes(e *job.Entry, stay window.Stay) bool {
 	w, least := e.Shape.Request, e.Shape.MinMembers
 	open, _ := ex.round.Place.FeasibleNodes(e.Shape, w, stay)
 	return ex.cluster.EmptyCapacity(open, w) < least && ex.cluster.EmptyCapacity(&ex.cluster.RefreshFeasible(w).Nodes, w) >= least
 }
 
-// maxWindowsTried is the number of reservations at whose ends an earlier start is
-// searched. It is small, because the next cycle waits until the answer is there.
+// An ETA checks whether the job could start when a reservation ends. maxWindowsTried is the maximum number of
+// reservations that are checked in this way. The number is small, because the next cycle waits until the ETA is
+// computed.
 const maxWindowsTried = 2
 
-// afterWindows searches for an earlier start at the ends of the reservations that
-// keep a job off nodes, and returns the reservation that the job waits for then, nil
-// for none. It assumes that the jobs on the reserved nodes at the end of the
-// reservation are those of today: which others will start there is not known.
+// afterWindows checks whether the job could start earlier if it waited for the end of a reservation that blocks it.
+// If so, afterWindows updates the starts and returns that reservation. If not, afterWindows returns nil. It assumes
+// that the jobs on the reserved nodes still run there when the reservation ends, because later jobs are not known.
 func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.Time, late, early *queueWalk) (opens *window.Window) {
 	sooner := func(by job.Quantile, v *window.Window, than *queueWalk) bool {
 		w := ex.simulateQueue(e, now, v.Until, by)
@@ -120,10 +124,10 @@ func (ex *Explainer) afterWindows(e *job.Entry, shut []*window.Window, now time.
 	return opens
 }
 
-// simulateQueue walks down the queue order to a job, with a backfill reservation for
-// every job that does not fit, and so finds the start of the job. by is the runtime
-// quantile at which running jobs are released. The administrators' reservations are
-// those in force at the time windows.
+// simulateQueue computes the expected start of a job. The simulation goes through the queue order up to the job,
+// and makes a backfill reservation for every job that does not fit. The parameter `by` is the runtime quantile
+// at which running jobs are assumed to end. The parameter `windows` is a time. The simulation uses the
+// administrators' reservations that are in effect at this time.
 func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.Quantile) queueWalk {
 	out, most := queueWalk{at: job.NoEnd}, ex.maxSimulated()
 	t := ex.round.Begin(windows)
@@ -155,50 +159,51 @@ func (ex *Explainer) simulateQueue(e *job.Entry, now, windows time.Time, by job.
 		return !out.reached && len(t.Backfill.Reservations) < most && t.Backfill.ReservationTries < 2*most
 	})
 	if out.reached || by == job.P10 {
-		return out // not reached: the job starts no earlier than the last one simulated
+		return out // not reached: the job starts no earlier than the last simulated one
 	}
 	out.at = job.NoEnd
 	return out
 }
 
-// etaBasis is the text that says what an ETA was derived from.
-func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) string {
-	var parts []string
+// etaBasis returns a text that describes what an ETA is based on.
+func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time) ares.Text {
+	var parts []ares.Text
+	add := func(format string, args ...any) { parts = append(parts, ares.Textf(format, args...)) }
 	switch {
 	case late.at == job.NoEnd && early.reached && early.at == job.NoEnd:
-		return "unknown: " + ex.noEstimateText(e, now)
+		return ares.Textf("unknown: %s", ex.noEstimateText(e, now))
 	case !early.reached && early.at == job.NoEnd:
-		return "unknown: " + ex.notReachedText(early)
+		return ares.Textf("unknown: %s", ex.notReachedText(early))
 	case !early.reached:
-		return "at the earliest: " + ex.notReachedText(early)
+		return ares.Textf("at the earliest: %s", ex.notReachedText(early))
 	case late.at == job.NoEnd && !late.reached:
-		parts = append(parts, fmt.Sprintf("no latest time: more than %d jobs are ahead of it", late.ahead))
+		add("no latest time: more than %d jobs are ahead of it", late.ahead)
 	case late.at == job.NoEnd:
-		parts = append(parts, "no latest time: "+ex.noEstimateText(e, now))
+		add("no latest time: %s", ex.noEstimateText(e, now))
 	}
 	place := late.place
 	if late.at == job.NoEnd {
 		place = early.place
 	}
 	if place.Domain != "" {
-		parts = append(parts, fmt.Sprintf("on %s %s", place.Level, place.Domain))
+		add("on %s %s", place.Level, place.Domain)
 	}
 	if late.ahead > 0 {
-		parts = append(parts, "behind "+preempt.CountJobs(late.ahead)+" in the queue")
+		add("behind %s in the queue", preempt.CountJobs(late.ahead))
 	}
 	if ends := late.by[job.FromForecast] + late.by[job.FromLimit] + late.by[job.FromGuess]; ends > 0 {
-		parts = append(parts, "when "+ranksEndText(ends)+": "+estimateText(late.by, ends))
+		add("when %s: %s", ranksEndText(ends), estimateText(late.by, ends))
 	}
 	if late.late > 0 {
-		parts = append(parts, fmt.Sprintf("%d of these ran past the estimate", late.late))
+		add("%d of these ran past the estimate", late.late)
 	}
 	if late.blind > 0 {
-		parts = append(parts, "not counting "+preempt.CountJobs(late.blind)+" ahead without an estimated start")
+		add("not counting %s ahead without an estimated start", preempt.CountJobs(late.blind))
 	}
-	return strings.Join(parts, "; ")
+	return ares.JoinTexts(parts, "; ")
 }
 
-// notReachedText says why the simulated walk ended before it came to the job.
+// notReachedText describes why the simulation of the queue ended before it reached the job.
 func (ex *Explainer) notReachedText(w queueWalk) string {
 	switch {
 	case ex.cfg.Queue.Blocked != config.BlockedHold:
@@ -216,7 +221,7 @@ func ranksEndText(n int) string {
 	return fmt.Sprintf("%d ranks there end", n)
 }
 
-// estimateText says where the estimated ends of running jobs come from.
+// estimateText describes the source of the estimated ends of running jobs.
 func estimateText(by [job.EstimateSources]int, ends int) string {
 	var parts []string
 	for i, words := range [job.EstimateSources]string{
@@ -233,25 +238,25 @@ func estimateText(by [job.EstimateSources]int, ends int) string {
 	return strings.Join(parts, ", ")
 }
 
-// noEstimateText says why a job has no estimated start.
-func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) string {
+// noEstimateText describes why a job has no estimated start.
+func (ex *Explainer) noEstimateText(e *job.Entry, now time.Time) ares.Text {
 	w := e.Shape.Request
 	stay := ex.windows.StayOf(e, now)
 	reach, ok := ex.round.Place.FeasibleNodes(e.Shape, w, stay)
 	if !ok && len(ex.windows.BlockingWindows(e.Shape, &ex.cluster.RefreshFeasible(w).Nodes, stay)) == 0 {
-		return "no node matches its request"
+		return ares.PlainText("no node matches its request")
 	}
 	for at := reach.Next(0); at >= 0; at = reach.Next(at + 1) {
 		n := ex.cluster.Nodes[at]
 		if n.Schedulable() && len(ex.round.Backfill.ReleasesOn(n, now, job.P90).List) < len(n.Occupants) {
-			return fmt.Sprintf("jobs on node %s have no estimated end", n.ID)
+			return ares.Textf("jobs on node %s have no estimated end", ares.NodeRef(n.ID))
 		}
 	}
-	return "it does not fit even after all expected releases"
+	return ares.PlainText("it does not fit even after all expected releases")
 }
 
-// aheadText says how jobs ahead in the queue order can keep a job waiting that would
-// fit by itself.
+// A job may have to wait although it alone would fit. aheadText describes how earlier jobs in the queue order cause
+// this.
 func (ex *Explainer) aheadText() string {
 	switch {
 	case ex.cfg.Queue.Blocked == config.BlockedHold:

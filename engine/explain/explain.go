@@ -3,16 +3,15 @@ package explain
 import (
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Explain describes a waiting job: its blockers with counts, its position in the
-// queue, its ETA, the jobs that hold devices it could use, and its remedies, which
-// are the smallest changes that put it into the next plan. A job that does not wait,
-// or that the next plan places, has no blockers and no remedies. Explain needs
-// exclusive access to the state: it applies the changes it simulates, and undoes them.
+// Explain describes a waiting job. Explain returns the job's blockers with counts, its position in the queue, its
+// ETA, the jobs that hold devices it could use, and its remedies. Remedies are the smallest changes that put the
+// job into the next plan. A job that does not wait, or that the next plan places, has no blockers and no remedies.
+// Explain needs exclusive access to the state, because it applies the simulated changes to the state and then
+// undoes them.
 func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 	out := ares.Explanation{Refusal: ares.Refusal{Job: id}}
 	e := ex.jobs.EntryByID[id]
@@ -30,15 +29,15 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 			out.Blockers = nil
 			return out
 		case ex.jobs.ArrayIsStopping(e):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerArray, Detail: "its array is being stopped"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerArray, Detail: ares.PlainText("its array is being stopped")})
 		case len(out.Blockers) == 0 && ex.jobs.AnySeatsHeld(now):
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: "its nodes are held for a gang that lost a node, for at most two minutes"})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: ares.PlainText("its nodes are held for a gang that lost a node, for up to two minutes")})
 		case len(out.Blockers) == 0:
-			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: ex.aheadText()})
+			out.Blockers = append(out.Blockers, ares.Blocker{Kind: ares.BlockerOrder, Detail: ares.PlainText(ex.aheadText())})
 		}
 	}
 	if len(out.Blockers) == 0 {
-		return out // its delay is over: the next plan makes it ready
+		return out // the delay is over, so the next plan makes the job ready
 	}
 	if c == nil {
 		c = ex.diagnose(e.Shape, 0, ex.windows.StayOf(e, now))
@@ -59,8 +58,8 @@ func (ex *Explainer) Refusal(id ares.JobID, now time.Time) ares.Refusal {
 	return out
 }
 
-// Place places one job, whether the state knows it or not, as if no other job were
-// waiting: it returns the seats, or all blockers. Nothing changes in the state.
+// Place places one job as if no other job were waiting. The job need not be in the state. Place returns the job's
+// seats, or all its blockers if the job does not fit. The state does not change.
 func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Refusal) {
 	ex.core.Refresh()
 	e, sh := ex.jobs.EntryByID[job.ID], ex.jobs.Shapes.Find(ex.jobs.NewShape(job))

@@ -2,15 +2,14 @@
 // start, which change would start it now, and what would happen to a job if it were
 // submitted.
 //
-// Reading order: Explainer and its method Explain (explain.go); the blockers and the
-// diagnosis of the nodes; queuePosition; etaOf (eta.go); the search for remedies
-// (remedies.go), which simulates its steps (simulate.go); WhatIf (whatif.go).
+// Read explain.go first, then blockers.go, diagnosis.go, position.go, eta.go, remedies.go,
+// simulate.go and whatif.go.
 //
-// The reasons why a node is ruled out, their texts and the fields that a remedy may
-// drop are rows of cluster.Filters.
+// The table cluster.Filters lists the reasons that exclude a node, with their texts and
+// the job fields that a remedy may drop.
 //
-// The package decides nothing: it runs the cycle of package cycle and undoes it. It
-// must not name jobs of other tenants.
+// The package makes no decisions. To answer a question, package explain runs a cycle with package cycle and undoes
+// all changes. Explanations must not name jobs of other tenants.
 package explain
 
 import (
@@ -23,9 +22,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// Explainer answers questions about waiting jobs. Every question needs exclusive
-// access to the state: the explainer applies the changes it simulates, and undoes
-// them before it returns.
+// Explainer answers questions about waiting jobs. Every method needs exclusive access to the state, because the
+// explainer applies simulated changes to the state and undoes them before it returns.
 type Explainer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
@@ -36,7 +34,7 @@ type Explainer struct {
 	round   *cycle.Round
 }
 
-// NewExplainer returns an explainer of a state that simulates cycles with t.
+// NewExplainer returns an explainer for a state. The explainer uses the round t to simulate cycles.
 func NewExplainer(co *state.State, t *cycle.Round) *Explainer {
 	return &Explainer{cfg: &co.Cfg, cluster: co.Cluster, scorer: co.Scorer, jobs: co.Jobs, windows: co.Windows, core: co, round: t}
 }

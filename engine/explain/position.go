@@ -6,15 +6,14 @@ import (
 	"slices"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// queuePosition sets the position of a pending job in its queue, and the number of
-// jobs ahead of it. Jobs of other tenants are counted, never named. It returns the
-// first job of the same tenant that is ahead, nil for none.
+// queuePosition sets the position of a pending job in its queue, and the number of jobs ahead of it. Jobs of other
+// tenants are counted, but never named. The result is the first job of the same tenant that is ahead in the queue,
+// or nil if no such job is ahead.
 func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explanation) *ares.Job {
 	if e.Queue != job.InPending {
 		return nil
@@ -34,14 +33,14 @@ func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explan
 	return first.Owner.Job
 }
 
-// Limits on the list of jobs that hold devices.
+// These constants limit the list of jobs that hold devices.
 const (
 	holderNodes = 64 // nodes that are examined
 	maxHolders  = 10 // jobs in the answer, those with the most GPUs first
 )
 
-// topHolders returns the jobs that hold devices which the job could use, on the
-// first feasible nodes. Jobs of other tenants are one entry without a name.
+// topHolders returns the jobs that hold devices which the waiting job could use. topHolders examines only
+// the first feasible nodes. All jobs of other tenants are combined into one entry without a name.
 func (c *diagnosis) topHolders(e *job.Entry) []ares.Holder {
 	if !c.request.NeedsDevices() {
 		return nil
@@ -71,8 +70,8 @@ func (c *diagnosis) topHolders(e *job.Entry) []ares.Holder {
 	return own[:min(len(own), maxHolders)]
 }
 
-// addHolders adds the jobs that hold these devices of a node: jobs of the tenant to
-// own, all others to others.
+// addHolders adds the jobs that hold the given devices of a node. Jobs of the given tenant are added to the
+// parameter `own`, and all other jobs to the parameter `others`.
 func addHolders(table *job.Table, n *cluster.Node, held uint64, tenant string, own []ares.Holder, others ares.Holder) ([]ares.Holder, ares.Holder) {
 	theirs, seen := uint64(0), []ares.JobID(nil)
 	for _, occupant := range n.Occupants {

@@ -5,16 +5,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/job"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Bounds on the search for remedies. A trial applies steps and tests whether the job
-// fits by itself; a run is a trial that also simulates the cycle.
+// These constants limit the search for remedies. A trial applies some steps and tests whether the job would then
+// fit if no other job waited. A trial that also simulates a cycle is called a run.
 const (
 	maxTrials   = 48
-	shortTrials = 2 // trials after which one remedy is enough
+	shortTrials = 2 // number of trials after which one remedy is enough
 	maxRuns     = 12
 	maxRemedies = 3
 )
@@ -25,16 +24,16 @@ type remedySearch struct {
 	entry     *job.Entry
 	now       time.Time
 	diagnosis *diagnosis
-	head      *ares.Job // the first job of the same tenant ahead of it, nil for none
+	head      *ares.Job // the first job of the same tenant ahead of it, or nil
 	trials    int
 	runs      int
 	found     []ares.Remedy
 	tried     []string // keys of the trials, so that none is repeated
 }
 
-// findRemedies returns the smallest changes that put the job into the next plan:
-// single steps, or pairs where no single step is known. Each was simulated, and the
-// simulated plan placed the job. head is the first job of the same tenant ahead of it.
+// findRemedies returns the smallest changes that put the job into the next plan. A remedy is a single step, or a
+// pair of steps if no single step helps. Each remedy was simulated, and the simulated plan placed the job. The
+// parameter `head` is the first job in the order that is ahead of this job and belongs to the same tenant.
 func (ex *Explainer) findRemedies(e *job.Entry, d *diagnosis, head *ares.Job, now time.Time) []ares.Remedy {
 	c := &remedySearch{state: ex, entry: e, now: now, diagnosis: d, head: head}
 	musts, ok := c.requiredSteps()
@@ -47,7 +46,7 @@ func (ex *Explainer) findRemedies(e *job.Entry, d *diagnosis, head *ares.Job, no
 		}
 	}
 	if len(musts) > 0 && len(c.found) == 0 {
-		c.tryEach(slices.Concat(c.shrinkSteps(), c.endOwnJobSteps(musts))) // these may also get the job below a limit
+		c.tryEach(slices.Concat(c.shrinkSteps(), c.endOwnJobSteps(musts))) // these steps may also bring the job below a limit
 	}
 	if len(musts) == 2 && len(c.found) == 0 {
 		c.tryRemedy(musts...)
@@ -65,7 +64,7 @@ func (ex *Explainer) findRemedies(e *job.Entry, d *diagnosis, head *ares.Job, no
 	return c.found
 }
 
-// tryEach tries single steps until one helps.
+// tryEach tries each step alone, until one of them helps.
 func (c *remedySearch) tryEach(steps []ares.Step) {
 	for _, step := range steps {
 		if c.tryRemedy(step) {
@@ -74,8 +73,8 @@ func (c *remedySearch) tryEach(steps []ares.Step) {
 	}
 }
 
-// simulate applies the steps and reports whether the job then fits by itself, and
-// whether the next plan places it.
+// The method `simulate` applies the steps. It reports two results: whether the job would then fit if no
+// other job waited, and whether the next plan places the job.
 func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	e := c.entry
 	at := c.now
@@ -84,8 +83,8 @@ func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 		steps = append(slices.Clone(steps), ares.Step{Kind: ares.StepWait}) // the next plan makes the job ready
 	}
 	if wait := slices.IndexFunc(steps, func(st ares.Step) bool { return st.Kind == ares.StepWait }); wait >= 0 {
-		// One plan ends the delay, and the plan after it places the job: only if
-		// the first places no job is the free capacity for the second known.
+		// One plan ends the retry delay, and the next plan places the job. The free capacity at the second plan is
+		// known only if the first plan places no job.
 		at = at.Add(time.Duration(steps[wait].Amount) * time.Millisecond)
 		rest := slices.DeleteFunc(slices.Clone(steps), func(st ares.Step) bool { return st.Kind == ares.StepWait })
 		quiet := false
@@ -103,13 +102,13 @@ func (c *remedySearch) simulate(steps []ares.Step) (fits, planned bool) {
 	return fits, planned
 }
 
-// tryRemedy simulates the steps, and keeps them as a remedy if they help.
+// tryRemedy simulates the steps, and adds them to the found remedies if they help.
 func (c *remedySearch) tryRemedy(steps ...ares.Step) bool {
 	_, ok := c.tryOnce(steps...)
 	return ok
 }
 
-// tryOnce is tryRemedy that also reports whether the job fits by itself. It skips
+// tryOnce is like tryRemedy, but also reports whether the job would fit if no other job waited. tryOnce skips
 // steps that were tried before.
 func (c *remedySearch) tryOnce(steps ...ares.Step) (fits, ok bool) {
 	key := fmt.Sprint(steps)
@@ -124,9 +123,9 @@ func (c *remedySearch) tryOnce(steps ...ares.Step) (fits, ok bool) {
 	return fits, ok
 }
 
-// tryCandidates tries every candidate together with the required steps, and returns
-// the candidates it came to. A candidate that frees capacity which jobs ahead would
-// use is tried again with a higher priority.
+// tryCandidates tries every candidate together with the required steps, and returns the candidates that it tried. A
+// candidate may free capacity that earlier jobs would use. Then the candidate is tried again, together with a
+// higher priority of the job.
 func (c *remedySearch) tryCandidates(musts []ares.Step) (options []ares.Step) {
 	var second []ares.Step
 	for o := range c.remedyCandidates() {
@@ -149,13 +148,14 @@ func (c *remedySearch) tryCandidates(musts []ares.Step) (options []ares.Step) {
 	return options
 }
 
-// isDone reports whether the search can stop: it has maxRemedies, or one remedy after
-// shortTrials.
+// isDone reports whether the search can stop. The search stops when it has found maxRemedies remedies. After
+// shortTrials trials, one remedy is enough.
 func (c *remedySearch) isDone() bool {
 	return len(c.found) == maxRemedies || len(c.found) > 0 && c.trials >= shortTrials
 }
 
-// tryWithPriority tries the steps with the lowest priority that makes them help.
+// tryWithPriority combines the steps with a higher priority of the job, and finds the lowest priority with which
+// the steps help.
 func (c *remedySearch) tryWithPriority(steps ...ares.Step) bool {
 	levels := c.prioritySteps()
 	if len(levels) == 0 {
@@ -173,7 +173,8 @@ func (c *remedySearch) tryWithPriority(steps ...ares.Step) bool {
 	return false
 }
 
-// tryPairs tries each option together with every candidate that is left after it.
+// For each option, tryPairs applies the option and computes the candidates that exist then. It tries the
+// option together with each of these candidates.
 func (c *remedySearch) tryPairs(options []ares.Step) {
 	for _, o := range options {
 		if c.isDone() || c.trials >= maxTrials {
@@ -197,8 +198,8 @@ func (c *remedySearch) tryPairs(options []ares.Step) {
 	}
 }
 
-// tryMoreNodes tries to add nodes. It comes last, because new nodes rebuild the node
-// order and all caches of the cluster.
+// tryMoreNodes tries to add nodes. tryMoreNodes runs last, because adding nodes rebuilds the node order and all
+// caches of the cluster.
 func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 	step, ok := c.diagnosis.addNodesStep()
 	if !ok {
@@ -209,21 +210,21 @@ func (c *remedySearch) tryMoreNodes(musts []ares.Step) {
 	}
 }
 
-// requiredSteps returns the steps without which no other step helps. It is false when
-// no kind of step can remove one of the blockers.
+// requiredSteps returns the steps without which no other step helps. If some blocker cannot be removed by any kind
+// of step, requiredSteps returns false.
 func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	e, sh := c.entry, c.entry.Shape
 	var out []ares.Step
 	if !e.IsSettled() || c.state.jobs.ArrayIsStopping(e) {
-		return nil, false // only the agent of its node can change that
+		return nil, false // only the agent of the node can change that
 	}
 	if e.Queue == job.InDelayed && c.now.Before(e.DelayUntil) {
 		ms := int((e.DelayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
-		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: fmt.Sprintf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
+		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: ares.Textf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})
 	}
 	if c.state.jobs.ParallelismText(e) != "" {
 		n := c.state.jobs.ArrayOf(e.ID).Elements.UnderWay() + 1
-		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: fmt.Sprintf("allow %d elements at once (array.parallelism)", n)})
+		out = append(out, ares.Step{Kind: ares.StepRelax, Field: "array.parallelism", Amount: n, Text: ares.Textf("allow %d elements at once (array.parallelism)", n)})
 	}
 	out = append(out, c.dependencySteps()...)
 	if sh.Tenant.Record == nil {
@@ -239,18 +240,19 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	return append(out, c.quotaSteps()...), true
 }
 
-// dependencySteps returns one step for each dependency that has to succeed first. If
-// one of them can no longer succeed, the only step is to remove the dependencies.
+// dependencySteps returns one step for each dependency that has to succeed first. If a dependency can no longer
+// succeed, the only step is to remove the job's dependencies.
 func (c *remedySearch) dependencySteps() []ares.Step {
 	var out []ares.Step
 	for _, id := range c.entry.Shape.After {
+		ref := c.state.jobs.DependencyRef(c.entry.Shape, id)
 		if c.state.jobs.DependencySucceeded(id) {
 			continue
 		}
 		if e := c.state.jobs.EntryByID[id]; e == nil || e.Job == nil || e.Phase().Final() {
-			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: fmt.Sprintf("remove the after dependency: job %s is not known to have succeeded", id)}}
+			return []ares.Step{{Kind: ares.StepRelax, Field: "after", Text: ares.Textf("remove the after dependency: %s is not known to have succeeded", ref)}}
 		}
-		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: string(id), Text: fmt.Sprintf("%s succeeds", id)})
+		out = append(out, ares.Step{Kind: ares.StepSucceed, Target: ref, Text: ares.Textf("%s succeeds", ref)})
 	}
 	return out
 }

@@ -7,25 +7,25 @@ import (
 	"slices"
 	"strings"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// remedyCandidates returns the single steps worth a trial, the cheapest first: changes
-// by the owner of the job, then changes by operators, then the end of other jobs. Each
-// step removes all reasons of some node, or one of them, so that two steps together may
-// be enough. Steps are computed lazily, and each text occurs once.
+// remedyCandidates returns the single steps that are worth a trial, cheapest first. Changes by the owner of the job
+// come first, then changes by operators, then steps that end other jobs. A step may remove all reasons that exclude
+// a node. It may also remove only one of these reasons, because two such steps together may be enough. Steps are
+// computed lazily, and no two steps have the same text.
 func (c *remedySearch) remedyCandidates() iter.Seq[ares.Step] {
 	return func(yield func(ares.Step) bool) {
 		var seen []string
 		for steps := range c.candidateBatches() {
 			for _, st := range steps {
-				if slices.Contains(seen, st.Text) {
+				text := st.Text.String()
+				if slices.Contains(seen, text) {
 					continue
 				}
-				seen = append(seen, st.Text)
+				seen = append(seen, text)
 				if !yield(st) {
 					return
 				}
@@ -34,7 +34,7 @@ func (c *remedySearch) remedyCandidates() iter.Seq[ares.Step] {
 	}
 }
 
-// candidateBatches returns the candidates in batches by subject.
+// candidateBatches returns the candidate steps in batches, one for each kind of change.
 func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 	return func(yield func([]ares.Step) bool) {
 		if c.diagnosis.fitted > 0 && !yield(c.prioritySteps()) || !yield(c.gangSteps()) {
@@ -56,7 +56,7 @@ func (c *remedySearch) candidateBatches() iter.Seq[[]ares.Step] {
 	}
 }
 
-// uncordonSteps returns the steps that uncordon a node, up to three for each group.
+// uncordonSteps returns the steps that uncordon a node, up to three for each group of excluded nodes.
 func uncordonSteps(groups []reasonGroup) []ares.Step {
 	var out []ares.Step
 	for i := range groups {
@@ -64,17 +64,17 @@ func uncordonSteps(groups []reasonGroup) []ares.Step {
 			continue
 		}
 		for _, n := range groups[i].nodes[:min(len(groups[i].nodes), 3)] {
-			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: n.ID, Text: "uncordon node " + n.ID})
+			out = append(out, ares.Step{Kind: ares.StepUncordon, Target: ares.NodeRef(n.ID), Text: ares.Textf("uncordon node %s", ares.NodeRef(n.ID))})
 		}
 	}
 	return out
 }
 
 func dropField(field string) ares.Step {
-	return ares.Step{Kind: ares.StepRelax, Field: field, Text: "drop " + field}
+	return ares.Step{Kind: ares.StepRelax, Field: field, Text: ares.Textf("drop %s", field)}
 }
 
-// gangSteps returns the steps that drop a constraint on the placement of all members.
+// gangSteps returns the steps that drop a placement constraint on the gang as a whole.
 func (c *remedySearch) gangSteps() []ares.Step {
 	var out []ares.Step
 	wish, p := &c.entry.Shape.Wish, &c.entry.Job.Placement
@@ -90,7 +90,7 @@ func (c *remedySearch) gangSteps() []ares.Step {
 	return out
 }
 
-// relaxSteps returns the changes of the job that may remove the reasons of a group.
+// relaxSteps returns the changes to the job that may remove the reasons why a group of nodes is excluded.
 func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	job, w := c.entry.Job, c.diagnosis.request
 	out := c.askLessSteps(g)
@@ -111,15 +111,15 @@ func (c *remedySearch) relaxSteps(g *reasonGroup) []ares.Step {
 	return out
 }
 
-// askLessSteps returns the steps that reduce an amount to what the nodes of a group have
-// free, for each resource that is short there.
+// askLessSteps returns the steps that reduce the job's request. For each resource that is
+// short on the nodes of a group, one step reduces the requested amount to the free amount.
 func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 	var out []ares.Step
 	w := c.diagnosis.request
 	small := g.reasons.Has(cluster.ReasonTooSmall)
 	for _, less := range []struct {
 		field, unit string
-		of          bool // the resource can be the reason
+		of          bool // whether this resource can be the reason
 		asked, free int
 	}{
 		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.MIG == "", w.GPUs, w.GPUs - g.missing[0]},
@@ -127,13 +127,13 @@ func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 		{"memory_mb", "MB of memory", small || g.reasons.Has(cluster.ReasonBusyMemory), w.Memory, maxFree(g, func(n *cluster.Node) int { return n.Record.MemoryMB - n.Memory })},
 	} {
 		if less.of && less.free > 0 && less.free < less.asked {
-			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: fmt.Sprintf("ask for %s (%s)", countText(less.free, less.unit), less.field)})
+			out = append(out, ares.Step{Kind: ares.StepRelax, Field: less.field, Amount: less.free, Text: ares.Textf("request %s (%s)", countText(less.free, less.unit), less.field)})
 		}
 	}
 	return out
 }
 
-// countText returns a number with its noun.
+// countText returns a number and a noun, such as "3 nodes".
 func countText(n int, thing string) string {
 	if n != 1 && !strings.HasPrefix(thing, "MB") {
 		thing += "s"
@@ -141,7 +141,7 @@ func countText(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// maxFree returns the maximum of a free amount over the nodes of a group, and at least 0.
+// maxFree returns the maximum of a free amount over the nodes of a group. The result is 0 or more.
 func maxFree(g *reasonGroup, of func(*cluster.Node) int) int {
 	best := 0
 	for _, n := range g.nodes {
@@ -159,17 +159,17 @@ func tolerateStep(n *cluster.Node, w *cluster.Request) ares.Step {
 		}
 	}
 	value := strings.Join(words, ",")
-	return ares.Step{Kind: ares.StepRelax, Field: "placement.tolerations", Value: value, Text: "tolerate " + value + " (placement.tolerations)"}
+	return ares.Step{Kind: ares.StepRelax, Field: "placement.tolerations", Value: value, Text: ares.Textf("tolerate %s (placement.tolerations)", value)}
 }
 
-// shrinkSteps returns the steps that start the gang with fewer members: as many as fit
-// and the limits allow, and one.
+// shrinkSteps returns the steps that start the gang with fewer members. One step starts as many members as fit
+// within the limits, and another step starts a single member.
 func (c *remedySearch) shrinkSteps() []ares.Step {
 	sh := c.entry.Shape
 	var out []ares.Step
 	add := func(m int) {
 		if m > 0 && m < sh.MinMembers && !slices.ContainsFunc(out, func(s ares.Step) bool { return s.Amount == m }) {
-			out = append(out, ares.Step{Kind: ares.StepShrink, Amount: m, Text: "start with " + countText(m, "member")})
+			out = append(out, ares.Step{Kind: ares.StepShrink, Amount: m, Text: ares.Textf("start with %s", countText(m, "member"))})
 		}
 	}
 	if sh.Members == 1 {
@@ -188,8 +188,8 @@ func (c *remedySearch) shrinkSteps() []ares.Step {
 	return out
 }
 
-// prioritySteps returns the higher priorities worth a trial, in ascending order: the one
-// that puts the job before the first job of its tenant, the floor of each class, and the
+// prioritySteps returns the higher priorities that are worth a trial, in ascending order. One of them puts the
+// job ahead of the first waiting job of its tenant. The others are the lowest priority of each class, and the
 // maximum that the tenant allows.
 func (c *remedySearch) prioritySteps() []ares.Step {
 	e := c.entry
@@ -206,7 +206,7 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 	var out []ares.Step
 	add := func(p int) {
 		if p > now && p <= top && !slices.ContainsFunc(out, func(s ares.Step) bool { return s.Amount == p }) {
-			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: fmt.Sprintf("raise its priority to %d", p)})
+			out = append(out, ares.Step{Kind: ares.StepPriority, Amount: p, Text: ares.Textf("raise its priority to %d", p)})
 		}
 	}
 	if head, aged := c.head, c.state.jobs.Queues.Config().AgedPriority; head != nil {
@@ -220,9 +220,9 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 	return out
 }
 
-// addNodesStep returns the step that adds enough nodes like an existing one for the
-// missing members. It returns false when no existing node would fit a member even if it
-// were empty, or when more than maxAdded nodes were needed.
+// addNodesStep returns the step that adds enough nodes for the missing members. The new nodes are copies of an
+// existing node. The result is false if more than maxAdded nodes would be needed. It is also false if a member
+// would fit on no existing node, even if that node were empty.
 func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	w := c.request
 	var like *cluster.Node
@@ -253,11 +253,12 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 		}
 	}
 	count := (lack + most - 1) / most
-	text := fmt.Sprintf("add %d nodes like %s", count, like.ID)
+	ref := ares.NodeRef(like.ID)
+	text := ares.Textf("add %d nodes like %s", count, ref)
 	if count == 1 {
-		text = "add a node like " + like.ID
+		text = ares.Textf("add a node like %s", ref)
 	}
-	return ares.Step{Kind: ares.StepNode, Target: like.ID, Amount: count, Text: text}, count <= maxAdded
+	return ares.Step{Kind: ares.StepNode, Target: ref, Amount: count, Text: text}, count <= maxAdded
 }
 
 // maxAdded is the maximum number of nodes that a step adds.

@@ -2,47 +2,40 @@ package explain
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // limitStep returns the step that raises a limit of a tenant or of one of its queues.
 func limitStep(tenant, queue, limit string, by int) ares.Step {
-	target, whose := tenant, "tenant "+tenant
-	if queue != "" {
-		target = ares.QueueID(tenant, queue)
-		whose = "queue " + target
-	}
-	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: fmt.Sprintf("raise %s of %s by %d", limit, whose, by)}
+	target := ares.ScopeRef(tenant, queue)
+	return ares.Step{Kind: ares.StepLimit, Target: target, Field: limit, Amount: by, Text: ares.Textf("raise %s of %s by %d", limit, target, by)}
 }
 
 // quotaStep returns the step that raises the quota of a tenant or queue for a model.
-func quotaStep(target, model string, by int) ares.Step {
+func quotaStep(target ares.Ref, model string, by int) ares.Step {
 	return ares.Step{
 		Kind: ares.StepQuota, Target: target, Field: model, Amount: by,
-		Text: fmt.Sprintf("raise the quota of %s by %s", target, countText(by, strings.TrimSpace(model+" GPU"))),
+		Text: ares.Textf("raise the quota of %s by %s", target, countText(by, strings.TrimSpace(model+" GPU"))),
 	}
 }
 
-// withAmount returns the step with another amount and text.
+// withAmount returns a copy of the step with a different amount and text.
 func withAmount(step ares.Step, by int) ares.Step {
 	if step.Kind == ares.StepQuota {
 		return quotaStep(step.Target, step.Field, by)
 	}
-	tenant, queue, _ := strings.Cut(step.Target, "/")
-	return limitStep(tenant, queue, step.Field, by)
+	return limitStep(step.Target.Tenant, step.Target.Queue, step.Field, by)
 }
 
-// maxRaise bounds the raise of a limit: this many times the amount that the job needs
-// by itself, since jobs ahead of it use the same limit.
+// maxRaise limits how far a limit may be raised. It is a multiple of the amount that the job itself needs.
+// maxRaise is larger than 1, because earlier jobs in the order count against the same limit.
 const maxRaise = 16
 
-// raiseFurther raises a limit or quota by more than the job alone needs, because jobs
-// ahead of it use the first part. A binary search finds the smallest amount.
+// raiseFurther raises a limit or quota by more than the job alone needs, because earlier jobs in the order also
+// use the added amount. A binary search finds the smallest sufficient amount.
 func (c *remedySearch) raiseFurther(step ares.Step) {
 	if step.Kind != ares.StepLimit && step.Kind != ares.StepQuota {
 		return
@@ -62,8 +55,9 @@ func (c *remedySearch) raiseFurther(step ares.Step) {
 	c.tryRemedy(withAmount(step, most))
 }
 
-// quotaSteps returns the quotas to raise where the quotas of every model are too
-// small: those of the model with the fewest steps, then the smallest sum.
+// If the quotas of every model are too small, quotaSteps returns the quotas to raise. It chooses the GPU model
+// that needs the fewest steps. If several models need the same number of steps, quotaSteps chooses the model with
+// the smallest sum of raises.
 func (c *remedySearch) quotaSteps() []ares.Step {
 	sh := c.entry.Shape
 	if _, open := c.state.jobs.ExcludedModels(sh, sh.MinMembers); open {
@@ -80,25 +74,22 @@ func (c *remedySearch) quotaSteps() []ares.Step {
 	return best
 }
 
-// quotaStepsFor returns the quotas to raise so that the job gets GPUs of a model, and
-// the sum of the amounts.
+// quotaStepsFor returns the quotas that must be raised so that the job can use GPUs of a
+// model, and the sum of the raises.
 func (c *remedySearch) quotaStepsFor(model int) (steps []ares.Step, sum int) {
 	sh := c.entry.Shape
 	milli := int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 	for _, short := range sh.Leaf.QuotaShortfalls(model, milli) {
-		target := short.Tenant
-		if short.Queue != "" {
-			target = ares.QueueID(short.Tenant, short.Queue)
-		}
 		by := int((short.By + cluster.WholeMilli - 1) / cluster.WholeMilli)
 		sum += by
-		steps = append(steps, quotaStep(target, short.Resource, by))
+		steps = append(steps, quotaStep(ares.ScopeRef(short.Tenant, short.Queue), short.Resource, by))
 	}
 	return steps, sum
 }
 
-// openModelSteps returns, for each model that quotas exclude, the raise of one quota
-// that admits it. A model that needs several raises has none.
+// openModelSteps returns one step for each GPU model that the job cannot use because of a single quota. The step
+// raises this quota so that the job can use the model. If several quotas must be raised for a model, the result
+// has no step for this model.
 func (c *remedySearch) openModelSteps() []ares.Step {
 	var out []ares.Step
 	for m := range c.state.cluster.MatchingModels(c.entry.Shape.Request) {

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// simulateSteps applies the steps to the state, calls look, and undoes the steps.
-// The caller has exclusive access to the state, so nobody else sees the change. The
-// cache of unschedulable shapes stays valid: a step only ever adds free capacity.
+// simulateSteps applies the steps to the state, calls the function `look`, and undoes the steps. The caller has
+// exclusive access to the state, so no other code sees the simulated change. The cached information about which
+// jobs cannot be placed remains valid, because a step never reduces free capacity.
 func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Time, look func()) {
 	shape := e.Shape
 	shape.Refs++ // keeps the caches of the shape, which are needed again afterwards
@@ -27,7 +26,7 @@ func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Tim
 		ex.core.ApplyEvents(events)
 	}
 	if w := e.Shape.Request; w != shape.Request {
-		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // else other jobs share the request
+		w.AnyNodeDoes = w.Refs == 1 && e.Shape.Refs == 1 // otherwise other jobs share the request
 	}
 	ex.core.Refresh()
 	look()
@@ -37,20 +36,20 @@ func (ex *Explainer) simulateSteps(e *job.Entry, steps []ares.Step, now time.Tim
 	ex.core.Refresh()
 	ex.jobs.Shapes.Release(shape)
 	for _, d := range delays {
-		if !d.entry.DelayUntil.Equal(d.due) { // the undo counted the delay from another time
+		if !d.entry.DelayUntil.Equal(d.due) { // the undo computed the delay from a different time
 			ex.jobs.Dequeue(d.entry)
 			ex.jobs.EnqueueDelayed(d.entry, d.due)
 		}
 	}
 }
 
-// savedDelay is a delayed job and the end of its delay.
+// savedDelay holds a delayed job and the end of its delay.
 type savedDelay struct {
 	entry *job.Entry
 	due   time.Time
 }
 
-// saveDelays appends the delayed jobs that the events change.
+// saveDelays adds each delayed job to the list if one of the events changes the job.
 func (ex *Explainer) saveDelays(events []ares.Event, to []savedDelay) []savedDelay {
 	for i := range events {
 		var e *job.Entry
@@ -72,7 +71,7 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	case ares.StepWait:
 		return ex.readyEvents(now.Add(time.Duration(step.Amount) * time.Millisecond))
 	case ares.StepSucceed:
-		return ex.endEvents(ares.JobID(step.Target), ares.Succeeded, now)
+		return ex.endEvents(ares.JobID(step.Target.ID), ares.Succeeded, now)
 	case ares.StepPriority, ares.StepRelax, ares.StepShrink:
 		job := *e.Job
 		job.Spec = step.Changed(job.Spec)
@@ -80,7 +79,7 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	case ares.StepLimit, ares.StepQuota:
 		return ex.raiseEvents(step)
 	case ares.StepUncordon:
-		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target}}}
+		return []ares.Event{{Gone: ares.Gone{Kind: ares.KindCordon, ID: step.Target.ID}}}
 	case ares.StepEnd, ares.StepFree:
 		var out []ares.Event
 		for _, id := range step.Jobs {
@@ -90,7 +89,7 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	case ares.StepNode:
 		var out []ares.Event
 		for i := range step.Amount {
-			n := cloneNode(ex.cluster.NodesByID[step.Target].Record, i)
+			n := cloneNode(ex.cluster.NodesByID[step.Target.ID].Record, i)
 			out = append(out, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID}})
 		}
 		return out
@@ -98,8 +97,8 @@ func (ex *Explainer) eventsOf(e *job.Entry, step *ares.Step, now time.Time) []ar
 	return nil
 }
 
-// readyEvents returns the runs of all jobs whose delay is over at a time, made pending
-// as a plan makes them.
+// readyEvents returns events for all jobs whose delay is over at the given time. Like a plan, the events make the
+// runs of these jobs pending.
 func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	var plan ares.Plan
 	ex.jobs.ReadyDelayed(&plan, at)
@@ -112,7 +111,7 @@ func (ex *Explainer) readyEvents(at time.Time) []ares.Event {
 	return out
 }
 
-// cloneNode returns the i-th copy of a node record: with a new ID, healthy and cool.
+// cloneNode returns the i-th copy of a node record. The copy has a new ID, and its devices are healthy and cool.
 func cloneNode(like *ares.Node, i int) *ares.Node {
 	n := *like
 	n.ID = fmt.Sprintf("%s-more-%d", like.ID, i)
@@ -128,8 +127,8 @@ func cloneNode(like *ares.Node, i int) *ares.Node {
 	return &n
 }
 
-// endEvents returns the end of a job and of its array elements: the seats of the
-// last attempt are released. Seats of earlier attempts on lost nodes stay held.
+// endEvents returns the events that end a job and its array elements. The events release the seats of the job's
+// last attempt. Seats of earlier attempts on lost nodes stay taken.
 func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ares.Event {
 	e := ex.jobs.EntryByID[id]
 	if e == nil {
@@ -155,9 +154,9 @@ func (ex *Explainer) endEvents(id ares.JobID, as ares.Phase, now time.Time) []ar
 	return out
 }
 
-// raiseEvents returns the record of a tenant or queue with a limit or quota raised.
+// raiseEvents returns events that write the record of a tenant or queue with a raised limit or quota.
 func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
-	tenant, name, isQueue := strings.Cut(step.Target, "/")
+	tenant, name := step.Target.Tenant, step.Target.Queue
 	raise := func(limits *ares.Limits, quotas *[]ares.Quota) {
 		if step.Kind == ares.StepLimit {
 			limits.Raise(step.Field, step.Amount)
@@ -170,7 +169,7 @@ func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
 			}
 		}
 	}
-	if isQueue {
+	if name != "" {
 		q := *ex.jobs.Queues.QueueRecord(tenant, name)
 		raise(&q.Limits, &q.Quotas)
 		return []ares.Event{{Queue: &q}}
@@ -183,8 +182,8 @@ func (ex *Explainer) raiseEvents(step *ares.Step) []ares.Event {
 	return []ares.Event{{Tenant: &t}}
 }
 
-// inverseEvents returns the events that undo the given ones: they restore the records
-// that the events replace or remove, and remove those that they add.
+// inverseEvents returns the events that undo the given events. The inverse events restore replaced or removed
+// records, and remove added records.
 func (ex *Explainer) inverseEvents(events []ares.Event) []ares.Event {
 	out := make([]ares.Event, 0, len(events))
 	for i := range events {
@@ -212,8 +211,8 @@ func (ex *Explainer) inverseEvents(events []ares.Event) []ares.Event {
 	return out
 }
 
-// inNextPlan reports whether the next plan places the job, or an element of it. It
-// runs the cycle until the turn of the job.
+// inNextPlan reports whether the next plan places the job, or an element of the job's
+// array. inNextPlan simulates the cycle up to the job's turn.
 func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // the cycle may need a second pass
 		plan := ares.Plan{Now: now}
@@ -234,8 +233,8 @@ func (ex *Explainer) inNextPlan(e *job.Entry, now time.Time) bool {
 	return found
 }
 
-// fitsAlone reports whether the job is admitted and fits, if no other job waited.
-// Where it is false, inNextPlan is false too.
+// fitsAlone reports whether the job would be admitted and would fit if no other job waited. If fitsAlone returns
+// false, inNextPlan also returns false.
 func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	if len(e.Shape.Affinity) > 0 {
 		return true // the same plan may place the job that it has affinity to
@@ -257,7 +256,7 @@ func (ex *Explainer) fitsAlone(e *job.Entry, now time.Time) bool {
 	return ok
 }
 
-// nextPlanIsQuiet reports whether the next plan has no placing, stop or nomination.
+// nextPlanIsQuiet reports whether the next plan has no placements, no stops and no nominations.
 func (ex *Explainer) nextPlanIsQuiet(now time.Time) bool {
 	quiet, plan := true, ares.Plan{Now: now}
 	ex.round.RunRound(&plan, func(_ *job.Entry, placing *ares.Placing, _ bool) bool {

@@ -4,18 +4,17 @@ import (
 	"slices"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/cycle"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/preempt"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
-// WhatIf simulates the submission of a job: it returns the placing that the next
-// plan would make, or the explanation that Explain would give, with the preemption
-// that the next plan would begin for it. p is the predicted runtime of the job, nil
-// if there is none. For a job that the state knows WhatIf answers as Place does.
+// WhatIf simulates the submission of a job. WhatIf returns the placement that the next plan would make. If the next
+// plan would not place the job, WhatIf returns the explanation that Explain would give. The explanation includes
+// any preemption that the plan would begin for the job. The parameter `p` is the predicted runtime of the job, or
+// nil if there is no prediction. For a job that is already in the state, WhatIf returns the same result as Place.
 func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Time) (ares.Placing, *ares.Explanation) {
 	if ex.jobs.EntryByID[job.ID] != nil || ex.jobs.Tenants[job.Tenant] == nil {
 		placing, refusal := ex.Place(job, now)
@@ -43,7 +42,8 @@ func (ex *Explainer) WhatIf(job *ares.Job, p *ares.RuntimePredicted, now time.Ti
 	return placing, why
 }
 
-// whatIf returns the placing of a waiting job by the next plan, or its explanation.
+// whatIf returns the placement that the next plan would make for a waiting job, or an explanation if the plan would
+// not place it.
 func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Explanation) {
 	plan := ex.planUntil(e, now)
 	if at := slices.IndexFunc(plan.Place, func(p ares.Placing) bool { return p.Job == e.ID || p.ArrayOf == e.ID }); at >= 0 {
@@ -56,12 +56,12 @@ func (ex *Explainer) whatIf(e *job.Entry, now time.Time) (ares.Placing, *ares.Ex
 	}
 	n := &plan.Nominate[at].Nomination
 	why.Blockers = slices.DeleteFunc(why.Blockers, func(b ares.Blocker) bool { return b.Kind == ares.BlockerPreemption })
-	why.Blockers = append(why.Blockers, ares.Blocker{Kind: ares.BlockerPreemption, Detail: preempt.PreemptionText(n)})
+	why.Blockers = append(why.Blockers, ares.Blocker{Kind: ares.BlockerPreemption, Detail: ares.PlainText(preempt.PreemptionText(n))})
 	why.ETA = nominationETA(n, now)
 	return ares.Placing{Job: e.ID}, &why
 }
 
-// planUntil returns the next plan up to the turn of the job.
+// planUntil simulates the next cycle until it reaches the job, and returns the plan so far.
 func (ex *Explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	plan := ares.Plan{Now: now}
 	if ex.jobs.Queues.HasQuotas() && ex.cfg.Preemption.Enabled { // the cycle may need a second pass
@@ -80,11 +80,11 @@ func (ex *Explainer) planUntil(e *job.Entry, now time.Time) ares.Plan {
 	return plan
 }
 
-// nominationETA returns the ETA of a nominated job: at the latest when its nomination
-// ends.
+// nominationETA returns the ETA of a nominated job. The latest start in this ETA is the time at which the
+// nomination ends.
 func nominationETA(n *ares.Nomination, now time.Time) ares.ETA {
 	return ares.ETA{
 		Earliest: now, Latest: job.LaterOf(now, n.Until), Reserved: true,
-		Basis: "its nodes are held for it while the jobs on them stop",
+		Basis: ares.PlainText("its nodes are held for it while the jobs on them stop"),
 	}
 }

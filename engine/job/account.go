@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// chargeJob adds an entry to the accounts of its nodes, its tenant and its queue, and to
-// the indexes of running jobs and stops; with sign -1 it removes it. Every seat that is
-// not free counts for its node.
+// chargeJob adds an entry to the accounts of its nodes, its tenant and its queue, and to the indexes of running
+// jobs and stops. If `sign` is -1, chargeJob removes the entry from these accounts and indexes. Every seat that
+// is not free is charged to its node's account.
 func (j *Table) chargeJob(e *Entry, sign int) {
 	if sign > 0 {
 		e.Held = j.holdingsOf(e)
@@ -55,7 +54,8 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 	}
 }
 
-// holdingsOf derives what an entry counts in the accounts from its job and its run.
+// holdingsOf computes the amounts that an entry adds to the accounts. The amounts depend on the entry's job and
+// run.
 func (j *Table) holdingsOf(e *Entry) holdings {
 	var out holdings
 	if e.Run == nil || e.Job == nil {
@@ -68,8 +68,9 @@ func (j *Table) holdingsOf(e *Entry) holdings {
 		for k := range a.Seats {
 			h := &a.Seats[k]
 			j.addSeat(&all, &h.Seat, e.Job.GPUMemoryMB)
-			// A voided seat occupies its node's devices until they are clean, but it
-			// must not block the next attempt of its own job by the tenant's limit.
+			// A voided seat occupies its node's devices until the node reports that the seat's processes are
+			// gone. But a voided seat must not count against the tenant's limit, because it would block the
+			// job's next attempt.
 			if !h.State.Settled() {
 				j.addSeat(&out.Allocation, &h.Seat, e.Job.GPUMemoryMB)
 			}
@@ -84,8 +85,8 @@ func (j *Table) holdingsOf(e *Entry) holdings {
 	return out
 }
 
-// addSeat adds one seat of a job to an allocation. gpuMemory is the GPU memory that the
-// job requests per member.
+// addSeat adds one seat of a job to an allocation. The parameter `gpuMemory` is the GPU memory that the job
+// requests per member.
 func (j *Table) addSeat(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
 	g.ForLimits.CPUs += seat.CPUs
 	g.ForLimits.MemoryMB += seat.Memory
@@ -109,7 +110,7 @@ func (j *Table) addSeat(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
 	}
 }
 
-// addGPUs adds GPUs of one model, in thousandths, to what counts for quotas.
+// addGPUs adds GPUs of one model, in thousandths, to the amounts that count for quotas.
 func addGPUs(g *queue.Allocation, model int, milli int64) {
 	at := slices.IndexFunc(g.ForQuotas, func(p queue.GPUAmount) bool { return p.Model == model })
 	if at < 0 {
@@ -119,8 +120,8 @@ func addGPUs(g *queue.Allocation, model int, milli int64) {
 	g.ForQuotas[at].Milli += milli
 }
 
-// rechargeNode runs describe, which changes the device models of a node, and counts the
-// jobs with seats on the node anew. It is rare and reads every job.
+// rechargeNode calls the function `describe`, which changes the device models of a node. Then rechargeNode
+// recounts the jobs with seats on the node. It reads every job, but it is rarely called.
 func (j *Table) rechargeNode(n *cluster.Node, describe func()) {
 	var there []*Entry
 	for _, e := range j.EntryByID { // order-free: sorted right below
@@ -150,8 +151,8 @@ func (e *Entry) usedNode(node string) bool {
 	return false
 }
 
-// AllocationOf returns the allocation of a job of the shape with these seats. Its ForQuotas
-// are valid until the next call.
+// AllocationOf returns the allocation of a job with the given Shape on the given seats. The slice ForQuotas in
+// the result is valid until the next call.
 func (j *Table) AllocationOf(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := queue.Allocation{ForQuotas: j.allocationScratch[:0]}
 	for i := range seats {
@@ -182,7 +183,7 @@ func (j *Table) ApplyNodeDeletion(g ares.Gone) {
 	j.cluster.MarkDirty(n)
 }
 
-// AllocationCopy is GrantOf for callers that keep the result.
+// AllocationCopy returns the same value as AllocationOf, but the result stays valid after the next call.
 func (j *Table) AllocationCopy(sh *Shape, seats []ares.Seat) queue.Allocation {
 	g := j.AllocationOf(sh, seats)
 	g.ForQuotas = slices.Clone(g.ForQuotas)
@@ -195,12 +196,11 @@ func HeldMilli(e *Entry) int64 {
 	return int64(h.GPUs)*cluster.WholeMilli + int64(h.GPUMilli)
 }
 
-// SetNodeRecord sets the record of a node; nil removes it. Seats stay charged, also
-// those on devices that the record no longer lists.
+// SetNodeRecord sets the record of a node, or removes it if r is nil. Seats remain charged, even on devices that
+// the record no longer lists.
 func (j *Table) SetNodeRecord(n *cluster.Node, r *ares.Node) {
 	same := n.Record != nil && r != nil && sameModels(n.Record, r)
-	// Weights of models count for the past use of ended attempts too, so that a node
-	// without seats may matter.
+	// Model weights also apply to the past usage of ended attempts, so even a node without seats can affect shares.
 	if same || n.Seats == 0 && len(j.cfg.ModelWeights) == 0 {
 		j.cluster.ApplyNodeRecord(n, r)
 		return
@@ -208,8 +208,8 @@ func (j *Table) SetNodeRecord(n *cluster.Node, r *ares.Node) {
 	j.rechargeNode(n, func() { j.cluster.ApplyNodeRecord(n, r) })
 }
 
-// sameModels reports whether two records list the same devices with the same models, so
-// that seats on them count alike in shares and quotas.
+// sameModels reports whether two node records list the same devices with the same models. If the models are the
+// same, shares and quotas need no recount.
 func sameModels(a, b *ares.Node) bool {
 	return slices.EqualFunc(a.Devices, b.Devices, func(x, y ares.Device) bool { return x.ID == y.ID && x.Model == y.Model })
 }
@@ -224,8 +224,8 @@ func GPUMilliOf(seats []ares.Seat) (milli int64) {
 	return milli
 }
 
-// DominantShare returns the dominant share of a use, in millionths of the cluster, and
-// its resource.
+// DominantShare returns the dominant share of some usage, in millionths of the cluster, and
+// the dominant resource.
 func (j *Table) DominantShare(u queue.Resources) (part int, of string) {
 	for _, r := range []struct {
 		name      queue.ResourceName

@@ -1,19 +1,17 @@
 package job
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// AdmissibleMembers returns how many members of the shape its dependencies, budget,
-// limits and quotas allow, and the models that the quotas exclude. It is 0 when they do
-// not allow MinMembers.
+// AdmissibleMembers returns how many members of a job may start. The number depends on the job's dependencies,
+// budget, limits and quotas. AdmissibleMembers also returns the GPU models that the quotas exclude. If fewer than
+// MinMembers members may start, the result is 0.
 func (j *Table) AdmissibleMembers(sh *Shape, now time.Time) (members int, ban uint64) {
 	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) {
 		return 0, 0
@@ -38,10 +36,9 @@ func (j *Table) AdmissibleMembers(sh *Shape, now time.Time) (members int, ban ui
 	return 0, 0
 }
 
-// ExcludedModels returns the matching models whose quotas leave too little for a number
-// of members, as a set. open is false when all matching models are excluded. When no
-// node has a matching model, nothing is excluded: a missing model is no matter of
-// quotas.
+// ExcludedModels returns those matching GPU models that the job cannot use. Their quotas are too small for the
+// given number of members. The second result is false if all matching models are excluded. If no node has a
+// matching model, no model is excluded, because then quotas are not the reason why the job waits.
 func (j *Table) ExcludedModels(sh *Shape, members int) (ban uint64, open bool) {
 	w := sh.Request
 	if !w.NeedsDevices() || !j.Queues.HasQuotas() {
@@ -60,8 +57,8 @@ func (j *Table) ExcludedModels(sh *Shape, members int) (ban uint64, open bool) {
 	return ban, open || !matched
 }
 
-// AdmissionBlockers returns everything that forbids jobs of the shape, however much
-// capacity is free. It is nil when some members are allowed.
+// AdmissionBlockers returns the blockers that would keep jobs with the given Shape waiting even if all capacity
+// were free. The result is nil if MinMembers members or more may start.
 func (j *Table) AdmissionBlockers(sh *Shape, now time.Time) []ares.Blocker {
 	if m, _ := j.AdmissibleMembers(sh, now); m > 0 {
 		return nil
@@ -69,64 +66,72 @@ func (j *Table) AdmissionBlockers(sh *Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
 	for _, id := range sh.After {
 		if !j.DependencySucceeded(id) {
-			out = append(out, ares.Blocker{Kind: ares.BlockerDependency, Detail: j.dependencyText(id)})
+			out = append(out, ares.Blocker{Kind: ares.BlockerDependency, Detail: j.dependencyText(sh, id)})
 		}
 	}
 	if sh.Tenant.Record == nil {
-		return append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: fmt.Sprintf("tenant %s is unknown", sh.Tenant.ID)})
+		return append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: ares.Textf("%s is unknown", ares.ScopeRef(sh.Tenant.ID, ""))})
 	}
 	if j.OverBudget(sh.Tenant, now) {
-		out = append(out, ares.Blocker{Kind: ares.BlockerBudget, Detail: fmt.Sprintf("tenant %s has used %d GPU-hours of its %d in %s",
-			sh.Tenant.ID, j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
+		out = append(out, ares.Blocker{Kind: ares.BlockerBudget, Detail: ares.Textf("%s has used %d GPU-hours of its %d in %s",
+			ares.ScopeRef(sh.Tenant.ID, ""), j.BudgetUsed(sh.Tenant, now)/3600, sh.Tenant.Record.GPUHours, now.UTC().Format(monthForm))})
 	}
 	for _, b := range sh.Leaf.CheckAdmission(queue.Allocation{ForLimits: sh.Use(sh.MinMembers)}) {
-		out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: b.String()})
+		out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: b.Text()})
 	}
 	return append(out, j.quotaBlockers(sh)...)
 }
 
-// quotaBlockers returns the quotas that leave too little of every matching model, each
-// once.
+// If quotas exclude every matching model, quotaBlockers returns a blocker for each quota that has too little left.
+// Each quota is listed once.
 func (j *Table) quotaBlockers(sh *Shape) []ares.Blocker {
 	if _, open := j.ExcludedModels(sh, sh.MinMembers); open {
 		return nil
 	}
 	var out []ares.Blocker
-	seen := map[string]bool{}
+	seen := map[queue.Bound]bool{}
 	for m := range j.cluster.MatchingModels(sh.Request) {
 		_, b := sh.Leaf.Headroom(m)
 		b.Requested = int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
-		if text := b.String(); !seen[text] {
-			seen[text] = true
-			out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: text})
+		if !seen[b] {
+			seen[b] = true
+			out = append(out, ares.Blocker{Kind: ares.BlockerQuota, Detail: b.Text()})
 		}
 	}
 	return out
 }
 
-// DependencySucceeded reports whether a job that others depend on is live and has
-// succeeded.
+// DependencySucceeded reports whether the job with the given ID is in the live state and has succeeded.
 func (j *Table) DependencySucceeded(id ares.JobID) bool {
 	e := j.EntryByID[id]
 	return e != nil && e.Job != nil && e.Phase() == ares.Succeeded
 }
 
+// DependencyRef returns a reference to the dependency with the given ID. A job that is not in the live state is
+// treated as a job of the same queue. The reference reveals nothing new to the user, because the user wrote this
+// job ID in the submission.
+func (j *Table) DependencyRef(sh *Shape, id ares.JobID) ares.Ref {
+	if e := j.EntryByID[id]; e != nil && e.Job != nil {
+		return e.Job.Ref()
+	}
+	return ares.JobRef(id, sh.Leaf.Tenant(), sh.Leaf.Name())
+}
+
 // dependencyText describes why a dependency is not met.
-func (j *Table) dependencyText(id ares.JobID) string {
-	e := j.EntryByID[id]
+func (j *Table) dependencyText(sh *Shape, id ares.JobID) ares.Text {
+	e, ref := j.EntryByID[id], j.DependencyRef(sh, id)
 	switch {
 	case e == nil || e.Job == nil:
-		return fmt.Sprintf("after %s: there is no such live job, so it cannot be seen to have succeeded", id)
+		return ares.Textf("after %s: there is no such live job, so it is not known to have succeeded", ref)
 	case e.Phase().Final():
-		return fmt.Sprintf("after %s: it is %s and will never succeed", id, e.Phase())
+		return ares.Textf("after %s: it is %s and will never succeed", ref, e.Phase())
 	default:
-		return fmt.Sprintf("after %s: it is %s", id, e.Phase())
+		return ares.Textf("after %s: it is %s", ref, e.Phase())
 	}
 }
 
-// GuaranteedModels returns the models of which the nominal quotas cover the request of
-// the shape, as a set. A job that was not admitted has none when a dependency, its
-// budget or a limit keeps it waiting.
+// GuaranteedModels returns the set of GPU models for which the nominal quotas have enough left for the request.
+// The set is empty if a dependency, the budget or a limit keeps the job from starting.
 func (j *Table) GuaranteedModels(sh *Shape, admitted bool, now time.Time) (models uint64) {
 	if !sh.Request.NeedsDevices() {
 		return 0
@@ -146,8 +151,8 @@ func (j *Table) GuaranteedModels(sh *Shape, admitted bool, now time.Time) (model
 	return models
 }
 
-// WouldBorrow reports whether the shape would exceed its nominal quotas with every
-// matching model. A shape without quotas borrows nothing.
+// WouldBorrow reports whether a job with the given Shape would exceed its nominal quotas with every matching GPU
+// model. A job without quotas borrows nothing.
 func (j *Table) WouldBorrow(sh *Shape) bool {
 	if !sh.Request.NeedsDevices() {
 		return false
@@ -163,8 +168,8 @@ func (j *Table) WouldBorrow(sh *Shape) bool {
 	return bound
 }
 
-// WouldBorrowNow is WouldBorrow for the shape of an entry, and false when there are no
-// quotas at all.
+// WouldBorrowNow returns the result of WouldBorrow for the job of an entry. If the cluster has no quotas,
+// WouldBorrowNow returns false.
 func (j *Table) WouldBorrowNow(e *Entry) bool {
 	return j.Queues.HasQuotas() && j.WouldBorrow(e.Shape)
 }
@@ -174,8 +179,8 @@ func (j *Table) DependenciesMet(e *Entry) bool {
 	return !slices.ContainsFunc(e.Shape.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) })
 }
 
-// AdmitsSeats reports whether dependencies, budget, limits and quotas allow a job of the
-// shape to have these seats.
+// AdmitsSeats reports whether dependencies, budget, limits and quotas allow a job with the given Shape to use the
+// given seats.
 func (j *Table) AdmitsSeats(sh *Shape, seats []ares.Seat, now time.Time) bool {
 	if sh.Tenant.Record == nil || j.OverBudget(sh.Tenant, now) || slices.ContainsFunc(sh.After, func(id ares.JobID) bool { return !j.DependencySucceeded(id) }) {
 		return false

@@ -5,33 +5,33 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// array is a job array: its own entry, and how many elements are in which phase. It
-// exists as soon as the array or one of its elements is known.
-type array struct {
+// Array is a job array: its own entry, and the number of elements in each phase. An array record exists as soon as
+// the array or one of its elements is known.
+type Array struct {
 	id       ares.JobID
-	parent   *Entry // the array's own; nil while its record is not known
+	parent   *Entry // the array's own entry; nil while its record is not known
 	Elements ares.Elements
 }
 
-// ArrayOf returns the array of an ID, and creates it when necessary.
-func (j *Table) ArrayOf(id ares.JobID) *array {
+// ArrayOf returns the array with the given ID, and creates it when necessary.
+func (j *Table) ArrayOf(id ares.JobID) *Array {
 	at, found := slices.BinarySearchFunc(j.arrays, id, byArrayID)
 	if !found {
-		j.arrays = slices.Insert(j.arrays, at, &array{id: id})
+		j.arrays = slices.Insert(j.arrays, at, &Array{id: id})
 	}
 	return j.arrays[at]
 }
 
-// byArrayID compares an array with an ID, for searches in Table.arrays.
-func byArrayID(a *array, id ares.JobID) int { return cmp.Compare(a.id, id) }
+// byArrayID compares an array's ID with a given ID, for searches in Table.arrays.
+func byArrayID(a *Array, id ares.JobID) int { return cmp.Compare(a.id, id) }
 
-// countArray counts an entry as an array or as an element of one; with sign -1 it
-// removes it. An array without its own entry and without elements is dropped.
+// countArray counts an entry, either as an array or as an element of an array. If `sign`
+// is -1, the entry is no longer counted. An array that has neither its own entry nor
+// elements is dropped.
 func (j *Table) countArray(e *Entry, sign int) {
 	if e.Job == nil || !e.IsArray() && e.Job.ArrayOf == "" {
 		return
@@ -68,7 +68,7 @@ func (e *Entry) hasUnmadeElements() bool {
 	return e.IsArray() && !e.Phase().Final() && e.IsSettled() && e.NextElement() < e.Job.Array.Count
 }
 
-// ArrayIsStopping reports whether the entry is an element of an array that is to stop.
+// ArrayIsStopping reports whether the entry is an element of an array that was asked to stop.
 func (j *Table) ArrayIsStopping(e *Entry) bool {
 	if e.Job == nil || e.Job.ArrayOf == "" {
 		return false
@@ -77,9 +77,9 @@ func (j *Table) ArrayIsStopping(e *Entry) bool {
 	return found && j.arrays[at].stopIntent() != nil
 }
 
-// stopIntent returns the intent to stop the array with its elements, or nil. An array
-// that ended by its queue timeout creates no more elements, but those it created go on.
-func (a *array) stopIntent() *ares.Stop {
+// stopIntent returns the stop request for the array and its elements, or nil. An array whose queue timeout expired
+// creates no more elements, but its existing elements continue.
+func (a *Array) stopIntent() *ares.Stop {
 	if a.parent == nil || a.parent.Run == nil {
 		return nil
 	}
@@ -89,9 +89,8 @@ func (a *array) stopIntent() *ares.Stop {
 	return nil
 }
 
-// EndFinishedArrays ends the arrays whose elements have all ended, and passes the stop
-// of an array on to its elements. The rest of the plan leaves the elements of a stopping
-// array alone.
+// EndFinishedArrays ends the arrays whose elements have all ended. If an array was asked to stop, EndFinishedArrays
+// stops its elements too. Later phases of the cycle do not change the elements of a stopping array.
 func (j *Table) EndFinishedArrays(plan *ares.Plan) {
 	for _, a := range j.arrays {
 		if a.parent == nil || a.parent.Run == nil || a.parent.Phase().Final() {
@@ -107,9 +106,8 @@ func (j *Table) EndFinishedArrays(plan *ares.Plan) {
 	}
 }
 
-// stopElements stops every element that has not ended, unless it is being cancelled
-// already.
-func (j *Table) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
+// stopElements stops every element that has not ended and is not being cancelled already.
+func (j *Table) stopElements(a *Array, stop *ares.Stop, plan *ares.Plan) {
 	for i := range a.parent.NextElement() {
 		e := j.EntryByID[ares.ElementID(a.id, i)]
 		if e == nil || e.Run == nil || e.Run.Phase.Final() || e.Run.Stop != nil && e.Run.Stop.Why == ares.StopCancel {
@@ -123,8 +121,8 @@ func (j *Table) stopElements(a *array, stop *ares.Stop, plan *ares.Plan) {
 	}
 }
 
-// ParallelismText describes how the parallelism of an array keeps its elements waiting.
-// It is empty when it does not.
+// ParallelismText describes how an array's parallelism limit keeps its elements waiting. The text is "" if the
+// parallelism limit does not block any element.
 func (j *Table) ParallelismText(e *Entry) string {
 	if !e.hasUnmadeElements() {
 		return ""
@@ -136,8 +134,8 @@ func (j *Table) ParallelismText(e *Entry) string {
 	return ""
 }
 
-// CheckArrays returns an error when the counts of an array differ from counting anew, or
-// when more elements are under way than its parallelism allows.
+// CheckArrays returns an error if the counts of an array differ from a recount, or if more elements are running than its
+// parallelism allows.
 func (j *Table) CheckArrays() error {
 	counted := map[ares.JobID]ares.Elements{}
 	for _, e := range j.Entries() {
@@ -157,14 +155,14 @@ func (j *Table) CheckArrays() error {
 		counted[id] = c
 	}
 	if len(counted) != len(j.arrays) {
-		return fmt.Errorf("%d arrays live, %d are kept", len(counted), len(j.arrays))
+		return fmt.Errorf("there are %d live arrays, but the index has %d", len(counted), len(j.arrays))
 	}
 	for _, a := range j.arrays {
 		if a.Elements != counted[a.id] {
-			return fmt.Errorf("array %s has elements %+v, its account says %+v", a.id, counted[a.id], a.Elements)
+			return fmt.Errorf("the element counts of array %s are wrong: computed %+v, recorded %+v", a.id, counted[a.id], a.Elements)
 		}
 		if a.parent != nil && a.Elements.UnderWay() > a.parent.Job.Array.Parallelism {
-			return fmt.Errorf("array %s has %d elements under way, its parallelism is %d", a.id, a.Elements.UnderWay(), a.parent.Job.Array.Parallelism)
+			return fmt.Errorf("array %s has %d unfinished elements at once, but its parallelism is %d", a.id, a.Elements.UnderWay(), a.parent.Job.Array.Parallelism)
 		}
 	}
 	return nil

@@ -7,16 +7,17 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// monthForm formats the month of a budget.
+// monthForm is the time format of a budget's month.
 const monthForm = "2006-01"
 
-// OverBudget reports whether the tenant has used up its GPU-hours of the month of now.
+// OverBudget reports whether the tenant has used up its GPU-hours for the current month, which contains the time
+// `now`.
 func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
 	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
 }
 
-// BudgetUsed returns the GPU-seconds that the tenant's jobs used in the month of now:
-// running, ended and archived ones.
+// BudgetUsed returns the GPU-seconds that the tenant's running, ended and archived jobs used in the current
+// month, which contains the time `now`.
 func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	now = now.UTC()
 	month := now.Format(monthForm)
@@ -38,8 +39,8 @@ func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
 	return sum
 }
 
-// WakeAtMonthEnd makes the plan wake at the end of the month when the tenant of a
-// refused job is over its budget. No event announces the budget of the next month.
+// WakeAtMonthEnd makes the plan wake at the end of the month if the tenant of a refused job is over its budget. The
+// wake-up is necessary because no event occurs when the budget of the next month begins.
 func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
 	if !j.OverBudget(t, plan.Now) {
 		return
@@ -51,8 +52,8 @@ func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
 	}
 }
 
-// addMonthlyUse adds the use of an ended attempt to each month it ran in; with sign -1
-// it removes it.
+// addMonthlyUse adds the usage of an ended attempt to each month in which the attempt ran.
+// If `sign` is -1, addMonthlyUse subtracts the usage.
 func (t *Tenant) addMonthlyUse(p *usagePeriod, sign int64) {
 	for from := p.From.UTC(); from.Before(p.To); {
 		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)

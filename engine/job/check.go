@@ -7,15 +7,15 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// CheckOrder returns an error when the shares, quotas or budgets that are kept up to
-// date differ from those of a tree that is built anew.
+// CheckOrder builds a new queue tree from the records, and returns an error if its shares, quotas or budgets
+// differ from the incrementally updated values.
 func (j *Table) CheckOrder() error {
 	fresh := queue.New[*Entry](j.Queues.Config())
 	for _, name := range j.Queues.Models() {
 		fresh.ModelIndex(name)
 	}
 	fresh.SetCapacity(j.cluster.Capacity)
-	for id, t := range j.Tenants { // order-free: each by itself
+	for id, t := range j.Tenants { // order-free: entries are independent
 		fresh.SetTenant(id, t.Record)
 		for name, u := range t.Archived { // order-free: as above
 			fresh.Leaf(id, name).SetArchived(u)
@@ -35,7 +35,7 @@ func (j *Table) CheckOrder() error {
 		}
 		all, at := j.Tenant(e.Job.Tenant).Active, int(e.activeAt)
 		if active := at > 0 && at <= len(all) && all[at-1] == e; active != h.isConcurrent {
-			return fmt.Errorf("job %s counts as running: %t, and its tenant's list of active jobs says %t", e.ID, h.isConcurrent, active)
+			return fmt.Errorf("the tenant's list of active jobs is wrong for job %s: computed active=%t, listed=%t", e.ID, h.isConcurrent, active)
 		}
 		for _, p := range h.Past {
 			if last = LaterOf(LaterOf(last, p.From), p.To); p.To.IsZero() {
@@ -51,8 +51,7 @@ func (j *Table) CheckOrder() error {
 	return j.compareAccounts(fresh, last.Add(time.Hour))
 }
 
-// checkMonths returns an error when the monthly use of a tenant differs from counting
-// its ended attempts anew.
+// checkMonths returns an error if the monthly usage of a tenant differs from a recount of its ended attempts.
 func (j *Table) checkMonths() error {
 	counted := map[string]*Tenant{}
 	for _, e := range j.Entries() {
@@ -71,25 +70,25 @@ func (j *Table) checkMonths() error {
 			}
 		}
 	}
-	for id, t := range j.Tenants { // order-free: any broken law will do
+	for id, t := range j.Tenants { // order-free: any violation is enough
 		want := map[string]int64{}
 		if c := counted[id]; c != nil {
 			want = c.monthlyUse
 		}
 		if len(want) != len(t.monthlyUse) {
-			return fmt.Errorf("tenant %s used something in %d months, its account has %d", id, len(want), len(t.monthlyUse))
+			return fmt.Errorf("tenant %s used GPUs in %d months, but its monthly usage table has %d months", id, len(want), len(t.monthlyUse))
 		}
-		for month, n := range want { // order-free: any broken law will do
+		for month, n := range want { // order-free: any violation is enough
 			if t.monthlyUse[month] != n {
-				return fmt.Errorf("tenant %s used %d in %s, its account says %d", id, n, month, t.monthlyUse[month])
+				return fmt.Errorf("the GPU usage of tenant %s in month %s is wrong: computed %d, recorded %d", id, month, n, t.monthlyUse[month])
 			}
 		}
 	}
 	return nil
 }
 
-// compareAccounts returns an error when shares or headrooms of the queues differ from
-// those of a fresh tree.
+// compareAccounts returns an error if the shares or the remaining quotas of the queues differ from those of a
+// newly built tree.
 func (j *Table) compareAccounts(fresh *queueTree, at time.Time) error {
 	known := map[[2]string]queue.Share{}
 	for _, f := range fresh.Shares(at) {
@@ -98,26 +97,26 @@ func (j *Table) compareAccounts(fresh *queueTree, at time.Time) error {
 	for _, have := range j.Queues.Shares(at) {
 		want := known[[2]string{have.Tenant, have.Queue}] // the zero value, when no record or job names the queue any more
 		if have.Allocated != want.Allocated || have.PastUse != want.PastUse || have.DominantShare != want.DominantShare {
-			return fmt.Errorf("%s/%s holds %+v and held %+v, its account says %+v and %+v", have.Tenant, have.Queue, want.Allocated, want.PastUse, have.Allocated, have.PastUse)
+			return fmt.Errorf("the usage of queue %s/%s is wrong: computed allocation=%+v past=%+v, recorded allocation=%+v past=%+v", have.Tenant, have.Queue, want.Allocated, want.PastUse, have.Allocated, have.PastUse)
 		}
 	}
-	for _, sh := range j.Shapes.ByKey { // order-free: any broken law will do
+	for _, sh := range j.Shapes.ByKey { // order-free: any violation is enough
 		leaf := fresh.Leaf(sh.Leaf.Tenant(), sh.Leaf.Name())
 		for _, m := range j.cluster.ModelsPresent {
 			want, _ := leaf.Headroom(m)
 			if have, _ := sh.Leaf.Headroom(m); have != want {
-				return fmt.Errorf("quotas leave %s/%s %d/1000 of model %d, its account says %d", leaf.Tenant(), leaf.Name(), want, m, have)
+				return fmt.Errorf("the remaining quota of queue %s/%s for device model %d is wrong: computed %d thousandths of a device, recorded %d thousandths of a device", leaf.Tenant(), leaf.Name(), m, want, have)
 			}
 		}
 	}
 	return nil
 }
 
-// Check returns an error when the entry is not in the queue it belongs to, or when an
-// attempt lacks ranks or has too many.
+// Check returns an error if the entry is in the wrong queue, or if an attempt has too few
+// or too many ranks.
 func (e *Entry) Check() error {
 	if e.Queue != e.QueueFor() || e.changed {
-		return fmt.Errorf("job %s is in queue %d and belongs to %d", e.ID, e.Queue, e.QueueFor())
+		return fmt.Errorf("job %s is in scheduler list %d, but it belongs in list %d", e.ID, e.Queue, e.QueueFor())
 	}
 	if e.Run == nil || e.Job == nil {
 		return nil
@@ -125,14 +124,14 @@ func (e *Entry) Check() error {
 	for i := range e.Run.Attempts {
 		a := &e.Run.Attempts[i]
 		if a.Free() && e.Phase().Waiting() {
-			continue // a what-if that changes the members of a waiting job leaves its past attempts as they were
+			continue // a what-if that changes the members of a waiting job does not change its past attempts
 		}
 		if n, most := len(a.Seats), max(e.Job.Members, 1); n > most || n < min(max(e.Job.MinMembers, 1), most) {
-			return fmt.Errorf("attempt %d of job %s has %d seats for %d to %d members", a.Number, e.ID, n, max(e.Job.MinMembers, 1), most)
+			return fmt.Errorf("attempt %d of job %s has %d members, but the job needs %d to %d", a.Number, e.ID, n, max(e.Job.MinMembers, 1), most)
 		}
 		for k := range a.Seats {
 			if a.Seats[k].Rank != k {
-				return fmt.Errorf("attempt %d of job %s has no rank %d", a.Number, e.ID, k)
+				return fmt.Errorf("attempt %d of job %s has no member with rank %d", a.Number, e.ID, k)
 			}
 		}
 	}

@@ -6,42 +6,40 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// A deadline orders a job within its class and its queue only, so that no job
-// overtakes other queues by one. With ageing, every waiting job has a time at which it
-// reaches the end of its class. A job whose deadline is earlier than that stands where
-// a job would stand that reaches the end of its class at the deadline. This order is
-// fixed, until
+// A deadline changes the order of jobs only within one class of one queue, so a deadline does not help a job
+// against other queues. With ageing, every waiting job has a time at which it reaches the top of its priority
+// class. If a job's deadline is before that time, the job is ordered as if it reached the top of its class at
+// the deadline. Only two things change this order:
 //
-//   - a job can hardly meet its deadline any more. The time from its acceptance to its
-//     deadline then counts three times as long, and again when that is too short. The
-//     job falls behind those that can still be in time, and short jobs are not late
-//     for long. Earliest deadline first does the opposite: late jobs come first, and
-//     make the next ones late;
-//   - ageing moves a job to the next class.
+//   - If a job will probably miss its deadline, the time from its acceptance to its deadline is tripled, as often as
+//     necessary. So the job falls behind jobs that can still meet their deadlines, and short jobs are not late for
+//     long. The policy "earliest deadline first" does the opposite: late jobs come first and make other jobs late.
+//   - Ageing moves a job to the next class.
 //
 // A deadline never puts a job behind the position that ageing alone gives it.
 const (
-	// extensionFactor multiplies the time to the deadline once a job can hardly meet it.
+	// extensionFactor multiplies the time from a job's acceptance to its deadline when the job will probably miss
+	// the deadline.
 	extensionFactor = 3
-	// headwaySteps bounds the due time to so many ageing steps after the latest
-	// start. Jobs that run for less are due at their deadline, which favours short
-	// ones.
+	// headwaySteps limits the due time: a job is due at most this number of ageing steps after its latest
+	// possible start. A job whose runtime is shorter than headwaySteps ageing steps is due at its deadline,
+	// which favours short jobs.
 	headwaySteps = 100
-	// horizonSteps is within how many ageing steps after the acceptance a deadline
-	// counts. In that time ageing alone moves the job as far as a deadline could.
+	// A deadline affects the order only if it is no more than horizonSteps ageing steps after the job's acceptance.
+	// After that time, ageing alone has moved the job as far as a deadline could.
 	horizonSteps = 2000
 )
 
-// urgency is where a deadline puts a job in its queue, until it changes. See queue.Item
-// for due and classCeiling. The zero value is that of a job whose deadline does not
-// count.
+// An urgency describes the position in the queue that a job has because of its deadline. An urgency expires at the
+// time in the field `until`. The fields `due` and `classCeiling` are explained at queue.Item. The zero value means
+// that the deadline does not affect the order.
 type urgency struct {
 	due          time.Time
 	classCeiling int
 	until        time.Time // zero for always
 }
 
-// urgencyOf returns the urgency of a job at now.
+// urgencyOf returns the urgency of a job at the time `now`.
 func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 	accepted := e.Job.AcceptedAt
 	now = LaterOf(now, accepted)
@@ -61,10 +59,10 @@ func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 	return urgency{}
 }
 
-// runtimeForDeadline returns the remaining runtime that decides whether the job can meet
-// its deadline: the p90 estimate, but at most half of the time from its acceptance to
-// its deadline. Whoever set the deadline knew something too, so the job is not given up
-// in the first half.
+// runtimeForDeadline returns the remaining runtime that decides whether the job can meet its deadline. The result
+// is the p90 estimate, but no more than half of the time from the job's acceptance to its deadline. A deadline is
+// itself evidence about the runtime. Therefore a job is not treated as late in the first half of the time to its
+// deadline.
 func (e *Entry) runtimeForDeadline() time.Duration {
 	_, p90 := e.RuntimeEstimate()
 	if p90 != Forever {
@@ -73,13 +71,13 @@ func (e *Entry) runtimeForDeadline() time.Duration {
 	return min(p90, e.Job.Deadline.Sub(e.Job.AcceptedAt)/2)
 }
 
-// ordersByDeadline reports whether the job has a deadline that orders it.
+// ordersByDeadline reports whether the job has a deadline that affects its position in the queue.
 func (j *Table) ordersByDeadline(e *Entry) bool {
 	return !e.Job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
 }
 
-// applyUrgency sets the urgency of a job with a deadline before it is pushed, and its
-// timer.
+// applyUrgency sets the urgency and the timer of a job with a deadline, before the job is
+// added to its queue.
 func (j *Table) applyUrgency(e *Entry) {
 	u := j.urgencyOf(e, j.clock)
 	e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
@@ -93,9 +91,9 @@ func (j *Table) urgencyChanged(e *Entry) bool {
 	return e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
 }
 
-// AdvanceClock moves the jobs with deadlines to where they stand at now. The result
-// depends on the jobs and on now alone, not on earlier calls: now may be earlier than
-// before.
+// AdvanceClock moves the jobs with deadlines to the positions that they have at the time `now`. The result
+// depends only on the jobs and on the time `now`, not on earlier calls. The given time may be earlier than
+// the time in the last call.
 func (j *Table) AdvanceClock(now time.Time) {
 	back := now.Before(j.clock)
 	j.clock = now
@@ -121,8 +119,8 @@ func (j *Table) requeueByUrgency(e *Entry) {
 	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
 }
 
-// NextOrderChange returns when a deadline changes the order next without an event. It is
-// zero for never, and when the order does not matter because blocked jobs are skipped.
+// NextOrderChange returns the next time at which a deadline changes the order without an event. The result is zero
+// if there is no such time, or if the order does not matter because blocked jobs are skipped.
 func (j *Table) NextOrderChange() time.Time {
 	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.urgencyTimers) == 0 {
 		return time.Time{}

@@ -5,13 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// ReadyDelayed readies the jobs whose delay is over and none of whose seats can still
-// hold a live process. It makes the plan wake at the end of the next delay.
+// ReadyDelayed makes jobs pending again if their retry delay is over and none of their seats can still have a live
+// process. ReadyDelayed sets the plan's wake-up time to the end of the next delay.
 func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 	for _, e := range j.Delayed {
 		if now.Before(e.DelayUntil) {
@@ -19,7 +18,7 @@ func (j *Table) ReadyDelayed(plan *ares.Plan, now time.Time) {
 			return
 		}
 		if !e.IsSettled() || j.ArrayIsStopping(e) {
-			continue // an event changes that
+			continue // only an event changes that
 		}
 		if len(plan.Ready) == config.MaxPlacings {
 			plan.Wake = now
@@ -34,22 +33,23 @@ func ByDue(a, b *Entry) int {
 	return cmp.Or(a.DelayUntil.Compare(b.DelayUntil), cmp.Compare(a.ID, b.ID))
 }
 
-// EnqueueDelayed adds an entry to the delayed jobs, until due.
+// EnqueueDelayed adds an entry to the delayed jobs until the time `due`.
 func (j *Table) EnqueueDelayed(e *Entry, due time.Time) {
 	e.Queue, e.DelayUntil = InDelayed, due
 	at, _ := slices.BinarySearchFunc(j.Delayed, e, ByDue)
 	j.Delayed = slices.Insert(j.Delayed, at, e)
 }
 
-// maxClockSkew is how far the clock of the server that wrote a delay may be ahead before
-// the delay is counted from the batch that brought it.
+// maxClockSkew is the maximum time by which the recorded end of an attempt may be later than the batch that
+// contains it. If the recorded end is later than this limit allows, the clock of another server was ahead. In
+// that case the retry delay starts at the time of the batch.
 const maxClockSkew = time.Second
 
-// delayEnd returns the end of a delay by the clock of the deciding server. The delay was
-// written with the clock of another server. When that clock was ahead, the attempt seems
-// to have ended in the future, and the delay counts from the batch that brought it. (A
-// clock that was behind only shortens the delay.) Recordings keep the time of each
-// batch, and snapshots keep it for each such delay, so a replay gets the same result.
+// delayEnd returns the time at which a retry delay ends, by the clock of this server. The delay was written with
+// the clock of another server. If the other server's clock was ahead, the attempt seems to have ended in the
+// future. In that case the delay starts at the time of the batch that contained the delay. If the other server's
+// clock was behind, the delay only becomes shorter. A recording contains the time of each batch, and a snapshot
+// contains the batch time for each such delay, so a replay gets the same result.
 func (j *Table) delayEnd(e *Entry) time.Time {
 	last, at := e.Run.Last(), j.At
 	if seen, ok := j.DelaysLearned[e]; ok {
@@ -61,8 +61,8 @@ func (j *Table) delayEnd(e *Entry) time.Time {
 	return at.Add(e.Run.NotBefore.Sub(last.EndedAt))
 }
 
-// DelayLearnedAt returns the time of the batch that a delay counts from. It is zero when
-// the delay ends as its record says.
+// DelayLearnedAt returns the time of the batch from which a retry delay is counted. The result is zero if the delay
+// ends at the time in its record.
 func (e *Entry) DelayLearnedAt() time.Time {
 	if e.Queue != InDelayed || e.DelayUntil.Equal(e.Run.NotBefore) {
 		return time.Time{}

@@ -1,23 +1,23 @@
-// Package job holds the jobs of the engine: their records, what they have allocated,
-// and the queues and timers they wait in. It applies records to the accounts of
-// nodes, tenants and queues, and answers questions about one job: may it start by
-// its quotas, budget and dependencies, how long will it run, when is it late.
+// Package job holds the jobs of the engine: their records, their allocations, and the queues and timers in which
+// they wait. Package job applies records to the accounts of nodes, tenants and queues, and answers questions about
+// one job. The package decides whether quotas, budget and dependencies allow a job to start, how long the job will
+// run, and when it is late.
 //
-// Read it in this order:
+// Read the types in this order:
 //
-//   - Table has all jobs, tenants and shapes, and the indexes over them.
-//   - Entry is one job: its spec and its run, with what the engine derives from them.
-//   - Shape is what decides whether a job can be placed. Jobs of one shape share it.
-//   - Tenant is the record of a tenant and what its jobs have allocated.
-//   - Table.UpdateEntry changes an entry and keeps every account right; Table.Requeue
-//     then moves the changed entries to the queues they belong to.
+//   - Table holds all jobs, tenants and Shapes, and the indexes over them.
+//   - Entry is one job: its spec, its run, and the data that the engine derives from them.
+//   - Shape holds the properties that decide whether a job can be placed. Jobs with equal properties share one
+//     Shape.
+//   - Tenant is the record of a tenant and the allocations of its jobs.
+//   - Table.UpdateEntry changes an entry and updates every account. Table.Requeue then
+//     moves the changed entries to the queues they belong to.
 //
-// After these come the rules, each in a file of its name: admission, budget, array,
-// delay, deadline and lateness, queuetimeout, orderpolicy, estimate (of runtimes),
-// restart (of gangs), migration and stoprate. The check methods compare what is kept
-// up to date with what counting anew finds.
+// Each rule has a file with the name of the rule: admission, budget, array, delay,
+// deadline, lateness, queuetimeout, orderpolicy, estimate (of runtimes), restart (of
+// gangs), migration and stoprate. The check methods compare the incrementally updated
+// values with a recount.
 //
-// The package does not choose nodes or victims: it knows neither placement nor
-// backfill nor preemption. Where it appends to a plan, it ends, readies or annotates
-// jobs that wait.
+// This package does not choose nodes or victims, because it does not depend on placement, backfill or preemption.
+// The package changes a plan only to end waiting jobs, to end retry delays, and to add notes to jobs.
 package job

@@ -4,12 +4,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// Quantile selects the runtime prediction that an expected end is computed from.
+// Quantile selects one of the runtime predictions. An expected end is computed from this prediction.
 type Quantile uint8
 
 const (
@@ -19,21 +18,21 @@ const (
 	Quantiles
 )
 
-// Expected ends are in nanoseconds since 1970, because many are compared.
+// Expected ends are stored in nanoseconds since 1970, because they are compared often.
 const (
-	AlreadyOver = math.MinInt64 // it may end at any moment
+	AlreadyOver = math.MinInt64 // the attempt may end at any moment
 	NoEnd       = math.MaxInt64 // unknown
 )
 
-// ExpectedEnd returns the expected end of an attempt. It changes by events, and when it
-// has passed while the attempt goes on.
+// ExpectedEnd returns the expected end of an attempt. The expected end changes when an event changes the job's
+// records, and when the attempt runs past its expected end.
 func (e *Entry) ExpectedEnd(a *ares.Attempt, now time.Time, by Quantile) int64 {
 	if a.Ended() || e.Run.Stop != nil {
 		return AlreadyOver
 	}
 	p50, p90 := e.RuntimeEstimate()
 	done := e.Done(now)
-	if a.StartedAt.IsZero() { // placed, not started
+	if a.StartedAt.IsZero() { // placed, but not started
 		done += max(now.Sub(a.PlacedAt), 0)
 	}
 	if p50 == Forever {
@@ -53,15 +52,15 @@ func (e *Entry) ExpectedEnd(a *ares.Attempt, now time.Time, by Quantile) int64 {
 	return now.Add(left).UnixNano()
 }
 
-// IsOverdue reports whether the job has run past its p90 estimate.
+// IsOverdue reports whether the job has run for longer than its p90 estimate.
 func (e *Entry) IsOverdue(now time.Time) bool {
 	_, p90 := e.RuntimeEstimate()
 	return p90 <= e.Done(now)
 }
 
-// p10Runtime returns the runtime that one of ten similar jobs stays below, if runtimes
-// scatter as much below the median as above it. It is 0 without similar runs: a limit or
-// a guess says nothing about the shortest runtime.
+// p10Runtime returns the p10 of the runtime. It assumes that runtimes are spread below the median as widely as
+// above it. The result is 0 if there are no similar runs, because a limit or a guess says nothing about the
+// shortest runtime.
 func (e *Entry) p10Runtime() time.Duration {
 	f := e.Forecast
 	if f == nil || f.Samples == 0 || f.P90 <= 0 {
@@ -89,17 +88,17 @@ func (e *Entry) ExpectedRuntime(by Quantile) time.Duration {
 	return p50
 }
 
-// EstimateSource says what an expected end is based on.
+// EstimateSource says on which data an expected end is based.
 type EstimateSource uint8
 
 const (
 	FromForecast EstimateSource = iota // ended runs of similar jobs, or the attempt is ending already
 	FromLimit                          // the runtime limit of the job
-	FromGuess                          // no similar runs: a part of its limit, or of a day
+	FromGuess                          // no similar runs: a fraction of its limit, or of a day
 	EstimateSources
 )
 
-// RuntimeSource returns what the p90 estimate of the job's runtime is based on.
+// RuntimeSource returns the source of the p90 estimate of the job's runtime.
 func (e *Entry) RuntimeSource() EstimateSource {
 	limit := e.Job.MaxRuntime()
 	switch _, p90 := e.RuntimeEstimate(); {
@@ -123,14 +122,14 @@ func AttemptOf(r *ares.Run, seat *ares.Seat) *ares.Attempt {
 	return &r.Attempts[0]
 }
 
-// SetForecast sets the predicted runtime of a job; nil removes it. The forecast of a job
-// without records is dropped at the end of the batch.
+// SetForecast sets the predicted runtime of a job, or removes the prediction if p is nil.
+// The forecast of a job without records is dropped at the end of the batch.
 func (j *Table) SetForecast(job ares.JobID, p *ares.RuntimePredicted) {
 	e := j.Entry(job)
 	j.Estimated -= e.Estimates()
 	e.Forecast = p
 	j.Estimated += e.Estimates()
-	if e.Run != nil { // its nodes keep its expected end
+	if e.Run != nil { // its nodes have cached its expected end
 		for i := range e.Run.Attempts {
 			for k := range e.Run.Attempts[i].Seats {
 				if h := &e.Run.Attempts[i].Seats[k]; !h.State.Free() {
@@ -145,8 +144,8 @@ func (j *Table) SetForecast(job ares.JobID, p *ares.RuntimePredicted) {
 	}
 }
 
-// Estimates returns 1 when the runtime of the job is predicted or limited, and 0
-// otherwise.
+// If the job's runtime is predicted or limited, Estimates returns 1. If the runtime is neither
+// predicted nor limited, Estimates returns 0.
 func (e *Entry) Estimates() int {
 	if e.Job != nil && (e.Forecast != nil || e.Job.MaxRuntimeMinutes > 0) {
 		return 1
@@ -158,7 +157,8 @@ func (e *Entry) Estimates() int {
 const Forever = time.Duration(math.MaxInt64)
 
 // RuntimeEstimate returns the median and the p90 of the job's total runtime. Without a
-// forecast both are its runtime limit, and without a limit both are Forever.
+// forecast, both results are the job's runtime limit. With neither a forecast nor a limit, both results are
+// Forever.
 func (e *Entry) RuntimeEstimate() (p50, p90 time.Duration) {
 	if f := e.Forecast; f != nil {
 		return f.P50, max(f.P50, f.P90)
@@ -169,7 +169,7 @@ func (e *Entry) RuntimeEstimate() (p50, p90 time.Duration) {
 	return Forever, Forever
 }
 
-// Done returns how much of its runtime the job has behind it at now.
+// Done returns the part of the job's runtime that is already completed at the time `now`.
 func (e *Entry) Done(now time.Time) time.Duration {
 	if e.Run == nil {
 		return 0
@@ -185,8 +185,10 @@ func (e *Entry) Remaining(now time.Time) (p50, p90 time.Duration) {
 	return remainingAfter(p50, p90, done), remainingAfter(p90, p90, done)
 }
 
-// remainingAfter returns the rest of an estimate after done. A job that ran past it has
-// the next estimate, and when it ran past that too, it is doubled until it suffices.
+// remainingAfter returns the remaining part of an estimated runtime. The parameter `done` is the time that the
+// job has already run. If the job has run past the first estimate, the second estimate (the parameter `next`) is
+// used instead. If the job has also run past the second estimate, this estimate is doubled until it is longer
+// than `done`.
 func remainingAfter(estimate, next, done time.Duration) time.Duration {
 	if estimate <= done {
 		estimate = max(next, time.Second)
@@ -206,10 +208,10 @@ func (e *Entry) gpuMilli() int64 {
 	return int64(e.Shape.Members) * int64(max(w.GPUs*cluster.WholeMilli, w.Milli))
 }
 
-// ExpectedStay returns how long the job will occupy its nodes from now on: the p90 of
-// its remaining runtime, at most its limit, which ends every attempt. It is Forever when
-// neither is known. A guess without similar runs does not count, because users rely on
-// reservations.
+// ExpectedStay returns how much longer the job will occupy its nodes, counted from now. The result is the p90
+// of the job's remaining runtime. It is at most the runtime limit, because the limit ends every attempt. The
+// result is Forever if neither the estimate nor the limit is known. An estimate that is not based on similar
+// runs is ignored, because users rely on reservations.
 func (e *Entry) ExpectedStay(now time.Time) time.Duration {
 	limit := e.Job.MaxRuntime()
 	f := e.Forecast
@@ -226,8 +228,7 @@ func (e *Entry) ExpectedStay(now time.Time) time.Duration {
 	return Forever
 }
 
-// Waited returns for how long the job has waited, since it was accepted or since its
-// last attempt ended.
+// Waited returns how long the job has waited since it was accepted or since its last attempt ended.
 func (e *Entry) Waited(now time.Time) time.Duration {
 	since := e.Job.AcceptedAt
 	if e.Run != nil {
@@ -238,7 +239,7 @@ func (e *Entry) Waited(now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-// EndsBy returns the p90 of the job's expected end, if it starts now.
+// EndsBy returns the p90 of the job's end, assuming that the job starts at the time `now`.
 func (e *Entry) EndsBy(now time.Time) int64 {
 	if _, p90 := e.Remaining(now); p90 != Forever {
 		return now.Add(p90).UnixNano()

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// scheduleDeadlineNote sets the timer for the next note about the job's deadline: that
-// it is missed, or before that, that the job is predicted to miss it.
+// scheduleDeadlineNote sets the timer for the next note about the job's deadline. The note says that the job has
+// missed its deadline or is predicted to miss it.
 func (j *Table) scheduleDeadlineNote(e *Entry) {
 	if e.Job == nil || e.Job.Deadline.IsZero() || e.Phase().Final() || e.Run != nil && e.Run.Lateness == ares.LatenessMissed {
 		j.deadlineTimers.cancel(&e.deadlineTimer)
@@ -22,9 +21,9 @@ func (j *Table) scheduleDeadlineNote(e *Entry) {
 	j.deadlineTimers.schedule(&e.deadlineTimer, EarlierOf(e.lateRiskAt(), e.Job.Deadline))
 }
 
-// lateRiskAt returns from when on the job is predicted to miss its deadline: for a
-// waiting job the latest start, for a running job its start. It is zero for never, when
-// that was noted already, and without a prediction.
+// lateRiskAt returns the time from which the job is predicted to miss its deadline. For a waiting job, this is the
+// latest start that would meet the deadline. For a running job, it is the actual start. The result is zero in
+// three cases: the job is not predicted to be late, the risk was already noted, or there is no prediction.
 func (e *Entry) lateRiskAt() time.Time {
 	if e.Forecast == nil || e.Run != nil && e.Run.Lateness != ares.LatenessNone {
 		return time.Time{}
@@ -47,9 +46,8 @@ func (e *Entry) lateRiskAt() time.Time {
 	return start.Add(-o.Late())
 }
 
-// NoteDeadlines adds notes to the plan for the jobs that missed their deadline or are
-// predicted to, each once. A plan changes each run at most once, so jobs that it changes
-// otherwise get their note from the next plan.
+// NoteDeadlines adds one note to the plan for each job that missed its deadline or is predicted to miss it. A plan
+// changes each run only once. Therefore a job that this plan already changes gets its note from the next plan.
 func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	if len(j.deadlineTimers) == 0 {
 		return

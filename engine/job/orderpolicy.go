@@ -9,9 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// OrderRank returns the job's position by the configured order of its queue, within its
-// class: smaller is earlier. It depends on what is known of the job, so it changes by
-// events, and with time only for a running job.
+// OrderRank returns the job's rank within its class, by the configured order of its queue. A job with a smaller
+// rank comes earlier. The rank depends on the job's records, so it changes when an event changes these records.
+// The rank of a running job also changes with time.
 func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	p50, _ := e.RuntimeEstimate()
 	switch j.cfg.Queue.Order {
@@ -41,8 +41,8 @@ func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	return 0
 }
 
-// durationKey converts a runtime to a sort key, in milliseconds. An unknown runtime is
-// last.
+// durationKey converts a runtime to a sort key, in milliseconds. An unknown runtime gets the highest sort key,
+// so jobs with an unknown runtime come last.
 func durationKey(d time.Duration) uint64 {
 	if d == Forever {
 		return queue.MaxSortKey
@@ -50,16 +50,16 @@ func durationKey(d time.Duration) uint64 {
 	return uint64(max(d, 0) / time.Millisecond)
 }
 
-// attainedService returns the GPU time that the job has had by now, in thousandths of
+// attainedService returns the GPU time that the job has used so far, in thousandths of
 // GPU-seconds.
 func (j *Table) attainedService(e *Entry, now time.Time) int64 {
 	return int64(e.Run.RanFor(now)/time.Millisecond) * e.gpuMilli() / 1000
 }
 
-// sortKey returns the sort key of a waiting job. Where the submission decides, the key
-// includes the revision, so that most comparisons read nothing else.
+// sortKey returns the sort key of a waiting job. For OrderFIFO and OrderAttained, the key includes
+// the job's revision, so that most comparisons need only the key.
 func (j *Table) sortKey(e *Entry) uint64 {
-	rank := j.OrderRank(e, time.Time{}) // no attempt is under way, so the time does not matter
+	rank := j.OrderRank(e, time.Time{}) // no attempt is running, so the time does not matter
 	switch j.cfg.Queue.Order {
 	case config.OrderFIFO, config.OrderAttained:
 		return rank<<56 | uint64(min(max(e.Job.Revision, 0), 1<<56-1))
@@ -68,8 +68,9 @@ func (j *Table) sortKey(e *Entry) uint64 {
 	return min(rank, queue.MaxSortKey)
 }
 
-// PeerPreemptionTime returns from when on a waiting job may preempt jobs of its own
-// level that were submitted after it; false means never.
+// PeerPreemptionTime returns a time. From this time on, a waiting job may preempt jobs with the same rank
+// that were submitted later. The second result is false if the job may never preempt jobs with the same
+// rank.
 func (j *Table) PeerPreemptionTime(e *Entry) (time.Time, bool) {
 	wait := j.cfg.Queue.PeersAfter
 	if wait == 0 {
@@ -82,9 +83,9 @@ func (j *Table) PeerPreemptionTime(e *Entry) (time.Time, bool) {
 	return since.Add(wait), true
 }
 
-// WakeForOrderChange makes the plan wake when the next running job falls behind a
-// waiting one of its queue, or when a waiting job may preempt its peers. No event
-// announces either.
+// WakeForOrderChange sets the plan's wake-up time to the next order change that occurs without an event. The order
+// changes without an event when a running job falls behind a waiting job of its queue, or when a waiting job may
+// preempt jobs with the same rank.
 func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
 	if j.cfg.Queue.Order != config.OrderAttained {
 		return
@@ -97,7 +98,7 @@ func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
 		if j.OrderRank(e, plan.Now) > 0 {
 			continue
 		}
-		for _, v := range e.Shape.Tenant.Active { // in no order: the earliest of all
+		for _, v := range e.Shape.Tenant.Active { // order-free: finds the earliest time
 			if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || v.Run.Current().StartedAt.IsZero() || !v.MayBePreempted() {
 				continue
 			}

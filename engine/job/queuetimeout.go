@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// scheduleQueueTimeout sets the timer of a job with max_queue_minutes that was never
-// placed.
+// scheduleQueueTimeout handles a job that has max_queue_minutes and was never placed. It
+// sets the timer of this job.
 func (j *Table) scheduleQueueTimeout(e *Entry) {
 	if minutes := e.Job.MaxQueueMinutes; minutes > 0 && (e.Run == nil || e.Run.Placed == 0) {
 		e.queueTimeout.entry = e
@@ -20,9 +19,9 @@ func (j *Table) scheduleQueueTimeout(e *Entry) {
 	}
 }
 
-// ExpireQueued stops the jobs that were not placed within max_queue_minutes, unless this
-// plan places or nominates them, or was cut before their turn. An array creates no more
-// elements then; the others go on.
+// ExpireQueued stops the jobs that were not placed within max_queue_minutes. ExpireQueued does not stop a job that
+// this plan places or nominates. It also does not stop a job that the cycle did not reach because the plan was
+// full. An expired array creates no more elements, but its existing elements continue.
 func (j *Table) ExpireQueued(plan *ares.Plan) {
 	if len(j.queueTimeouts) == 0 {
 		return
@@ -63,14 +62,16 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 	plan.Wake = EarlierOf(plan.Wake, next)
 }
 
-// keepRefused returns the jobs whose turn came in a plan that was cut: they, or others
-// of their shape, were refused. The rest has its turn in the next plan.
+// keepRefused returns the jobs that the cycle considered before the plan was full. The cycle has considered a
+// job if it refused this job or another job with the same Shape. The next plan considers all other jobs.
 func (j *Table) keepRefused(of []*Entry, plan *ares.Plan) []*Entry {
 	shapes, jobs := map[*Shape]bool{}, map[ares.JobID]bool{}
 	for i := range plan.Refuse {
 		r := &plan.Refuse[i]
 		jobs[r.Job] = true
-		ownReason := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool { return b.Kind == ares.BlockerOrder || b.Detail == BorrowBlockedText })
+		ownReason := slices.ContainsFunc(r.Blockers, func(b ares.Blocker) bool {
+			return b.Kind == ares.BlockerOrder || b.Detail.String() == BorrowBlockedText
+		})
 		if e := j.EntryByID[r.Job]; !ownReason { // others of its shape were skipped with it
 			shapes[e.Shape] = true
 		}
@@ -78,10 +79,10 @@ func (j *Table) keepRefused(of []*Entry, plan *ares.Plan) []*Entry {
 	return slices.DeleteFunc(of, func(e *Entry) bool { return !shapes[e.Shape] && !jobs[e.ID] })
 }
 
-// waitingSince returns since when the job waits for capacity: since it was accepted, or
-// since its dependencies have ended; an array since its last element was placed or
-// ended. waits is false when the job waits for something else: its dependencies, its own
-// parallelism, or the seats it was nominated for.
+// waitingSince returns the time from which the job has waited for capacity. The wait for capacity starts when the
+// job was accepted or when its dependencies ended. For an array, the wait starts when an element was last placed
+// or ended. The second result is false if the job does not wait for capacity. It then waits for its dependencies,
+// for its array's parallelism limit, or for its nominated seats.
 func (j *Table) waitingSince(e *Entry) (since time.Time, waits bool) {
 	since = e.Job.AcceptedAt
 	for _, id := range e.Shape.After {

@@ -8,13 +8,13 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// holdDuration is how long capacity is held for a job after it stopped for a migration
-// or because its gang lost a node. Jobs ahead of it in the order do not take the
-// capacity in that time.
+// holdDuration is how long capacity is held for a job that has stopped. The job stopped for a migration, or
+// because its gang lost a node. During holdDuration, no other job can use the held capacity, not even a job that
+// comes earlier in the order.
 const holdDuration = 2 * time.Minute
 
-// IsRestarting reports whether the last attempt of a gang ends or ended because of its
-// nodes, and some of the job's seats are not settled yet.
+// IsRestarting reports whether a gang is restarting because a node was lost or drained. The last attempt of such a
+// gang is ending or has ended, and some of its seats are not settled yet.
 func (e *Entry) IsRestarting() bool {
 	if e.Run == nil || len(e.Run.Attempts) == 0 {
 		return false
@@ -32,9 +32,9 @@ func (e *Entry) IsRestarting() bool {
 	return !e.Run.Settled()
 }
 
-// KeepRanksInPlace gives every rank a seat on its node of the last attempt, where the
-// seats include one; the other ranks get the rest in the order of the nodes. So a rank
-// finds again what it kept on the disks of its node.
+// KeepRanksInPlace keeps a rank on its node from the last attempt, if the job has a seat on that node again. So
+// the rank finds the data that it stored on the node's disks. The other ranks get the remaining seats in the
+// order of the nodes.
 func (e *Entry) KeepRanksInPlace(seats []ares.Seat) {
 	if e == nil || e.Run == nil {
 		return
@@ -63,8 +63,8 @@ func (e *Entry) KeepRanksInPlace(seats []ares.Seat) {
 	}
 }
 
-// AwaitsRestart reports whether a gang that lost a node is about to end or waits for its
-// restart.
+// AwaitsRestart reports whether a gang that lost a node will end soon, or has ended and
+// waits for its restart.
 func (e *Entry) AwaitsRestart() bool {
 	if e.IsRestarting() {
 		return true
@@ -76,28 +76,29 @@ func (e *Entry) AwaitsRestart() bool {
 	return last != nil && last.Outcome == ares.OutcomeLost && len(last.Seats) > 1
 }
 
-// updateRestarting adds an entry to the restarting gangs, or removes it.
+// updateRestarting adds an entry to the list of restarting gangs, or removes it.
 func (j *Table) updateRestarting(e *Entry) {
 	at, known := slices.BinarySearchFunc(j.Restarting, e, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
 	switch belongs := e.AwaitsRestart(); {
 	case belongs && !known:
 		j.Restarting = slices.Insert(j.Restarting, at, e)
 	case belongs:
-		j.Restarting[at] = e // a job of this ID may have been deleted and created again
+		j.Restarting[at] = e // a job with this ID may have been deleted and created again
 	case known && j.Restarting[at] == e:
 		j.Restarting = slices.Delete(j.Restarting, at, at+1)
 	}
 }
 
-// HeldUntil returns until when capacity is held for a job that has stopped, and whether
-// it still is. A clock that is far off holds nothing.
+// HeldUntil returns the time until which capacity is held for a stopped job. It also reports whether the capacity
+// is still held. If clocks differ, the recorded end of the job may be in the future. If it is more than
+// holdDuration ahead, nothing is held.
 func (e *Entry) HeldUntil(now time.Time) (time.Time, bool) {
 	ended := e.Run.Last().EndedAt
 	return ended.Add(holdDuration), now.Sub(ended).Abs() < holdDuration
 }
 
-// HoldsSeats reports whether capacity is held for a gang that lost a node: until its
-// last rank has ended, and for holdDuration after that.
+// HoldsSeats reports whether capacity is held for a gang that lost a node. The capacity is held until the last rank
+// has ended, and for holdDuration after that.
 func (e *Entry) HoldsSeats(now time.Time) bool {
 	if e.IsRestarting() {
 		return true

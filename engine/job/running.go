@@ -9,27 +9,26 @@ import (
 // Classes is the number of priority classes.
 const Classes = 5
 
-// runningIndex lists the jobs that have an attempt under way or are nominated. It is
-// kept up to date with the runs, so that a decision need not search for victims and
-// nominations.
+// runningIndex lists the jobs that have a running attempt or are nominated. The index is updated whenever a run
+// changes, so a decision finds victims and nominations without a search.
 type runningIndex struct {
-	Running   [Classes][]*Entry // an attempt is under way without a stop; by submitted class, in no order
-	Stopping  []*Entry          // an attempt is under way and is to stop; in no order
-	Nominated []*Entry          // seats are held for a nomination; sorted by byNomination
+	Running   [Classes][]*Entry // jobs with a running attempt that is not asked to stop; by submitted class, in no order
+	Stopping  []*Entry          // jobs with a running attempt that is asked to stop; in no order
+	Nominated []*Entry          // jobs for which seats are held by a nomination; sorted by byNomination
 }
 
-// The lists of the index that an entry can be in. From InRunning on there is one for
-// each class.
+// These constants number the lists of the running index. The list of class c has the number
+// InRunning+c.
 const (
 	inNoList = iota
 	InStopping
 	InRunning
 )
 
-// ClassRank returns the class that the job was submitted with, 0 for the lowest.
+// ClassRank returns the class with which the job was submitted. The lowest class is 0.
 func (e *Entry) ClassRank() int { return int(e.class) }
 
-// indexRunning adds an entry to the running index; with sign -1 it removes it.
+// indexRunning adds an entry to the running index. If `sign` is -1, it removes the entry instead.
 func (j *Table) indexRunning(e *Entry, sign int) {
 	if sign < 0 {
 		j.unindexRunning(e)
@@ -72,7 +71,7 @@ func (j *Table) unindexRunning(e *Entry) {
 	}
 }
 
-// list returns the list with a number.
+// The method `list` returns the list with the given number.
 func (r *runningIndex) list(of uint8) *[]*Entry {
 	if of == InStopping {
 		return &r.Stopping
@@ -85,14 +84,14 @@ func byNomination(a, b *Entry) int {
 	return cmp.Or(a.Run.Nominated.At.Compare(b.Run.Nominated.At), cmp.Compare(a.ID, b.ID))
 }
 
-// Check returns an error when an entry is not in the list it belongs to, or is in one
+// Check returns an error if an entry is not in the list it belongs to, or is in a list
 // twice.
 func (r *runningIndex) Check(all []*Entry) error {
 	count, nominated := 0, 0
 	for _, e := range all {
 		if e.RunningList != inNoList {
 			if list := *r.list(e.RunningList); int(e.runningPos) >= len(list) || list[e.runningPos] != e {
-				return fmt.Errorf("job %s is not at its position in the running index", e.ID)
+				return fmt.Errorf("job %s is not at its recorded position in the index of running jobs", e.ID)
 			}
 			count++
 		}
@@ -105,7 +104,7 @@ func (r *runningIndex) Check(all []*Entry) error {
 			want = uint8(InRunning + e.ClassRank())
 		}
 		if e.RunningList != want {
-			return fmt.Errorf("job %s is in list %d of the running index and belongs to %d", e.ID, e.RunningList, want)
+			return fmt.Errorf("job %s is in list %d of the index of running jobs, but it belongs in list %d", e.ID, e.RunningList, want)
 		}
 		if e.Job != nil && e.Run != nil && e.Run.Nominated != nil {
 			nominated++
@@ -115,7 +114,7 @@ func (r *runningIndex) Check(all []*Entry) error {
 		count -= len(list)
 	}
 	if count != len(r.Stopping) || nominated != len(r.Nominated) || !slices.IsSortedFunc(r.Nominated, byNomination) {
-		return fmt.Errorf("the running index lists a job twice, or nominations out of order")
+		return fmt.Errorf("the index of running jobs is wrong: either it has the wrong number of jobs, or its nominations are not sorted")
 	}
 	return nil
 }

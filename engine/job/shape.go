@@ -5,33 +5,33 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// Shape is everything that decides whether a job can be placed, apart from its run: its
-// tenant and queue, its request, topology and dependencies. Jobs of one shape share it.
-// When one of them cannot be placed, neither can the others in the same decision.
+// Shape holds the properties of a job that decide whether the job can be placed: its tenant, queue,
+// request, topology and dependencies. A Shape does not depend on the job's run. Jobs with equal properties
+// share one Shape. If one job with a Shape cannot be placed, no other job with this Shape can be placed in
+// the same decision.
 type Shape struct {
-	// The fields that every turn of a decision reads lie side by side.
+	// The fields that a cycle reads for every job are adjacent in memory.
 	Request        *cluster.Request // of one member
 	Tenant         *Tenant
 	Leaf           *QueueLeaf
 	Members        int
 	Unschedulable  UnschedulableMark
 	After          []ares.JobID   // dependencies, sorted
-	Affinity       []ares.Near    // jobs that must be near
-	AntiAffinity   []ares.Near    // jobs that must not be near
+	Affinity       []ares.Near    // jobs that must be nearby
+	AntiAffinity   []ares.Near    // jobs that must not be nearby
 	NoRoomRefusal  []ares.Blocker // NoRoomBlocker of the shape; nil until it is first needed
-	RefusedInCycle int            // the last cycle that refused a job of the shape and went on with others of it
+	RefusedInCycle int            // the last cycle that refused a job of the shape and continued with other jobs of it
 
 	Key   string // Invariant: equal for two shapes exactly when jobs of them can share one
-	index int    // small, and unique among the shapes of live jobs; it is queue.Item.Shape
+	index int    // small, and unique among the shapes of live jobs; the same as queue.Item.Shape
 	Refs  int    // live jobs of the shape
 
 	perMember  ares.Use
-	MinMembers int // it can start with so many. Invariant: 1 <= MinMembers <= Members
+	MinMembers int // the smallest number of members with which the job can start. Invariant: 1 <= MinMembers <= Members
 	Wish       topologyRequest
 	Labels     map[string]string // of the job; nil without affinities
 	keys       []ShapeKey        // the keys of shapes.byShapeKey that lead here
@@ -39,21 +39,21 @@ type Shape struct {
 	DelayingEpoch int   // the last epoch in which a job of the shape would have delayed a backfill reservation
 	DelayingEnd   int64 // the expected end of that job
 
-	WindowEpoch int           // the last epoch in which a job of the shape would have outlasted a reservation's begin
+	WindowEpoch int           // the last epoch in which a job of the shape would have run past the start of a reservation
 	WindowStay  time.Duration // the expected stay of that job
 }
 
-// topologyRequest says where the members of a job are to be in the topology.
+// topologyRequest says where in the topology the members of a job are placed.
 type topologyRequest struct {
 	Strategy  string
 	Required  ares.Level
 	Preferred ares.Level
 	Domain    string
 	Gbps      int
-	Latency   bool // the lowest network latency
+	Latency   bool // prefer the lowest network latency
 }
 
-// Use returns what a number of members counts for limits.
+// Use returns the resources that the given number of members need, in the form in which limits count them.
 func (sh *Shape) Use(members int) ares.Use {
 	u := sh.perMember
 	return ares.Use{
@@ -67,8 +67,7 @@ func (sh *Shape) onOneNode() bool {
 	return sh.Members > 1 && sh.Wish.Required.Rank() >= ares.LevelNode.Rank()
 }
 
-// NewShape returns the shape of a job, whether or not live jobs have the same one. See
-// shapes.Find.
+// NewShape returns a new Shape for a job, even if a live job already has an equal Shape. See shapes.Find.
 func (j *Table) NewShape(job *ares.Job) *Shape {
 	p := &job.Placement
 	w := cluster.RequestOf(job)
@@ -107,7 +106,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 	return sh
 }
 
-// shapes holds the shapes of live jobs, each once.
+// The type `shapes` is a table of the Shapes of all live jobs, without duplicates.
 type shapes struct {
 	ByKey      map[string]*Shape
 	byShapeKey map[ShapeKey]*Shape
@@ -116,13 +115,13 @@ type shapes struct {
 	Count      int   // indexes in use or in Free
 }
 
-// newShapes returns an empty table of shapes.
+// newShapes returns an empty table of Shapes.
 func newShapes() shapes {
 	return shapes{ByKey: map[string]*Shape{}, byShapeKey: map[ShapeKey]*Shape{}, Requests: cluster.RequestTable{ByKey: map[string]*cluster.Request{}, Constraints: map[string]*cluster.Constraints{}}}
 }
 
-// intern returns the shape with the same key, after adding it when it is new, and counts
-// one more job of it.
+// The method `intern` returns the Shape in the table that has the same key. If there is none, the method adds
+// the given Shape. Then it counts one more job with this Shape.
 func (s *shapes) intern(sh *Shape) *Shape {
 	if known := s.ByKey[sh.Key]; known != nil {
 		known.Refs++
@@ -140,8 +139,8 @@ func (s *shapes) intern(sh *Shape) *Shape {
 	return sh
 }
 
-// Find returns the shape of live jobs with the same key, or the given one when there is
-// none.
+// Find returns the Shape in the table that has the same key as the given Shape. If there is no such Shape, Find
+// returns the given Shape.
 func (s *shapes) Find(sh *Shape) *Shape {
 	if known := s.ByKey[sh.Key]; known != nil {
 		return known
@@ -149,7 +148,7 @@ func (s *shapes) Find(sh *Shape) *Shape {
 	return sh
 }
 
-// Release counts one job less, and drops the shape when it was the last.
+// Release subtracts one from the number of jobs with a Shape, and drops the Shape if no job is left.
 func (s *shapes) Release(sh *Shape) {
 	if sh.Refs--; sh.Refs == 0 {
 		delete(s.ByKey, sh.Key)
@@ -166,14 +165,13 @@ func (sh *Shape) MinGPUMilli() int64 {
 	return int64(sh.MinMembers) * int64(max(sh.Request.GPUs*cluster.WholeMilli, sh.Request.Milli))
 }
 
-// AsksAlike reports whether two shapes have the same numbers of members and the same
-// topology request.
+// AsksAlike reports whether two Shapes request the same numbers of members and the same topology.
 func (sh *Shape) AsksAlike(o *Shape) bool {
 	return sh.Members == o.Members && sh.MinMembers == o.MinMembers && sh.Wish == o.Wish
 }
 
-// UnschedulableMark remembers that a shape could not be placed. It holds as long as the
-// layout is the same and no node gained capacity for one of its members.
+// UnschedulableMark records that jobs with a Shape could not be placed. The mark is valid as long as the cluster
+// layout is the same and no node has gained capacity for a member of such a job.
 type UnschedulableMark struct {
 	Known  bool
 	Layout int    // cluster.Layout at that time
@@ -181,7 +179,7 @@ type UnschedulableMark struct {
 	Ban    uint64 // models that were excluded
 }
 
-// SpreadsMembers reports whether no two members may share a node.
+// SpreadsMembers reports whether all members must be on different nodes.
 func (sh *Shape) SpreadsMembers() bool {
 	for _, a := range sh.AntiAffinity {
 		if a.Level == ares.LevelNode && a.Of(sh.Labels) {
@@ -191,8 +189,9 @@ func (sh *Shape) SpreadsMembers() bool {
 	return false
 }
 
-// ShapeKey is everything that makes the shape of a job without lists, such as selectors
-// or dependencies. It is compared faster than Shape.Key. Jobs with lists have none.
+// ShapeKey holds all properties that determine the Shape of a job. It is used only for jobs without lists
+// such as selectors or dependencies. Comparing two ShapeKeys is faster than comparing two values of
+// Shape.Key. A job with selectors, dependencies or other lists has no ShapeKey.
 type ShapeKey struct {
 	tenant, Queue                           string
 	members, least                          int
@@ -203,7 +202,7 @@ type ShapeKey struct {
 	latency                                 bool
 }
 
-// ShapeKeyOf returns the key of a job; false means that it has lists.
+// ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
 func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 	p := &j.Placement
 	lists := len(p.NodeSelector) + len(p.Tolerations) + len(p.Regions) + len(p.NodeAffinity) + len(p.NodeRequirements) + len(p.PreferredNodeAffinity) + len(p.Affinity) +
@@ -217,7 +216,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 	}, lists == 0
 }
 
-// internShape returns the shape of a job and counts the job.
+// internShape returns the shared Shape of a job, and counts one more job with that Shape.
 func (j *Table) internShape(job *ares.Job) *Shape {
 	b, ok := ShapeKeyOf(job)
 	if known := j.Shapes.byShapeKey[b]; ok && known != nil {

@@ -8,33 +8,34 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// StopRateWindow is the period in which the number of jobs that a tenant preempts by
-// class is limited.
+// StopRateWindow is a period of time. In each such period, a tenant may preempt only a limited number of jobs
+// because of a higher priority class.
 const StopRateWindow = time.Hour
 
-// eachClassStop calls visit with the time of every preemption of an entry by class, and
-// the tenant of the preempting job.
+// eachClassStop calls the function `visit` once for each time that the job was preempted because of a
+// higher class. The function `visit` receives the preempting job's tenant and the time of the
+// preemption.
 func eachClassStop(e *Entry, visit func(tenant string, at time.Time)) {
 	if e.Run == nil {
 		return
 	}
 	for i := range e.Run.Attempts {
-		if a := &e.Run.Attempts[i]; a.Yield != nil && a.Yield.Why == ares.PreemptByClass {
-			visit(a.Yield.Tenant, a.EndedAt)
+		if a := &e.Run.Attempts[i]; a.Preemption != nil && a.Preemption.Why == ares.PreemptByClass {
+			visit(a.Preemption.Tenant, a.EndedAt)
 		}
 	}
-	if stop := e.Run.Stop; stop != nil && stop.Yield != nil && stop.Yield.Why == ares.PreemptByClass {
-		visit(stop.Yield.Tenant, stop.At)
+	if stop := e.Run.Stop; stop != nil && stop.Preemption != nil && stop.Preemption.Why == ares.PreemptByClass {
+		visit(stop.Preemption.Tenant, stop.At)
 	}
 }
 
-// indexStops adds the preemptions of an entry by class to the tenants that caused them;
-// with sign -1 it removes them.
+// indexStops records all preemptions of the job that have the reason "higher class". They are recorded for the
+// tenant of the preempting job. If `sign` is -1, indexStops removes these preemptions.
 func (j *Table) indexStops(e *Entry, sign int) {
 	eachClassStop(e, func(tenant string, at time.Time) { j.Tenant(tenant).addStop(at, sign) })
 }
 
-// addStop adds the time of a preemption by class; with sign -1 it removes it.
+// addStop adds the time of a preemption because of a higher class. If `sign` is -1, addStop removes this time.
 func (t *Tenant) addStop(at time.Time, sign int) {
 	i, known := slices.BinarySearchFunc(t.classStops, at, time.Time.Compare)
 	switch {
@@ -45,8 +46,9 @@ func (t *Tenant) addStop(at time.Time, sign int) {
 	}
 }
 
-// RecentStops returns how many jobs were preempted by class for jobs of the tenant
-// within StopRateWindow before now, and when the first of them leaves it.
+// RecentStops considers the StopRateWindow before the time `now`. It returns how many jobs were preempted in
+// this period for higher-class jobs of the tenant. RecentStops also returns the time from which the oldest
+// of these preemptions no longer counts.
 func (t *Tenant) RecentStops(now time.Time) (stops int, until time.Time) {
 	from, _ := slices.BinarySearchFunc(t.classStops, now.Add(-StopRateWindow), func(at, from time.Time) int {
 		if at.After(from) {
@@ -60,17 +62,16 @@ func (t *Tenant) RecentStops(now time.Time) (stops int, until time.Time) {
 	return len(t.classStops) - from, until
 }
 
-// CheckStops returns an error when the preemptions of a tenant differ from counting
-// anew.
+// CheckStops returns an error if the recorded preemptions of a tenant differ from a recount.
 func (j *Table) CheckStops() error {
 	counted := map[string][]time.Time{}
 	for _, e := range j.Entries() {
 		eachClassStop(e, func(tenant string, at time.Time) { counted[tenant] = append(counted[tenant], at) })
 	}
-	for id, t := range j.Tenants { // order-free: any broken law will do
+	for id, t := range j.Tenants { // order-free: any violation is enough
 		slices.SortFunc(counted[id], time.Time.Compare)
 		if !slices.EqualFunc(t.classStops, counted[id], time.Time.Equal) {
-			return fmt.Errorf("jobs were preempted for tenant %s at %v, its account says %v", id, counted[id], t.classStops)
+			return fmt.Errorf("the list of preemptions for tenant %s has wrong times: computed %v, recorded %v", id, counted[id], t.classStops)
 		}
 	}
 	return nil

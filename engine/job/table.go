@@ -6,29 +6,28 @@ import (
 	"slices"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/engine/config"
-
-	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// Table has the jobs, their tenants, queues and shapes, and the indexes and timers over
-// them. It has one owner and is not safe for concurrent use.
+// Table holds the jobs, their tenants, queues and Shapes, and the indexes and timers over
+// them. A Table has one owner and is not safe for concurrent use.
 type Table struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 	scorer  *score.Scorer
 
-	At        time.Time // of the last batch; zero without a clock
+	At        time.Time // time of the last batch; zero without a clock
 	EntryByID map[ares.JobID]*Entry
 	Slots     []*Entry // by Entry.Slot; nil where free
 	freeSlots []int
 	Tenants   map[string]*Tenant
 	Queues    *queueTree
 	Shapes    shapes
-	arrays    []*array // by ID
+	arrays    []*Array // by ID
 
 	Delayed        []*Entry  // retrying or preempted jobs; sorted by ByDue
 	clock          time.Time // the time that urgencies were last computed for
@@ -38,11 +37,11 @@ type Table struct {
 	Running        runningIndex
 	Restarting     []*Entry // gangs that lost a node and do not run again yet, by ID
 	Migrating      []*Entry // jobs that are being migrated, by ID
-	Estimated      int      // how many jobs have a predicted or limited runtime
+	Estimated      int      // number of jobs with a predicted or limited runtime
 
-	allocationScratch []queue.GPUAmount    // memory of GrantOf
-	ChangedEntries    []*Entry             // changed by the batch under way
-	DelaysLearned     map[*Entry]time.Time // of the snapshot under way: Entry.DelayLearnedAt
+	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
+	ChangedEntries    []*Entry             // entries changed by the current batch
+	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt
 }
 
 // NewTable returns a table without jobs.
@@ -53,7 +52,7 @@ func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, s
 	}
 }
 
-// The queues of package queue, with entries as items.
+// These types are the queue types of package queue, with entries as items.
 type (
 	queueTree = queue.Tree[*Entry]
 	QueueLeaf = queue.LeafQueue[*Entry]
@@ -76,7 +75,7 @@ func (j *Table) Entry(id ares.JobID) *Entry {
 	return e
 }
 
-// Entries returns all entries, by ID.
+// Entries returns all entries, sorted by ID.
 func (j *Table) Entries() []*Entry {
 	all := make([]*Entry, 0, len(j.EntryByID))
 	for _, e := range j.EntryByID { // order-free: sorted right below
@@ -89,7 +88,7 @@ func (j *Table) Entries() []*Entry {
 // Owner returns the job that an occupant of a node belongs to.
 func (j *Table) Owner(o cluster.Occupant) *Entry { return j.Slots[o.Owner] }
 
-// Asks yields every job's part of the demand, in no order.
+// The iterator Asks yields every job's part of the demand, in no particular order.
 func (j *Table) Asks() iter.Seq[*score.DemandAsk] {
 	return func(yield func(*score.DemandAsk) bool) {
 		for _, e := range j.EntryByID { // order-free: callers sum

@@ -6,8 +6,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Tenant is the record of a tenant and what its jobs have allocated and used. It exists
-// as soon as any record names it.
+// Tenant is the record of a tenant, with the allocations and the usage of its jobs. A Tenant exists as soon as any
+// record refers to it.
 type Tenant struct {
 	ID     string
 	Record *ares.Tenant // nil while it is not known
@@ -29,13 +29,14 @@ func (j *Table) Tenant(id string) *Tenant {
 	return t
 }
 
-// SetArchivedUsage sets the past use of a queue's archived jobs.
+// SetArchivedUsage sets the usage of a queue's archived jobs.
 func (j *Table) SetArchivedUsage(u ares.Usage) {
 	j.Tenant(u.Tenant).Archived[u.Queue] = u
 	j.Queues.Leaf(u.Tenant, u.Queue).SetArchived(u)
 }
 
-// tenantOrEmpty returns a tenant without adding one: an empty one when it is not known.
+// tenantOrEmpty returns a tenant, or an empty value if the tenant is not known. tenantOrEmpty does not add the
+// tenant to the table.
 func (j *Table) tenantOrEmpty(id string) *Tenant {
 	if t := j.Tenants[id]; t != nil {
 		return t

@@ -16,22 +16,23 @@ func LaterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// WakeBy makes the plan wake at a time at the latest, but not before its own time.
+// WakeBy sets the plan's wake-up time to the given time if that is earlier than the current wake-up time. The new
+// wake-up time is never before the plan's own time.
 func WakeBy(plan *ares.Plan, at time.Time) {
 	if plan.Wake.IsZero() || at.Before(plan.Wake) {
 		plan.Wake = LaterOf(at, plan.Now)
 	}
 }
 
-// timer is a time at which something changes for a job without an event.
+// A timer is a time at which a property of a job changes without an event.
 type timer struct {
 	at        time.Time // zero for never
 	entry     *Entry
-	heapIndex int // in its heap, from 1; 0 when it is in none
+	heapIndex int // index in its heap plus 1; 0 if it is in no heap
 }
 
-// timerHeap is a heap of timers: by time, then ID of the job. Timers without a time are
-// last.
+// timerHeap is a heap of timers, ordered by time and then by job ID. Timers without a time
+// are last.
 type timerHeap []*timer
 
 func (h timerHeap) Len() int { return len(h) }
@@ -65,7 +66,7 @@ func (h *timerHeap) Pop() any {
 	return out
 }
 
-// schedule sets a timer to a time, and adds it when it is not in the heap.
+// The method `schedule` sets a timer to a time, and adds the timer to the heap if it is not there.
 func (h *timerHeap) schedule(t *timer, at time.Time) {
 	t.at = at
 	if t.heapIndex == 0 {
@@ -75,18 +76,18 @@ func (h *timerHeap) schedule(t *timer, at time.Time) {
 	}
 }
 
-// cancel removes a timer, if it is in the heap.
+// The method `cancel` removes a timer, if it is in the heap.
 func (h *timerHeap) cancel(t *timer) {
 	if t.heapIndex > 0 {
 		heap.Remove(h, t.heapIndex-1)
 	}
 }
 
-// isDue reports whether the time of the timer has come.
+// isDue reports whether the timer is due at the time `now`.
 func (t *timer) isDue(now time.Time) bool { return !t.at.IsZero() && !t.at.After(now) }
 
-// collectDue calls visit for every job whose timer is due, in no order, and returns the
-// time of the next timer, zero for never. Due timers stay in the heap.
+// collectDue calls the function `visit` for every job whose timer is due, in no particular order. It returns the
+// time of the next timer, or zero if there is none. Due timers stay in the heap.
 func (h timerHeap) collectDue(now time.Time, visit func(*Entry)) (next time.Time) {
 	if len(h) == 0 {
 		return next
@@ -107,7 +108,7 @@ func (h timerHeap) collectDue(now time.Time, visit func(*Entry)) (next time.Time
 	return next
 }
 
-// EarlierOf returns the earlier of two times, where zero means never.
+// EarlierOf returns the earlier of two times. A zero time stands for never.
 func EarlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

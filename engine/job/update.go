@@ -7,9 +7,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// QueueFor returns the queue that the entry belongs to. A pending job with a seat that
-// may still live belongs to none: only an event can change that.
-func (e *Entry) QueueFor() queueKind {
+// QueueFor returns the queue that the entry belongs to. If a seat of a pending job may still have a live
+// process, the job belongs to no queue. This changes when an event says that the process has ended.
+func (e *Entry) QueueFor() QueueKind {
 	switch {
 	case e.Job == nil, e.IsArray() && !e.hasUnmadeElements():
 		return InNone
@@ -24,8 +24,8 @@ func (e *Entry) QueueFor() queueKind {
 	}
 }
 
-// UpdateEntry runs change, which changes the records of an entry, and keeps the accounts
-// and indexes right: it removes the entry from them before and adds it again after.
+// UpdateEntry calls the function `change`, which changes the records of an entry. UpdateEntry removes the entry
+// from the accounts and indexes before the change, and adds the entry again afterwards.
 func (j *Table) UpdateEntry(e *Entry, change func()) {
 	j.chargeJob(e, -1)
 	j.countArray(e, -1)
@@ -47,7 +47,8 @@ func (j *Table) UpdateEntry(e *Entry, change func()) {
 	}
 }
 
-// reshape derives the shape of an entry and its part of the demand from its job.
+// The method `reshape` computes the Shape of an entry, and the entry's part of the demand. Both depend on the job
+// of the entry.
 func (j *Table) reshape(e *Entry) {
 	old := e.Shape
 	e.Shape, e.Plain, e.array, e.class = nil, false, false, 0
@@ -66,8 +67,8 @@ func (j *Table) reshape(e *Entry) {
 	}
 }
 
-// Requeue moves every entry that the batch changed to the queue it belongs to, and drops
-// those that have neither job nor run any more.
+// Requeue handles every entry that the batch has changed. It moves the entry to the queue
+// to which the entry belongs. Requeue drops entries that no longer have a job or a run.
 func (j *Table) Requeue() {
 	for _, e := range j.ChangedEntries {
 		e.changed = false
@@ -90,8 +91,8 @@ func (j *Table) Requeue() {
 	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
 }
 
-// positionChanged reports whether a pending job must be pushed again, because its
-// urgency or its sort key changed.
+// positionChanged reports whether a pending job needs a new position in its queue because
+// its urgency or its sort key changed.
 func (j *Table) positionChanged(e *Entry) bool {
 	if e.Queue == InPending && j.ordersByDeadline(e) {
 		return j.urgencyChanged(e)
@@ -99,8 +100,8 @@ func (j *Table) positionChanged(e *Entry) bool {
 	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.sortKey(e)
 }
 
-// enqueue adds an entry to a queue.
-func (j *Table) enqueue(e *Entry, to queueKind) {
+// The method `enqueue` adds an entry to a queue.
+func (j *Table) enqueue(e *Entry, to QueueKind) {
 	e.Queue = to
 	switch to {
 	case InPending:

@@ -6,10 +6,11 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// queueRank returns the position of a job in its queue, higher first: twice its
-// priority minus the ageing steps before it was accepted. A deadline that ranks
-// the job higher replaces this by the odd number below the end of its class,
-// minus the steps before the due time, and returns that time.
+// queueRank returns the rank of a job in its queue. A job with a higher rank comes first. Without a deadline, the
+// rank is 2 × (P − A). P is the job's priority, and A is the number of ageing steps from 1970 until its
+// acceptance. If a deadline ranks the job higher, the rank is 2 × (E − D) − 1. E is the priority at the top of
+// the job's class, and D is the number of ageing steps from 1970 until the due time. If a deadline decides the
+// rank, queueRank also returns the due time.
 func (t *checker) queueRank(job *ares.Job) (level int64, due time.Time) {
 	step := t.cfg.AgeingStep
 	level = 2 * (int64(job.PriorityValue()) - ageingSteps(job.AcceptedAt, step))
@@ -27,9 +28,10 @@ func (t *checker) queueRank(job *ares.Job) (level int64, due time.Time) {
 	return level, time.Time{}
 }
 
-// dueTime returns the time by which a job with a deadline should reach the end
-// of its class. A deadline that can no longer be met is tripled until it can:
-// the job needs its p90 runtime, at most half of the first deadline.
+// dueTime returns the due time of a job with a deadline. By this time the job should reach the top of its
+// priority class. As long as the job cannot meet the deadline, the time to the deadline is tripled. The time
+// that the job needs is its p90 runtime, but no more than half of the time from acceptance to the original
+// deadline.
 func (t *checker) dueTime(job *ares.Job) (time.Time, bool) {
 	given := job.Deadline.Sub(job.AcceptedAt)
 	if job.Deadline.IsZero() || given <= 0 {

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ares-scheduler/ares/engine/cluster"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// nodeUse is a node with the sum of everything that is in use there.
+// nodeUse holds a node and the sum of all allocations on it.
 type nodeUse struct {
 	engine.NodeView
 
@@ -42,7 +41,7 @@ func (m *nodeUse) addSeat(seat *ares.Seat) {
 	}
 }
 
-// device returns the node's device with this ID, nil for none.
+// The method `device` returns the node's device with this ID, or nil if there is none.
 func (m *nodeUse) device(id string) *ares.Device {
 	for i := range m.Node.Devices {
 		if m.Node.Devices[i].ID == id {
@@ -64,7 +63,7 @@ func checkDevices(t *checker, p *placement) error {
 		seat := &p.Seats[i]
 		m := t.nodes[seat.Node]
 		if m == nil || m.Session == nil || m.Cordon != nil || m.Node.Unfit != "" {
-			return fmt.Errorf("node %s is not open", seat.Node)
+			return fmt.Errorf("node %s does not accept jobs: either it has no session, or it is cordoned, or it is unfit", seat.Node)
 		}
 		if err := m.checkSeat(p.job, seat, t.cfg.ThermalLimit); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, seat.Node, err)
@@ -78,11 +77,11 @@ func checkDevices(t *checker, p *placement) error {
 func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 	switch {
 	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
-		return fmt.Errorf("%d cores and %d MB are not what was asked for", seat.CPUs, seat.Memory)
+		return fmt.Errorf("the member has %d cores and %d MB, but the job requests %d cores and %d MB", seat.CPUs, seat.Memory, job.CPUs, job.MemoryMB)
 	case job.CPUs > 0 && m.cpus > m.Node.CPUs, job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
-		return fmt.Errorf("the node is oversold: %d cores, %d MB", m.cpus, m.memory)
+		return fmt.Errorf("the node is oversubscribed: %d of %d cores and %d of %d MB are allocated", m.cpus, m.Node.CPUs, m.memory, m.Node.MemoryMB)
 	case m.seats > cluster.MaxSeats:
-		return fmt.Errorf("the node has %d seats", m.seats)
+		return fmt.Errorf("the node has %d job members, but the limit is %d", m.seats, cluster.MaxSeats)
 	}
 	whole, milli := job.GPUs, job.GPUMilli
 	if job.MIGProfile != "" && whole == 0 && milli == 0 {
@@ -99,7 +98,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 		given += sh.Milli
 	}
 	if len(seat.Shares) != max(whole, min(milli, 1)) || given != max(1000*whole, milli) {
-		return fmt.Errorf("%d devices and %d/1000 are not what was asked for", len(seat.Shares), given)
+		return fmt.Errorf("the member has the wrong devices: allocated %d (%d thousandths of a device), requested %d (%d thousandths of a device)", len(seat.Shares), given, max(whole, min(milli, 1)), max(1000*whole, milli))
 	}
 	return m.checkNUMA(job, seat)
 }
@@ -108,7 +107,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 func (m *nodeUse) checkDevice(job *ares.Job, sh ares.Share, hottest int) error {
 	d := m.device(sh.Device)
 	if d == nil {
-		return fmt.Errorf("there is no device %s", sh.Device)
+		return fmt.Errorf("the node has no device %s", sh.Device)
 	}
 	kind := d.Type
 	if kind == "" {
@@ -118,27 +117,27 @@ func (m *nodeUse) checkDevice(job *ares.Job, sh ares.Share, hottest int) error {
 	case !d.Healthy:
 		return fmt.Errorf("device %s is not healthy", d.ID)
 	case hottest > 0 && d.Celsius > hottest:
-		return fmt.Errorf("device %s has %d °C, the limit is %d", d.ID, d.Celsius, hottest)
+		return fmt.Errorf("the temperature of device %s is %d °C, but the limit is %d °C", d.ID, d.Celsius, hottest)
 	case m.isSliced(d.ID):
-		return fmt.Errorf("device %s is cut into slices", d.ID)
+		return fmt.Errorf("device %s is partitioned, so only its slices can be allocated", d.ID)
 	case d.Profile != job.MIGProfile:
-		return fmt.Errorf("device %s is a %q slice", d.ID, d.Profile)
+		return fmt.Errorf("device %s has MIG profile %q, but the job requests %q", d.ID, d.Profile, job.MIGProfile)
 	case kind != job.AcceleratorType:
-		return fmt.Errorf("device %s is a %s", d.ID, kind)
+		return fmt.Errorf("device %s has type %s, but the job requests %s", d.ID, kind, job.AcceleratorType)
 	case !modelMatches(job.GPUModel, d.Model):
-		return fmt.Errorf("device %s is a %s", d.ID, d.Model)
+		return fmt.Errorf("device %s has model %s, but the job requests %s", d.ID, d.Model, job.GPUModel)
 	case d.Index != sh.Index:
-		return fmt.Errorf("device %s has index %d, not %d", d.ID, d.Index, sh.Index)
+		return fmt.Errorf("device %s has index %d, but the placement says %d", d.ID, d.Index, sh.Index)
 	case d.MemoryMB*max(job.GPUs, 1) < job.GPUMemoryMB:
-		return fmt.Errorf("device %s has %d MB", d.ID, d.MemoryMB)
+		return fmt.Errorf("device %s has too little memory (%d MB): the job needs a total of %d MB on %d devices", d.ID, d.MemoryMB, job.GPUMemoryMB, max(job.GPUs, 1))
 	case m.milliByDevice[d.ID] > 1000:
-		return fmt.Errorf("device %s is sold twice: %d/1000", d.ID, m.milliByDevice[d.ID])
+		return fmt.Errorf("device %s is oversubscribed: %d thousandths of the device are allocated, but the limit is 1000", d.ID, m.milliByDevice[d.ID])
 	}
 	return nil
 }
 
-// modelMatches reports whether a model is one of those requested, with "a|b"
-// for either.
+// modelMatches reports whether a model is one of the requested models. The request "a|b" accepts model a and model
+// b.
 func modelMatches(asked, model string) bool {
 	if strings.Trim(asked, "| ") == "" {
 		return true
@@ -157,22 +156,22 @@ func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 	required := job.NUMAPolicy == "required" || job.Placement.RequiredLevel == "numa" || job.Placement.LatencySensitive && devices
 	if seat.NUMA < 0 {
 		if required {
-			return fmt.Errorf("it is bound to no NUMA node")
+			return fmt.Errorf("the job requires one NUMA node, but the placement names none")
 		}
 		return nil
 	}
 	at := slices.IndexFunc(m.Node.NUMA, func(n ares.NUMANode) bool { return n.ID == seat.NUMA })
 	if at < 0 {
-		return fmt.Errorf("there is no NUMA node %d", seat.NUMA)
+		return fmt.Errorf("the node has no NUMA node %d", seat.NUMA)
 	}
 	for _, sh := range seat.Shares {
 		if d := m.device(sh.Device); d.NUMA != seat.NUMA {
-			return fmt.Errorf("device %s is at NUMA node %d, not %d", d.ID, d.NUMA, seat.NUMA)
+			return fmt.Errorf("device %s belongs to NUMA node %d, but the placement names NUMA node %d", d.ID, d.NUMA, seat.NUMA)
 		}
 	}
 	n, b := m.Node.NUMA[at], m.numaUse[seat.NUMA]
 	if job.CPUs > 0 && b[0] > n.CPUs || job.MemoryMB > 0 && b[1] > n.MemoryMB {
-		return fmt.Errorf("NUMA node %d is oversold: %d cores, %d MB", n.ID, b[0], b[1])
+		return fmt.Errorf("NUMA node %d is oversubscribed: %d of %d cores and %d of %d MB are allocated", n.ID, b[0], n.CPUs, b[1], n.MemoryMB)
 	}
 	return nil
 }
@@ -192,43 +191,43 @@ func checkNodeConstraints(t *checker, p *placement) error {
 	return nil
 }
 
-// checkRequirements checks the node requirements of a job on one node, and on each
-// device that a seat has there.
+// checkRequirements checks a job's node requirements on one node and on each device that a
+// seat has on this node.
 func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
 	rs := job.Placement.NodeRequirements
 	if len(seat.Shares) == 0 {
 		if !rs.Matches(m.Node) {
-			return fmt.Errorf("it does not meet %s", rs)
+			return fmt.Errorf("the node does not meet the job's requirements %s", rs)
 		}
 		return nil
 	}
 	if !rs.MatchesNode(m.Node.Labels, len(m.Node.Devices)) {
-		return fmt.Errorf("it does not meet %s", rs)
+		return fmt.Errorf("the node does not meet the job's requirements %s", rs)
 	}
 	for _, d := range m.Node.Devices {
 		has := slices.ContainsFunc(seat.Shares, func(sh ares.Share) bool { return sh.Device == d.ID })
 		if has && !rs.MatchesDevice(d.Model, d.MemoryMB) {
-			return fmt.Errorf("device %s does not meet %s", d.ID, rs)
+			return fmt.Errorf("device %s does not meet the job's requirements %s", d.ID, rs)
 		}
 	}
 	return nil
 }
 
-// checkConstraints checks what a job requires of one node.
+// checkConstraints checks the requirements of a job on one node.
 func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	where := &job.Placement
-	for k, want := range where.NodeSelector { // order-free: any broken law will do
+	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {
-			return fmt.Errorf("label %s is %q", k, v)
+			return fmt.Errorf("the node's label %s is %q, but the job requires %q", k, v, want)
 		}
 	}
 	for _, text := range where.NodeAffinity {
 		if c, err := ares.ParseCondition(text); err == nil && !c.Holds(m.Node.Labels) {
-			return fmt.Errorf("%q does not hold", text)
+			return fmt.Errorf("the node does not meet the job's node affinity %q", text)
 		}
 	}
 	if len(where.Regions) > 0 && !slices.Contains(where.Regions, m.location.names[0]) {
-		return fmt.Errorf("its region is %q", m.location.names[0])
+		return fmt.Errorf("the node's region is %q, but the job requires one of %q", m.location.names[0], where.Regions)
 	}
 	for _, taint := range m.Node.Taints {
 		tolerated := slices.ContainsFunc(where.Tolerations, func(text string) bool {
@@ -236,7 +235,7 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 			return err == nil && o.Tolerates(taint)
 		})
 		if taint.Effect == ares.NoSchedule && !tolerated {
-			return fmt.Errorf("it does not tolerate %s", taint)
+			return fmt.Errorf("the job does not tolerate the node's taint %s", taint)
 		}
 	}
 	return nil

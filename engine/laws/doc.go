@@ -1,16 +1,15 @@
-// Package laws checks decisions. A Law is an invariant that every plan must
-// satisfy; Laws lists them, and Check returns a Violation for each one that a
-// plan breaks.
+// Package laws checks decisions. A Law is an invariant that every plan must satisfy. Laws
+// lists all laws, and Check returns a Violation for each law that a plan breaks.
 //
-// The checks compute everything again from the records. They share no code with
-// the scheduler, only the meaning of the records, so that one mistake cannot
-// hide in both. Property tests, the simulator and servers in debug mode use
-// them.
+// The checks compute everything again from the records. The checks share no code with the
+// scheduler, so the same mistake is unlikely in both. Property tests, the simulator and
+// servers in debug mode use these checks.
 //
-// Some invariants hold for a sequence of plans: a PlannedStartCheck checks that firm
-// planned starts are met, and a PreemptionHistory that preemption has no cycles. SkippedJobs
-// returns the jobs that a plan skipped, for a check that needs a second state.
+// Some invariants hold for a sequence of plans. A PlannedStartCheck checks that firm
+// planned starts are met. A PreemptionHistory checks that preemptions form no cycle.
+// SkippedJobs returns the jobs that a plan skipped. With a second state, a caller can
+// then check whether they would have fit.
 //
-// A check takes time proportional to all live jobs and nodes, about a tenth of
-// a second for ten thousand of each, so it runs only where it is enabled.
+// A check takes time proportional to the number of live jobs and nodes: about 0.1 s for
+// 10,000 jobs and 10,000 nodes. Because of this cost, the checks run only where they are enabled.
 package laws

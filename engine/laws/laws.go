@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // Law is an invariant of every plan.
@@ -57,11 +56,11 @@ type Violation struct {
 
 func (v Violation) Error() string { return fmt.Sprintf("law %q: %v", v.Law, v.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns the reason for the violation.
 func (v Violation) Unwrap() error { return v.Err }
 
-// Check returns the laws that a plan made from this state breaks, each at most
-// once.
+// Check checks a plan that was made from this state, and returns the laws that the plan breaks. Each law is listed
+// only once.
 func Check(s *engine.State, p *ares.Plan) []Violation {
 	var out []Violation
 	all := Laws()
@@ -100,8 +99,8 @@ func Check(s *engine.State, p *ares.Plan) []Violation {
 	return out
 }
 
-// checker holds everything that is in use, recomputed from the records.
-// Placements of the plan are added one by one.
+// A checker holds the totals of all resources in use. It recomputes these totals from the records. Placements of
+// the plan are added one by one.
 type checker struct {
 	state *engine.State
 	plan  *ares.Plan
@@ -114,7 +113,7 @@ type checker struct {
 	locator  locator
 }
 
-// placement is one placement of the plan, with its job.
+// A `placement` is one placement of the plan, together with its job.
 type placement struct {
 	*ares.Placing
 	index        int // position in the plan
@@ -156,7 +155,7 @@ func newChecker(s *engine.State, p *ares.Plan) *checker {
 	return t
 }
 
-// addJob adds what a job holds, and what it has used.
+// addJob adds the seats that a job holds, and its past usage.
 func (t *checker) addJob(job *ares.Job, run *ares.Run) {
 	active := !job.IsArray() && run.Phase.Active()
 	for i := range run.Attempts {
@@ -177,7 +176,7 @@ func (t *checker) addJob(job *ares.Job, run *ares.Run) {
 	}
 }
 
-// addSeat adds one seat.
+// addSeat adds one seat to the resources in use.
 func (t *checker) addSeat(job *ares.Job, seat *ares.Seat, live bool) {
 	t.occupied = append(t.occupied, occupiedSeat{job, seat, live})
 	if m := t.nodes[seat.Node]; m != nil {
@@ -188,12 +187,12 @@ func (t *checker) addSeat(job *ares.Job, seat *ares.Seat, live bool) {
 	}
 }
 
-// nextPlacement returns the i-th placement of the plan, before it is counted.
+// nextPlacement returns the i-th placement of the plan. This placement is not counted yet.
 func (t *checker) nextPlacement(i int) (*placement, error) {
 	pl := &placement{Placing: &t.plan.Place[i], index: i}
 	job, ok := t.state.Job(cmp.Or(pl.ArrayOf, pl.Job))
 	if !ok {
-		return nil, fmt.Errorf("there is no job %s", cmp.Or(pl.ArrayOf, pl.Job))
+		return nil, fmt.Errorf("the plan places job %s, which does not exist", cmp.Or(pl.ArrayOf, pl.Job))
 	}
 	pl.job = job
 	pl.run, _ = t.state.Run(job.ID)
@@ -201,7 +200,7 @@ func (t *checker) nextPlacement(i int) (*placement, error) {
 	return pl, nil
 }
 
-// addPlacement counts a placement.
+// addPlacement adds a placement to the resources in use.
 func (t *checker) addPlacement(pl *placement) {
 	for k := range pl.Seats {
 		t.addSeat(pl.job, &pl.Seats[k], true)
@@ -209,7 +208,7 @@ func (t *checker) addPlacement(pl *placement) {
 	t.ledger.accountOf(pl.job).add(amount{use: ares.Use{Jobs: 1}})
 }
 
-// checkState checks the state's own indexes against its records.
+// checkState checks that the state's own indexes match its records.
 func checkState(t *checker) error { return t.state.Check() }
 
 // checkPhase checks that the job is pending and that its earlier seats are
@@ -217,25 +216,25 @@ func checkState(t *checker) error { return t.state.Check() }
 func checkPhase(_ *checker, p *placement) error {
 	job, run := p.job, &p.run
 	if run.Phase != ares.Pending && !job.IsArray() || run.Phase.Final() || !run.Settled() || run.Stop != nil || job.IsArray() != (p.ArrayOf != "") {
-		return fmt.Errorf("it is %s and may not be placed", run.Phase)
+		return fmt.Errorf("the job is %s and cannot be placed: it must be pending, and its earlier processes must have ended", run.Phase)
 	}
 	return nil
 }
 
-// checkGang checks the number and ranks of the seats, and that dependencies
-// succeeded.
+// checkGang checks the number and the ranks of the seats. It also checks that all
+// dependencies have succeeded.
 func checkGang(t *checker, p *placement) error {
 	if n := len(p.Seats); n > max(p.job.Members, 1) || n < p.job.MinMembers || n == 0 {
-		return fmt.Errorf("%d seats for %d to %d members", n, p.job.MinMembers, p.job.Members)
+		return fmt.Errorf("%d members are placed, but the job needs %d to %d", n, p.job.MinMembers, p.job.Members)
 	}
 	for i := range p.Seats {
 		if p.Seats[i].Rank != i {
-			return fmt.Errorf("seat %d has rank %d", i, p.Seats[i].Rank)
+			return fmt.Errorf("the rank of a member must be equal to its position, but the member at position %d has rank %d", i, p.Seats[i].Rank)
 		}
 	}
 	for _, id := range p.job.After {
 		if before, _ := t.state.Run(ares.JobID(id)); before.Phase != ares.Succeeded {
-			return fmt.Errorf("%s, which comes before it, is %q", id, before.Phase)
+			return fmt.Errorf("the job depends on %s, but that job has not succeeded: it is %q", id, before.Phase)
 		}
 	}
 	return nil

@@ -13,9 +13,9 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// testCluster is a small cluster in which every law can be broken: two leaves
-// of two nodes, a tenant with a quota and a limit, one that runs a job with a
-// label, and one that has used up its budget.
+// testCluster is a small cluster in which every law can be broken. The cluster has two leaves with two nodes each,
+// and three tenants. One tenant has a quota and a limit, one runs a job with a label, and one has used up its
+// budget.
 func testCluster() *engine.State {
 	s := engine.New()
 	var events []ares.Event
@@ -63,8 +63,8 @@ func bindNUMA(s ares.Seat, numa int) ares.Seat {
 	return s
 }
 
-// TestViolationsAreFound checks that each violation is reported by its law and
-// no other, and that valid plans break none.
+// TestViolationsAreFound checks that each violation is reported by exactly one law. It
+// also checks that valid plans break no law.
 func TestViolationsAreFound(t *testing.T) {
 	gpu := func(change ...func(*ares.Spec)) ares.Spec {
 		s := ares.Spec{GPUs: 1}
@@ -123,8 +123,8 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// TestEmptyPlanMustNotWakeAtOnce checks that a plan without changes does not
-// ask for an immediate decision, which would be the same.
+// TestEmptyPlanMustNotWakeAtOnce checks that a plan without changes does not request an immediate decision. The
+// next decision would be the same.
 func TestEmptyPlanMustNotWakeAtOnce(t *testing.T) {
 	s := testCluster()
 	expectViolation(t, laws.Check(s, &ares.Plan{Revision: 1, Now: epoch, Wake: epoch}), "form")

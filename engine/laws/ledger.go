@@ -8,15 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// ledger has the current and past use of tenants and queues, as a tree: tenants
-// at the top, queues under them, and under each queue an account for the jobs
-// that name it.
+// A ledger holds the current and past usage of tenants and queues. The accounts form a tree. Tenants are at the
+// top and queues below them. Each queue has an account for the jobs that were submitted to it directly.
 type ledger struct {
 	cfg           config.Config
 	now           time.Time
@@ -28,8 +26,8 @@ type ledger struct {
 	roundingError map[string]float64 // upper bound on the rounding error of gpuSeconds
 }
 
-// account is a tenant, a queue, or the jobs of one queue. Invariant: minWeight
-// <= maxWeight; they differ if the weight depends on past use.
+// An account holds the usage and the limits of a tenant, of a queue, or of the jobs submitted directly to one
+// queue. Invariant: minWeight <= maxWeight. The two differ if the weight depends on past usage.
 type account struct {
 	name      string
 	parent    *account
@@ -41,7 +39,7 @@ type account struct {
 	pastUse   [3]float64 // average past use by resource
 }
 
-// amount is an amount of resources: for limits, for shares and by device model.
+// The type `amount` holds resources in three forms: as counted for limits, as counted for shares, and by device model.
 type amount struct {
 	use          ares.Use
 	resources    [3]float64     // weighted thousandths of GPUs, cores, MB
@@ -54,7 +52,7 @@ func newLedger(s *engine.State, tenants map[string]*ares.Tenant, nodes map[strin
 		cfg: s.Config(), now: now, nodes: nodes, accounts: map[string]*account{}, children: map[*account][]*account{},
 		gpuSeconds: map[string]float64{}, roundingError: map[string]float64{},
 	}
-	for id, r := range tenants { // order-free: each by itself
+	for id, r := range tenants { // order-free: entries are independent
 		a := b.account(id, nil)
 		a.setWeight(r.Weight)
 		a.limits, a.quotas = &r.Limits, r.Quotas
@@ -89,7 +87,7 @@ func (a *account) setWeight(w float64) {
 	a.minWeight, a.maxWeight = weightOf(w), weightOf(w)
 }
 
-// weightOf returns a weight rounded to thousandths; 0 means 1.
+// weightOf returns a weight, rounded to thousandths. A weight of 0 counts as 1.
 func weightOf(w float64) float64 {
 	if w == 0 {
 		return 1
@@ -97,8 +95,7 @@ func weightOf(w float64) float64 {
 	return max(math.Round(w*1000), 1) / 1000
 }
 
-// account returns the account with this name, and creates it with weight 1 if
-// needed.
+// The method `account` returns the account with this name, and creates it with weight 1 if needed.
 func (b *ledger) account(name string, parent *account) *account {
 	a := b.accounts[name]
 	if a == nil {
@@ -112,8 +109,8 @@ func (b *ledger) account(name string, parent *account) *account {
 	return a
 }
 
-// parentOf returns the account above a queue: its parent or its tenant. A queue
-// in a cycle of parents is directly under the tenant.
+// parentOf returns the account above a queue: its parent queue or its tenant. If the parents form a cycle, the queue is
+// directly below the tenant.
 func (b *ledger) parentOf(records map[string]*ares.Queue, q *ares.Queue) *account {
 	top := b.account(q.Tenant, nil)
 	if q.Parent == "" {
@@ -140,10 +137,10 @@ func (b *ledger) parentOf(records map[string]*ares.Queue, q *ares.Queue) *accoun
 	return b.account(up.ID(), b.parentOf(records, up))
 }
 
-// accountOf returns the account of the jobs that name this job's queue.
+// accountOf returns the account of the jobs submitted directly to this job's queue.
 func (b *ledger) accountOf(job *ares.Job) *account { return b.accountOfQueue(job.Tenant, job.Queue) }
 
-// accountOfQueue returns the account of the jobs that name a queue.
+// accountOfQueue returns the account of the jobs submitted directly to a queue.
 func (b *ledger) accountOfQueue(tenant, queue string) *account {
 	id := ares.QueueID(tenant, cmp.Or(queue, ares.DefaultQueue))
 	if a := b.accounts[id+"/"]; a != nil {
@@ -152,7 +149,7 @@ func (b *ledger) accountOfQueue(tenant, queue string) *account {
 	return b.account(id+"/", b.account(id, b.account(tenant, nil)))
 }
 
-// add adds an amount to the account and to all above it.
+// The method `add` adds an amount to the account and to all accounts above it.
 func (a *account) add(by amount) {
 	for ; a != nil; a = a.parent {
 		a.current.use = a.current.use.Add(by.use)
@@ -165,11 +162,11 @@ func (a *account) add(by amount) {
 	}
 }
 
-// modelWeight returns the weight of a device in shares, in thousandths: that of
-// the longest configured name that is part of its model's name.
+// modelWeight returns the weight with which a device counts in fair shares, in thousandths. The result is the weight of
+// the longest configured name that is part of the device's model name.
 func (b *ledger) modelWeight(model string) float64 {
 	best, worth := "", 1000
-	for name, w := range b.cfg.ModelWeights { // order-free: the longest, then the first
+	for name, w := range b.cfg.ModelWeights { // order-free: finds the longest name, then the first
 		if strings.Contains(strings.ToLower(model), strings.ToLower(name)) && (len(name) > len(best) || len(name) == len(best) && name < best) {
 			best, worth = name, w
 		}
@@ -195,8 +192,8 @@ func (b *ledger) amountOf(job *ares.Job, seat *ares.Seat) amount {
 	return out
 }
 
-// addPastUse adds what a seat of an attempt has used until now: to the budget,
-// and as past use with exponential decay.
+// addPastUse adds the usage of a seat until now to the budget. It also adds this usage, with exponential decay,
+// to the past usage.
 func (b *ledger) addPastUse(job *ares.Job, seat *ares.Seat, from, to time.Time) {
 	if from.IsZero() {
 		return
@@ -225,7 +222,8 @@ func (b *ledger) addPastUse(job *ares.Job, seat *ares.Seat, from, to time.Time) 
 	}
 }
 
-// decay returns the weight of past use at a time: half for one half-life ago.
+// The function `decay` returns the weight of past usage, which depends on its age. Usage that is one half-life old
+// counts half.
 func (b *ledger) decay(at time.Time) float64 {
 	if b.cfg.HalfLife <= 0 {
 		return 0
@@ -233,7 +231,7 @@ func (b *ledger) decay(at time.Time) float64 {
 	return math.Exp2(at.Sub(b.now).Hours() / b.cfg.HalfLife.Hours())
 }
 
-// addArchivedUse adds the use of archived jobs.
+// addArchivedUse adds the usage of archived jobs.
 func (b *ledger) addArchivedUse(s *engine.State) {
 	month := b.now.UTC().Format("2006-01")
 	for u := range s.Usages() {
@@ -256,33 +254,32 @@ func (b *ledger) addArchivedUse(s *engine.State) {
 // tenant.
 func checkLimits(t *checker, p *placement) error {
 	if t.tenants[p.job.Tenant] == nil {
-		return fmt.Errorf("there is no tenant %s", p.job.Tenant)
+		return fmt.Errorf("the job's tenant %s does not exist", p.job.Tenant)
 	}
 	for a := t.ledger.accountOf(p.job); a != nil; a = a.parent {
 		if a.limits == nil {
 			continue
 		}
 		if what, used, limit, over := a.limits.Excess(a.current.use); over {
-			return fmt.Errorf("%s would use %d %s of %d", a.name, used, what, limit)
+			return fmt.Errorf("%s would use %d %s, but its limit is %d", a.name, used, what, limit)
 		}
 	}
 	return nil
 }
 
-// checkBudget checks the tenant's GPU-hours of this month.
+// checkBudget compares the GPU-hours that the tenant has used this month with its budget.
 func checkBudget(t *checker, p *placement) error {
 	r := t.tenants[p.job.Tenant]
 	if r == nil || r.GPUHours == 0 {
 		return nil
 	}
 	if spent := t.ledger.gpuSeconds[r.ID]; spent-t.ledger.roundingError[r.ID] >= float64(r.GPUHours)*3600 {
-		return fmt.Errorf("tenant %s has used %.0f GPU-seconds of %d hours", r.ID, spent, r.GPUHours)
+		return fmt.Errorf("tenant %s has used up its monthly budget: it has used %.2f of %d GPU-hours", r.ID, spent/3600, r.GPUHours)
 	}
 	return nil
 }
 
-// quotaKey identifies a quota; a nil account stands for all topmost quotas
-// together.
+// quotaKey identifies a quota. If the account is nil, the key stands for all topmost quotas together.
 type quotaKey struct {
 	account *account
 	model   string // the quota's pattern
@@ -300,7 +297,7 @@ func (b *ledger) quotaPatterns() []string {
 	return slices.Compact(out)
 }
 
-// quota returns the account's quota for a model pattern, nil for none.
+// The method `quota` returns the account's quota for a model pattern, or nil if it has none.
 func (a *account) quota(pattern string) *ares.Quota {
 	for i := range a.quotas {
 		if strings.ToLower(a.quotas[i].Model) == pattern {
@@ -310,8 +307,9 @@ func (a *account) quota(pattern string) *ares.Quota {
 	return nil
 }
 
-// quotaDemand returns what counts against a quota of an account: the use under
-// it, and the unused parts of quotas under it that are not lent.
+// quotaDemand returns the amount that counts against a quota of an account. If there are accounts below the account,
+// the amount is the sum of the amounts that they add (see quotaClaim). Otherwise the amount is the account's own
+// usage.
 func (b *ledger) quotaDemand(a *account, pattern string) int64 {
 	total := int64(0)
 	for _, k := range b.children[a] {
@@ -327,7 +325,8 @@ func (b *ledger) quotaDemand(a *account, pattern string) int64 {
 	return total
 }
 
-// quotaClaim returns what an account counts for in the account above it.
+// quotaClaim returns the amount that an account adds to the demand on its parent account's quota. The result is
+// the larger of two amounts: the demand of the account, and the part of its quota that it does not lend.
 func (b *ledger) quotaClaim(a *account, pattern string) int64 {
 	d := b.quotaDemand(a, pattern)
 	q := a.quota(pattern)
@@ -337,8 +336,8 @@ func (b *ledger) quotaClaim(a *account, pattern string) int64 {
 	return max(d, 1000*int64(q.Nominal-min(q.Lend, q.Nominal)))
 }
 
-// totalQuota returns the sum of all topmost quotas and what counts against it.
-// Accounts without a quota above them do not count.
+// totalQuota returns two amounts: the sum of all topmost quotas, and the amount that counts against this sum. The
+// usage of an account counts only if this account or an account above it has a quota.
 func (b *ledger) totalQuota(pattern string) (nominal, claimed int64) {
 	var walk func(a *account)
 	walk = func(a *account) {
@@ -359,7 +358,7 @@ func (b *ledger) totalQuota(pattern string) (nominal, claimed int64) {
 	return nominal, claimed
 }
 
-// quotaDemands returns what counts against each quota above a job.
+// quotaDemands returns, for each quota that applies to a job, the amount that counts against the quota.
 func (b *ledger) quotaDemands(job *ares.Job) map[quotaKey]int64 {
 	out := map[quotaKey]int64{}
 	for _, pattern := range b.quotaPatterns() {
@@ -377,22 +376,22 @@ func (b *ledger) quotaDemands(job *ares.Job) map[quotaKey]int64 {
 	return out
 }
 
-// checkQuotas checks that no placement increases demand above a quota. A quota
-// that was lowered may be exceeded by earlier placements.
+// checkQuotas checks that no placement raises the demand above a quota. If a quota was
+// lowered, earlier placements may exceed it.
 func checkQuotas(t *checker, p *placement) error {
-	for d, now := range t.ledger.quotaDemands(p.job) { // order-free: any broken law will do
+	for d, now := range t.ledger.quotaDemands(p.job) { // order-free: any violation is enough
 		if now <= p.demandBefore[d] {
 			continue
 		}
 		if d.account == nil {
 			if nominal, _ := t.ledger.totalQuota(d.model); now > nominal {
-				return fmt.Errorf("all quotas of %q together have %d/1000 of %d/1000 used or kept", d.model, now, nominal)
+				return fmt.Errorf("the quotas for model %q are exceeded: they add up to %d thousandths of a device, but the demand is %d thousandths of a device", d.model, nominal, now)
 			}
 			continue
 		}
 		q := d.account.quota(d.model)
 		if most := 1000 * (int64(q.Nominal) + int64(q.Borrow)); q.Borrow < ares.Unlimited && now > most {
-			return fmt.Errorf("%s uses %d/1000 of %q, its quota and what it may borrow are %d/1000", d.account.name, now, d.model, most)
+			return fmt.Errorf("the demand of %s for model %q is %d thousandths of a device, but its quota plus its borrowing limit is %d thousandths of a device", d.account.name, d.model, now, most)
 		}
 	}
 	return nil

@@ -6,14 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// checkOrder checks that no job is placed before another that precedes it and
-// is placed later. A job that precedes it and is not placed at all must not
-// have fit; that check needs a second state (see SkippedJobs).
+// checkOrder checks that the placements of a plan are in the order of the jobs. A second state is needed to
+// check also that no skipped job would have fit (see SkippedJobs).
 func checkOrder(t *checker, p *placement) error {
 	if p.isOnNominatedSeats() {
 		return nil
@@ -29,18 +27,18 @@ func checkOrder(t *checker, p *placement) error {
 			continue
 		}
 		if why := t.precedes(job, p.job); why != "" {
-			return fmt.Errorf("%s is placed later: %s", later.Job, why)
+			return fmt.Errorf("job %s should be placed before this job: %s", later.Job, why)
 		}
 	}
 	return nil
 }
 
-// roundingError is the relative difference below which two shares are equal: they are
-// quotients of whole numbers, and the law computes with floating point.
+// roundingError is the relative difference below which two shares count as equal. Shares are quotients of whole
+// numbers, but the check computes them with floating-point numbers.
 const roundingError = 1e-12
 
-// precedes returns why a waiting job comes before another, "" if it does not or
-// if rounding could decide it.
+// The method `precedes` returns why a waiting job comes before another job. The result is "" if the waiting job
+// does not come before the other job, or if the difference could be a rounding error.
 func (t *checker) precedes(job, other *ares.Job) string {
 	now, step := t.plan.Now, t.cfg.AgeingStep
 	mine, its := job.PriorityValue(), other.PriorityValue()
@@ -49,14 +47,14 @@ func (t *checker) precedes(job, other *ares.Job) string {
 	}
 	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
 		if a > b {
-			return fmt.Sprintf("its class is %s, not %s", ares.ClassOf(mine), ares.ClassOf(its))
+			return fmt.Sprintf("its priority class is %s, and the other job's class is %s", ares.ClassOf(mine), ares.ClassOf(its))
 		}
 		return ""
 	}
 	a, b := t.ledger.accountOf(job), t.ledger.accountOf(other)
 	if a == b {
 		if t.isEarlier(job, other) {
-			return "it is earlier in the same queue"
+			return "it is ahead in the same queue"
 		}
 		return ""
 	}
@@ -64,12 +62,12 @@ func (t *checker) precedes(job, other *ares.Job) string {
 	_, mineAtMost := t.ledger.dominantShare(a)
 	itsAtLeast, _ := t.ledger.dominantShare(b)
 	if mineAtMost < itsAtLeast*(1-roundingError) {
-		return fmt.Sprintf("%s has %.6f of the fleet by weight, %s has %.6f", a.name, mineAtMost, b.name, itsAtLeast)
+		return fmt.Sprintf("the share of %s divided by its weight is %.6f, and the share of %s is %.6f", a.name, mineAtMost, b.name, itsAtLeast)
 	}
 	return ""
 }
 
-// ageingSteps returns the whole ageing steps from 1970 until a time.
+// ageingSteps returns the number of whole ageing steps from 1970 until a time.
 func ageingSteps(at time.Time, step time.Duration) int64 {
 	if step <= 0 {
 		return 0
@@ -78,13 +76,13 @@ func ageingSteps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
-// AgedClass returns the class of a waiting job at a time, after ageing.
+// AgedClass returns the priority class of a waiting job at the time `now`. Ageing may have raised its class.
 func AgedClass(job *ares.Job, now time.Time, step time.Duration) ares.Class {
 	return ares.ClassOf(agedPriority(job, now, step))
 }
 
-// agedPriority returns the priority of a job at a time. Only jobs submitted as
-// critical are critical.
+// agedPriority returns the priority of a job at the given time, including ageing. Ageing
+// never makes a job critical: only jobs that were submitted as critical have that class.
 func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 	p := job.PriorityValue()
 	grown := p + int(ageingSteps(now, step)-ageingSteps(job.AcceptedAt, step))
@@ -94,8 +92,8 @@ func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 	return min(grown, ares.Critical.Floor()-1)
 }
 
-// isEarlier reports whether a comes before b in one queue and class, by the
-// configured order.
+// isEarlier compares two jobs of the same queue and class. It reports whether job a comes
+// before job b by the configured order.
 func (t *checker) isEarlier(a, b *ares.Job) bool {
 	if t.cfg.Queue.Order == config.OrderAged {
 		return t.isEarlierAged(a, b)
@@ -103,8 +101,9 @@ func (t *checker) isEarlier(a, b *ares.Job) bool {
 	return cmp.Or(cmp.Compare(t.orderKey(a), t.orderKey(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// isEarlierAged reports whether a comes before b in the default order: critical
-// jobs, then aged priority or the rank by deadline, then submission, then ID.
+// isEarlierAged reports whether job a comes before job b in the default order. Critical
+// jobs come first. Other jobs are ordered by aged priority or deadline rank, then by
+// submission, then by ID.
 func (t *checker) isEarlierAged(a, b *ares.Job) bool {
 	ac, bc := a.PriorityValue() >= ares.Critical.Floor(), b.PriorityValue() >= ares.Critical.Floor()
 	if ac != bc {
@@ -124,8 +123,8 @@ func (t *checker) isEarlierAged(a, b *ares.Job) bool {
 	return a.ID < b.ID
 }
 
-// divergingAccounts returns the two siblings at which the paths of two accounts
-// to the top diverge.
+// divergingAccounts compares the paths from the top to two accounts. The paths diverge at two accounts that have
+// the same parent. These two accounts are the results.
 func divergingAccounts(a, b *account) (x, y *account) {
 	up, down := pathFromTop(a), pathFromTop(b)
 	for i := range up {
@@ -136,7 +135,7 @@ func divergingAccounts(a, b *account) (x, y *account) {
 	return a, b
 }
 
-// pathFromTop returns an account and all above it, the topmost first.
+// pathFromTop returns an account and all accounts above it, starting with the topmost.
 func pathFromTop(a *account) []*account {
 	var out []*account
 	for ; a != nil; a = a.parent {
@@ -146,9 +145,9 @@ func pathFromTop(a *account) []*account {
 	return out
 }
 
-// dominantShare returns bounds on the weighted dominant share of an account. It
-// is not exact because past use is stored in whole units and for a limited
-// time, and a weight that depends on past use is only known by its bounds.
+// dominantShare returns a lower and an upper bound of the weighted dominant share of an account. The bounds are not
+// exact, for two reasons. Past usage is stored in whole units and for a limited time. A weight that depends on past
+// usage is known only within bounds.
 func (b *ledger) dominantShare(a *account) (least, most float64) {
 	const cut = 1.0 / 30_000
 	for r, all := range b.capacity.resources {

@@ -3,44 +3,43 @@ package laws
 import (
 	"fmt"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // checkForm checks the parts of a plan that do not depend on resources.
 func checkForm(t *checker) error {
 	p := t.plan
 	if p.Revision != t.state.Revision() {
-		return fmt.Errorf("it is for revision %d, the state is at %d", p.Revision, t.state.Revision())
+		return fmt.Errorf("the plan is for revision %d, but the state is at revision %d", p.Revision, t.state.Revision())
 	}
 	once := map[ares.JobID]bool{}
 	for _, id := range writtenRuns(p) {
 		if once[id] {
-			return fmt.Errorf("it touches the run of %s twice", id)
+			return fmt.Errorf("the plan changes job %s twice", id)
 		}
 		once[id] = true
 	}
 	for _, id := range p.Ready {
 		run, _ := t.state.Run(id)
 		if !run.Settled() || run.Phase == ares.Pending || !run.Phase.Waiting() || p.Now.Before(run.NotBefore) {
-			return fmt.Errorf("it readies %s, which is %s", id, run.Phase)
+			return fmt.Errorf("the plan returns %s to the queue too early: either its phase (%s) is wrong, or its processes have not ended, or its delay has not ended", id, run.Phase)
 		}
 	}
 	for _, stop := range p.Stop {
 		run, _ := t.state.Run(stop.Job)
 		if err := run.RequestStop(stop.Stop); err != nil {
-			return fmt.Errorf("it stops %s: %w", stop.Job, err)
+			return fmt.Errorf("the plan stops %s: %w", stop.Job, err)
 		}
 	}
 	if !p.Wake.IsZero() && p.Wake.Before(p.Now) {
-		return fmt.Errorf("it wakes at %s, in the past", p.Wake)
+		return fmt.Errorf("the plan's wake-up time %s is in the past", p.Wake)
 	}
 	if p.Empty() && p.Wake.Equal(p.Now) {
-		return fmt.Errorf("it changes nothing and wakes at once: the next would be the same, for ever")
+		return fmt.Errorf("the plan changes nothing but asks for another cycle at once, so cycles would repeat forever")
 	}
 	if len(p.Place) > config.MaxPlacings || len(p.Ready) > config.MaxPlacings || len(p.Refuse) > config.MaxRefusals {
-		return fmt.Errorf("it is too long: %d, %d and %d", len(p.Ready), len(p.Place), len(p.Refuse))
+		return fmt.Errorf("the plan has too many changes: it returns %d jobs to the queue, places %d jobs and refuses %d jobs", len(p.Ready), len(p.Place), len(p.Refuse))
 	}
 	return nil
 }
@@ -66,8 +65,8 @@ func writtenRuns(p *ares.Plan) []ares.JobID {
 	return out
 }
 
-// checkArrays checks that each array step contains exactly the elements it
-// creates, in order, within the array's parallelism.
+// checkArrays checks that each change of an array in the plan matches the elements that
+// the plan creates. The elements must be in order and within the array's parallelism.
 func checkArrays(t *checker) error {
 	p := t.plan
 	made := map[ares.JobID][]int{}
@@ -76,7 +75,7 @@ func checkArrays(t *checker) error {
 			continue
 		}
 		if pl.Job != ares.ElementID(pl.ArrayOf, pl.Index) {
-			return fmt.Errorf("element %d of %s is not %s", pl.Index, pl.ArrayOf, pl.Job)
+			return fmt.Errorf("element %d of array %s is placed with the wrong job ID %s", pl.Index, pl.ArrayOf, pl.Job)
 		}
 		made[pl.ArrayOf] = append(made[pl.ArrayOf], pl.Index)
 	}
@@ -84,16 +83,16 @@ func checkArrays(t *checker) error {
 		run, _ := t.state.Run(step.Job)
 		job, ok := t.state.Job(step.Job)
 		if !ok {
-			return fmt.Errorf("there is no array %s", step.Job)
+			return fmt.Errorf("the plan creates elements of array %s, which does not exist", step.Job)
 		}
 		for i, index := range made[step.Job] {
 			if index != run.Next+i {
-				return fmt.Errorf("array %s has %d elements and makes number %d", step.Job, run.Next, index)
+				return fmt.Errorf("the next element of array %s is %d, but the plan creates element %d", step.Job, run.Next+i, index)
 			}
 		}
 		n := len(made[step.Job])
 		if step.Next != run.Next+n || step.Next > job.Array.Count || n > job.ElementsAtOnce() || n > 0 && n+t.unfinishedElements(job, run.Next) > job.Array.Parallelism {
-			return fmt.Errorf("array %s makes %d elements after %d and then has %d", step.Job, n, run.Next, step.Next)
+			return fmt.Errorf("the plan either places too many elements of array %s or records a wrong total: created before=%d, placed=%d, recorded total=%d", step.Job, run.Next, n, step.Next)
 		}
 		if err := run.Advance(&step, p.Now); err != nil {
 			return fmt.Errorf("array %s: %w", step.Job, err)
@@ -101,7 +100,7 @@ func checkArrays(t *checker) error {
 		delete(made, step.Job)
 	}
 	if len(made) > 0 {
-		return fmt.Errorf("%d arrays have elements made without a step", len(made))
+		return fmt.Errorf("the plan places elements of %d arrays, but does not record these elements as created", len(made))
 	}
 	return nil
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// PlannedStartCheck checks over a sequence of plans that the first job in line starts by
-// its firm planned start. Events that may move a planned start reset it: a job
-// runs longer than estimated, is requeued or stopped, or a job that comes
-// earlier in the order is placed. The caller must report all other such events
-// with Reset. What remains is that jobs placed by backfill must not delay the
-// first job in line. The zero value is ready for use.
+// PlannedStartCheck observes a sequence of plans. It checks that the first job in queue order starts by its firm
+// planned start. Some events may move a planned start, and therefore reset the check: a job runs longer than
+// estimated, a job is requeued or stopped, or an earlier job in the order is placed. The caller must call Reset
+// for every other event that may move a planned start. So the check verifies that jobs placed by backfill do not
+// delay the first job. The zero value is ready for use.
 type PlannedStartCheck struct {
-	// Met counts the planned starts that were met, Moved those that an event
-	// moved.
+	// The field Met counts the planned starts that were met. The field Moved counts the planned
+	// starts that an event moved.
 	Met, Moved int
 
 	job          ares.JobID               // the job with the firm planned start, "" for none
@@ -34,20 +33,20 @@ func (k *PlannedStartCheck) Reset() {
 }
 
 // Observe checks a plan and its planned starts before the plan is written.
-func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ares.PlannedStart) error {
+func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, starts []ares.PlannedStart) error {
 	ends, stopping := expectedEnds(s, p.Now)
 	yields := len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 // preemptions of this plan change its planned starts
 	if k.job != "" && (stopping || yields || k.hasOverrun(s, ends)) {
 		k.Reset()
 	}
 	first := ares.PlannedStart{}
-	if len(promises) > 0 && promises[0].Firm && !stopping && len(p.Place) == 0 { // else the next plan has the planned start, after these placements
-		first = promises[0]
+	if len(starts) > 0 && starts[0].Firm && !stopping && len(p.Place) == 0 { // otherwise the next plan has the planned start, after these placements
+		first = starts[0]
 	}
 	if err := k.checkPromise(p, &first); err != nil {
 		return Violation{"promises", err}
 	}
-	overtaken := len(promises) > 0 && promises[0].Job != k.job
+	overtaken := len(starts) > 0 && starts[0].Job != k.job
 	if overtaken || len(p.Place) == 0 && first.Job != k.job {
 		k.Reset()
 		k.job, k.latest = first.Job, first.Latest
@@ -59,25 +58,25 @@ func (k *PlannedStartCheck) Observe(s *engine.State, p *ares.Plan, promises []ar
 	return nil
 }
 
-// checkPromise checks that the planned start still holds, or that the plan
-// meets it.
+// checkPromise checks that the planned start is still possible, or that the plan places
+// the job in time.
 func (k *PlannedStartCheck) checkPromise(p *ares.Plan, first *ares.PlannedStart) error {
 	placed := slices.ContainsFunc(p.Place, func(pl ares.Placing) bool { return k.job == pl.Job || k.job == pl.ArrayOf })
 	switch {
 	case k.job == "":
 	case placed && p.Now.After(k.latest):
-		return fmt.Errorf("%s starts at %s, though its start was planned by %s at the latest", k.job, p.Now, k.latest)
+		return fmt.Errorf("%s starts at %s, but its latest allowed start is %s", k.job, p.Now, k.latest)
 	case placed:
 		k.Met++
 		k.job = ""
 	case first.Job == k.job && first.At.After(k.latest):
-		return fmt.Errorf("%s is to start at %s, though its start was planned by %s at the latest; nothing but time has passed", k.job, first.At, k.latest)
+		return fmt.Errorf("the planned start of %s was moved to %s, but its latest allowed start is %s", k.job, first.At, k.latest)
 	}
 	return nil
 }
 
-// affectsPromise reports whether a plan may move the planned start other than
-// by backfill.
+// affectsPromise reports whether a plan may move the planned start for a reason other than
+// backfill.
 func (k *PlannedStartCheck) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	if len(p.Ready)+len(p.Stop)+len(p.Nominate)+len(p.Withdraw) > 0 {
 		return true
@@ -85,10 +84,9 @@ func (k *PlannedStartCheck) affectsPromise(s *engine.State, p *ares.Plan) bool {
 	return slices.ContainsFunc(SkippedJobs(s, p), func(before []ares.JobID) bool { return !slices.Contains(before, k.job) })
 }
 
-// hasOverrun reports whether a job ran longer than estimated, or was lost and
-// waits again.
+// hasOverrun reports whether a job ran longer than estimated, or was lost and waits again.
 func (k *PlannedStartCheck) hasOverrun(s *engine.State, ends map[ares.JobID]time.Time) bool {
-	for id, was := range k.expectedEnds { // order-free: any will do
+	for id, was := range k.expectedEnds { // order-free: any match is enough
 		end, runs := ends[id]
 		if run, known := s.Run(id); !runs && known && run.Last() != nil {
 			if run.Phase.Waiting() {
@@ -103,8 +101,9 @@ func (k *PlannedStartCheck) hasOverrun(s *engine.State, ends map[ares.JobID]time
 	return false
 }
 
-// expectedEnds returns the estimated end of each running job, zero if unknown,
-// and whether any job is being stopped, which takes an unknown time.
+// expectedEnds returns the estimated end of each running job, or zero if the end is
+// unknown. It also reports whether any job is being stopped, because a stop takes an
+// unknown time.
 func expectedEnds(s *engine.State, now time.Time) (ends map[ares.JobID]time.Time, stopping bool) {
 	ends = map[ares.JobID]time.Time{}
 	for job, run := range s.Jobs() {

@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// TestBrokenPromisesAreFound checks that a firm planned start must be met if
-// only time passes.
+// TestBrokenPromisesAreFound checks that a missed firm planned start is reported. In this test, only the time
+// changes between the plans.
 func TestBrokenPromisesAreFound(t *testing.T) {
 	at := func(d time.Duration) []ares.PlannedStart {
 		return []ares.PlannedStart{{Job: "j", Firm: true, At: epoch.Add(d), Latest: epoch.Add(d + time.Minute)}}
@@ -17,8 +17,8 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		then   []ares.PlannedStart
-		moved  bool // by something that the keeper is told of
-		yields bool // others give way by the same plan
+		moved  bool // an event that was reported to the check moved the start
+		yields bool // the same plan preempts other jobs
 		placed time.Duration
 		broken bool
 	}{
@@ -27,7 +27,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		{name: "within its slack", then: at(time.Hour + time.Minute), placed: time.Hour + time.Minute},
 		{name: "promised anew, and later", then: at(2 * time.Hour), broken: true},
 		{name: "something moved it", then: at(2 * time.Hour), moved: true, placed: 2 * time.Hour},
-		{name: "others give way to one ahead", then: at(2 * time.Hour), yields: true, placed: 2 * time.Hour},
+		{name: "others are preempted for one ahead", then: at(2 * time.Hour), yields: true, placed: 2 * time.Hour},
 		{name: "starts later", placed: 2 * time.Hour, then: at(time.Hour), broken: true},
 		{name: "another comes before it", then: []ares.PlannedStart{{Job: "k", Firm: true, At: epoch}}, placed: 2 * time.Hour},
 	} {

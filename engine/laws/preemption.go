@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// isOnNominatedSeats reports whether the placement uses exactly the nominated
-// seats of the job, which do not depend on its position in the queue.
+// isOnNominatedSeats reports whether the placement uses exactly the nominated seats of the job. A placement on
+// nominated seats does not depend on the job's position in the queue.
 func (p *placement) isOnNominatedSeats() bool {
 	n := p.run.Nominated
 	return n != nil && slices.EqualFunc(n.Seats, p.Seats, func(a, b ares.Seat) bool {
@@ -18,30 +17,29 @@ func (p *placement) isOnNominatedSeats() bool {
 	})
 }
 
-// checkVictims checks each preempted job apart from the basis, which has its
-// own law.
+// checkVictims checks each preempted job. Another law checks the reason for the preemption.
 func checkVictims(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
 		if stop.Stop.Why != ares.StopPreempt {
 			continue
 		}
-		y := stop.Stop.Yield
+		y := stop.Stop.Preemption
 		if y == nil || stop.Stop.By != "job "+string(y.To) {
-			return fmt.Errorf("%s is preempted for %q without a cost", stop.Job, stop.Stop.By)
+			return fmt.Errorf("%[1]s is preempted by %[2]q, but %[1]s has no preemption record that names this job", stop.Job, stop.Stop.By)
 		}
 		job, known := t.state.Job(stop.Job)
 		to, waits := t.state.Job(y.To)
 		if !known || !waits {
-			return fmt.Errorf("%s is preempted for %q", stop.Job, y.To)
+			return fmt.Errorf("%s is preempted for %q, but one of these two jobs does not exist", stop.Job, y.To)
 		}
 		run, _ := t.state.Run(stop.Job)
 		waiting, _ := t.state.Run(to.ID)
 		switch {
 		case run.Current() == nil || run.Stop != nil || !waiting.Phase.Waiting():
-			return fmt.Errorf("%s, which is %s, is preempted for %s, which is %s", job.ID, run.Phase, to.ID, waiting.Phase)
-		case run.Endures(job):
-			return fmt.Errorf("%s is preempted, and runs at most once", job.ID)
+			return fmt.Errorf("%s (%s) is preempted for %s (%s), but the first job must be running and the second job must be waiting", job.ID, run.Phase, to.ID, waiting.Phase)
+		case run.MustFinish(job):
+			return fmt.Errorf("%s is preempted, but it is an at_most_once job that has started", job.ID)
 		}
 		if waiting.Nominated != nil {
 			continue // the rest was checked when the seats were nominated
@@ -56,46 +54,47 @@ func checkVictims(t *checker) error {
 	return nil
 }
 
-// checkProtection checks that no limit protects a job from preemption.
+// checkProtection checks that the job is not protected from preemption.
 func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) error {
 	cfg, a := t.cfg.Preemption, run.Current()
 	critical := ares.ClassOf(to.PriorityValue()) == ares.Critical
-	if cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions && !critical {
-		return fmt.Errorf("%s is preempted for %s, and was preempted %d times", job.ID, to.ID, run.Yields)
+	if cfg.MaxPreemptions > 0 && run.Preemptions >= cfg.MaxPreemptions && !critical {
+		return fmt.Errorf("%[1]s is preempted for %[2]s, but %[1]s was already preempted %[3]d times, which is the limit", job.ID, to.ID, run.Preemptions)
 	}
 	since := a.PlacedAt
 	if a.StartedAt.After(since) {
 		since = a.StartedAt
 	}
-	if run.Yields > 0 && t.plan.Now.Before(since.Add(cfg.Cooldown)) {
-		return fmt.Errorf("%s is preempted for %s, and restarted only at %s", job.ID, to.ID, since)
+	if run.Preemptions > 0 && t.plan.Now.Before(since.Add(cfg.Cooldown)) {
+		return fmt.Errorf("%[1]s is preempted for %[2]s, but %[1]s restarted at %[3]s and its cooldown has not ended", job.ID, to.ID, since)
 	}
 	return nil
 }
 
-// checkOrderPreemption checks preemption by the configured order, and that the
-// configuration allows this kind of preemption.
+// checkOrderPreemption checks that the configuration allows the kind of preemption. If a job is
+// preempted by queue order, checkOrderPreemption also checks the queue, class and order of the two
+// jobs.
 func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.PreemptionBasis) error {
 	switch {
 	case why == ares.PreemptByMove:
 		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
-			return fmt.Errorf("%s is moved for %s, which it must not", job.ID, to.ID)
+			return fmt.Errorf("%[1]s must not be moved to make room for %[2]s: either the configuration disables moves, or %[1]s has no checkpoints, or %[1]s is latency-sensitive", job.ID, to.ID)
 		}
 	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt:
-		return fmt.Errorf("%s is preempted for %s, though preemption is not allowed (%s)", job.ID, to.ID, why)
+		return fmt.Errorf("%s is preempted for %s, but the configuration does not allow this kind of preemption (%s)", job.ID, to.ID, why)
 	case why != ares.PreemptByOrder:
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
-		return fmt.Errorf("%s is preempted for %s of another queue or class", job.ID, to.ID)
+		return fmt.Errorf("%s is preempted for %s because of the queue order, but these jobs are in different queues or priority classes", job.ID, to.ID)
 	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
-		return fmt.Errorf("%s is preempted for %s, which must not preempt it", job.ID, to.ID)
+		return fmt.Errorf("%[1]s is preempted for %[2]s because of the queue order, but %[1]s has no checkpoints or is latency-sensitive", job.ID, to.ID)
 	case !t.outranks(to, job):
-		return fmt.Errorf("%s is preempted for %s, which does not come before it", job.ID, to.ID)
+		return fmt.Errorf("%[1]s is preempted for %[2]s because of the queue order, but %[2]s is not ahead of %[1]s in the queue", job.ID, to.ID)
 	}
 	return nil
 }
 
-// outranks reports whether a waiting job comes before a running one by the
-// configured order, or has the same key and has waited long enough.
+// The method `outranks` reports whether a waiting job comes before a running job by the configured order. It is
+// also true if both have the same sort key and the waiting job has waited long enough.
 func (t *checker) outranks(to, job *ares.Job) bool {
 	mine, its := t.orderKey(to), t.orderKey(job)
 	if patience := t.cfg.Queue.PeersAfter; patience > 0 && mine == its && to.Revision < job.Revision {
@@ -108,7 +107,7 @@ func (t *checker) outranks(to, job *ares.Job) bool {
 	return mine < its
 }
 
-// checkPreemptionLimit checks how much is preempted relative to the request.
+// checkPreemptionLimit checks that the preempted amount of GPUs is within the ceiling for the request.
 func checkPreemptionLimit(t *checker) error {
 	most := int64(t.cfg.Preemption.Ceiling)
 	for i := range t.plan.Nominate {
@@ -120,7 +119,7 @@ func checkPreemptionLimit(t *checker) error {
 			}
 		}
 		if most > 0 && stopped*1000 > most*asked {
-			return fmt.Errorf("for %s, which asks for %d/1000, %d/1000 are stopped", n.Job, asked, stopped)
+			return fmt.Errorf("the preempted jobs use %[1]d thousandths of a device, but the limit is %[2]d thousandths, because %[3]s requests only %[4]d thousandths", stopped, most*asked/1000, n.Job, asked)
 		}
 	}
 	return nil
@@ -129,8 +128,8 @@ func checkPreemptionLimit(t *checker) error {
 // deviceKey identifies a device of a node.
 type deviceKey struct{ node, device string }
 
-// checkVictimSeats checks that the victims of each nomination hold its seats,
-// and that there are not too many nominations at once.
+// checkVictimSeats checks that the victims of each nomination hold the nominated seats, and
+// that there are not too many nominations at the same time.
 func checkVictimSeats(t *checker) error {
 	live := len(t.plan.Nominate)
 	for job, run := range t.state.Jobs() {
@@ -139,7 +138,7 @@ func checkVictimSeats(t *checker) error {
 		}
 	}
 	if len(t.plan.Nominate) > 0 && live > config.MaxNominations {
-		return fmt.Errorf("seats are kept for %d jobs at once", live)
+		return fmt.Errorf("%d jobs have nominations at once, but the limit is %d", live, config.MaxNominations)
 	}
 	for i := range t.plan.Nominate {
 		if err := t.checkVictimsHoldSeats(&t.plan.Nominate[i]); err != nil {
@@ -149,9 +148,9 @@ func checkVictimSeats(t *checker) error {
 	return nil
 }
 
-// checkVictimsHoldSeats checks that the victims of a nomination hold its seats
-// and are not being stopped yet. A victim preempted to reclaim quota may run
-// elsewhere: its quota is what the job lacks.
+// checkVictimsHoldSeats checks that the victims of a nomination hold the nominated seats and are not being stopped
+// already. A victim that is preempted to reclaim quota may run on other nodes, because the preempting job needs the
+// quota and not the seat.
 func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 	nodes, devices := map[string]bool{}, map[deviceKey]bool{}
 	for k := range n.Nomination.Seats {
@@ -168,15 +167,15 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		run, ok := t.state.Run(v.Job)
 		a := run.Current()
 		if !ok || a == nil || a.Fence != v.Fence || run.Stop != nil {
-			return fmt.Errorf("%s is a victim of %s, and does not run", v.Job, n.Job)
+			return fmt.Errorf("%[1]s is a victim of %[2]s, but %[1]s is not running or is already being stopped", v.Job, n.Job)
 		}
-		if v.Yield.Why != ares.PreemptByQuota && !slices.ContainsFunc(a.Seats, func(h ares.Held) bool { return nodes[h.Node] }) {
-			return fmt.Errorf("%s is a victim of %s, and runs elsewhere", v.Job, n.Job)
+		if v.Preemption.Why != ares.PreemptByQuota && !slices.ContainsFunc(a.Seats, func(h ares.SeatStatus) bool { return nodes[h.Node] }) {
+			return fmt.Errorf("%[1]s is a victim of %[2]s, but %[1]s does not run on any node that is nominated for %[2]s", v.Job, n.Job)
 		}
 		victims[v.Job] = true
 	}
 	if len(victims) == 0 {
-		return nil // the jobs there end by themselves
+		return nil // the jobs there will end by themselves
 	}
 	going := map[ares.JobID]bool{}
 	for i := range t.plan.Stop {
@@ -188,15 +187,15 @@ func (t *checker) checkVictimsHoldSeats(n *ares.Nominating) error {
 		}
 		for _, sh := range h.seat.Shares {
 			if devices[deviceKey{h.seat.Node, sh.Device}] {
-				return fmt.Errorf("%s sits on device %s of node %s, which is held for %s, and is not preempted", h.job.ID, sh.Device, h.seat.Node, n.Job)
+				return fmt.Errorf("device %[2]s of node %[3]s is nominated for %[4]s, but %[1]s uses this device and is not preempted", h.job.ID, sh.Device, h.seat.Node, n.Job)
 			}
 		}
 	}
 	return nil
 }
 
-// checkPreemptionCycles checks that no job is preempted for a job that was
-// preempted for it, directly or through others.
+// checkPreemptionCycles checks that preemptions form no cycle. Suppose that job a was preempted for job b,
+// directly or through other jobs. Then job b must not be preempted for job a.
 func checkPreemptionCycles(t *checker) error {
 	to := map[ares.JobID][]ares.JobID{}
 	note := func(id ares.JobID, y *ares.Preemption) {
@@ -209,21 +208,21 @@ func checkPreemptionCycles(t *checker) error {
 			continue
 		}
 		for i := range run.Attempts {
-			note(job.ID, run.Attempts[i].Yield)
+			note(job.ID, run.Attempts[i].Preemption)
 		}
 		if run.Stop != nil {
-			note(job.ID, run.Stop.Yield)
+			note(job.ID, run.Stop.Preemption)
 		}
 	}
 	for i := range t.plan.Stop {
-		note(t.plan.Stop[i].Job, t.plan.Stop[i].Stop.Yield)
+		note(t.plan.Stop[i].Job, t.plan.Stop[i].Stop.Preemption)
 	}
 	state := map[ares.JobID]int{} // 1: in progress, 2: done
 	var walk func(id ares.JobID) error
 	walk = func(id ares.JobID) error {
 		switch state[id] {
 		case 1:
-			return fmt.Errorf("%s is preempted for itself, by others", id)
+			return fmt.Errorf("the preemptions form a cycle that contains job %s", id)
 		case 2:
 			return nil
 		}
@@ -236,7 +235,7 @@ func checkPreemptionCycles(t *checker) error {
 		state[id] = 2
 		return nil
 	}
-	for id := range to { // order-free: any broken law will do
+	for id := range to { // order-free: any violation is enough
 		if err := walk(id); err != nil {
 			return err
 		}

@@ -10,29 +10,31 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// checkPreemptionBasis checks that every victim is preempted on a valid basis:
-// by a job at least two submitted classes higher whose tenant may preempt, or
-// by a job whose quota covers what the victim has borrowed.
+// checkPreemptionBasis checks that every victim is preempted for a valid reason. A preemption by class is valid
+// under two conditions. The preempting job was submitted two or more classes above the victim, and its tenant is
+// allowed to preempt jobs. A preemption by quota is valid if the victim has borrowed quota, and the preempting
+// job stays within its own nominal quotas.
 func checkPreemptionBasis(t *checker) error {
 	for i := range t.plan.Nominate {
 		n := &t.plan.Nominate[i]
 		job, ok := t.state.Job(n.Job)
 		if !ok {
-			return fmt.Errorf("there is no job %s", n.Job)
+			return fmt.Errorf("the nominated job %s does not exist", n.Job)
 		}
 		var gone []*ares.Job
-		// Of victims with partly borrowed devices, the largest may come last.
+		// Check the largest victim last. The last victim, and no other, may hold more devices than are still
+		// borrowed.
 		victims := slices.SortedStableFunc(slices.Values(n.Nomination.Victims), func(a, b ares.Victim) int {
-			return cmp.Compare(a.Yield.Milli, b.Yield.Milli)
+			return cmp.Compare(a.Preemption.Milli, b.Preemption.Milli)
 		})
 		for k := range victims {
 			v := &victims[k]
 			victim, known := t.state.Job(v.Job)
 			if !known {
-				return fmt.Errorf("there is no job %s", v.Job)
+				return fmt.Errorf("the victim %s does not exist", v.Job)
 			}
-			if err := t.checkVictimBasis(job, victim, &n.Nomination, v.Yield.Why, gone); err != nil {
-				return fmt.Errorf("%s is preempted for %s (%s): %w", v.Job, n.Job, v.Yield.Why, err)
+			if err := t.checkVictimBasis(job, victim, &n.Nomination, v.Preemption.Why, gone); err != nil {
+				return fmt.Errorf("%s is preempted for %s (%s): %w", v.Job, n.Job, v.Preemption.Why, err)
 			}
 			gone = append(gone, victim)
 		}
@@ -40,35 +42,34 @@ func checkPreemptionBasis(t *checker) error {
 	return nil
 }
 
-// checkVictimBasis checks one victim, given that those in gone have left.
+// checkVictimBasis checks one victim. It assumes that the jobs in the parameter `gone` have already stopped.
 func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.PreemptionBasis, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
 	switch tenant := t.tenants[job.Tenant]; {
-	case run.Endures(victim):
-		return fmt.Errorf("it must not be stopped once it has begun")
+	case run.MustFinish(victim):
+		return fmt.Errorf("the victim is an at_most_once job that has started")
 	case victim.Placement.LatencySensitive && mine < ares.Critical.Rank():
-		return fmt.Errorf("it is latency-sensitive and the other is not critical")
+		return fmt.Errorf("the victim is latency-sensitive, and the preempting job is not critical")
 	case why == ares.PreemptByMove && victim.Placement.LatencySensitive:
-		return fmt.Errorf("it is latency-sensitive, and is moved for nobody")
+		return fmt.Errorf("the victim is latency-sensitive, and such jobs are never moved")
 	case why == ares.PreemptByOrder, why == ares.PreemptByMove:
-		return nil // the law of yields says the rest
+		return nil // other laws on preemption check the rest
 	case why == ares.PreemptByClass && (tenant == nil || !tenant.MayPreempt):
-		return fmt.Errorf("tenant %s may not preempt", job.Tenant)
+		return fmt.Errorf("tenant %s is not allowed to preempt jobs", job.Tenant)
 	case why == ares.PreemptByClass && mine-its < 2:
-		return fmt.Errorf("class %s is not two above %s", ares.ClassOf(job.PriorityValue()), ares.ClassOf(victim.PriorityValue()))
+		return fmt.Errorf("priority class %s must be at least two classes above %s", ares.ClassOf(job.PriorityValue()), ares.ClassOf(victim.PriorityValue()))
 	case why == ares.PreemptByClass:
 		return nil
 	case why == ares.PreemptByQuota:
 		return t.checkReclaim(job, victim, n, gone)
 	}
-	return fmt.Errorf("by no right")
+	return fmt.Errorf("the preemption has an unknown reason")
 }
 
-// checkReclaim checks that the job's quotas cover its whole request, and that a
-// quota on the victim's side is exceeded only because of the victim. Jobs that
-// are being stopped are about to return what they borrowed; placements and
-// nominations of this plan count.
+// checkReclaim checks that the job stays within its own nominal quotas. It also checks that the victim has
+// borrowed quota: a quota that applies to the victim, but not to the job, must be exceeded. Quota borrowed by
+// jobs that are being stopped counts as returned. The plan's own placements and nominations count as demand.
 func (t *checker) checkReclaim(job, victim *ares.Job, n *ares.Nomination, gone []*ares.Job) error {
 	now := newChecker(t.state, t.plan)
 	now.removeStopped(job.ID, gone)
@@ -88,12 +89,12 @@ func (t *checker) checkReclaim(job, victim *ares.Job, n *ares.Nomination, gone [
 			}
 		}
 	}
-	return fmt.Errorf("it has borrowed nothing that quotas promise %s", job.Tenant)
+	return fmt.Errorf("the victim has not borrowed from the nominal quota of %s", job.Tenant)
 }
 
-// isWithinQuota reports whether a job with its nominated seats stays within
-// every quota above it, without borrowing, once its victims have left. If its
-// devices have several models, each needs such a quota.
+// isWithinQuota assumes that the victims have stopped and that the job has its nominated seats. It reports
+// whether the job then stays within all its nominal quotas. If the job's devices have several models, each model
+// must stay within its quotas.
 func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 	with := newChecker(t.state, t.plan)
 	var gone []*ares.Job
@@ -106,7 +107,7 @@ func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 	for k := range n.Seats {
 		with.addSeat(job, &n.Seats[k], true)
 	}
-	promised := map[deviceKey]bool{}
+	covered := map[deviceKey]bool{}
 	for _, pattern := range with.ledger.quotaPatterns() {
 		of := nominatedDevices(with, n, pattern)
 		if len(of) == 0 {
@@ -118,18 +119,19 @@ func (t *checker) isWithinQuota(job *ares.Job, n *ares.Nomination) bool {
 				continue
 			}
 			for _, d := range of {
-				promised[d] = true
+				covered[d] = true
 			}
-			// In an account above both, the job only replaces its victims.
+			// If the job and its victims use the same quota, this quota may already be exceeded. In that case
+			// the job must not increase the demand.
 			if after := with.ledger.quotaDemand(a, pattern); after > 1000*int64(q.Nominal) && after > t.currentDemand(a.name, pattern) {
 				return false
 			}
 		}
 	}
-	return len(promised) == len(nominatedDevices(with, n, ""))
+	return len(covered) == len(nominatedDevices(with, n, ""))
 }
 
-// currentDemand returns what counts against a quota of the named account now.
+// currentDemand returns the amount that currently counts against a quota of the named account.
 func (t *checker) currentDemand(name, pattern string) int64 {
 	if a := t.ledger.accounts[name]; a != nil {
 		return t.ledger.quotaDemand(a, pattern)
@@ -137,12 +139,13 @@ func (t *checker) currentDemand(name, pattern string) int64 {
 	return 0
 }
 
-// removeStopped removes jobs that are being stopped, jobs that the plan stops
-// before the victims of job, and those in gone.
+// removeStopped removes three kinds of jobs from the accounts. The first kind are jobs that are being stopped.
+// The second kind are jobs that come before the given job's victims in the plan's list of stops. The third kind
+// are the jobs in the parameter `gone`.
 func (t *checker) removeStopped(job ares.JobID, gone []*ares.Job) {
 	before := map[ares.JobID]bool{}
 	for i := range t.plan.Stop {
-		if y := t.plan.Stop[i].Stop.Yield; y != nil && y.To == job {
+		if y := t.plan.Stop[i].Stop.Preemption; y != nil && y.To == job {
 			break
 		}
 		before[t.plan.Stop[i].Job] = true
@@ -154,8 +157,7 @@ func (t *checker) removeStopped(job ares.JobID, gone []*ares.Job) {
 	}
 }
 
-// addOthers adds the placements of the plan and the nominated seats of all
-// other jobs.
+// addOthers adds the plan's placements and the nominated seats of all other jobs to the accounts.
 func (t *checker) addOthers(but ares.JobID) {
 	for i := range t.plan.Place {
 		if pl, err := t.nextPlacement(i); err == nil {
@@ -171,8 +173,7 @@ func (t *checker) addOthers(but ares.JobID) {
 	}
 }
 
-// nominatedDevices returns the devices of a nomination whose model matches the
-// pattern.
+// nominatedDevices returns those devices of a nomination whose model matches the pattern.
 func nominatedDevices(t *checker, n *ares.Nomination, pattern string) (out []deviceKey) {
 	for i := range n.Seats {
 		m := t.nodes[n.Seats[i].Node]
@@ -186,7 +187,7 @@ func nominatedDevices(t *checker, n *ares.Nomination, pattern string) (out []dev
 	return out
 }
 
-// removeJob removes the devices that a job holds from the accounts.
+// removeJob removes a job's devices from the accounts.
 func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 	for i := range run.Attempts {
 		a := &run.Attempts[i]
@@ -196,7 +197,7 @@ func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 				continue
 			}
 			had := t.ledger.amountOf(job, &h.Seat)
-			for model := range had.milliByModel { // order-free: each by itself
+			for model := range had.milliByModel { // order-free: entries are independent
 				had.milliByModel[model] = -had.milliByModel[model]
 			}
 			for a := t.ledger.accountOf(job); a != nil; a = a.parent {
@@ -208,8 +209,8 @@ func (t *checker) removeJob(job *ares.Job, run *ares.Run) {
 	}
 }
 
-// checkPreemptionRate checks that the jobs of a tenant preempt no more victims
-// by class per hour than configured.
+// checkPreemptionRate checks that a tenant's jobs preempt no more lower-class jobs per hour than the
+// configuration allows.
 func checkPreemptionRate(t *checker) error {
 	most := t.cfg.Preemption.PerTenant
 	if most == 0 || len(t.plan.Nominate) == 0 {
@@ -226,19 +227,19 @@ func checkPreemptionRate(t *checker) error {
 			continue
 		}
 		for i := range run.Attempts {
-			note(run.Attempts[i].Yield, run.Attempts[i].EndedAt)
+			note(run.Attempts[i].Preemption, run.Attempts[i].EndedAt)
 		}
 		if run.Stop != nil {
-			note(run.Stop.Yield, run.Stop.At)
+			note(run.Stop.Preemption, run.Stop.At)
 		}
 	}
 	for i := range t.plan.Stop {
-		note(t.plan.Stop[i].Stop.Yield, t.plan.Now)
+		note(t.plan.Stop[i].Stop.Preemption, t.plan.Now)
 	}
 	for i := range t.plan.Nominate {
 		for _, v := range t.plan.Nominate[i].Nomination.Victims {
-			if n := stops[v.Yield.Tenant]; v.Yield.Why == ares.PreemptByClass && n > most {
-				return fmt.Errorf("%d have given way to jobs of %s within an hour, and %d may", n, v.Yield.Tenant, most)
+			if n := stops[v.Preemption.Tenant]; v.Preemption.Why == ares.PreemptByClass && n > most {
+				return fmt.Errorf("%d jobs were preempted for tenant %s within an hour, but the limit is %d", n, v.Preemption.Tenant, most)
 			}
 		}
 	}

@@ -10,25 +10,26 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// PreemptionHistory observes the preemptions of a sequence of plans and checks that they
-// have no cycle. The zero value is ready for use.
+// PreemptionHistory observes the preemptions of a sequence of plans and checks that they form no cycle. The
+// zero value is ready for use.
 type PreemptionHistory struct {
-	// Preemptions has every preemption in order.
+	// Preemptions lists all preemptions in the order in which they occurred.
 	Preemptions []Preemption
-	// Nominations counts nominations, and Withdrawals those that were withdrawn.
+	// Nominations counts all nominations, and Withdrawals counts the withdrawn nominations.
 	Nominations, Withdrawals int
 
 	victimsOf map[ares.JobID][]ares.JobID // victims by preemptor, while both are live
 }
 
-// Preemption is one preemption: a job, and the job it was preempted for.
+// Preemption is one preemption: the preempted job, and the job for which it was preempted.
 type Preemption struct {
 	Job, Preemptor ares.JobID
 	Why            ares.PreemptionBasis
 	At             time.Time
 }
 
-// Observe observes a plan before it is written, with the state it was made from.
+// Observe records the preemptions of a plan before the plan is written. Observe needs the state from which the plan
+// was made.
 func (w *PreemptionHistory) Observe(s *engine.State, p *ares.Plan) error {
 	w.Nominations += len(p.Nominate)
 	w.Withdrawals += len(p.Withdraw)
@@ -39,8 +40,8 @@ func (w *PreemptionHistory) Observe(s *engine.State, p *ares.Plan) error {
 			continue
 		}
 		seen := Preemption{Job: p.Stop[i].Job, Preemptor: to, At: p.Now}
-		if stop.Yield != nil {
-			seen.Why = stop.Yield.Why
+		if stop.Preemption != nil {
+			seen.Why = stop.Preemption.Why
 		}
 		w.Preemptions = append(w.Preemptions, seen)
 		if err := w.addEdge(s, seen.Preemptor, seen.Job); err != nil {
@@ -50,21 +51,21 @@ func (w *PreemptionHistory) Observe(s *engine.State, p *ares.Plan) error {
 	return nil
 }
 
-// preemptor returns the job for which another is stopped, false if it is not
-// preempted.
+// The method `preemptor` returns the job for which another job is stopped, or false if the stop is not a
+// preemption.
 func preemptor(s *ares.Stop) (ares.JobID, bool) {
 	if s.Why != ares.StopPreempt {
 		return "", false
 	}
-	if s.Yield != nil {
-		return s.Yield.To, true
+	if s.Preemption != nil {
+		return s.Preemption.To, true
 	}
 	by, ok := strings.CutPrefix(s.By, "job ")
 	return ares.JobID(by), ok
 }
 
-// addEdge records that one job preempted another, and checks that this closes
-// no cycle.
+// addEdge records that one job preempted another job, and returns an error if this closes a
+// cycle.
 func (w *PreemptionHistory) addEdge(s *engine.State, by, victim ares.JobID) error {
 	if w.victimsOf == nil {
 		w.victimsOf = map[ares.JobID][]ares.JobID{}
@@ -73,13 +74,13 @@ func (w *PreemptionHistory) addEdge(s *engine.State, by, victim ares.JobID) erro
 		w.victimsOf[by] = append(w.victimsOf[by], victim)
 	}
 	if way := w.findPath(s, victim, by, map[ares.JobID]bool{}); way != nil {
-		return Violation{"cycles", fmt.Errorf("%s stops %s, which had stopped it: %v", by, victim, append(way, by))}
+		return Violation{"cycles", fmt.Errorf("%[1]s preempts %[2]s, but %[2]s preempted %[1]s earlier, directly or through other jobs: %[3]v", by, victim, append(way, by))}
 	}
 	return nil
 }
 
-// findPath returns the chain of live jobs by which one job preempted another,
-// nil for none.
+// Job a may have preempted job b directly or through a chain of other live jobs. findPath returns this chain, or
+// nil if there is none.
 func (w *PreemptionHistory) findPath(s *engine.State, from, to ares.JobID, seen map[ares.JobID]bool) []ares.JobID {
 	if from == to {
 		return []ares.JobID{}
@@ -109,7 +110,7 @@ func isLive(s *engine.State, id ares.JobID) bool {
 	return !run.Phase.Final()
 }
 
-// MaxPerJob returns the highest number of preemptions of one job.
+// MaxPerJob returns how often the most preempted job was preempted.
 func (w *PreemptionHistory) MaxPerJob() int {
 	count, most := map[ares.JobID]int{}, 0
 	for i := range w.Preemptions {

@@ -4,15 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// preemptionCase is a node of four GPUs: low holds two of them, lent exceeds
-// the quota of its tenant by one, and urgent, owed and calm wait.
+// preemptionCase is a cluster of one node with four GPUs. The job "low" holds two GPUs, the job "lent" exceeds
+// its tenant's quota by one GPU, and the jobs "urgent", "owed" and "calm" wait.
 type preemptionCase struct {
 	jobs  map[ares.JobID]*ares.Job
 	runs  map[ares.JobID]*ares.Run
@@ -55,13 +54,13 @@ func newPreemptionCase(t *testing.T) *preemptionCase {
 	return c
 }
 
-// nominate nominates seats for a job and stops the victim.
+// The method `nominate` nominates seats for a job and stops the victim.
 func (c *preemptionCase) nominate(id ares.JobID, why ares.PreemptionBasis, victim ares.JobID, devices ...int) *preemptionCase {
 	y := ares.Preemption{To: id, Tenant: c.jobs[id].Tenant, Why: why, Milli: 2000, Lost: 1, Asked: int64(1000 * len(devices))}
 	c.plan.Nominate = append(c.plan.Nominate, ares.Nominating{Job: id, Nomination: ares.Nomination{
-		Seats: []ares.Seat{seat("a", 0, devices...)}, Why: why, At: c.now, Until: c.now.Add(time.Minute), Victims: []ares.Victim{{Job: victim, Fence: 7, Yield: y}},
+		Seats: []ares.Seat{seat("a", 0, devices...)}, Why: why, At: c.now, Until: c.now.Add(time.Minute), Victims: []ares.Victim{{Job: victim, Fence: 7, Preemption: y}},
 	}})
-	c.plan.Stop = append(c.plan.Stop, ares.Stopping{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(id), At: c.now, Yield: &y}})
+	c.plan.Stop = append(c.plan.Stop, ares.Stopping{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(id), At: c.now, Preemption: &y}})
 	return c
 }
 
@@ -87,8 +86,7 @@ func (c *preemptionCase) check() []laws.Violation {
 	return laws.Check(s, &c.plan)
 }
 
-// TestPreemptionViolationsAreFound checks that each law on preemption reports
-// its violation.
+// TestPreemptionViolationsAreFound checks that each law about preemption reports a plan that violates it.
 func TestPreemptionViolationsAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -119,7 +117,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Fence = 6
 		}, "reckonings"},
 		{"a wrong reckoning", func(c *preemptionCase) {
-			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Yield.Milli = 1000
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Preemption.Milli = 1000
 		}, "reckonings"},
 		{"nobody named", func(c *preemptionCase) {
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims = nil
@@ -130,7 +128,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 		{"nothing to give up", func(c *preemptionCase) { c.plan.Withdraw = []ares.Withdrawing{{Job: "urgent"}} }, "reckonings"},
 		{"a kept seat given away", func(c *preemptionCase) {
 			c.nominateEarlier(t)
-			delete(c.runs, "low") // it is gone
+			delete(c.runs, "low") // the victim has left
 			c.plan.Place = []ares.Placing{{Job: "calm", Seats: []ares.Seat{seat("a", 0, 0)}}}
 		}, "kept seats"},
 		{"its own kept seat", func(c *preemptionCase) {
@@ -150,21 +148,21 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 				c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 			}
 		}, "sitters"},
-		{"to one that gave way to it", func(c *preemptionCase) {
+		{"to one that was preempted for it", func(c *preemptionCase) {
 			c.addPreemption("urgent", "low", c.now)
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "circles"},
-		{"to one that gave way to it, by others", func(c *preemptionCase) {
+		{"to one that was preempted for it, by others", func(c *preemptionCase) {
 			c.addPreemption("urgent", "lent", c.now)
 			c.addPreemption("calm", "low", c.now)
-			c.runs["lent"].Attempts[0].Yield = &ares.Preemption{To: "calm", Why: ares.PreemptByClass}
+			c.runs["lent"].Attempts[0].Preemption = &ares.Preemption{To: "calm", Why: ares.PreemptByClass}
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "circles"},
 		{"too many in an hour", func(c *preemptionCase) {
 			for range 100 {
 				c.addPreemption("calm", "owed", c.now)
 			}
-			c.runs["calm"].Attempts[0].Yield.Tenant = "ops"
+			c.runs["calm"].Attempts[0].Preemption.Tenant = "ops"
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1)
 		}, "rates"},
 		{"so many, but not in an hour", func(c *preemptionCase) {
@@ -182,7 +180,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 	}
 }
 
-// addPreemption records that a waiting job was preempted for another.
+// addPreemption records that a waiting job was preempted for another job.
 func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	run := c.runs[id]
 	if run == nil {
@@ -191,12 +189,12 @@ func (c *preemptionCase) addPreemption(id, to ares.JobID, at time.Time) {
 	}
 	run.Attempts = append(run.Attempts, ares.Attempt{
 		Number: len(run.Attempts) + 1, PlacedAt: epoch, EndedAt: at, Outcome: ares.OutcomeStopped,
-		Yield: &ares.Preemption{To: to, Tenant: "ops", Why: ares.PreemptByClass},
+		Preemption: &ares.Preemption{To: to, Tenant: "ops", Why: ares.PreemptByClass},
 	})
 	run.Placed = len(run.Attempts)
 }
 
-// nominateEarlier nominates seats for urgent in an earlier plan.
+// nominateEarlier nominates seats for the job "urgent", as if an earlier plan had done so.
 func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	t.Helper()
 	run := ares.NewRun(epoch)
@@ -206,8 +204,7 @@ func (c *preemptionCase) nominateEarlier(t *testing.T) {
 	c.runs["urgent"] = &run
 }
 
-// TestPreemptionCyclesAreFound checks a job that preempts one that had
-// preempted it through a third.
+// TestPreemptionCyclesAreFound checks that a cycle of preemptions over three jobs is reported.
 func TestPreemptionCyclesAreFound(t *testing.T) {
 	c := newPreemptionCase(t)
 	s := engine.New()
@@ -218,7 +215,7 @@ func TestPreemptionCyclesAreFound(t *testing.T) {
 	s.Apply(b)
 	var w laws.PreemptionHistory
 	stop := func(by, victim ares.JobID) error {
-		return w.Observe(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Yield: &ares.Preemption{To: by}}}}})
+		return w.Observe(s, &ares.Plan{Now: epoch, Stop: []ares.Stopping{{Job: victim, Stop: ares.Stop{Why: ares.StopPreempt, Preemption: &ares.Preemption{To: by}}}}})
 	}
 	for _, step := range []struct {
 		by, victim ares.JobID
@@ -227,7 +224,7 @@ func TestPreemptionCyclesAreFound(t *testing.T) {
 		{"urgent", "low", false},
 		{"low", "lent", false},
 		{"urgent", "lent", false},
-		{"urgent", "low", false}, // again
+		{"urgent", "low", false}, // a repeated preemption
 		{"lent", "urgent", true},
 	} {
 		if err := stop(step.by, step.victim); (err != nil) != step.cycle {

@@ -5,15 +5,14 @@ import (
 	"math"
 	"time"
 
-	"github.com/ares-scheduler/ares/engine/config"
-
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// orderKey returns the sort key of the configured order, lowest first:
-// milliseconds of runtime, of remaining runtime, of runtime times GPUs, of the
-// deadline, or the level of attained service. A job without an estimate comes
-// last.
+// orderKey returns a job's sort key in the configured order. The job with the lowest key comes first. Depending on
+// the order, the key is a time in milliseconds or a level of attained service. The time is the runtime, the
+// remaining runtime, the runtime multiplied by the number of GPUs, or the deadline. A job without an estimate
+// comes last.
 func (t *checker) orderKey(job *ares.Job) int64 {
 	run, _ := t.state.Run(job.ID)
 	runtime := time.Duration(job.MaxRuntimeMinutes) * time.Minute
@@ -45,7 +44,7 @@ func (t *checker) orderKey(job *ares.Job) int64 {
 	case config.OrderShortest:
 		return lastIfUnknown(runtime.Milliseconds(), endless)
 	case config.OrderLeastService:
-		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // limits that no job reaches, against overflow
+		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // limits that no job reaches, to avoid overflow
 	case config.OrderDeadline:
 		return lastIfUnknown(job.Deadline.UnixMilli(), job.Deadline.IsZero())
 	case config.OrderAged, config.OrderFIFO:
@@ -61,8 +60,8 @@ func lastIfUnknown(v int64, endless bool) int64 {
 	return v
 }
 
-// checkStrictOrder checks that no job of a strict queue is placed while an
-// earlier one waits only for capacity or limits.
+// checkStrictOrder checks that no job of a strict queue is placed while an earlier job of
+// the queue waits only for capacity or limits.
 func checkStrictOrder(t *checker, p *placement) error {
 	if t.cfg.Queue.Blocked != config.BlockedHold || p.isOnNominatedSeats() {
 		return nil
@@ -77,7 +76,7 @@ func checkStrictOrder(t *checker, p *placement) error {
 			continue
 		}
 		if !t.hasOpenDependency(job) {
-			return fmt.Errorf("%s is earlier in its queue and waits", job.ID)
+			return fmt.Errorf("the job is placed too early: %s is still waiting ahead of it in the strict queue", job.ID)
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// checkReservations checks a placement against the reservations of its nodes.
+// checkReservations checks that a placement respects the reservations of its nodes.
 func checkReservations(t *checker, p *placement) error {
 	for r := range t.state.Reservations() {
 		if r.Entitles(p.job.Tenant, p.job.Queue) || !r.Bars(t.plan.Now, t.expectedRuntime(p)) {
@@ -16,17 +16,16 @@ func checkReservations(t *checker, p *placement) error {
 		}
 		for i := range p.Seats {
 			if m := t.nodes[p.Seats[i].Node]; m != nil && m.isReservedBy(r) {
-				return fmt.Errorf("node %s is reserved %s from %s until %s (%s)", m.Node.ID, r.For(), r.From, r.Until, r.Name)
+				return fmt.Errorf("node %s is reserved %s, from %s until %s (reservation %s)", m.Node.ID, r.For(), r.From, r.Until, r.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// expectedRuntime returns the estimated runtime of an attempt: the p90 of
-// similar jobs, minus progress kept from earlier attempts, at most the job's
-// limit. When a job runs past its estimate, the estimate is doubled. Without an
-// estimate and a limit it is the lead time of reservations.
+// expectedRuntime returns the estimated runtime of an attempt. This is the p90 of similar jobs, minus the
+// progress of earlier attempts. It is at most the job's limit. When a job runs past its estimate, the estimate is
+// doubled. If the job has neither an estimate nor a limit, the result is the lead time of reservations.
 func (t *checker) expectedRuntime(p *placement) time.Duration {
 	limit := time.Duration(p.job.MaxRuntimeMinutes) * time.Minute
 	f, _ := t.state.Forecast(p.job.ID)
@@ -58,8 +57,7 @@ func (m *nodeUse) isReservedBy(r *ares.Reservation) bool {
 	})
 }
 
-// checkReservationDrains checks that only jobs in the way of a reservation are
-// drained for it.
+// checkReservationDrains checks that a reservation's drain stops only jobs that block this reservation.
 func checkReservationDrains(t *checker) error {
 	for i := range t.plan.Stop {
 		stop := &t.plan.Stop[i]
@@ -68,7 +66,7 @@ func checkReservationDrains(t *checker) error {
 			continue
 		}
 		if !t.mayDrain(name, stop.Job) {
-			return fmt.Errorf("%s is drained for %s, which it is not in the way of", stop.Job, name)
+			return fmt.Errorf("%s is stopped by the drain of reservation %s, but that drain does not apply to this job", stop.Job, name)
 		}
 	}
 	return nil
@@ -85,8 +83,8 @@ func (t *checker) mayDrain(name string, id ares.JobID) bool {
 		if r.Name != name || !r.Drain || r.StateAt(t.plan.Now) != ares.ReservationOpen || r.Entitles(job.Tenant, job.Queue) {
 			continue
 		}
-		for _, m := range t.nodes { // order-free: any will do
-			if m.isReservedBy(r) && run.Leaves(job, m.Node.ID, r.Force) {
+		for _, m := range t.nodes { // order-free: any match is enough
+			if m.isReservedBy(r) && run.IsStoppedByDrain(job, m.Node.ID, r.Force) {
 				return true
 			}
 		}

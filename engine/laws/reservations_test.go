@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/laws"
 )
 
-// TestReservationViolationsAreFound places a job on node b, which has a
-// reservation, and drains one that runs on node a.
+// TestReservationViolationsAreFound places a job on node b, which has a reservation, and
+// drains a job that runs on node a.
 func TestReservationViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	open := ares.Reservation{Name: "w", From: epoch.Add(-time.Hour), Until: epoch.Add(time.Hour), Nodes: []string{"b"}}

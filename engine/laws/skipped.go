@@ -5,9 +5,10 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 )
 
-// SkippedJobs returns, for each placement of a plan, the jobs that precede it and
-// are not placed before it. None of them must have fit at that point; a caller
-// that adds the placements to a state one by one can check this.
+// SkippedJobs returns a list of jobs for each placement. These jobs are earlier in the order than the
+// placed job, but they are not placed before it. The plan breaks the order if one of these jobs would have
+// fit at the time of the placement. To check this, a caller can add the placements to a second state one
+// by one.
 func SkippedJobs(s *engine.State, p *ares.Plan) [][]ares.JobID {
 	t := newChecker(s, p)
 	var waiting []*ares.Job

@@ -9,11 +9,11 @@ import (
 // namedLevels are the levels with named domains, widest first.
 var namedLevels = []ares.Level{ares.LevelRegion, ares.LevelZone, ares.LevelSpine, ares.LevelLeaf}
 
-// location is the location of a node by level; a level that the node does not
-// name is "".
+// A location holds the domain of a node at each level. The domain is "" at a level for which the node names
+// no domain.
 type location struct{ names [4]string }
 
-// locator has the declared topology and the levels that any node names.
+// A locator holds the declared topology, and the levels at which some node names a domain.
 type locator struct {
 	topology   *ares.Topology
 	domains    map[string]*ares.Domain
@@ -36,7 +36,7 @@ func newLocator(t *ares.Topology) locator {
 
 // locateAll sets the location of every node.
 func (a *locator) locateAll(nodes map[string]*nodeUse) {
-	for id, m := range nodes { // order-free: each by itself
+	for id, m := range nodes { // order-free: entries are independent
 		m.location = a.locate(id, m.Node.Labels)
 		for i, name := range m.location.names {
 			a.isNamed[i] = a.isNamed[i] || name != ""
@@ -44,8 +44,8 @@ func (a *locator) locateAll(nodes map[string]*nodeUse) {
 	}
 }
 
-// locate returns the location of a node: its labels, overridden from the
-// narrowest level up by the declared parents of its domains.
+// The method `locate` returns the location of a node. The location is first taken from the node's labels.
+// The declared parents of the node's domains override its labels, from the narrowest level up.
 func (a *locator) locate(node string, labels map[string]string) location {
 	var p location
 	for i, level := range namedLevels {
@@ -69,8 +69,8 @@ func (a *locator) locate(node string, labels map[string]string) location {
 	return p
 }
 
-// isKnown reports whether a location is known at a level: the node names its
-// domain, or no node does and the location is known at the level above.
+// isKnown reports whether a node's location is known at a level. The location is known if the node names its domain
+// at that level. If no node names a domain at that level, isKnown looks at the level above.
 func (a *locator) isKnown(p *location, level int) bool {
 	for ; level >= 0; level-- {
 		if p.names[level] != "" {
@@ -83,9 +83,8 @@ func (a *locator) isKnown(p *location, level int) bool {
 	return true
 }
 
-// shareDomain reports whether two nodes are in one domain of a level. A node
-// with an unknown location is alone, but nodes that share a narrower domain
-// share the wider ones.
+// shareDomain reports whether two nodes are in the same domain at a level. A node with an unknown location shares
+// no domain with other nodes. Nodes that share a narrower domain also share all wider domains.
 func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
 	if x == y || level < 0 {
 		return true
@@ -104,8 +103,8 @@ func (a *locator) shareDomain(x, y *nodeUse, level int) bool {
 	return false
 }
 
-// switchGbps returns the bandwidth of the switch of a node's domain at a level.
-// A level that no node names has the switch of the level above.
+// At the given level, a node is in a domain that has a switch. switchGbps returns the bandwidth of this
+// switch. If no node names a domain at a level, the result is the bandwidth at the level above.
 func (a *locator) switchGbps(m *nodeUse, level int) int {
 	for ; level >= 0; level-- {
 		name := m.location.names[level]
@@ -142,13 +141,13 @@ func checkTopology(t *checker, p *placement) error {
 	if level := ares.Level(p.job.Placement.RequiredLevel); level != "" {
 		for _, m := range at[1:] {
 			if !t.locator.shareDomain(at[0], m, level.Rank()) {
-				return fmt.Errorf("it asked for one %s and got %s and %s", level, at[0].Node.ID, m.Node.ID)
+				return fmt.Errorf("the job requires all its nodes in the same %[1]s, but nodes %[2]s and %[3]s are not in the same %[1]s", level, at[0].Node.ID, m.Node.ID)
 			}
 		}
 		if level == ares.LevelNUMA {
 			for i := range p.Seats {
 				if p.Seats[i].NUMA != p.Seats[0].NUMA {
-					return fmt.Errorf("it asked for one NUMA node and got %d and %d", p.Seats[0].NUMA, p.Seats[i].NUMA)
+					return fmt.Errorf("the job requires one NUMA node, but its members are on NUMA nodes %d and %d", p.Seats[0].NUMA, p.Seats[i].NUMA)
 				}
 			}
 		}
@@ -170,17 +169,17 @@ func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nod
 			}
 		}
 		if most := a.topology.MaxNodesPerLeaf; most > 0 && nodes > most {
-			return fmt.Errorf("it has %d nodes of the leaf of %s, the most is %d", nodes, m.Node.ID, most)
+			return fmt.Errorf("the job uses %d nodes in the leaf of node %s, but the limit per leaf is %d", nodes, m.Node.ID, most)
 		}
 		if most := a.topology.MaxGPUsPerLeaf; most > 0 && gpus > most {
-			return fmt.Errorf("it has %d GPUs of the leaf of %s, the most is %d", gpus, m.Node.ID, most)
+			return fmt.Errorf("the job uses %d GPUs in the leaf of node %s, but the limit per leaf is %d", gpus, m.Node.ID, most)
 		}
 	}
 	return nil
 }
 
-// wholeDevices returns the whole devices that a member gets without requesting
-// whole devices.
+// If each member requests a MIG slice or a latency-sensitive share, wholeDevices returns 1,
+// because these count as a whole device. Otherwise wholeDevices returns 0.
 func wholeDevices(job *ares.Job) int {
 	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement.LatencySensitive) {
 		return 1
@@ -201,12 +200,12 @@ func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
 		}
 	}
 	if common < 0 {
-		return fmt.Errorf("nothing is known to connect its nodes")
+		return fmt.Errorf("the job requires a minimum network bandwidth, but its nodes have no common switch in the topology")
 	}
 	for _, m := range at {
 		for level := 3; level >= common; level-- {
 			if got := a.switchGbps(m, level); got < want {
-				return fmt.Errorf("the %s of %s carries %d Gb, not %d", namedLevels[level], m.Node.ID, got, want)
+				return fmt.Errorf("the %s of node %s has a bandwidth of %d Gb, but the job requires %d Gb", namedLevels[level], m.Node.ID, got, want)
 			}
 		}
 	}
@@ -228,7 +227,7 @@ func checkAffinity(t *checker, p *placement) error {
 			}
 			any, here := t.findNear(others, p.job, near, at, false)
 			if !here && (any || !near.Of(p.job.Labels)) {
-				return fmt.Errorf("%s is not near %q", at.Node.ID, text)
+				return fmt.Errorf("the job's affinity %q is not met on node %s", text, at.Node.ID)
 			}
 		}
 		for _, text := range p.job.Placement.AntiAffinity {
@@ -237,15 +236,15 @@ func checkAffinity(t *checker, p *placement) error {
 				continue
 			}
 			if _, here := t.findNear(others, p.job, near, at, true); here {
-				return fmt.Errorf("%s is near %q", at.Node.ID, text)
+				return fmt.Errorf("the job's anti-affinity %q is violated on node %s", text, at.Node.ID)
 			}
 		}
 	}
 	return nil
 }
 
-// findNear reports whether a job with the labels runs anywhere, and whether one
-// runs near a node. With live set, voided seats do not count.
+// findNear looks for jobs with the given labels. It reports whether such a job runs anywhere in the cluster, and
+// whether one runs near the given node. If the parameter `live` is true, findNear ignores voided seats.
 func (t *checker) findNear(others []occupiedSeat, job *ares.Job, near ares.Near, at *nodeUse, live bool) (anywhere, here bool) {
 	for _, h := range others {
 		if h.job.Tenant != job.Tenant || !near.Of(h.job.Labels) || live && !h.countsForTenant {

@@ -6,9 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// restrictToNear removes the nodes that are not near jobs that match an affinity. When
-// no such job runs and the shape matches its own affinity, all nodes stay: it is the
-// first of its kind.
+// restrictToNear keeps only the nodes that are near a job that matches the affinity. If no matching job runs, but
+// the job itself matches the affinity, all nodes remain. The job is then the first of its kind.
 func (pl *Placer) restrictToNear(out *cluster.Set, sh *job.Shape, near ares.Near) {
 	var found cluster.Set
 	found.Resize(len(pl.Cluster.Nodes))
@@ -27,9 +26,9 @@ func (pl *Placer) restrictToNear(out *cluster.Set, sh *job.Shape, near ares.Near
 	}
 }
 
-// visitNodesNear calls visit with the ranges of nodes near the jobs that match an
-// affinity: jobs of the shape's tenant that hold seats, and those that this pass has
-// placed.
+// visitNodesNear finds the nodes near the jobs that match an affinity. It calls the function `visit` with
+// the ranges of these nodes. Matching jobs belong to the same tenant, and they hold seats or were placed
+// in this pass.
 func (pl *Placer) visitNodesNear(sh *job.Shape, near ares.Near, visit func(lo, hi int)) {
 	for _, e := range sh.Tenant.Active {
 		if !near.Of(e.Job.Labels) {

@@ -6,8 +6,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// assign takes the devices of one member on a node that it fits on: those that the
-// policy chooses, or those with the best links.
+// The method `assign` takes devices for one member on a node. The member must fit on this node. If the
+// placement policy chooses devices, the method takes them. If the policy chooses no devices, the method takes
+// the devices with the best links.
 func (pl *Placer) assign(n *cluster.Node, r *cluster.Request, rank int) ares.Seat {
 	if set := pl.Scorer.PolicyDevice(n, r); set != 0 {
 		return pl.Txn.AssignDevices(n, r, rank, set, -1)
@@ -16,8 +17,8 @@ func (pl *Placer) assign(n *cluster.Node, r *cluster.Request, rank int) ares.Sea
 	return pl.Txn.AssignDevices(n, r, rank, set, numa)
 }
 
-// assignAll takes the devices of several members of a gang on one node, and appends
-// their seats. Ranks continue after those of the given seats.
+// assignAll takes devices for several members of a gang on one node, and appends the new seats to the given
+// seats. The ranks of the new seats continue after the ranks of the given seats.
 func (pl *Placer) assignAll(n *cluster.Node, r *cluster.Request, members int, seats []ares.Seat) []ares.Seat {
 	home := -1
 	if r.OneNUMA {
@@ -34,8 +35,8 @@ func (pl *Placer) assignAll(n *cluster.Node, r *cluster.Request, members int, se
 	return seats
 }
 
-// ReleaseJob releases the seats of a running job's current attempt in the transaction,
-// as if it had stopped.
+// ReleaseJob releases the seats of a running job's current attempt in the transaction, as
+// if the job had stopped.
 func (pl *Placer) ReleaseJob(e *job.Entry) {
 	a := e.Run.Current()
 	for i := range a.Seats {
@@ -54,8 +55,8 @@ func (pl *Placer) ReleaseJob(e *job.Entry) {
 	}
 }
 
-// PutBack takes the seats of a released job again, if they are still free. It returns
-// false and takes nothing otherwise.
+// PutBack takes the seats of a released job again if they are still free. If any of the seats is no longer free,
+// PutBack takes nothing and returns false.
 func (pl *Placer) PutBack(e *job.Entry) bool {
 	m, a := pl.Txn.Mark(), e.Run.Current()
 	for i := range a.Seats {

@@ -6,9 +6,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// FeasibleNodes returns the nodes that a shape's members may use, whatever is
-// allocated there: those that pass the filters, reservations and affinity. It is false
-// when there are none. The set is valid until the next call.
+// FeasibleNodes returns the nodes that the members of a job may use. The result depends on the filters,
+// reservations and affinity, but not on allocations. If no node is feasible, FeasibleNodes returns false. The
+// returned set is valid until the next call.
 func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request, stay window.Stay) (*cluster.Set, bool) {
 	f := pl.Cluster.RefreshFeasible(r)
 	var blocking []*window.Window
@@ -36,7 +36,7 @@ func (pl *Placer) FeasibleNodes(sh *job.Shape, r *cluster.Request, stay window.S
 	return out, out.Count > 0
 }
 
-// FeasibleAgain is FeasibleNodes for a shape that is known to have feasible nodes.
+// FeasibleAgain returns the same nodes as FeasibleNodes, for a job that is known to have feasible nodes.
 func (pl *Placer) FeasibleAgain(sh *job.Shape, r *cluster.Request, stay window.Stay) *cluster.Set {
 	nodes, _ := pl.FeasibleNodes(sh, r, stay)
 	return nodes

@@ -8,9 +8,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// placeGang places several members. The topology chooses the domain and the nodes, and
-// links choose the devices. Ranks follow the order of the nodes, except those that
-// stay on the node of the last attempt.
+// placeGang places several members. The topology determines the domain and the nodes, and the links between
+// devices determine which devices are used. Ranks follow the order of the nodes. As an exception, a rank may
+// stay on its node from the last attempt.
 func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.Entry, allowed *cluster.Set) (ares.Placing, bool) {
 	if r.ScoreSlot == 0 && pl.Cluster.FitsNowhere(r) {
 		return ares.Placing{}, false
@@ -48,10 +48,10 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 	}
 	e.KeepRanksInPlace(seats)
 	m.Bandwidth = pl.Cluster.Bottleneck(seats)
-	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), PlacementScore: m}, true
 }
 
-// gangView answers what the topology asks about the nodes for one gang.
+// gangView tells package topology how many members of one gang fit on each node, and at which cost.
 type gangView struct {
 	placer     *Placer
 	request    *cluster.Request
@@ -73,8 +73,8 @@ func (v gangView) Capacity(at int) int {
 	return room
 }
 
-// Penalty returns the cost of a member on a node, with WarmCost added on a node that
-// is not preferred; 0 where it does not fit.
+// Penalty returns the cost of a member on a node, plus WarmCost if the node is not preferred. If the member does
+// not fit, the penalty is 0.
 func (v gangView) Penalty(at int) int {
 	if v.scores.Costs[at] == score.NoFit {
 		return 0

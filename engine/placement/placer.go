@@ -21,10 +21,10 @@ type Placer struct {
 	Windows *window.Calendar
 	Txn     *cluster.Txn
 
-	At                    time.Time    // when jobs of this pass would start: administrators' reservations count as of then
+	At                    time.Time    // when jobs of this pass would start; administrators' reservations are evaluated at that time
 	FeasibleScratch       cluster.Set  // result of FeasibleNodes when it differs from the request's own set
 	Cycle                 int          // number of the current pass
-	Epoch                 int          // rises with each pass, and when held capacity is released within one; failures are remembered for one epoch
+	Epoch                 int          // increases with each pass, and when held capacity is released during one; failures are remembered for one epoch
 	Placed                []PlacedJob  // jobs placed in this pass
 	Offer                 ares.Placing // placing of the current job
 	recordedUnschedulable bool         // RememberUnschedulable was called in this pass
@@ -32,7 +32,7 @@ type Placer struct {
 	WindowBlocked         bool         // administrators' reservations alone block the current job
 }
 
-// Close forgets what the pass placed.
+// Close clears the list of jobs that the pass placed.
 func (pl *Placer) Close() {
 	clear(pl.Placed)
 	pl.Placed, pl.Offer = pl.Placed[:0], ares.Placing{}
@@ -44,24 +44,24 @@ type PlacedJob struct {
 	Seats []ares.Seat
 }
 
-// StayOf is the stay of a job that starts in this pass.
+// StayOf returns the start time and the expected duration of a job that starts in this pass.
 func (pl *Placer) StayOf(e *job.Entry) window.Stay { return pl.Windows.StayOf(e, pl.At) }
 
-// PlaceJob takes seats for a job: as many members as fit, from the shape's MinMembers
-// up to most, or none. ban is the set of models that quotas exclude. e is the job's
-// entry, nil for a job that is not in the state. A request that fits nowhere is
-// remembered for this epoch.
+// PlaceJob takes seats for a job. PlaceJob places as many members as fit, but at most the number in the
+// parameter `most`. If fewer than MinMembers members fit, PlaceJob places no member. The parameter `ban` is the
+// set of GPU models that quotas exclude. The parameter `e` is the job's entry, or nil for a job that is not in
+// the state. If a request fits on no node, PlaceJob remembers this until the epoch ends.
 func (pl *Placer) PlaceJob(sh *job.Shape, most int, ban uint64, e *job.Entry, stay window.Stay) (ares.Placing, bool) {
 	return pl.place(sh, most, ban, e, stay, false)
 }
 
-// TryPlace is PlaceJob while the accounts are not those of this pass, because jobs are
-// assumed to have left or to have come: failures are neither remembered nor believed.
+// TryPlace is like PlaceJob, but the cluster is hypothetical: some jobs are assumed to have ended or started.
+// TryPlace does not record failed placements, and does not use earlier records of them.
 func (pl *Placer) TryPlace(sh *job.Shape, most int, ban uint64, e *job.Entry, stay window.Stay) (ares.Placing, bool) {
 	return pl.place(sh, most, ban, e, stay, true)
 }
 
-// place tries the nodes that are reserved for the job first.
+// The method `place` tries the nodes that are reserved for the job before it tries other nodes.
 func (pl *Placer) place(sh *job.Shape, most int, ban uint64, e *job.Entry, stay window.Stay, speculative bool) (ares.Placing, bool) {
 	r := pl.Cluster.WithoutModels(sh.Request, ban)
 	allowed, ok := pl.FeasibleNodes(sh, r, stay)

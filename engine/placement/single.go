@@ -32,12 +32,12 @@ func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluste
 		m.Bandwidth = n.Type.Links.BottleneckMBps(before &^ n.Free)
 	}
 	pl.Cluster.CapacityChanged(n)
-	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), Merit: m}, true
+	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), PlacementScore: m}, true
 }
 
-// bestSingleNode returns the node for a job of one member: in the preferred domain on
-// a preferred node, then in that domain, then on a preferred node anywhere, then on
-// any allowed node; nil when it fits on none.
+// bestSingleNode returns the node for a job of one member, or nil if the job fits on no node. bestSingleNode tries
+// preferred nodes in the preferred domain, then all nodes of that domain, then preferred nodes anywhere, and then
+// all allowed nodes.
 func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) *cluster.Node {
 	preferred := allowed
 	if r.Constraints.Feasible.HasPreference {

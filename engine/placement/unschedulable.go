@@ -5,11 +5,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// RememberUnschedulable remembers that a shape does not fit. It is tried again when a
-// node gains capacity. Capacity that this pass has taken comes back when the pass
-// ends: RecordReturnedCapacity counts these nodes as gains then.
+// RememberUnschedulable records that jobs with the given Shape do not fit. These jobs are tried again
+// when a node gains capacity. Capacity that this pass has taken becomes free again when the pass ends.
+// When the pass ends, RecordReturnedCapacity records that the nodes have gained the returned capacity.
 func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
-	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // their feasible nodes depend on other jobs
+	if len(sh.Affinity)+len(sh.AntiAffinity) > 0 { // the feasible nodes depend on other jobs
 		return
 	}
 	r := sh.Request
@@ -24,9 +24,9 @@ func (pl *Placer) RememberUnschedulable(sh *job.Shape, ban uint64) {
 	pl.recordedUnschedulable = true
 }
 
-// RecordReturnedCapacity records a gain for each node that this pass took capacity
-// from, if a shape was remembered as unschedulable. Call it just before the pass
-// undoes its transaction.
+// RecordReturnedCapacity is called before a pass ends. The end of the pass undoes its transaction,
+// which returns capacity to nodes. If RememberUnschedulable was called in this pass,
+// RecordReturnedCapacity records a capacity gain for each of these nodes.
 func (pl *Placer) RecordReturnedCapacity() {
 	if !pl.recordedUnschedulable {
 		return

@@ -5,10 +5,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// IsBlockedByWindows reports whether administrators' reservations alone block a job
-// that was not placed: it would fit without them. When a shorter job would fit, it
-// sets WouldDelay too: the job is skipped alone, because others of its shape may be
-// shorter.
+// IsBlockedByWindows examines a job that was not placed. It reports whether the job would fit without the
+// administrators' reservations. If a shorter job would fit, IsBlockedByWindows also sets WouldDelay. If
+// WouldDelay is set, the cycle skips only this job, because other jobs with the same Shape may be shorter.
 func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64, stay window.Stay) bool {
 	if len(pl.Windows.Windows) == 0 || len(pl.Windows.BlockingWindows(e.Shape, &pl.Cluster.RefreshFeasible(pl.Cluster.WithoutModels(e.Shape.Request, ban)).Nodes, stay)) == 0 {
 		return false
@@ -33,8 +32,9 @@ func (pl *Placer) IsBlockedByWindows(e *job.Entry, members int, ban uint64, stay
 	return true
 }
 
-// OutlastsWindow reports whether reservations blocked a job of the same shape in this
-// epoch that was expected to run as long or shorter.
+// OutlastsWindow reports whether reservations must block this job. This is so if they already blocked a similar
+// job in this epoch. A similar job has the same Shape, and its expected runtime is not longer than that of this
+// job.
 func (pl *Placer) OutlastsWindow(e *job.Entry, stay window.Stay) bool {
 	if e.Shape.WindowEpoch != pl.Epoch || stay.Lasts < e.Shape.WindowStay {
 		return false

@@ -9,14 +9,13 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// victimsByOrder finds victims by the configured order: jobs of the same queue and class
-// that come later, the last of them first, and no more than it takes for the waiting job
-// to fit.
+// victimsByOrder finds victims by the configured order. Victims are jobs of the same queue and class that come
+// later in the order. The search starts with the last job in the order, and ends when the waiting job fits.
 //
-// Two jobs never preempt each other in turn. A waiting job keeps its position. A running
-// job moves forward with OrderRemaining, and back with OrderAttained, but never behind
-// the jobs it stopped. A job that has waited for PeersAfter also stops jobs of its own
-// level that were submitted after it.
+// Two jobs never preempt each other in turn, because no job falls behind the jobs that were stopped for it.
+// While a job waits, its position in the order does not change. A running job changes its position in the
+// order: it moves forward with OrderRemaining, and backward with OrderAttained. A job that has waited for
+// PeersAfter may also stop jobs of equal rank that were submitted later.
 func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	members, ban := r.Jobs.AdmissibleMembers(e.Shape, plan.Now)
 	if members == 0 {
@@ -36,7 +35,8 @@ func (r *Round) victimsByOrder(e *job.Entry, plan *ares.Plan) (victimSelection, 
 	return sel, true
 }
 
-// laterInOrder are the possible victims of a waiting job, the last in the order first.
+// laterInOrder returns the possible victims of a waiting job. The result is in reverse order: it begins with the
+// job that is last in the order.
 func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	now := plan.Now
 	ownRank, rank := r.Jobs.OrderRank(e, now), e.ClassRank()
@@ -45,7 +45,7 @@ func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	ancestry, barred := r.preemptorAncestry(e, plan), r.barredJobs(0)
 	rankOf := map[*job.Entry]uint64{}
 	var out []*candidateVictim
-	for _, v := range e.Shape.Tenant.Active { // in no order: sorted below
+	for _, v := range e.Shape.Tenant.Active { // order-free: sorted below
 		if v.Shape.Leaf != e.Shape.Leaf || v.Run.Current() == nil || v.Run.Stop != nil || !v.MayBePreempted() || v.ClassRank() != rank {
 			continue
 		}
@@ -67,8 +67,8 @@ func (r *Round) laterInOrder(e *job.Entry, plan *ares.Plan) []*candidateVictim {
 	return out
 }
 
-// fewestByOrder selects the fewest of the candidates that let the job fit. It returns
-// false if all of them are not enough.
+// fewestByOrder selects the fewest candidates that must end so that the job fits. If the job would not fit even if
+// all candidates ended, fewestByOrder returns false.
 func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victimSelection, members int, ban uint64) bool {
 	mark, req := r.Txn.Mark(), r.Cluster.WithoutModels(e.Shape.Request, ban)
 	feasible, ok := r.Place.FeasibleNodes(e.Shape, req, r.Place.StayOf(e))
@@ -93,8 +93,8 @@ func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victim
 	if !fits {
 		return false
 	}
-	// Drop the victims on other nodes, and then those that are not needed, the first
-	// in the order before the others.
+	// Drop the victims that run on none of the chosen nodes. Then drop the other victims that are not
+	// needed. Start with the victim that is first in the order.
 	out = slices.DeleteFunc(out, func(v *candidateVictim) bool { return !v.entry.SharesNodeWith(placing.Seats) })
 	for i := len(out) - 1; i >= 0 && len(out) > 1; i-- {
 		rest := slices.Delete(slices.Clone(out), i, i+1)
@@ -107,8 +107,8 @@ func (r *Round) fewestByOrder(e *job.Entry, from []*candidateVictim, sel *victim
 	return ok
 }
 
-// fitsWithout places the job with some jobs released, from a savepoint on. The placement
-// stays in the transaction.
+// fitsWithout undoes the transaction to a savepoint and releases some jobs. Then it tries to place the waiting
+// job. The placement stays in the transaction.
 func (r *Round) fitsWithout(mark cluster.Savepoint, leaving []*candidateVictim, e *job.Entry, members int, ban uint64) (ares.Placing, bool) {
 	r.Txn.Undo(mark)
 	for _, v := range leaving {

@@ -13,21 +13,21 @@ import (
 // candidateVictim is a running job that may become a victim.
 type candidateVictim struct {
 	entry          *job.Entry
-	cost           int64 // of stopping it, in thousandths of GPU-seconds
+	cost           int64 // cost of stopping it, in thousandths of GPU-seconds
 	milli          int64 // thousandths of devices that it holds
-	rank           int   // of its class
+	rank           int   // rank of its class
 	protection     protection
-	protectedUntil time.Time // of protectedCooldown
+	protectedUntil time.Time // end of protectedCooldown
 
-	// In the current search:
+	// The following fields are valid only in the current search.
 	reason        ares.PreemptionBasis // the right to stop it
 	eligibleIn    int                  // ID of the last search in which it was eligible
 	chosen        bool                 // it is in the set being selected
-	borrowedParts []borrowedPart       // what it holds of borrowed quota
+	borrowedParts []borrowedPart       // the borrowed quota that it holds
 }
 
-// loadVictims is the running jobs of a class. On first use it computes the cost and the
-// protection of each.
+// loadVictims returns the running jobs of a class. On first use, loadVictims computes for each job what its
+// preemption costs, and whether it is protected.
 func (r *Round) loadVictims(rank int, now time.Time) []*job.Entry {
 	for len(r.victimBySlot) < len(r.Jobs.Slots) {
 		r.victimBySlot = append(r.victimBySlot, nil)
@@ -49,7 +49,7 @@ func (r *Round) loadVictims(rank int, now time.Time) []*job.Entry {
 	return list
 }
 
-// resetVictims drops what loadVictims computed.
+// resetVictims drops the results of loadVictims.
 func (r *Round) resetVictims() {
 	for i, e := range r.Victims {
 		r.victimBySlot[e.Slot], r.Victims[i] = nil, nil
@@ -57,8 +57,8 @@ func (r *Round) resetVictims() {
 	r.Victims, r.loadedClasses = r.Victims[:0], 0
 }
 
-// markEligible marks the jobs that the rights allow to stop, and reports whether there
-// are any. Protected jobs are counted instead.
+// markEligible marks the jobs that may be stopped under the given preemption rights, and reports whether it
+// marked any. Protected jobs are counted, but not marked.
 func (s *victimSearch) markEligible(rights preemptionRights) bool {
 	s.round.searchID++
 	s.id, s.outcome.eligible, s.quota.borrowed, s.outcome.protections = s.round.searchID, 0, s.quota.borrowed[:0], protectionCounts{}
@@ -101,7 +101,7 @@ func (s *victimSearch) markEligible(rights preemptionRights) bool {
 	return s.outcome.eligible > 0
 }
 
-// candidateIndex is the seats of eligible jobs by node, for one request.
+// candidateIndex holds the seats of eligible jobs by node, for one request.
 type candidateIndex struct {
 	request  *cluster.Request
 	feasible *cluster.Set
@@ -115,8 +115,8 @@ type candidateIndex struct {
 type candidateNode struct {
 	node               *cluster.Node
 	firstSeat, endSeat int          // range in candidateIndex.seats
-	changes            int          // node.Changes as of which evict and gain are right
-	gain               int          // members that fit in addition without evict
+	changes            int          // value of node.Changes for which evict and gain are valid
+	gain               int          // additional members that fit if evict is stopped
 	evict              []NodeVictim // the cheapest jobs to stop for one more member
 }
 
@@ -160,13 +160,13 @@ func (s *victimSearch) indexCandidates() {
 // NodeVictim is a job that could be stopped, with its seats on one node.
 type NodeVictim struct {
 	Entry  *job.Entry
-	victim *candidateVictim // nil outside of a search for victims
+	victim *candidateVictim // nil outside a search for victims
 	Seats  []*ares.Seat
 	Milli  int  // thousandths of devices on the node
-	Own    bool // of the tenant that asks
+	Own    bool // the job belongs to the requesting tenant
 }
 
-// SeatsOf yields the seats of jobs on a node.
+// SeatsOf yields the seats that the given jobs have on one node.
 func SeatsOf(of []NodeVictim) iter.Seq[*ares.Seat] {
 	return func(yield func(*ares.Seat) bool) {
 		for i := range of {

@@ -14,28 +14,29 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// Consolidation: a waiting job would fit if the free devices were not scattered. Running
-// jobs that keep their progress are moved out of its way. Each of them gets other seats
-// at once, by all rules, limits and quotas, or none is moved. The class does not matter,
-// only whether the gain is worth the cost.
+// Consolidation applies when enough devices are free for a waiting job, but they are scattered over several
+// nodes, so that the job does not fit. Running jobs that keep their progress are then moved to other nodes. If
+// every moved job immediately gets other seats, within all rules, limits and quotas, the jobs are moved.
+// Otherwise no job is moved. The priority classes of the jobs do not matter. The gain must be worth the cost of
+// the moves.
 
-// assumedWait is the remaining wait of a job whose start is unknown, unless it has waited
-// for longer already.
+// The start of a waiting job may be unknown. Then its remaining wait is assumed to be assumedWait. If the job has
+// already waited longer than that, the remaining wait is assumed to be as long as the wait so far.
 const assumedWait = 10 * time.Minute
 
-// longestWait is the longest wait that counts for the gain.
+// longestWait is the maximum remaining wait that counts when the gain of a consolidation is computed.
 const longestWait = 30 * 24 * time.Hour
 
-// Limits on one cycle: searches for jobs to move, and repetitions of a search, each
-// without the jobs that fit nowhere else.
+// maxConsolidations limits how many times one cycle searches for jobs to move. maxRelocations limits how many times
+// one search is repeated. Each repetition leaves out jobs that fit on no other node.
 const (
 	maxConsolidations = 4
 	maxRelocations    = 8
 )
 
-// findConsolidation finds jobs to move for a blocked job. It returns false if there are
-// none, if the gain is not worth the cost, or while a job is being moved already: one
-// consolidation at a time, so that its estimate stays true.
+// findConsolidation finds jobs to move for a blocked job. findConsolidation returns false if no jobs can be moved,
+// if the gain is not worth the cost, or while a job is already being moved. Only one consolidation runs at a time,
+// so that the estimate of its gain stays correct.
 func (r *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelection, bool) {
 	now := plan.Now
 	if !r.AllowMoves || r.consolidations >= maxConsolidations || !e.Shape.Request.NeedsDevices() || r.Jobs.MigrationPending(now) ||
@@ -67,7 +68,7 @@ func (r *Round) findConsolidation(e *job.Entry, plan *ares.Plan) (victimSelectio
 	return sel, true
 }
 
-// longestGrace is the longest grace period of the victims.
+// longestGrace returns the longest grace period of the victims.
 func (sel *victimSelection) longestGrace() (longest time.Duration) {
 	for _, v := range sel.victims {
 		longest = max(longest, v.entry.Job.Grace())
@@ -75,13 +76,14 @@ func (sel *victimSelection) longestGrace() (longest time.Duration) {
 	return longest
 }
 
-// gain is what the waiting job gains by starting sooner, in thousandths of GPU-seconds.
+// The method `gain` returns the benefit of an earlier start of the waiting job, in thousandths of GPU-seconds.
 func (sel *victimSelection) gain() int64 {
 	return job.GPUMilliOf(sel.seats) * int64(sel.waitSaved/time.Second)
 }
 
-// wakeWhenWorth wakes the plan when the job will have waited for long enough to be worth
-// today's cost of the moves. The cost grows meanwhile, so it is computed again then.
+// wakeWhenWorth sets the plan's wake-up time. At that time the job will have waited long enough to justify the
+// current cost of the moves. The cost of the moves grows until then, so the cycle at the wake-up time computes it
+// again.
 func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Plan) {
 	lost, _ := sel.cost()
 	worthAfter := sel.longestGrace() + time.Duration(lost*int64(r.Cfg.Preemption.MoveGain)/(cluster.WholeMilli*max(job.GPUMilliOf(sel.seats), 1))+1)*time.Second
@@ -90,7 +92,7 @@ func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Pla
 	}
 }
 
-// hasScatteredCapacity reports whether as many devices are free as the shape asks for.
+// hasScatteredCapacity reports whether enough devices are free for the job, no matter on which nodes they are.
 func (r *Round) hasScatteredCapacity(e *job.Entry, ban uint64) bool {
 	sh := e.Shape
 	req := r.Cluster.WithoutModels(sh.Request, ban)
@@ -116,8 +118,7 @@ func (r *Round) hasScatteredCapacity(e *job.Entry, ban uint64) bool {
 	return missing <= 0
 }
 
-// expectedWait is how much longer a job waits if no job is moved, and whether that is
-// known.
+// expectedWait returns how much longer a job waits if no job is moved, and whether this time is known.
 func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Time) (wait time.Duration, startKnown bool) {
 	r.Backfill.HoldReservations(0)
 	mark := r.Txn.Mark()
@@ -131,7 +132,7 @@ func (r *Round) expectedWait(e *job.Entry, members int, ban uint64, now time.Tim
 	return min(time.Duration(start.At-now.UnixNano()), longestWait), true
 }
 
-// findMovers selects the jobs to move at the lowest cost.
+// findMovers selects the set of jobs that is cheapest to move.
 func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSelection, bool) {
 	base := r.Txn.Mark()
 	r.assumeStopsDone()
@@ -162,23 +163,23 @@ func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSel
 	return *s.outcome.best, true
 }
 
-// isMovable reports whether a running job may be moved: it keeps its progress, it is
-// unprotected, and it has no affinity to other jobs.
+// isMovable reports whether a running job may be moved. A movable job keeps its progress, is not protected, and has
+// no affinity to other jobs.
 func (s *victimSearch) isMovable(v *candidateVictim) bool {
 	e := v.entry
 	return v.protection == unprotected && e.MayBePreempted() && !e.Run.Current().StartedAt.IsZero() &&
 		len(e.Shape.Affinity)+len(e.Shape.AntiAffinity) == 0 && !s.immovable[e]
 }
 
-// leafCharge is a charge to a leaf queue, to be reverted.
+// A leafCharge is an amount that was charged to a leaf queue, and that must be reverted later.
 type leafCharge struct {
 	leaf  *job.QueueLeaf
 	grant queue.Allocation
 	sign  int
 }
 
-// relocateVictims finds other seats for each victim, with the waiting job on its own. A
-// victim that fits nowhere is noted as immovable.
+// relocateVictims runs after the waiting job has been placed on the freed devices. It finds other seats for each
+// victim. A victim that fits on no other node is recorded as immovable.
 func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
 	var counted []leafCharge
 	charge := func(l *job.QueueLeaf, g queue.Allocation, sign int) {
@@ -199,7 +200,7 @@ func (s *victimSearch) relocateVictims(sel *victimSelection) bool {
 	}
 	s.round.Txn.TakeSeats(sel.seats)
 	charge(s.shape.Leaf, s.round.Jobs.AllocationCopy(s.shape, sel.seats), 1)
-	// The largest jobs are the hardest to place.
+	// Place the largest jobs first, because they are the hardest to place.
 	slices.SortFunc(sel.victims, func(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(b.milli, a.milli), byCost(a, b)) })
 	for _, v := range sel.victims {
 		sh, has := v.entry.Shape, len(v.entry.Run.Current().Seats)

@@ -8,26 +8,26 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// preemptionCost is what stopping a job costs, in thousandths of GPU-seconds: its work
-// since its last checkpoint, and the restart.
+// preemptionCost returns the cost of stopping a job, in thousandths of GPU-seconds. The cost includes the work
+// since the last checkpoint, and the restart.
 func (r *Round) preemptionCost(e *job.Entry, milli int64, now time.Time) int64 {
 	done := r.Cfg.Preemption.Restart
-	if savedAt := e.Run.Current().Kept(); !savedAt.IsZero() {
+	if savedAt := e.Run.Current().SavedUntil(); !savedAt.IsZero() {
 		done += max(now.Sub(savedAt), 0)
 	}
 	return milli * int64(done/time.Second)
 }
 
-// costModel is how nodes are compared while victims are selected.
+// During the selection of victims, nodes are compared by cost. A costModel says which cost is used.
 type costModel uint8
 
 const (
-	proportionalCost costModel = iota // the job's cost times its part on the node: right if all of the job is of use
-	wholeJobCost                      // the job's whole cost: right for small requests
-	sizeCost                          // the job's size: right near the ceiling
+	proportionalCost costModel = iota // the part of the job's cost for this node: correct if all of the job's devices are useful
+	wholeJobCost                      // the job's whole cost: correct for small requests
+	sizeCost                          // the job's size: correct near the ceiling
 )
 
-// costOf is the cost of a job that holds so much on a node.
+// costOf returns the cost of stopping a job that holds the given amount of devices on a node.
 func (model costModel) costOf(v *candidateVictim, milli int64) int64 {
 	lost := min(v.cost, 1<<44)
 	switch model {
@@ -42,8 +42,8 @@ func (model costModel) costOf(v *candidateVictim, milli int64) int64 {
 	return lost
 }
 
-// cost is what the victims lose, in thousandths of GPU-seconds, and what they hold, in
-// thousandths of devices.
+// The method `cost` returns two values: the work that the victims lose, in thousandths of GPU-seconds, and the
+// devices that they hold, in thousandths.
 func (sel *victimSelection) cost() (lost, milli int64) {
 	for _, v := range sel.victims {
 		lost, milli = lost+v.cost, milli+v.milli
@@ -51,26 +51,28 @@ func (sel *victimSelection) cost() (lost, milli int64) {
 	return lost, milli
 }
 
-// cheaper reports whether a selection costs less than another, or as much and stops less.
+// The method `cheaper` reports whether a selection costs less than another selection. If both cost the same,
+// the selection whose victims hold fewer devices counts as cheaper.
 func (sel *victimSelection) cheaper(other *victimSelection) bool {
 	al, am := sel.cost()
 	bl, bm := other.cost()
 	return cmp.Or(cmp.Compare(al, bl), cmp.Compare(am, bm), cmp.Compare(len(sel.victims), len(other.victims))) < 0
 }
 
-// smaller reports whether a selection stops less than another.
+// The method `smaller` reports whether the victims of a selection hold fewer devices than the victims of
+// another selection.
 func (sel *victimSelection) smaller(other *victimSelection) bool {
 	_, a := sel.cost()
 	_, b := other.cost()
 	return a < b
 }
 
-// bySize orders victims as they are recorded, the smallest first: if borrowed quota is
-// exceeded at all, only the last victim exceeds it.
+// bySize orders victims by size, smallest first. Victims are recorded in this order. In this order, all
+// victims except possibly the last one fit in the borrowed quota.
 func bySize(a, b *candidateVictim) int { return cmp.Or(cmp.Compare(a.milli, b.milli), byCost(a, b)) }
 
-// byCost orders victims by cost, the cheapest first; among equals the one that started
-// last.
+// byCost orders victims by cost, cheapest first. If two jobs have the same cost, the job that started later comes
+// first.
 func byCost(a, b *candidateVictim) int {
 	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.milli, b.milli),
 		b.entry.Run.Current().PlacedAt.Compare(a.entry.Run.Current().PlacedAt), cmp.Compare(a.entry.ID, b.entry.ID))

@@ -1,21 +1,22 @@
-// Package preempt stops running jobs for a waiting one, or moves them out of its way.
+// Package preempt stops running jobs for a waiting job, or moves them to other nodes.
 //
 // In reading order:
-//   - rights.go: the rights by which a waiting job may stop others: its class, quota that
-//     others borrowed, the order of its queue, or a move to other nodes.
-//   - preempt.go: Round, the state of one cycle, and PreemptFor, which uses these rights.
-//   - victims.go: victimSearch, the search for the victims that lose the least work, with
+//   - rights.go defines what gives a waiting job the right to stop other jobs. There are four such rights: by
+//     a higher class, to reclaim borrowed quota, by the order of the queue, and to move the other jobs to
+//     other nodes.
+//   - preempt.go defines Round, the state of one cycle, and PreemptFor, which preempts jobs for a blocked job.
+//   - victims.go searches for the victims that lose the least work. The search uses
 //     candidates.go (eligible jobs and their seats), protection.go (jobs that must not be
-//     stopped), costs.go (what a stop costs), selection.go (one set of victims, node by
-//     node) and reclaim.go (no more than the borrowed quota is reclaimed).
-//   - byorder.go: victims by the order of the queue.
-//   - consolidation.go, migrations.go: moves of running jobs, and the capacity held for
-//     them until they run again.
-//   - nominations.go: the seats held for a job while its victims stop.
-//   - restarts.go: the seats held for a gang that lost a node.
-//   - pendingstops.go: the cluster as it will be when the jobs being stopped are gone.
+//     stopped), costs.go (the cost of a stop), selection.go (one set of victims, node by
+//     node) and reclaim.go (borrowed quota).
+//   - byorder.go finds victims by the order of the queue.
+//   - consolidation.go and migrations.go move running jobs, and hold capacity for them
+//     until they run again.
+//   - nominations.go keeps the seats of a nominated job free while its victims stop.
+//   - restarts.go keeps the seats of a gang free after the gang lost a node.
+//   - pendingstops.go computes the state of the cluster after all stopping jobs have ended.
 //
-// Victims are stopped by the plan, and the waiting job is nominated: a later plan places it
-// on the freed seats. The package plans against a transaction and undoes it. It does not
-// know the cycle that calls it, nor explanations.
+// The plan stops the victims and nominates the waiting job. A later plan then places the job on the freed seats.
+// To test whether a job would fit, the package changes the cluster in a transaction and then undoes the changes.
+// Package preempt does not depend on the packages cycle and explain.
 package preempt

@@ -7,11 +7,10 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// A job that is moved gets other seats. Until it runs again, capacity is held for it in
-// every cycle: while it stops, and while it waits to be placed again, as long as
-// job.Entry.HoldsDestination says so.
+// A moved job gets other seats. Every cycle holds capacity for it while it stops on its old seats, and for a
+// limited time afterwards (see job.Entry.HoldsDestination).
 
-// HoldForMigrating holds capacity for each job that is being moved, except one.
+// HoldForMigrating holds capacity for each job that is being moved, except for the given job.
 func (r *Round) HoldForMigrating(now time.Time, except *job.Entry) {
 	for _, e := range r.Jobs.Migrating {
 		if e == except || !e.HoldsDestination(now) || r.Jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
@@ -33,9 +32,9 @@ func (r *Round) HoldForMigrating(now time.Time, except *job.Entry) {
 	}
 }
 
-// holdDestinations takes the new seats of jobs that are being moved, in a cluster without
-// the jobs being stopped. The moved jobs themselves are gone there too: a new seat may
-// overlap an old one.
+// holdDestinations holds the new seats of jobs that are being moved. holdDestinations assumes that all stopping
+// jobs have already ended, including the moved jobs. So the new seat of one moved job may use devices of another
+// moved job's old seat.
 func (r *Round) holdDestinations() {
 	for i := range r.destinations {
 		r.Txn.Release(r.destinations[i].Hold)

@@ -13,11 +13,11 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// AdvanceNominations advances every nomination before the queues are offered. A job whose
-// seats are free is placed. An invalid nomination ends, and its job is offered as any
-// other. For the rest, the free parts of the seats are held, and victims that were not
-// stopped yet are stopped. One job may be left out. ReleaseNominations reverts the charges
-// to the queues.
+// AdvanceNominations handles every nomination before capacity is offered to the queues. If all seats of a nominated
+// job are free, the job is placed. An invalid nomination ends, and its job then waits like any other job. For every
+// other nomination, the free parts of its seats are held. Its victims are stopped if they were not stopped yet. If
+// the parameter `except` is not nil, AdvanceNominations skips the nomination of this job. AdvanceNominations
+// charges the queues, and ReleaseNominations undoes these charges.
 func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report func(*job.Entry, *ares.Placing, bool) bool) (more bool) {
 	more = true
 	for _, e := range r.Jobs.Running.Nominated {
@@ -30,8 +30,8 @@ func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report fu
 		mark := r.Txn.Mark()
 		free := why == "" && more && r.Txn.TakeIfFree(n.Seats)
 		if free && !r.Jobs.AdmitsSeats(e.Shape, n.Seats, plan.Now) {
-			// The jobs being stopped may still hold the quota it lacks. If the
-			// nomination ended here, this job or another would get the same one at once.
+			// The stopping jobs may still hold the quota that this job lacks. If the nomination ended now, this job
+			// or another job would immediately get the same nomination.
 			r.Txn.Undo(mark)
 			free = false
 		}
@@ -41,7 +41,7 @@ func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report fu
 		case free:
 			hold.Grant = r.Jobs.AllocationCopy(e.Shape, n.Seats)
 			e.Shape.Leaf.Charge(hold.Grant, 1)
-			r.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: r.Cluster.PairScore(n.Seats), Merit: r.Cluster.RationaleOf(n.Seats)}
+			r.Place.Offer = ares.Placing{Job: e.ID, Seats: n.Seats, Score: r.Cluster.PairScore(n.Seats), PlacementScore: r.Cluster.RationaleOf(n.Seats)}
 			r.Place.Placed = append(r.Place.Placed, placement.PlacedJob{Entry: e, Seats: n.Seats})
 			more = report == nil || report(e, &r.Place.Offer, true)
 		default:
@@ -59,7 +59,7 @@ func (r *Round) AdvanceNominations(plan *ares.Plan, except *job.Entry, report fu
 	return more
 }
 
-// ReleaseNominations reverts the charges of AdvanceNominations.
+// ReleaseNominations undoes the charges of AdvanceNominations.
 func (r *Round) ReleaseNominations() {
 	for i := range r.Backfill.Holds[:r.Backfill.HoldsBefore] {
 		hold := &r.Backfill.Holds[i]
@@ -69,9 +69,9 @@ func (r *Round) ReleaseNominations() {
 	r.Backfill.Holds, r.Backfill.HoldsBefore = r.Backfill.Holds[:0], 0
 }
 
-// HoldOf is the nomination of a job in this cycle, nil if it has none.
+// HoldOf returns the nomination of a job in this cycle, or nil if it has none.
 func (r *Round) HoldOf(e *job.Entry) *backfill.NominationHold {
-	for i := len(r.Backfill.Holds) - 1; i >= 0; i-- { // a job with an invalid nomination may have another by now
+	for i := len(r.Backfill.Holds) - 1; i >= 0; i-- { // a job with an invalid nomination may have a newer one
 		if r.Backfill.Holds[i].Entry == e {
 			return &r.Backfill.Holds[i]
 		}
@@ -98,7 +98,8 @@ func (r *Round) WithdrawFailed(plan *ares.Plan) {
 	}
 }
 
-// invalidReason is why a nomination must be withdrawn, "" if it is valid.
+// invalidReason returns why a nomination must be withdrawn, or "" if it is valid. The reason is stored with the
+// job, so it must not name jobs or other objects of another tenant.
 func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 	n := e.Run.Nominated
 	switch {
@@ -119,7 +120,7 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 			return "node " + seat.Node + " no longer matches its request"
 		}
 		if v := r.Windows.WindowBlocking(e.Shape, at, stay); v != nil {
-			return fmt.Sprintf("node %s is %s", seat.Node, v.BlockText(stay))
+			return fmt.Sprintf("node %s is %s", seat.Node, v.BlockText(stay).Render(ares.OwnedBy(e.Job.Tenant)))
 		}
 		for k := range seat.Shares {
 			if d := at.DeviceIndex(&seat.Shares[k]); d < 0 || at.Usable&(1<<d) == 0 {
@@ -128,15 +129,15 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 		}
 	}
 	for i := range n.Victims {
-		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.Endures(v.Job) {
+		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.MustFinish(v.Job) {
 			return "a job to be preempted has started and runs at most once" // not named: it may be of another tenant
 		}
 	}
 	return ""
 }
 
-// pendingVictim is a victim of a nomination that was not asked to stop yet, nil if it was
-// or is gone.
+// pendingVictim returns the job of a victim that was not asked to stop yet. The result is nil if the victim was
+// asked to stop or has already stopped.
 func (r *Round) pendingVictim(v *ares.Victim) *job.Entry {
 	e := r.Jobs.EntryByID[v.Job]
 	if e == nil || e.Job == nil || e.Run == nil || e.Run.Fence() != v.Fence || e.Run.Stop != nil {
@@ -145,18 +146,18 @@ func (r *Round) pendingVictim(v *ares.Victim) *job.Entry {
 	return e
 }
 
-// stopPendingVictims stops the victims of a nomination that an earlier, full plan left
-// running.
+// An earlier plan may have been too full to stop all victims of a nomination.
+// stopPendingVictims stops the remaining ones.
 func (r *Round) stopPendingVictims(plan *ares.Plan, e *job.Entry) {
 	for i := range e.Run.Nominated.Victims {
 		v := &e.Run.Nominated.Victims[i]
-		if o := r.pendingVictim(v); o != nil && !r.stopVictim(plan, o, v.Yield) {
+		if o := r.pendingVictim(v); o != nil && !r.stopVictim(plan, o, v.Preemption) {
 			return
 		}
 	}
 }
 
-// stopVictim adds the stop of a victim to the plan. It returns false if the plan is full.
+// stopVictim adds the stop of a victim to the plan. If the plan is full, stopVictim returns false.
 func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Preemption) bool {
 	if slices.Contains(r.Stopping, v) || r.Jobs.ArrayIsStopping(v) {
 		return true
@@ -166,12 +167,12 @@ func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Preemp
 		return false
 	}
 	r.Stopping = append(r.Stopping, v)
-	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.ID, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(preemption.To), At: plan.Now, Yield: &preemption}})
+	plan.Stop = append(plan.Stop, ares.Stopping{Job: v.ID, Stop: ares.Stop{Why: ares.StopPreempt, By: "job " + string(preemption.To), At: plan.Now, Preemption: &preemption}})
 	return true
 }
 
-// PlaceElsewhere places a nominated job on other seats, if it fits now. What is held for
-// it counts as free.
+// PlaceElsewhere places a nominated job on other seats if it fits now. Capacity that is held for the nominated job
+// counts as free.
 func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.NominationHold, now time.Time) bool {
 	sh, mark := hold.Entry.Shape, r.Txn.Mark()
 	r.Txn.Release(hold.Hold)
@@ -192,23 +193,23 @@ func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.No
 	return true
 }
 
-// WaitBlocker says for how many ranks of a nominated job the devices are free.
+// WaitBlocker returns a blocker that says how many ranks of a nominated job already have free devices.
 func WaitBlocker(hold *backfill.NominationHold) ares.Blocker {
-	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf("waiting for other jobs to stop: devices are free for %d of %d ranks", hold.FreeSeats, len(hold.Seats))}
+	return ares.Blocker{Kind: ares.BlockerPreemption, Detail: ares.Textf("waiting for other jobs to stop: devices are free for %d of %d ranks", hold.FreeSeats, len(hold.Seats))}
 }
 
-// stopMargin is how much longer than the longest stop should take a nomination lasts:
-// stop requests travel, and processes take time to exit.
+// The lifetime of a nomination is the longest expected stop time plus stopMargin. Stop requests take time to arrive,
+// and processes take time to exit.
 const stopMargin = time.Minute
 
-// newNomination is the nomination of a job, as it is recorded.
+// newNomination returns the record of a job's nomination.
 func (r *Round) newNomination(e *job.Entry, sel *victimSelection, now time.Time) *ares.Nomination {
 	milli := job.GPUMilliOf(sel.seats)
 	slices.SortFunc(sel.victims, bySize)
 	n := &ares.Nomination{Seats: sel.seats, Why: sel.reason, At: now}
 	for _, v := range sel.victims {
 		sel.freeWithin = max(sel.freeWithin, maxStopTime(v.entry))
-		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Yield: ares.Preemption{
+		n.Victims = append(n.Victims, ares.Victim{Job: v.entry.ID, Fence: v.entry.Run.Fence(), Preemption: ares.Preemption{
 			To: e.ID, Tenant: e.Job.Tenant, Why: v.reason, Milli: v.milli, Lost: v.cost, Asked: milli,
 			Restart: v.milli * int64(r.Cfg.Preemption.Restart/time.Second),
 		}})
@@ -217,14 +218,14 @@ func (r *Round) newNomination(e *job.Entry, sel *victimSelection, now time.Time)
 	return n
 }
 
-// nominate adds a nomination and the stops of its victims to the plan, and holds the
-// seats.
+// The method `nominate` adds a nomination and the stops of its victims to the plan, and
+// holds the seats.
 func (r *Round) nominate(round *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, sel *victimSelection) {
 	n := *r.newNomination(e, sel, plan.Now)
 	plan.Nominate = append(plan.Nominate, ares.Nominating{Job: e.ID, Nomination: n})
 	job.WakeBy(plan, n.Until)
 	for i := range n.Victims {
-		if !r.stopVictim(plan, sel.victims[i].entry, n.Victims[i].Yield) {
+		if !r.stopVictim(plan, sel.victims[i].entry, n.Victims[i].Preemption) {
 			break
 		}
 	}

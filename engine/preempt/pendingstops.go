@@ -7,9 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// assumeStopsDone changes the cluster to what it will be when the jobs being stopped are
-// gone and nominated jobs are placed. Undoing the transaction reverts the cluster, and
-// chargeStopping(1) the queues.
+// assumeStopsDone changes the cluster as if all stopping jobs had ended and all nominated jobs had been placed.
+// Undoing the transaction restores the cluster's state, and chargeStopping(1) charges the queues for the stopping jobs again.
 func (r *Round) assumeStopsDone() {
 	r.chargeStopping(-1)
 	for _, v := range r.Jobs.Running.Stopping {
@@ -18,7 +17,7 @@ func (r *Round) assumeStopsDone() {
 	for _, v := range r.Stopping {
 		r.Place.ReleaseJob(v)
 	}
-	for i := range r.restartHolds { // seats of a drained gang are held only until the gang is gone
+	for i := range r.restartHolds { // seats of a draining gang are held only until the gang has left
 		if rh := &r.restartHolds[i]; !rh.released && rh.entry.RunningList == job.InStopping && rh.entry.Run.Stop.Why == ares.StopDrain {
 			r.Txn.Release(rh.hold)
 		}
@@ -32,8 +31,8 @@ func (r *Round) assumeStopsDone() {
 	r.holdDestinations()
 }
 
-// chargeStopping charges the jobs being stopped to their queues; with sign -1 it removes
-// these charges.
+// chargeStopping charges the stopping jobs to their queues. If `sign` is -1, it removes
+// these charges instead.
 func (r *Round) chargeStopping(sign int) {
 	for _, v := range r.Jobs.Running.Stopping {
 		v.Shape.Leaf.Charge(v.Held.Allocation, sign)
@@ -43,7 +42,7 @@ func (r *Round) chargeStopping(sign int) {
 	}
 }
 
-// fitsOnceStopped finds seats for a job that fits once the jobs being stopped are gone.
+// fitsOnceStopped finds seats for a job that fits as soon as all stopping jobs have ended.
 func (r *Round) fitsOnceStopped(e *job.Entry, why ares.PreemptionBasis, now time.Time) (victimSelection, bool) {
 	if len(r.Jobs.Running.Stopping)+len(r.Stopping) == 0 {
 		return victimSelection{}, false
@@ -65,5 +64,6 @@ func (r *Round) fitsOnceStopped(e *job.Entry, why ares.PreemptionBasis, now time
 	return sel, ok
 }
 
-// maxStopTime is how long a stopped job may keep its seats, should its node be lost too.
+// maxStopTime returns the longest time that a job keeps its seats after a stop request. A job needs this time
+// if its node is lost while the job stops.
 func maxStopTime(v *job.Entry) time.Duration { return v.Job.Grace() + v.Job.LostAfter() }

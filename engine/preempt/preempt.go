@@ -1,7 +1,6 @@
 package preempt
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,19 +27,19 @@ type Round struct {
 	Place    *placement.Placer
 	Backfill *backfill.Round
 
-	restartHolds        []restartHold             // of gangs that lost a node, and of jobs being moved
+	restartHolds        []restartHold             // for gangs that lost a node, and for jobs being moved
 	Stopping            []*job.Entry              // jobs that this plan stops
 	destinations        []backfill.NominationHold // new seats of the jobs that this plan moves
 	Victims             []*job.Entry              // jobs loaded by loadVictims
 	victimBySlot        []*candidateVictim        // the same by Entry.Slot, nil for all other jobs
 	loadedClasses       uint8                     // classes loaded by loadVictims, as bits
-	searchID            int                       // of the last search for victims
+	searchID            int                       // ID of the last search for victims
 	searches            int                       // searches for victims in this cycle
 	failedSearches      []failedSearch            // searches of this cycle that found no victims
-	PreemptionNotes     []ares.Blocker            // why no job is preempted for the job on offer
+	PreemptionNotes     []ares.Blocker            // why no job is preempted for the offered job
 	AllowMoves          bool                      // running jobs may be moved
 	consolidations      int                       // searches for jobs to move in this cycle
-	ConsolidationsFound []ares.Consolidation      // moves decided in this cycle; nil: not recorded
+	ConsolidationsFound []ares.Consolidation      // moves decided in this cycle; nil if they are not recorded
 }
 
 // Begin resets the round for a new cycle.
@@ -51,7 +50,7 @@ func (r *Round) Begin() {
 	r.AllowMoves, r.consolidations = r.Cfg.Preemption.Moving, 0
 }
 
-// Close drops what belongs to one cycle only.
+// Close drops the data of the current cycle.
 func (r *Round) Close() {
 	r.resetVictims()
 	clear(r.Stopping)
@@ -60,8 +59,8 @@ func (r *Round) Close() {
 	r.Stopping, r.failedSearches, r.destinations = r.Stopping[:0], r.failedSearches[:0], r.destinations[:0]
 }
 
-// PreemptionBlockers says whether jobs are preempted for a waiting job, and why not if it
-// has a right to it.
+// PreemptionBlockers returns blockers that say whether jobs are preempted for a waiting job. If the job has a right
+// to preempt but no job is preempted, the blockers say why.
 func (r *Round) PreemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
 	if e == nil || e.Job == nil || e.Queue != job.InPending {
 		return nil
@@ -78,12 +77,12 @@ func (r *Round) PreemptionBlockers(e *job.Entry, now time.Time) []ares.Blocker {
 	return r.PreemptionNotes
 }
 
-// maxSearches is the number of searches for victims in one cycle, so that a cycle stays
-// short when many jobs may preempt and none finds enough victims.
+// maxSearches limits the searches for victims in one cycle. So a cycle stays short even if many jobs may preempt
+// others and no search finds enough victims.
 const maxSearches = 64
 
-// PreemptFor preempts running jobs for a blocked job, if it has a right to that and then
-// fits. Its seats are held from now on, and a later plan places it.
+// PreemptFor preempts running jobs for a blocked job. The job must have the right to preempt, and it must fit
+// afterwards. The seats are held for the blocked job from now on, and a later plan places it.
 func (r *Round) PreemptFor(round *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool) bool {
 	found, ok := r.findPreemption(plan, e, admitted)
 	if ok {
@@ -92,14 +91,13 @@ func (r *Round) PreemptFor(round *queue.Round[*job.Entry], plan *ares.Plan, e *j
 	return ok
 }
 
-// findPreemption finds the victims of a job, and the seats it gets. If the job fits once
-// the jobs being stopped are gone, or once jobs have ended that are expected to end
-// before a stop would take effect, it gets these seats and has no victims.
-// If a job has a right to preempt but finds no victims, the notes say why.
+// findPreemption finds the victims of a waiting job, and the seats that the job gets. The job needs no victims if
+// it fits once all stopping jobs have ended. The job also needs no victims if enough running jobs are expected to
+// end before a stop would take effect. If a job has a right to preempt but finds no victims, the notes say why.
 func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (found victimSelection, ok bool) {
 	sh := e.Shape
 	r.PreemptionNotes = nil
-	// With affinity a victim may be the very job that the waiting job must be near.
+	// If the waiting job has an affinity, a victim could be the job near which the waiting job must be placed.
 	if r.Place.WouldDelay || r.Place.WindowBlocked || e.IsArray() || len(sh.Affinity)+len(sh.AntiAffinity) > 0 {
 		return found, false
 	}
@@ -126,7 +124,8 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	if r.searches++; r.searches > maxSearches {
 		return found, false
 	}
-	// The job offered before may have left other reservations held.
+	// Hold the reservations that this job must not delay. The reservations that were held so far were chosen
+	// for the previous job.
 	r.Backfill.HoldReservations(r.Backfill.DelayedReservations(e.EndsBy(plan.Now)))
 	base := r.Txn.Mark()
 	r.assumeStopsDone()
@@ -142,34 +141,35 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	return found, ok
 }
 
-// victimSelection is the victims of a job, and the seats it gets.
+// victimSelection holds the victims of a waiting job, and the seats that the job gets.
 type victimSelection struct {
 	reason     ares.PreemptionBasis
 	seats      []ares.Seat
 	victims    []*candidateVictim
-	freeWithin time.Duration // when the seats are free, without victims
+	freeWithin time.Duration // when the seats become free, if there are no victims
 
-	// Of a consolidation:
+	// These fields are set only for a consolidation.
 	waitSaved    time.Duration                    // how much sooner the job starts
 	waitKnown    bool                             // the start without moves is known
 	destinations map[*candidateVictim][]ares.Seat // the new seats of each victim
 }
 
-// notePreemption notes why no job is preempted for the job on offer.
+// notePreemption records why no job is preempted for the waiting job that the cycle considers.
 func (r *Round) notePreemption(format string, args ...any) {
-	r.PreemptionNotes = append(r.PreemptionNotes, ares.Blocker{Kind: ares.BlockerPreemption, Detail: fmt.Sprintf(format, args...)})
+	r.PreemptionNotes = append(r.PreemptionNotes, ares.Blocker{Kind: ares.BlockerPreemption, Detail: ares.Textf(format, args...)})
 }
 
 // failedSearch is a search that found no victims in this cycle.
 type failedSearch struct {
 	request *cluster.Request
-	shape   *job.Shape // by quota the outcome holds only for the same leaf queue
+	shape   *job.Shape // for preemption by quota the result holds only for the same leaf queue
 	rights  preemptionRights
 	rank    int
 }
 
-// knownToFail reports whether a search for the same request found no victims in this
-// cycle. By class the tenant does not matter; by quota the shape must be the same.
+// knownToFail reports whether an earlier search for the same request in this cycle found no victims. If the job
+// may preempt only because of its higher class, a failed search for another tenant's job also counts. If the
+// job may reclaim quota, only a failed search for a job of the same job.Shape counts.
 func (r *Round) knownToFail(sh *job.Shape, rights preemptionRights, rank int) bool {
 	return slices.ContainsFunc(r.failedSearches, func(v failedSearch) bool {
 		return v.request == sh.Request && v.rights == rights && v.rank >= rank && (v.shape == sh || rights == rightByClass && v.shape.AsksAlike(sh))

@@ -10,35 +10,36 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// protection is why a running job must not be preempted.
+// The type `protection` says why a running job must not be preempted.
 type protection uint8
 
 const (
 	unprotected       protection = iota
-	protectedOnce                // it runs at most once, and may have started
-	protectedLatency             // it is latency sensitive: only critical jobs preempt it
-	protectedCooldown            // it was preempted, and runs again since a short time only
+	protectedOnce                // the job runs at most once, and may have started
+	protectedLatency             // the job is latency-sensitive, so only critical jobs preempt it
+	protectedCooldown            // the job was preempted and restarted only recently
 	protectedCount               // it was preempted max_preemptions times
 	protectedHold                // its devices are held for another job, or its array is stopping
 )
 
-// protectionOf is the protection of a running job, and when it ends if it does by itself.
+// protectionOf returns the protection of a running job. If the protection ends at a known time, protectionOf also
+// returns this time.
 func (r *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time) {
 	cfg, run := &r.Cfg.Preemption, e.Run
-	if run.Endures(e.Job) {
+	if run.MustFinish(e.Job) {
 		return protectedOnce, time.Time{}
 	}
 	if r.Jobs.ArrayIsStopping(e) {
 		return protectedHold, time.Time{}
 	}
-	if e.Run.Yields > 0 && cfg.Cooldown > 0 {
+	if e.Run.Preemptions > 0 && cfg.Cooldown > 0 {
 		a := run.Current()
 		if until := job.LaterOf(a.PlacedAt, a.StartedAt).Add(cfg.Cooldown); now.Before(until) {
 			return protectedCooldown, until
 		}
 	}
 	switch {
-	case cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions:
+	case cfg.MaxPreemptions > 0 && run.Preemptions >= cfg.MaxPreemptions:
 		return protectedCount, time.Time{}
 	case e.Job.Placement.LatencySensitive:
 		return protectedLatency, time.Time{}
@@ -46,12 +47,12 @@ func (r *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time
 	return unprotected, time.Time{}
 }
 
-// mayBePreemptedBy reports whether the job's protection lets a job of that class stop it.
+// mayBePreemptedBy reports whether a job of the given class may preempt a job with this protection.
 func (v *candidateVictim) mayBePreemptedBy(rank int) bool {
 	return v.protection == unprotected || rank == job.Classes-1 && v.protection == protectedLatency
 }
 
-// protectionCounts counts protected jobs by their protection.
+// protectionCounts counts the protected jobs by the reason for their protection.
 type protectionCounts struct {
 	count     [protectedHold + 1]int
 	firstEnds time.Time // when the first cooldown ends
@@ -64,7 +65,7 @@ func (counts *protectionCounts) add(v *candidateVictim) {
 	}
 }
 
-// text says how many jobs are protected, and why.
+// The method `text` describes how many jobs are protected, and why.
 func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
 	var out string
 	add := func(n int, one, many string) {
@@ -93,9 +94,9 @@ func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
 	return out
 }
 
-// barredJobs are the jobs on devices that are held for nominated jobs, and the victims of
-// these nominations that were not asked to stop yet. With a set of reservations it
-// includes the jobs on the seats of these reservations.
+// barredJobs returns the jobs on devices that are held for nominated jobs. It also returns the victims of these
+// nominations that were not asked to stop yet. If a set of reservations is given, the result also includes the
+// jobs on the seats of these reservations.
 func (r *Round) barredJobs(reservations uint64) map[*job.Entry]bool {
 	out := map[*job.Entry]bool{}
 	bar := func(seats []ares.Seat) {
@@ -140,9 +141,9 @@ func sharesDevice(a, b *ares.Seat) bool {
 	})
 }
 
-// preemptorAncestry is the jobs that a waiting job was preempted for, the jobs that those
-// were preempted for, and so on. None of them may be its victim: so preemptions never
-// form a cycle.
+// preemptorAncestry returns the jobs for which a waiting job was preempted. It also returns the jobs for which
+// those jobs were preempted, and so on. None of the returned jobs may become a victim of the waiting job, so
+// preemptions never form a cycle.
 func (r *Round) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]bool {
 	var out map[ares.JobID]bool
 	var walk func(e *job.Entry)
@@ -163,14 +164,14 @@ func (r *Round) preemptorAncestry(e *job.Entry, plan *ares.Plan) map[ares.JobID]
 			return
 		}
 		for i := range e.Run.Attempts {
-			add(e.Run.Attempts[i].Yield)
+			add(e.Run.Attempts[i].Preemption)
 		}
 		if e.Run.Stop != nil {
-			add(e.Run.Stop.Yield)
+			add(e.Run.Stop.Preemption)
 		}
 		for i := range plan.Stop { // preemptions of one plan must not form a cycle either
 			if plan.Stop[i].Job == e.ID {
-				add(plan.Stop[i].Stop.Yield)
+				add(plan.Stop[i].Stop.Preemption)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// withinHourlyLimit reports whether the tenant may preempt that many jobs by class now,
-// and if not, when the limit has space for one more.
+// withinHourlyLimit reports whether the tenant may now preempt the given number of lower-class jobs. If the
+// tenant may not, withinHourlyLimit also returns the time at which the tenant may preempt one more job.
 func (r *Round) withinHourlyLimit(e *job.Entry, sel *victimSelection, plan *ares.Plan) (until time.Time, ok bool) {
 	most := r.Cfg.Preemption.PerTenant
 	if most == 0 {
@@ -19,7 +19,7 @@ func (r *Round) withinHourlyLimit(e *job.Entry, sel *victimSelection, plan *ares
 		until = plan.Now.Add(job.StopRateWindow)
 	}
 	for i := range plan.Stop {
-		if preemption := plan.Stop[i].Stop.Yield; preemption != nil && preemption.Why == ares.PreemptByClass && preemption.Tenant == e.Job.Tenant {
+		if preemption := plan.Stop[i].Stop.Preemption; preemption != nil && preemption.Why == ares.PreemptByClass && preemption.Tenant == e.Job.Tenant {
 			stops++
 		}
 	}
@@ -31,10 +31,10 @@ func (r *Round) withinHourlyLimit(e *job.Entry, sel *victimSelection, plan *ares
 	return until, stops <= most
 }
 
-// explainRateLimit notes that the tenant's limit of preemptions per hour is reached, and
-// wakes the plan when that may have changed.
+// explainRateLimit records that the tenant has reached its limit of preemptions per hour. The plan's wake-up time
+// is set to the time when the tenant may preempt again.
 func (s *victimSearch) explainRateLimit(sel *victimSelection, until time.Time, plan *ares.Plan) {
-	s.round.notePreemption("preempting %s for it would exceed max_preemptions_per_hour (%d) of tenant %s, at least until %s",
-		CountJobs(len(sel.victims)), s.round.Cfg.Preemption.PerTenant, s.shape.Tenant.ID, until.UTC().Format(time.RFC3339))
+	s.round.notePreemption("preempting %s for it would exceed max_preemptions_per_hour (%d) of %s, at least until %s",
+		CountJobs(len(sel.victims)), s.round.Cfg.Preemption.PerTenant, ares.ScopeRef(s.shape.Tenant.ID, ""), until.UTC().Format(time.RFC3339))
 	job.WakeBy(plan, until)
 }

@@ -9,36 +9,37 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// quotaReclaim is what a search knows of borrowed quota.
+// quotaReclaim tracks borrowed quota during a search.
 type quotaReclaim struct {
 	guaranteed    uint64 // models that quotas guarantee to the waiting job
 	borrowedCache map[borrowerKey]queue.Borrowing
-	borrowed      []borrowedQuota // found by isBorrowed
+	borrowed      []borrowedQuota // quotas found by isBorrowed
 	allowPartial  bool            // the last victim of each quota may hold more than is borrowed
 }
 
-// borrowedQuota is what is borrowed of one quota, and what is left of that when the
-// selected victims are gone.
+// borrowedQuota holds the amount borrowed from one quota, and the amount that remains borrowed when the
+// selected victims have stopped.
 type borrowedQuota struct {
 	queue.Borrowing
 	unreclaimed int64
 }
 
-// borrowerKey is a leaf queue and a model that it may borrow.
+// borrowerKey is a leaf queue and a GPU model that the queue may borrow.
 type borrowerKey struct {
 	leaf  *job.QueueLeaf
 	model int
 }
 
-// borrowedPart is what a job holds of one borrowed quota.
+// borrowedPart says how much of one borrowed quota a job holds.
 type borrowedPart struct {
 	quota int // index in quotaReclaim.borrowed
 	milli int64
 }
 
-// isBorrowed reports whether all a job holds is borrowed, of models that are guaranteed
-// to the waiting job, and notes of which quotas. Jobs that could preempt the waiting job
-// by class are left out: the two would preempt each other in turn.
+// isBorrowed reports whether all devices of a job are borrowed. In addition, their models must be guaranteed
+// to the waiting job. isBorrowed also records the borrowed quotas. isBorrowed returns false if the class of
+// this job would allow it to preempt the waiting job. Otherwise the two jobs would preempt each other again
+// and again.
 func (s *victimSearch) isBorrowed(v *candidateVictim) bool {
 	if v.rank >= s.rank+2 || v.entry.Shape.Leaf == s.shape.Leaf {
 		return false
@@ -58,8 +59,8 @@ func (s *victimSearch) isBorrowed(v *candidateVictim) bool {
 	return len(v.borrowedParts) > 0
 }
 
-// borrowedByQueue is what a leaf queue borrows from that of the waiting job. It is
-// nothing if the job asks for more than its own guaranteed quota has left.
+// borrowedByQueue returns the amount that a leaf queue borrows from the waiting job's queue. If the waiting job
+// requests more than the rest of its own nominal quota, the amount is zero.
 func (s *victimSearch) borrowedByQueue(l *job.QueueLeaf, model int) (queue.Borrowing, bool) {
 	key := borrowerKey{l, model}
 	d, known := s.quota.borrowedCache[key]
@@ -72,15 +73,15 @@ func (s *victimSearch) borrowedByQueue(l *job.QueueLeaf, model int) (queue.Borro
 	return d, d.Milli > 0
 }
 
-// resetReclaim starts over with nothing reclaimed.
+// resetReclaim sets the reclaimed amounts to zero.
 func (s *victimSearch) resetReclaim() {
 	for i := range s.quota.borrowed {
 		s.quota.borrowed[i].unreclaimed = s.quota.borrowed[i].Milli
 	}
 }
 
-// withinBorrowed reports whether the victims hold no more than is borrowed. With
-// allowPartial the last victim of a quota may exceed it.
+// withinBorrowed reports whether the victims hold no more than the borrowed amount. If allowPartial is true,
+// the last victim may hold more than the rest of the borrowed amount.
 func (s *victimSearch) withinBorrowed(victims []*candidateVictim) bool {
 	s.resetReclaim()
 	victims = slices.SortedFunc(slices.Values(victims), bySize)
@@ -92,7 +93,8 @@ func (s *victimSearch) withinBorrowed(victims []*candidateVictim) bool {
 	return true
 }
 
-// mayReclaim reports whether enough of the borrowed quota is left to stop the job.
+// mayReclaim reports whether the job may be stopped to reclaim quota. The borrowed quota that is still to be
+// reclaimed must be large enough for this job.
 func (s *victimSearch) mayReclaim(v *candidateVictim) bool {
 	if v.reason != ares.PreemptByQuota {
 		return true
@@ -105,8 +107,8 @@ func (s *victimSearch) mayReclaim(v *candidateVictim) bool {
 	return true
 }
 
-// reclaim counts a job against the borrowed quota. It returns false, and counts nothing,
-// if not enough is left.
+// The method `reclaim` subtracts a job from the borrowed quota that is still to be
+// reclaimed. If not enough of it is left, the method subtracts nothing and returns false.
 func (s *victimSearch) reclaim(v *candidateVictim) bool {
 	if !s.mayReclaim(v) {
 		return false
@@ -119,7 +121,7 @@ func (s *victimSearch) reclaim(v *candidateVictim) bool {
 	return true
 }
 
-// admitsAfter reports whether limits and quotas admit the job once the victims are gone.
+// admitsAfter reports whether limits and quotas allow the job as soon as the victims have stopped.
 func (s *victimSearch) admitsAfter(sel *victimSelection) bool {
 	for _, v := range sel.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Allocation, -1)
@@ -131,9 +133,9 @@ func (s *victimSearch) admitsAfter(sel *victimSelection) bool {
 	return ok
 }
 
-// reclaimQuota adds victims that run elsewhere, but borrow quota that is guaranteed to
-// the job: the job may have its seats and still lack quota. It adds the cheapest, and
-// then drops those that are not needed.
+// Some jobs borrow quota that is guaranteed to the waiting job. reclaimQuota adds such jobs as victims, even if
+// they are on other nodes. The waiting job may have enough free devices and still lack quota. reclaimQuota adds
+// the cheapest victims first, and then drops victims that are not needed.
 func (s *victimSearch) reclaimQuota(sel *victimSelection) {
 	if !s.withinBorrowed(sel.victims) {
 		return
@@ -159,7 +161,7 @@ func (s *victimSearch) reclaimQuota(sel *victimSelection) {
 		sel.victims = sel.victims[:had]
 		return
 	}
-	for i := len(sel.victims) - 2; i >= had; i-- { // the last is needed
+	for i := len(sel.victims) - 2; i >= had; i-- { // the last victim is needed
 		less := victimSelection{seats: sel.seats, victims: slices.Delete(slices.Clone(sel.victims), i, i+1)}
 		if s.admitsAfter(&less) {
 			sel.victims = less.victims

@@ -9,22 +9,20 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// A gang that loses a node is stopped as a whole, and placed again when all its seats are
-// settled. Its surviving ranks stop one by one meanwhile. The freed seats are held for the
-// gang until the last rank is gone, and then until the gang was offered: so it moves as
-// few members as the rules allow. If another job took one of these seats, the whole gang
-// might have to move. Nothing is held for a gang that would not fit anyway. Queues are not
-// charged for these holds.
+// A gang that loses a node is stopped as a whole, and placed again when no process of the stopped attempt can still
+// be alive. Before the gang is placed again, its surviving ranks stop one by one. The freed seats are held so that
+// as few members as possible move. They are held until the last rank has stopped and the cycle has considered the
+// gang. If another job took one of the freed seats, the whole gang might have to move. No seats are held for a gang
+// that would not fit anyway. Queues are not charged for capacity that is held for restarting gangs.
 
-// restartHold is what is held in one cycle for a gang that lost a node, or for a job that
-// is being moved.
+// restartHold is the capacity that one cycle holds for a gang that lost a node, or for a job that is being moved.
 type restartHold struct {
 	entry    *job.Entry
 	hold     cluster.Hold
 	released bool // the gang was offered in this cycle
 }
 
-// HoldForRestarts holds the free seats of restarting gangs, except of one job.
+// HoldForRestarts holds the free seats of every restarting gang except the given job.
 func (r *Round) HoldForRestarts(now time.Time, except *job.Entry) {
 	for _, e := range r.Jobs.Restarting {
 		if e == except || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !r.wouldFit(e, now) {
@@ -41,7 +39,7 @@ func (r *Round) HoldForRestarts(now time.Time, except *job.Entry) {
 	}
 }
 
-// wouldFit reports whether a gang would fit if it were offered now.
+// wouldFit reports whether a gang would fit if it were placed now.
 func (r *Round) wouldFit(e *job.Entry, now time.Time) bool {
 	members, ban := r.Jobs.AdmissibleMembers(e.Shape, now)
 	if members == 0 || r.Jobs.ArrayIsStopping(e) {
@@ -53,16 +51,16 @@ func (r *Round) wouldFit(e *job.Entry, now time.Time) bool {
 	return ok
 }
 
-// restartIsPending reports whether seats are held for a gang that was not offered yet in
-// this cycle.
+// restartIsPending reports whether seats are held for a gang that this cycle has not
+// considered yet.
 func (r *Round) restartIsPending() bool {
 	return slices.ContainsFunc(r.restartHolds, func(hold restartHold) bool {
 		return !hold.released && hold.entry.Queue == job.InPending && hold.entry.IsSettled()
 	})
 }
 
-// ReleaseToGang releases what is held for a gang when the gang is offered. What it does
-// not take is free for the jobs behind it.
+// ReleaseToGang releases the capacity that is held for a gang, when the cycle considers this gang. Capacity
+// that the gang does not use is free for later jobs.
 func (r *Round) ReleaseToGang(e *job.Entry) {
 	at := slices.IndexFunc(r.restartHolds, func(hold restartHold) bool { return hold.entry == e && !hold.released })
 	if at < 0 {
@@ -73,8 +71,8 @@ func (r *Round) ReleaseToGang(e *job.Entry) {
 	r.Place.Epoch++ // jobs that did not fit may fit now
 }
 
-// WakeWhenHoldsEnd wakes the plan when the hold of a gang ends that the plan does not
-// place, if any job waits.
+// WakeWhenHoldsEnd sets the wake-up time of the plan if at least one job waits. It ignores the holds of gangs that
+// this plan places. The wake-up time is the earliest end of the other holds.
 func (r *Round) WakeWhenHoldsEnd(plan *ares.Plan, now time.Time) {
 	if len(plan.Refuse) == 0 {
 		return

@@ -8,17 +8,17 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// preemptionRights is the set of rights by which a waiting job may stop others.
+// preemptionRights is the set of rights by which a waiting job may stop other jobs.
 type preemptionRights uint8
 
 const (
 	rightByClass preemptionRights = 1 << iota // the victim's class is two or more below
 	rightByQuota                              // the victim borrowed quota that is guaranteed to the job's tenant
 	rightByOrder                              // the victim comes later in the order of the same queue
-	rightToMove                               // the victim runs on other seats at once
+	rightToMove                               // the victim immediately gets other seats
 )
 
-// reason is the right as it is recorded with a preemption.
+// The method `reason` returns the reason that is recorded for a preemption with this right.
 func (rights preemptionRights) reason() ares.PreemptionBasis {
 	switch {
 	case rights&rightToMove != 0:
@@ -31,8 +31,8 @@ func (rights preemptionRights) reason() ares.PreemptionBasis {
 	return ares.PreemptByClass
 }
 
-// rightsOf is the rights of a waiting job, and the models that quotas guarantee to it. A
-// job that its own limits or quotas keep waiting has only the right by quota.
+// rightsOf returns the preemption rights of a waiting job, and the GPU models that quotas guarantee to the job. A
+// job that waits because of its own limits or quotas may preempt other jobs only to reclaim quota.
 func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemptionRights, guaranteed uint64) {
 	switch record := e.Shape.Tenant.Record; {
 	case record == nil:
@@ -56,8 +56,8 @@ func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemp
 	return out, guaranteed
 }
 
-// noteNotAllowed notes that there are jobs of lower classes, but the configuration or the
-// tenant does not allow preemption: users ask why an urgent job waits.
+// noteNotAllowed records that jobs of lower classes are running, but the waiting job must not preempt them. The
+// configuration or the tenant does not allow it. The note tells users why an urgent job waits.
 func (r *Round) noteNotAllowed(e *job.Entry) {
 	record := e.Shape.Tenant.Record
 	off := !r.Cfg.Preemption.Enabled

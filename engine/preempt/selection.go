@@ -9,7 +9,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// partialSelection is a set of victims while it is being selected.
+// partialSelection is a set of victims that is not complete yet.
 type partialSelection struct {
 	capacity     []int32 // by node position: members that fit without the evicted jobs
 	queue        []nodeCost
@@ -18,18 +18,18 @@ type partialSelection struct {
 	newlyEvicted int // evicted[newlyEvicted:] are not counted in capacity yet
 }
 
-// domainRange is a range of nodes that must hold the whole job, and an estimate of what
-// freeing enough capacity there costs.
+// domainRange is a range of nodes that must hold the whole job. A domainRange also holds the estimated cost
+// of freeing enough capacity on these nodes.
 type domainRange struct {
 	lo, hi   int
 	estimate int64
 }
 
-// maxSearchedDomains is the number of domains in which victims are selected.
+// maxSearchedDomains is the maximum number of domains in which victims are selected.
 const maxSearchedDomains = 8
 
-// domainsToSearch are the domains of the required level that could have capacity, those
-// with the lowest estimate first. Without a required level it is the whole cluster.
+// domainsToSearch returns those domains of the required level that could have capacity. The domain with the lowest
+// estimated cost comes first. If no level is required, the only domain is the whole cluster.
 func (s *victimSearch) domainsToSearch(model costModel) []domainRange {
 	level := s.shape.Wish.Required
 	if level == "" || s.shape.Members == 1 {
@@ -50,8 +50,8 @@ func (s *victimSearch) domainsToSearch(model costModel) []domainRange {
 	return out[:min(len(out), maxSearchedDomains)]
 }
 
-// canClear reports whether a domain has capacity if all of its eligible jobs are stopped,
-// and estimates the cost.
+// canClear assumes that all eligible jobs in a domain are stopped. It reports whether the domain then has
+// enough capacity for the waiting job, and estimates the cost of these stops.
 func (s *victimSearch) canClear(domain *domainRange, candidates []candidateNode, model costModel) bool {
 	missing := s.shape.MinMembers
 	for i := domain.lo; i < domain.hi; i++ {
@@ -79,7 +79,7 @@ func (s *victimSearch) canClear(domain *domainRange, candidates []candidateNode,
 	return true
 }
 
-// nodeCost is a candidate node in the queue, with the cost of one more member there.
+// nodeCost holds a candidate node in the heap, and the cost of one more member on this node.
 type nodeCost struct {
 	candidate int
 	cost      int64 // of one more member, a lower bound unless isExact
@@ -106,8 +106,8 @@ func (q *nodeCostQueue) Pop() any {
 	return last
 }
 
-// selectVictims selects victims in a domain until the minimum of members fits. If it
-// returns true, their seats are released in the transaction.
+// selectVictims selects victims in a domain until the minimum number of members fits. If selectVictims returns
+// true, it has released the victims' seats in the transaction.
 func (s *victimSearch) selectVictims(domain domainRange, model costModel) bool {
 	total := s.resetSelection(domain)
 	q := (*nodeCostQueue)(&s.partial.queue)
@@ -140,7 +140,7 @@ func (s *victimSearch) selectVictims(domain domainRange, model costModel) bool {
 	return true
 }
 
-// resetSelection starts a new set, and returns the number of members that fit already.
+// resetSelection starts a new set of victims, and returns the number of members that already fit.
 func (s *victimSearch) resetSelection(domain domainRange) (total int) {
 	s.round.Txn.Undo(s.base)
 	s.partial.evicted = s.partial.evicted[:0]
@@ -158,8 +158,8 @@ func (s *victimSearch) resetSelection(domain domainRange) (total int) {
 	return total
 }
 
-// evictFrom adds the cheapest jobs of a node to the set. It returns false if together
-// they hold more than the borrowed quota.
+// evictFrom adds the cheapest jobs of a node to the set. evictFrom returns false if these
+// jobs together hold more than the borrowed quota.
 func (s *victimSearch) evictFrom(candidate *candidateNode) bool {
 	from := len(s.partial.evicted)
 	for _, nv := range candidate.evict {
@@ -184,8 +184,8 @@ func (s *victimSearch) evictFrom(candidate *candidateNode) bool {
 	return true
 }
 
-// updateCapacity counts the members that fit after the last evictions, and queues the
-// nodes of the evicted jobs again: they may be cheaper now.
+// updateCapacity counts the members that fit after the last evictions. updateCapacity also adds the nodes of the
+// evicted jobs to the heap again, because one more member may be cheaper there now.
 func (s *victimSearch) updateCapacity(domain domainRange, total int, model costModel) int {
 	q := (*nodeCostQueue)(&s.partial.queue)
 	for _, v := range s.partial.evicted[s.partial.newlyEvicted:] {
@@ -207,12 +207,12 @@ func (s *victimSearch) updateCapacity(domain domainRange, total int, model costM
 	return total
 }
 
-// partialCost is what a job holds on a node, and its cost.
+// partialCost holds the amount that a job holds on a node, and the cost of stopping the job.
 type partialCost struct{ cost, milli int64 }
 
-// lowerBound is a lower bound of the cost of one more member on a node: the cheapest of
-// the missing devices, as if jobs could be stopped in parts. It is false if no eligible
-// jobs are left there, or not enough.
+// lowerBound returns a lower bound for the cost of one more member on a node. It adds up the costs of the
+// cheapest devices until enough devices are free. For this sum, jobs are treated as if they could be stopped in
+// parts. If the remaining eligible jobs on the node are not enough, lowerBound returns false.
 func (s *victimSearch) lowerBound(candidate *candidateNode, model costModel) (int64, bool) {
 	n, req := candidate.node, s.index.request
 	parts, least := s.partial.costs[:0], int64(1<<62)
@@ -250,11 +250,12 @@ func (s *victimSearch) lowerBound(candidate *candidateNode, model costModel) (in
 	return 0, false // all of them are not enough
 }
 
-// maxNodeVictims is the number of jobs considered on one node, the cheapest.
+// maxNodeVictims is the maximum number of jobs that are considered on one node. If a node has more jobs, only the
+// cheapest are considered.
 const maxNodeVictims = 64
 
-// victimsAt are the eligible jobs on a node, each with all its seats there, the cheapest
-// first.
+// victimsAt returns the eligible jobs on a node, cheapest first. Each result lists all seats that the job has
+// on this node.
 func (s *victimSearch) victimsAt(candidate *candidateNode, model costModel) []NodeVictim {
 	var out []NodeVictim
 	for i := candidate.firstSeat; i < candidate.endSeat; i++ {
@@ -276,8 +277,9 @@ func (s *victimSearch) victimsAt(candidate *candidateNode, model costModel) []No
 	return out[:min(len(out), maxNodeVictims)]
 }
 
-// cheapestEviction finds the cheapest jobs to stop for one more member on a node: a
-// single job, or several by cost or by cost per device. It returns the cost per member.
+// cheapestEviction finds the cheapest jobs whose stop frees capacity for one more member
+// on a node. It compares single jobs with sets of jobs that are chosen by cost or by cost
+// per device. The result is the cost per member.
 func (s *victimSearch) cheapestEviction(candidate *candidateNode, model costModel, missing int) (int64, bool) {
 	n, req := candidate.node, s.index.request
 	all := s.victimsAt(candidate, model)
@@ -303,10 +305,10 @@ func (s *victimSearch) cheapestEviction(candidate *candidateNode, model costMode
 	return best, candidate.evict != nil
 }
 
-// evictSeveral considers the first jobs of a list that free capacity for one more member,
-// without those that turn out not to be needed, the last first.
+// evictSeveral takes jobs from the start of a list until together they free capacity for one more member.
+// Then it drops the jobs that are not needed, starting with the last one taken.
 func (s *victimSearch) evictSeveral(n *cluster.Node, all []NodeVictim, model costModel, capacity int, consider func([]NodeVictim, int64)) {
-	lo, hi := 1, len(all) // fewer than lo are not enough, hi are enough
+	lo, hi := 1, len(all) // lo jobs or fewer are not enough, hi jobs are enough
 	if n.RoomWithout(s.index.request, SeatsOf(all)) <= capacity {
 		return
 	}
@@ -318,7 +320,7 @@ func (s *victimSearch) evictSeveral(n *cluster.Node, all []NodeVictim, model cos
 		}
 	}
 	evict := slices.Clone(all[:hi])
-	for i := len(evict) - 2; i >= 0; i-- { // the last is needed: without it there was not enough
+	for i := len(evict) - 2; i >= 0; i-- { // the last job is needed, because there was not enough without it
 		if rest := slices.Delete(slices.Clone(evict), i, i+1); n.RoomWithout(s.index.request, SeatsOf(rest)) > capacity {
 			evict = rest
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// gpuText writes thousandths of devices.
+// gpuText formats a number of devices that is given in thousandths.
 func gpuText(milli int64) string {
 	if milli == cluster.WholeMilli {
 		return "1 GPU"
@@ -16,7 +16,7 @@ func gpuText(milli int64) string {
 	return decimalText(int(milli)) + " GPUs"
 }
 
-// decimalText writes thousandths as a decimal number.
+// decimalText takes a value in thousandths and formats it as a decimal number.
 func decimalText(n int) string {
 	if n%1000 == 0 {
 		return fmt.Sprint(n / 1000)
@@ -24,7 +24,7 @@ func decimalText(n int) string {
 	return fmt.Sprintf("%d.%03d", n/1000, n%1000)
 }
 
-// CountJobs writes a number of jobs.
+// CountJobs formats a number of jobs.
 func CountJobs(n int) string {
 	if n == 1 {
 		return "1 job"
@@ -32,17 +32,17 @@ func CountJobs(n int) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// PreemptionText says how many jobs the next plan preempts for a nomination, and what that
-// costs.
+// PreemptionText describes how many jobs the next plan preempts for a nomination, and the cost of these
+// preemptions.
 func PreemptionText(n *ares.Nomination) string {
 	if len(n.Victims) == 0 {
 		return "the next plan holds devices for it that other jobs release soon"
 	}
 	var milli, lost int64
 	for i := range n.Victims {
-		preemption := &n.Victims[i].Yield
+		preemption := &n.Victims[i].Preemption
 		milli, lost = milli+preemption.Milli, lost+preemption.Lost
 	}
-	return fmt.Sprintf("the next plan preempts %s for it (%s): %s for the %s it asks for, %s GPU-seconds lost",
+	return fmt.Sprintf("the next plan preempts %s for it (%s): %s for the %s it requests, %s GPU-seconds lost",
 		CountJobs(len(n.Victims)), n.Why, gpuText(milli), decimalText(int(job.GPUMilliOf(n.Seats))), decimalText(int(lost)))
 }

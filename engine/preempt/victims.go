@@ -10,22 +10,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/queue"
 )
 
-// victimSearch is the search for victims of one waiting job: the set of jobs that lose
-// the least work and let the job fit by all the rules of a placement.
+// victimSearch searches for the victims of one waiting job. When these victims stop, the waiting job must fit
+// under all placement rules. Among the possible victims, the search looks for those that lose the least work.
 //
-// Capacity is freed one member at a time, always at the cheapest node, until there is
-// enough for the whole gang. Then the job is placed as any other, and victims that are
-// not in its way are dropped. This is done with each of a few cost models, because none
-// is right for all sizes, and the cheapest outcome counts.
+// The search frees capacity for one member at a time, always on the cheapest node, until
+// there is enough for the whole gang. The waiting job is then placed like any other job.
+// Victims whose seats it does not need are dropped. The search runs with several cost
+// models, because no model is best for all job sizes. The cheapest result is used.
 type victimSearch struct {
 	round *Round
 	entry *job.Entry // the waiting job
 	shape *job.Shape
 	now   time.Time
 	rank  int
-	base  cluster.Savepoint // with the jobs being stopped gone
+	base  cluster.Savepoint // savepoint at which the jobs being stopped have left
 
-	id        int                 // eligible jobs have it as eligibleIn
+	id        int                 // value of eligibleIn for eligible jobs
 	ancestry  map[ares.JobID]bool // see preemptorAncestry
 	barred    map[*job.Entry]bool // see barredJobs
 	immovable map[*job.Entry]bool // jobs that fit nowhere else; nil unless victims are moved
@@ -35,16 +35,16 @@ type victimSearch struct {
 	outcome   searchOutcome
 }
 
-// searchOutcome is what a search has found so far.
+// searchOutcome is the result of a search so far.
 type searchOutcome struct {
-	best        *victimSelection // the cheapest, nil if none
-	overCeiling *victimSelection // the smallest of those above the ceiling, nil if none
+	best        *victimSelection // the cheapest selection, or nil
+	overCeiling *victimSelection // the smallest selection above the ceiling, or nil
 	eligible    int              // jobs that may be stopped
-	protections protectionCounts // of jobs that may not
+	protections protectionCounts // counts of the jobs that may not be stopped
 }
 
-// searchVictims finds the victims of a job by class and by quota. It first leaves out
-// jobs on the seats of reservations that are ahead of it.
+// searchVictims finds victims for a waiting job. They are jobs of lower classes, or jobs that borrow quota. The
+// first search leaves out jobs on the seats of earlier backfill reservations.
 func (r *Round) searchVictims(e *job.Entry, rights preemptionRights, guaranteed uint64, plan *ares.Plan) (victimSelection, bool) {
 	s := &victimSearch{
 		round: r, entry: e, shape: e.Shape, now: plan.Now, rank: e.ClassRank(), base: r.Txn.Mark(),
@@ -64,8 +64,8 @@ func (r *Round) searchVictims(e *job.Entry, rights preemptionRights, guaranteed 
 	return s.finish(rights, plan)
 }
 
-// searchByRights searches with each right alone, and then with both. Quota comes first:
-// reclaiming borrowed quota takes nothing that is guaranteed to the victim.
+// searchByRights searches with each right alone, and then with both rights together. The right to reclaim quota
+// is tried first, because borrowed quota was never guaranteed to the victim.
 func (s *victimSearch) searchByRights(rights preemptionRights) {
 	members, ban := s.round.Jobs.AdmissibleMembers(s.shape, s.now)
 	for _, some := range [3]preemptionRights{rightByQuota, rightByClass, rightByQuota | rightByClass} {
@@ -88,7 +88,7 @@ func (s *victimSearch) searchByRights(rights preemptionRights) {
 	}
 }
 
-// finish returns the best selection, or notes why there is none.
+// The method `finish` returns the best selection of victims, or records why there is none.
 func (s *victimSearch) finish(rights preemptionRights, plan *ares.Plan) (victimSelection, bool) {
 	switch sel := s.outcome.best; {
 	case sel != nil:
@@ -117,7 +117,7 @@ func (s *victimSearch) finish(rights preemptionRights, plan *ares.Plan) (victimS
 	return victimSelection{}, false
 }
 
-// unguaranteedModels is the set of models that quotas do not guarantee to the job.
+// unguaranteedModels returns the set of models that quotas do not guarantee to the job.
 func (s *victimSearch) unguaranteedModels() (ban uint64) {
 	for m := range s.round.Cluster.MatchingModels(s.shape.Request) {
 		if bit := cluster.ModelBit(m); s.quota.guaranteed&bit == 0 {
@@ -127,7 +127,7 @@ func (s *victimSearch) unguaranteedModels() (ban uint64) {
 	return ban
 }
 
-// searchSets searches for the cheapest set of eligible jobs, without some models.
+// searchSets searches for the cheapest set of eligible jobs. The GPU models in the argument `ban` are excluded.
 func (s *victimSearch) searchSets(ban uint64) {
 	s.index.request = s.round.Cluster.WithoutModels(s.shape.Request, ban)
 	var ok bool
@@ -137,7 +137,7 @@ func (s *victimSearch) searchSets(ban uint64) {
 	s.indexCandidates()
 	if len(s.index.nodes) == 0 {
 		s.resetSelection(domainRange{})
-		s.placePreemptor() // only quota may keep it waiting
+		s.placePreemptor() // the job may be waiting only for quota
 		return
 	}
 	fits := false
@@ -153,8 +153,8 @@ func (s *victimSearch) searchSets(ban uint64) {
 	}
 }
 
-// placePreemptor places the waiting job where capacity was freed, and keeps the outcome
-// if it is the best so far. It reports whether the job fits at all.
+// placePreemptor places the waiting job on the freed capacity, and keeps the outcome if it
+// is the best so far. placePreemptor reports whether the waiting job fits.
 func (s *victimSearch) placePreemptor() bool {
 	placing, ok := s.round.Place.TryPlace(s.shape, s.shape.MinMembers, s.index.request.Ban, s.entry, s.round.Place.StayOf(s.entry))
 	if !ok {
@@ -179,8 +179,7 @@ func (s *victimSearch) placePreemptor() bool {
 	return true
 }
 
-// dropUnneeded drops victims that are not in the way of the seats, the most expensive
-// first.
+// dropUnneeded drops the victims that hold none of the needed seats. It drops the most expensive victim first.
 func (s *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVictim) []*candidateVictim {
 	s.round.Txn.Undo(s.base)
 	for _, v := range victims {
@@ -193,11 +192,11 @@ func (s *victimSearch) dropUnneeded(seats []ares.Seat, victims []*candidateVicti
 	})
 }
 
-// maxShrink is the largest set of victims that shrinkSelection tries to shrink.
+// maxShrink is the maximum number of victims for which shrinkSelection tries to drop victims.
 const maxShrink = 8
 
-// shrinkSelection tries to drop one victim after the other, the most expensive first. The
-// job may get other seats.
+// shrinkSelection tries to drop each victim in turn, the most expensive first. The waiting job may get other
+// seats as a result.
 func (s *victimSearch) shrinkSelection(sel *victimSelection) {
 	if len(sel.victims) < 2 || len(sel.victims) > maxShrink || !s.admitsAfter(sel) {
 		return
@@ -216,7 +215,7 @@ func (s *victimSearch) shrinkSelection(sel *victimSelection) {
 		}
 		less := victimSelection{seats: placing.Seats, victims: s.dropUnneeded(placing.Seats, slices.Clone(rest))}
 		if !s.admitsAfter(&less) {
-			less.victims = rest // a dropped victim may have borrowed the quota it lacks
+			less.victims = rest // a dropped victim may have borrowed the quota that the job lacks
 		}
 		if s.admitsAfter(&less) {
 			sel.seats, sel.victims, i = less.seats, less.victims, 0
@@ -224,9 +223,8 @@ func (s *victimSearch) shrinkSelection(sel *victimSelection) {
 	}
 }
 
-// tryAllCandidates assumes that every eligible job is stopped, and keeps the victims in
-// the way of the waiting job. It is for jobs that topology rules kept off the freed
-// capacity.
+// tryAllCandidates assumes that every eligible job is stopped, and keeps only the victims whose seats the waiting
+// job needs. It is used if topology rules forbid the waiting job to use the freed capacity.
 func (s *victimSearch) tryAllCandidates() {
 	s.round.Txn.Undo(s.base)
 	s.resetReclaim()
@@ -246,8 +244,8 @@ func (s *victimSearch) tryAllCandidates() {
 	}
 }
 
-// endsSoon finds seats that need no victims: the jobs there are expected to end before a
-// stop and a restart would take effect.
+// endsSoon finds seats whose jobs are expected to end soon, so that no victims are needed. The jobs must end
+// before a stop and a restart would take effect.
 func (s *victimSearch) endsSoon() (victimSelection, bool) {
 	stopTime := time.Duration(0)
 	for _, v := range s.outcome.best.victims {

@@ -11,14 +11,14 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// bounded returns a tenant whose weight follows its past use.
+// The function `bounded` returns a tenant whose weight adapts to its past usage.
 func bounded(id string, weight, least, most float64) *ares.Tenant {
 	return &ares.Tenant{ID: id, Weight: weight, WeightMin: least, WeightMax: most, Limits: ares.NoLimits()}
 }
 
-// TestWeightsFollowPastUse checks that a tenant that used less than its weight
-// entitles it to counts with a higher weight, within its bounds, and that a tenant
-// without bounds keeps its weight.
+// TestWeightsFollowPastUse checks a tenant that used less than its weight entitles it to. The
+// weight of this tenant must rise, up to its maximum. A tenant without a minimum and a maximum
+// weight must keep its weight.
 func TestWeightsFollowPastUse(t *testing.T) {
 	t.Parallel()
 	now := dawn.Add(30 * 24 * time.Hour)
@@ -65,7 +65,7 @@ func TestWeightsFollowPastUse(t *testing.T) {
 	}
 }
 
-// TestAdjustWeight compares with exact arithmetic.
+// TestAdjustWeight compares the adjustment with exact arithmetic.
 func TestAdjustWeight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

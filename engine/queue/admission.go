@@ -6,7 +6,7 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// IsUnrestricted reports whether no limit and no quota bounds the leaf queue.
+// IsUnrestricted reports whether the leaf queue has no limits and no quotas that could apply to it.
 func (l *LeafQueue[J]) IsUnrestricted() bool {
 	l.tree.rebuild()
 	for n := l.node; n != nil; n = n.parent {
@@ -17,8 +17,8 @@ func (l *LeafQueue[J]) IsUnrestricted() bool {
 	return len(l.tree.patterns) == 0
 }
 
-// CheckAdmission returns every limit and quota that forbids an allocation in addition to
-// what the leaf queue has, nearest first. The result is empty when it is allowed.
+// CheckAdmission returns every limit and quota that forbids adding an allocation to the leaf queue. Limits come
+// first, in the order from the leaf queue up to the root. The result is empty if the allocation is allowed.
 func (l *LeafQueue[J]) CheckAdmission(g Allocation) []Bound {
 	l.tree.rebuild()
 	var out []Bound
@@ -54,8 +54,8 @@ func (l *LeafQueue[J]) CheckAdmission(g Allocation) []Bound {
 	return out
 }
 
-// LimitShortfalls returns every limit above the leaf queue that is too small for a use
-// in addition to what is allocated, nearest first.
+// LimitShortfalls returns every limit that applies to the leaf queue and is too small for the additional usage.
+// The order is from the leaf queue up to the root.
 func (l *LeafQueue[J]) LimitShortfalls(u ares.Use) []Shortfall {
 	l.tree.rebuild()
 	var out []Shortfall
@@ -72,9 +72,9 @@ func (l *LeafQueue[J]) LimitShortfalls(u ares.Use) []Shortfall {
 	return out
 }
 
-// QuotaShortfalls returns every quota above the leaf queue that is too small for
-// more GPUs of a model, nearest first. What is missing in the pool is reported for
-// the topmost quota, because the pool is the sum of these.
+// QuotaShortfalls returns every quota that applies to the leaf queue and has too little left for more GPUs of a
+// model. For each model pattern, the order is from the leaf queue up to the root. The pool of the cluster is the
+// sum of the topmost quotas. If the pool is too small, the topmost quota above the leaf queue is returned.
 func (l *LeafQueue[J]) QuotaShortfalls(model int, milli int64) []Shortfall {
 	t := l.tree
 	t.rebuild()

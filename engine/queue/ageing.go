@@ -6,20 +6,18 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// An order key holds, from the highest bit down, the bit notCritical and the
-// bias less twice the level. The level is the priority less the ageing steps that
-// had passed when the job was accepted. Twice the level leaves room for items with
-// a deadline, which stand between two levels.
+// The highest bit of an order key is notCritical, and the other bits are levelBias minus twice the level. The level
+// of a job is its priority minus the number of ageing steps from 1970 until the job was accepted. The key contains
+// twice the level. So an item with a deadline can be ordered between two levels.
 const (
 	notCritical = 1 << 63
 	levelBias   = 1 << 62
 )
 
-// criticalFloor is the lowest critical priority. It is computed once because every
-// push reads it.
+// criticalFloor is the lowest critical priority. criticalFloor is computed once, because every push reads it.
 var criticalFloor = ares.Critical.Floor()
 
-// ageingSteps returns how many whole ageing steps passed from 1970 to a time.
+// ageingSteps returns how many whole ageing steps lie between 1970 and the given time.
 func (c Config) ageingSteps(at time.Time) int64 {
 	ms, step := at.UnixMilli(), max(c.AgeingStep.Milliseconds(), 1)
 	q := ms / step
@@ -29,7 +27,7 @@ func (c Config) ageingSteps(at time.Time) int64 {
 	return q
 }
 
-// agedKey returns the order key of a priority that was accepted at a time.
+// agedKey returns the order key of a job from its priority and its acceptance time.
 func (c Config) agedKey(priority int, accepted time.Time) uint64 {
 	level := int64(priority)
 	if c.AgeingStep > 0 {
@@ -38,7 +36,7 @@ func (c Config) agedKey(priority int, accepted time.Time) uint64 {
 	return levelKey(2*level, priority)
 }
 
-// levelKey returns the order key of twice a level.
+// levelKey returns the order key for a level that the caller has multiplied by two.
 func levelKey(level int64, priority int) uint64 {
 	key := uint64(levelBias - level)
 	if priority < criticalFloor {
@@ -47,7 +45,7 @@ func levelKey(level int64, priority int) uint64 {
 	return key
 }
 
-// itemKey returns the order key of an item, and whether its deadline decides it.
+// itemKey returns the order key of an item. It also reports whether the item's deadline determines this key.
 func itemKey[J any](c Config, it *Item[J]) (key uint64, boosted bool) {
 	if c.BySortKey {
 		return sortedKey(it.Priority, it.SortKey), false
@@ -60,13 +58,13 @@ func itemKey[J any](c Config, it *Item[J]) (key uint64, boosted bool) {
 	return min(due, key), due < key
 }
 
-// MaxSortKey is the largest sort key that an owner can give; larger ones count as it.
+// MaxSortKey is the largest sort key that an owner can set. A sort key above MaxSortKey is replaced by MaxSortKey.
 const MaxSortKey = 1<<classShift - 1
 
-// classShift is the lowest bit of the class in an order key made of a sort key.
+// classShift is the position of the lowest class bit in an order key that is made from a sort key.
 const classShift = 60
 
-// sortedKey returns the order key of a priority with a sort key given by the owner.
+// sortedKey returns the order key of a job from its priority and the sort key that the owner set.
 func sortedKey(priority int, sortKey uint64) uint64 {
 	class := classCount - 1
 	for int64(priority) < classFloors[class] && class > 0 {
@@ -75,8 +73,8 @@ func sortedKey(priority int, sortKey uint64) uint64 {
 	return uint64(classCount-1-class)<<classShift | min(sortKey, MaxSortKey)
 }
 
-// priorityOfKey returns the aged priority of an order key at a time. A job that was
-// not submitted as critical stays below critical.
+// priorityOfKey returns the aged priority of an item with the given order key at a given time. If a job was
+// not submitted as critical, its aged priority stays below critical.
 func (c Config) priorityOfKey(key uint64, now time.Time) int {
 	level := (int64(levelBias) - int64(key&^uint64(notCritical))) >> 1
 	if c.AgeingStep > 0 {
@@ -88,8 +86,7 @@ func (c Config) priorityOfKey(key uint64, now time.Time) int {
 	return int(max(level, int64(criticalFloor)))
 }
 
-// AgedPriority returns the aged priority at now of a job that was accepted at a time with
-// a priority.
+// AgedPriority returns the current priority of a job, after ageing since the given acceptance time.
 func (c Config) AgedPriority(priority int, accepted, now time.Time) int {
 	if c.BySortKey {
 		return priority
@@ -97,12 +94,12 @@ func (c Config) AgedPriority(priority int, accepted, now time.Time) int {
 	return c.priorityOfKey(c.agedKey(priority, accepted), now)
 }
 
-// AgedPriority returns the aged priority of an item at now.
+// AgedPriority returns the priority of an item after ageing until the time `now`.
 func (t *Tree[J]) AgedPriority(it *Item[J], now time.Time) int {
 	return t.cfg.AgedPriority(it.Priority, it.Accepted, now)
 }
 
-// Class returns the class of an item at now.
+// Class returns the priority class of an item at the time `now`.
 func (t *Tree[J]) Class(it *Item[J], now time.Time) ares.Class {
 	return ares.ClassOf(t.AgedPriority(it, now))
 }

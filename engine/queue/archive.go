@@ -6,17 +6,17 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// AttemptUse is the use of one ended attempt of an archived job.
+// AttemptUse is the resource usage of one ended attempt of an archived job.
 type AttemptUse struct {
 	Resources  Resources
-	GPUMilli   int64 // GPUs in thousandths, without the weight of the model: for the budget
+	GPUMilli   int64 // GPUs in thousandths, without the weight of the model; used for the budget
 	Start, End time.Time
 }
 
-// ArchiveUse decays an archived record of past use to a time, adds runs to it, and
-// returns it. A time before that of the record counts as the record's. The month of
-// the record becomes the month of the time, in UTC, and counts the part of the runs
-// that lies in it.
+// ArchiveUse decays an archived usage record to a given time and adds the usage of ended attempts. It returns the new
+// record. If the given time is before the record's time, ArchiveUse uses the record's time. The record's month
+// becomes the month of the given time, in UTC. Only the part of each attempt that lies in that month counts as usage
+// of the month.
 func ArchiveUse(u ares.Usage, runs []AttemptUse, halfLife time.Duration, at time.Time) ares.Usage {
 	if at.Before(u.At) {
 		at = u.At
@@ -55,8 +55,8 @@ func ArchiveUse(u ares.Usage, runs []AttemptUse, halfLife time.Duration, at time
 	return u
 }
 
-// decayedSeconds returns the resource-seconds of a run, decayed to now. Memory is
-// in GB, as in the records.
+// decayedSeconds returns the resource usage of an attempt in resource-seconds, decayed to the time `now`. Memory is
+// in GB, as in the usage records.
 func (c Config) decayedSeconds(run AttemptUse, now moment) [3]int64 {
 	var p usageHistory
 	p.addEnded(run.Resources, c.momentOf(run.Start), c.momentOf(run.End), 1)
@@ -68,8 +68,8 @@ func (c Config) decayedSeconds(run AttemptUse, now moment) [3]int64 {
 			}
 		}
 	}
-	// An average use of n is worth n*half/ln2 seconds. The average gets extra binary
-	// digits, because a short run is a small fraction of a unit.
+	// An average usage of n corresponds to n*half/ln2 resource-seconds. The average is computed with extra binary
+	// digits, because the average usage of a short attempt is far below 1.
 	const digits = 20
 	var out [3]int64
 	for r, unit := range [3]uint64{1000, 1000, 1000 * 1024} {
@@ -80,28 +80,28 @@ func (c Config) decayedSeconds(run AttemptUse, now moment) [3]int64 {
 	return out
 }
 
-// ln2 is the natural logarithm of 2, times 2^ln2Bits. Use that lasts for a short
-// time t adds ln2*t/HalfLife of itself to past use.
+// ln2 is the natural logarithm of 2, multiplied by 2^ln2Bits. If an amount n is used for a short time t,
+// the past usage grows by n*ln2*t/HalfLife.
 const (
 	ln2Bits = 24
 	ln2     = 11_629_080
 )
 
-// fromArchive converts a record of decayed seconds to the sum of an epoch.
+// fromArchive converts a record of decayed resource-seconds. The results are the epoch of the record's
+// time, and the sum of past usage in that epoch.
 func (c Config) fromArchive(u ares.Usage) (int64, [3]int128) {
 	at := c.momentOf(u.At)
 	half := uint64(max(c.HalfLife.Milliseconds(), 1))
 	var sum [3]int128
 	for r, secs := range [3]int64{u.GPUMilliSecs, u.CPUSecs, u.MemoryGBSecs * 1024} {
-		// secs*1000*ln2/half is the constant use that would give the same past use.
+		// A constant usage of secs*1000*ln2/half would give the same past usage.
 		average := multiply(secs, 1000*ln2).divFloor(half)
 		sum[r] = multiply(average, at.growth).shiftRight(ln2Bits)
 	}
 	return at.epoch, sum
 }
 
-// SetArchived sets the past use of the archived jobs of the queue. It replaces what
-// was set before.
+// SetArchived sets the past usage of the queue's archived jobs. SetArchived replaces the previous value.
 func (l *LeafQueue[J]) SetArchived(u ares.Usage) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return

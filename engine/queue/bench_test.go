@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// drawItems returns n jobs that arrive over six hours, one in ten together with the
-// one before it, with various priorities and shapes.
+// drawItems returns n jobs that arrive over six hours. The jobs have various priorities, and their Item.Shape is
+// drawn from the given number of shapes. One job in ten arrives at the same time as the job before it.
 func drawItems(n, shapes int) []*Item[int] {
 	rng := rand.New(rand.NewPCG(1, uint64(shapes)))
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -33,9 +33,9 @@ func drawItems(n, shapes int) []*Item[int] {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// BenchmarkRound measures a decision over 100,000 jobs of 20 tenants with three
-// queues each, with 5 and with 300 shapes per queue: a round in which nothing fits,
-// and the cost per job of a round in which everything fits.
+// BenchmarkRound measures a decision over 100,000 jobs of 20 tenants with three queues each. The jobs of a queue
+// have 5 or 300 different values of Item.Shape. BenchmarkRound measures two kinds of rounds. In one nothing
+// fits, and in the other everything fits. For the second kind, it reports the cost per job.
 func BenchmarkRound(b *testing.B) {
 	for _, shapes := range []int{5, 300} {
 		b.Run(fmt.Sprintf("shapequeues=%d", 60*shapes), func(b *testing.B) { benchmarkRound(b, shapes) })
@@ -86,9 +86,9 @@ func benchmarkRound(b *testing.B, shapes int) {
 	})
 }
 
-// BenchmarkAgeing measures a round over 100,000 jobs of 300 shapes at one time and
-// an hour later, alternately. All jobs have aged in between without any work, so
-// both cost the same.
+// BenchmarkAgeing alternates between a round at one time and a round an hour later. It has 100,000 jobs with 300
+// different values of Item.Shape. Between the two rounds all jobs age, which needs no work, so both rounds cost the
+// same.
 func BenchmarkAgeing(b *testing.B) {
 	tree := New[int](DefaultConfig())
 	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})

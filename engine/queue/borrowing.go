@@ -1,16 +1,16 @@
 package queue
 
-// NominalHeadroom returns how many more GPUs of a model the leaf queue may have within its
-// nominal quotas, without borrowing from another leaf queue, in thousandths. Only
-// quotas above it that are not above the other one count: from their common
-// ancestor up, what one takes from the other changes nothing. Without another leaf
-// queue, only the nearest quota counts. It is false when no quota covers the model.
+// NominalHeadroom returns how many more GPUs of a model the leaf queue may use without borrowing, that is within
+// its nominal quotas. The number of GPUs is in thousandths. If `from` is nil, only the lowest quota above the leaf
+// queue counts. If `from` is a leaf queue, quotas that apply to both leaf queues are ignored. Moving GPUs from one
+// leaf queue to the other does not change the usage of these quotas. NominalHeadroom returns false if no quota is
+// set for the model.
 func (l *LeafQueue[J]) NominalHeadroom(model int, from *LeafQueue[J]) (headroom int64, ok bool) {
 	t := l.tree
 	t.rebuild()
 	headroom = unbounded
 	for _, p := range t.modelPatterns[model] {
-		slack := int64(0) // unused guarantees below: they can be used without a charge above
+		slack := int64(0) // unused guarantees below, which can be used without a charge above
 		for n := l.node; n != nil && (from == nil || !from.isUnder(n)); n = n.parent {
 			if len(n.quotas) == 0 || !n.quotas[p].isSet {
 				continue
@@ -27,17 +27,17 @@ func (l *LeafQueue[J]) NominalHeadroom(model int, from *LeafQueue[J]) (headroom 
 	return max(headroom, 0), ok
 }
 
-// Borrowing is what a tenant or queue uses beyond its nominal quota. Two values with the
-// same amount are equal when they are of the same quota.
+// Borrowing is the amount that a tenant or queue uses beyond its nominal quota. Two Borrowing values are equal if
+// they have the same amount and belong to the same quota.
 type Borrowing struct {
 	of    *quotaAccount
 	Milli int64 // thousandths of devices
 }
 
-// BorrowedFrom returns what the leaf queue has borrowed of a model from the point of view
-// of a lender. The highest quota above the leaf queue that is not above the lender
-// decides, because what happens below it does not concern the lender. Only patterns
-// for which the lender has a quota count. It is false when nothing is borrowed.
+// BorrowedFrom returns the amount of a device model that the leaf queue has borrowed from a lender. BorrowedFrom
+// considers only one quota: the highest quota that applies to the leaf queue but not to the lender. Borrowing at
+// lower quotas does not affect the lender. Model patterns for which the lender has no quota are ignored.
+// BorrowedFrom returns false if nothing is borrowed.
 func (l *LeafQueue[J]) BorrowedFrom(lender *LeafQueue[J], model int) (Borrowing, bool) {
 	t := l.tree
 	t.rebuild()
@@ -59,7 +59,7 @@ func (l *LeafQueue[J]) BorrowedFrom(lender *LeafQueue[J], model int) (Borrowing,
 	return most, most.Milli > 0
 }
 
-// hasQuota reports whether a quota for a pattern is above the leaf queue.
+// hasQuota reports whether any quota for a model pattern applies to the leaf queue.
 func (l *LeafQueue[J]) hasQuota(pattern int) bool {
 	for n := l.node; n != nil; n = n.parent {
 		if len(n.quotas) > 0 && n.quotas[pattern].isSet {
@@ -69,7 +69,7 @@ func (l *LeafQueue[J]) hasQuota(pattern int) bool {
 	return false
 }
 
-// isUnder reports whether a node is the leaf queue's own or above it.
+// isUnder reports whether the leaf queue belongs to the given node or to a descendant of that node.
 func (l *LeafQueue[J]) isUnder(up *node[J]) bool {
 	for n := l.node; n != nil; n = n.parent {
 		if n == up {

@@ -1,25 +1,27 @@
 package queue
 
-// chunk is a run of neighbours of a shape queue.
+// A `chunk` is a contiguous part of a shape queue.
 //
-// Invariant: 0 <= start <= sorted <= len(slots). slots[:start] were removed,
-// slots[start:sorted] are in order, and the rest came later, in any order.
+// Invariant: 0 <= start <= sorted <= len(slots). The slots before the index `start` were
+// removed. The slots from `start` to `sorted` are sorted. The remaining slots were added
+// later and are not sorted.
 type chunk[J any] struct {
 	slots  []slot[J]
 	start  int
 	sorted int
 }
 
-// maxChunk is the most slots of a chunk; a full one is split.
+// maxChunk is the maximum number of slots in a chunk. A full chunk is split.
 const maxChunk = 128
 
-// maxInsertions is up to how many slots a chunk is sorted by insertion.
+// If a chunk has more than maxInsertions unsorted slots, the slots are sorted and merged. Otherwise they are
+// inserted one by one.
 const maxInsertions = 6
 
-// live returns the slots that were not removed.
+// The method `live` returns the slots that have not been removed.
 func (c *chunk[J]) live() []slot[J] { return c.slots[c.start:] }
 
-// sortChunk sorts a chunk and returns its live slots.
+// sortChunk sorts a chunk and returns the slots that have not been removed.
 func (t *Tree[J]) sortChunk(c *chunk[J]) []slot[J] {
 	if len(c.slots)-c.sorted > maxInsertions {
 		t.mergeTail(c)
@@ -33,8 +35,7 @@ func (t *Tree[J]) sortChunk(c *chunk[J]) []slot[J] {
 	return c.live()
 }
 
-// mergeTail sorts the unsorted end of a chunk, and merges it with the sorted part
-// from the back.
+// mergeTail sorts the unsorted end of a chunk and merges it with the sorted part, starting from the back.
 func (t *Tree[J]) mergeTail(c *chunk[J]) {
 	end := c.slots[c.sorted:]
 	buffer, other := t.sortBuffers(len(end))
@@ -55,8 +56,7 @@ func (t *Tree[J]) mergeTail(c *chunk[J]) {
 	clear(other)
 }
 
-// sortBuffers returns two buffers for sorting n slots. They are kept for the next
-// sort unless they are large.
+// sortBuffers returns two buffers for sorting n slots. The next sort reuses the buffers, unless they are large.
 func (t *Tree[J]) sortBuffers(n int) (empty, other []slot[J]) {
 	buffer := t.sortScratch
 	if len(buffer) < 2*n {
@@ -68,10 +68,10 @@ func (t *Tree[J]) sortBuffers(n int) (empty, other []slot[J]) {
 	return buffer[:0:n], buffer[n : 2*n]
 }
 
-// maxSortScratch bounds the memory of Tree.sortScratch to 1 MB.
+// maxSortScratch limits the memory of Tree.sortScratch to 1 MB.
 const maxSortScratch = 1 << 15
 
-// takeBuffer returns an empty buffer for at least n slots, n <= maxChunk.
+// takeBuffer returns an empty buffer with capacity for n slots or more, where n <= maxChunk.
 func (t *Tree[J]) takeBuffer(n int) []slot[J] {
 	if n <= smallBuffer {
 		return make([]slot[J], 0, smallBuffer)
@@ -88,8 +88,7 @@ func (t *Tree[J]) takeBuffer(n int) []slot[J] {
 // smallBuffer is the capacity of the first buffer of a queue, in slots.
 const smallBuffer = 8
 
-// returnBuffer keeps a buffer for the next takeBuffer, unless it is small or enough
-// are kept.
+// returnBuffer saves a buffer for the next takeBuffer, unless the buffer is small or enough buffers are saved.
 func (t *Tree[J]) returnBuffer(buffer []slot[J]) {
 	if cap(buffer) == maxChunk && len(t.spareBuffers) < maxSpareBuffers {
 		clear(buffer)
@@ -97,5 +96,6 @@ func (t *Tree[J]) returnBuffer(buffer []slot[J]) {
 	}
 }
 
-// maxSpareBuffers bounds the buffers that a tree keeps, of 2 KB each.
+// maxSpareBuffers is the maximum number of buffers that a tree saves for reuse. Each saved buffer has a size of
+// 2 KB.
 const maxSpareBuffers = 1024

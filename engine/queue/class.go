@@ -6,7 +6,7 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// classBounds says where each class ends at one time, the lowest class first.
+// classBounds holds the last order key of each priority class at a given time, lowest class first.
 type classBounds struct {
 	lastKey    [classCount]uint64 // the last order key of the class
 	lastPrefix [classCount]uint64 // the key prefix of lastKey
@@ -15,8 +15,8 @@ type classBounds struct {
 // classCount is the number of priority classes.
 const classCount = 5
 
-// classFloors is the lowest priority of each class, the lowest class first. It is
-// computed once because every round reads it.
+// classFloors holds the lowest priority of each class, lowest class first. It is computed once, because every round
+// reads it.
 var classFloors = func() (out [classCount]int64) {
 	for i, class := range ares.Classes() {
 		out[i] = int64(class.Floor())
@@ -24,8 +24,8 @@ var classFloors = func() (out [classCount]int64) {
 	return out
 }()
 
-// classBoundsAt returns the bounds of the classes at a time. Ageing moves them all
-// by one step at a time, so that no item has to be touched.
+// classBoundsAt returns the bounds of the classes at a given time. Instead of changing each item, ageing moves the
+// bounds of the classes one step at a time.
 func (c Config) classBoundsAt(now time.Time) classBounds {
 	var out classBounds
 	if c.BySortKey {
@@ -42,15 +42,15 @@ func (c Config) classBoundsAt(now time.Time) classBounds {
 	for i, floor := range classFloors {
 		out.lastKey[i] = notCritical | uint64(levelBias-2*(floor-steps))
 	}
-	out.lastKey[classCount-1] = notCritical - 1 // critical, at any level
-	out.lastKey[0] = ^uint64(0)                 // no class is below the lowest
+	out.lastKey[classCount-1] = notCritical - 1 // critical items of any level
+	out.lastKey[0] = ^uint64(0)                 // there is no class below the lowest
 	for i, key := range out.lastKey {
 		out.lastPrefix[i] = keyPrefix(key, maxRevisionBits, base)
 	}
 	return out
 }
 
-// classOfKey returns the class of an order key, 0 for the lowest.
+// classOfKey returns the index of the priority class that contains an order key, where 0 is the lowest class.
 func (b *classBounds) classOfKey(key uint64) int {
 	for i := classCount - 1; i > 0; i-- {
 		if key <= b.lastKey[i] {
@@ -60,8 +60,8 @@ func (b *classBounds) classOfKey(key uint64) int {
 	return 0
 }
 
-// headClass returns the class of the next item of a leaf queue from its key prefix.
-// It reads the item only when the prefix was clamped.
+// headClass returns the class of the next item of a leaf queue. It derives the class from the item's key
+// prefix, and reads the item itself only if the prefix was clamped.
 func headClass[J any](b *classBounds, prefix uint64, leaf *LeafQueue[J]) int {
 	if level := prefix >> revisionBits & maxLevelBits; level == 0 || level == maxLevelBits {
 		return b.classOfKey(leaf.first().orderKey)
@@ -74,8 +74,8 @@ func headClass[J any](b *classBounds, prefix uint64, leaf *LeafQueue[J]) int {
 	return 0
 }
 
-// lastPrefixOf returns the last key prefix of a class, or 0 when it was clamped and
-// a prefix does not tell the class.
+// lastPrefixOf returns the last key prefix of a class. The result is 0 if the prefix was clamped and
+// therefore does not determine the class.
 func (b *classBounds) lastPrefixOf(class int) uint64 {
 	prefix := b.lastPrefix[class]
 	if level := prefix >> revisionBits & maxLevelBits; level == 0 || level == maxLevelBits {
@@ -84,8 +84,8 @@ func (b *classBounds) lastPrefixOf(class int) uint64 {
 	return prefix
 }
 
-// ClassCeiling returns where the class ends that a job is in at now, and when ageing takes
-// the job out of it; the zero time means never.
+// ClassCeiling returns the level at which a job's current class ends, and the time at which ageing moves the job to
+// the next class. The zero time means that ageing never moves the job to another class.
 func (c Config) ClassCeiling(priority int, accepted, now time.Time) (roof int, until time.Time) {
 	if priority >= criticalFloor {
 		return criticalFloor + criticalWidth, time.Time{}
@@ -104,6 +104,6 @@ func (c Config) ClassCeiling(priority int, accepted, now time.Time) (roof int, u
 	return criticalFloor, time.Time{}
 }
 
-// criticalWidth is the width of the highest class where its end matters: it has no
-// class above it.
+// criticalWidth is the assumed width of the highest class. The highest class has no upper end, but some computations
+// need one.
 const criticalWidth = 1000

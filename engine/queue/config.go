@@ -2,21 +2,20 @@ package queue
 
 import "time"
 
-// Config says how time counts.
+// Config holds the settings for ageing, past usage and the order of items.
 type Config struct {
-	// The time that a job waits to gain one point of priority. 0 turns ageing off.
+	// AgeingStep is the time that a job waits to gain one point of priority. The value 0 turns ageing off.
 	AgeingStep time.Duration
-	// The time after which past use counts half, rounded down to the millisecond.
-	// 0 turns past use off.
+	// HalfLife is the time after which past usage counts half. HalfLife is rounded down to the millisecond. The value
+	// 0 means that past usage does not count.
 	HalfLife time.Duration
-	// Items of a leaf queue are ordered by the class they were submitted with, and
-	// then by the sort key that the owner gave each of them, instead of by aged
-	// priority. Jobs do not age then.
+	// BySortKey orders the items of a leaf queue by their submitted class, and then by the sort key that the owner set.
+	// Aged priority is then not used. Jobs do not age if BySortKey is set.
 	BySortKey bool
 }
 
-// DefaultConfig returns one point of priority per 10 seconds, and a half-life of one day.
+// DefaultConfig returns an ageing step of 10 seconds per point of priority, and a half-life of one day.
 func DefaultConfig() Config { return Config{AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour} }
 
-// DefaultQueue is the queue of a job that names none.
+// DefaultQueue is the queue of a job that does not name a queue.
 const DefaultQueue = "default"

@@ -12,7 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// drawDeadline gives an item a due time that is not past, or none.
+// drawDeadline decides at random whether an item has a due time, and draws one that is not in the past.
 func drawDeadline(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
 	it.Due, it.ClassCeiling = time.Time{}, 0
 	if rapid.Bool().Draw(t, "has a deadline") {
@@ -21,9 +21,10 @@ func drawDeadline(t *rapid.T, cfg Config, it *Item[int], now time.Time) {
 	}
 }
 
-// compareWithDeadlines is the order of a leaf queue as one comparison: critical
-// items first, then by level, where a deadline counts as the end of the class at the
-// due time, less half a point.
+// compareWithDeadlines implements the order of a leaf queue with a single comparison function. Critical items come
+// first, and the other items are ordered by level. An item with a deadline gets a special level. With this level,
+// its aged priority reaches the end of its class at the due time, minus half a point. If the item's own level is
+// higher, the item keeps that level.
 func compareWithDeadlines(a, b *Item[int]) int {
 	return cmp.Or(
 		cmp.Compare(b2i(b.Priority >= 2000), b2i(a.Priority >= 2000)),
@@ -40,7 +41,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// doubleLevel returns twice the level, with ageing steps of one second.
+// doubleLevel returns twice the level of an item, for ageing steps of one second.
 func doubleLevel(it *Item[int]) int64 {
 	level := 2 * (int64(it.Priority) - it.Accepted.Unix())
 	if it.ClassCeiling > 0 {
@@ -56,9 +57,8 @@ func dueIfBoosted(it *Item[int]) time.Time {
 	return time.Time{}
 }
 
-// TestDue checks that items with a due time stand where ageing would have put them
-// within their class, also after they were removed and pushed again with another due
-// time.
+// TestDue checks the order of items with a due time against compareWithDeadlines. The order must also be correct
+// after an item was removed and pushed again with another due time.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -105,8 +105,8 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// TestClassCeiling checks that a class ends where the next one begins, and that a
-// job leaves it by ageing at the time that is returned, not before.
+// TestClassCeiling checks that a class ends where the next one begins. It also checks that ageing moves a job to the
+// next class exactly at the returned time.
 func TestClassCeiling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,8 +132,8 @@ func TestClassCeiling(t *testing.T) {
 	})
 }
 
-// TestChangedItem checks that an item can be pushed again with other values although
-// a chunk of its shape queue began with it and others have the same prefix.
+// TestChangedItem checks that an item can be pushed again with other values. This must also work for the first item
+// of a chunk, and if other items have the same key prefix.
 func TestChangedItem(t *testing.T) {
 	t.Parallel()
 	cfg := Config{AgeingStep: time.Second, HalfLife: time.Hour}
@@ -146,12 +146,12 @@ func TestChangedItem(t *testing.T) {
 		leaf.Push(it)
 	}
 	round := tree.BeginRound(dawn)
-	for range items { // sorts all arrivals
+	for range items { // this sorts all arrivals
 		_, _ = round.Next()
 		round.Skip()
 	}
 	round.End()
-	for i := range items { // one by one, push all of them again ahead of the others
+	for i := range items { // push them again one by one, ahead of the others
 		it := items[i*(maxChunk/2)%len(items)+i*(maxChunk/2)/len(items)]
 		tree.Remove(it)
 		it.Due, it.ClassCeiling = dawn.Add(time.Minute), 1000

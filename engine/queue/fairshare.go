@@ -2,14 +2,15 @@ package queue
 
 import "math/bits"
 
-// shareUnit is a share of 100% at weight 1, in internal units.
+// shareUnit is the internal value of a share of 100% at weight 1.
 const shareUnit = 1 << 38
 
-// maxShare bounds a weighted share, so that the class fits above it in one number.
+// maxShare limits a weighted share, so that the class and the share fit in one integer. The class is in the higher
+// bits of this integer.
 const maxShare = 1<<60 - 1
 
-// resourceShare returns used/total in thousandths of internal units, rounded down. The
-// share of a resource that the cluster does not have is 0.
+// resourceShare returns used/total in thousandths of internal units, rounded down. If the cluster has none of a
+// resource, the share of that resource is 0.
 func resourceShare(used, total int64) uint64 {
 	if used <= 0 || total <= 0 {
 		return 0
@@ -22,8 +23,7 @@ func resourceShare(used, total int64) uint64 {
 	return q
 }
 
-// dominantShare returns the largest share of the three resources, and which one it
-// is of.
+// dominantShare returns the largest share among the three resources, and the name of that resource.
 func dominantShare(u, capacity Resources) (uint64, ResourceName) {
 	best, resource := resourceShare(u.GPU, capacity.GPU), GPU
 	if p := resourceShare(u.CPU, capacity.CPU); p > best {
@@ -42,7 +42,7 @@ func weightedShare(u, capacity Resources, weight int64) uint64 {
 	return min(best/uint64(weight), maxShare)
 }
 
-// weightMilli converts a weight to thousandths; 0 means 1.
+// weightMilli converts a weight to thousandths. A weight of 0 means 1.
 func weightMilli(weight float64) int64 {
 	if weight == 0 {
 		return 1000

@@ -12,8 +12,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// testCluster is a tree with the free resources of a cluster, for tests that place
-// jobs by sums alone.
+// testCluster is a tree together with the free resources of a cluster. Tests use testCluster to place jobs without
+// nodes.
 type testCluster struct {
 	tree *Tree[Resources]
 	free Resources
@@ -40,8 +40,8 @@ func fits(u, free Resources) bool {
 	return u.GPU <= free.GPU && u.CPU <= free.CPU && u.Memory <= free.Memory
 }
 
-// runRound runs a round that allocates whatever fits. It returns the allocated items
-// in order, and leaves the cluster as it was.
+// runRound runs a round that allocates every item that fits. runRound returns the allocated items in order, and does
+// not change the cluster.
 func (w *testCluster) runRound(now time.Time) []*Item[Resources] {
 	var out []*Item[Resources]
 	free := w.free
@@ -63,7 +63,7 @@ func (w *testCluster) runRound(now time.Time) []*Item[Resources] {
 	return out
 }
 
-// apply makes the allocations of a round permanent.
+// The method `apply` makes the allocations of a round permanent.
 func (w *testCluster) apply(items []*Item[Resources]) {
 	for _, it := range items {
 		l := it.Leaf()
@@ -81,9 +81,9 @@ func count(items []*Item[Resources], tenants map[string]string) map[string]int {
 	return out
 }
 
-// TestDRFPaperExample is the example of the paper that introduced dominant resource
-// fairness: 9 CPUs and 18 GB; tasks of A need 1 CPU and 4 GB, tasks of B 3 CPUs and
-// 1 GB. A gets three tasks, B two.
+// TestDRFPaperExample checks the example from the paper that introduced dominant resource fairness. The cluster has 9
+// CPUs and 18 GB. Each task of tenant A needs 1 CPU and 4 GB, and each task of tenant B needs 3 CPUs and 1 GB. Tenant
+// A must get three tasks, and tenant B must get two.
 func TestDRFPaperExample(t *testing.T) {
 	t.Parallel()
 	w := newTestCluster(Config{}, Resources{CPU: 9, Memory: 18})
@@ -97,9 +97,8 @@ func TestDRFPaperExample(t *testing.T) {
 	}
 }
 
-// drfSolver computes progressive filling in exact fractions: the tenant with the
-// smallest weighted dominant share gets the next task, until no tenant's next task
-// fits.
+// drfSolver computes the result of progressive filling in exact fractions. The tenant with the smallest
+// weighted dominant share gets the next task, until no tenant's next task fits.
 type drfSolver struct {
 	capacity Resources
 	asks     []Resources
@@ -178,8 +177,8 @@ func TestProgressiveFilling(t *testing.T) {
 	})
 }
 
-// TestShareGuarantee gives n tenants endless small jobs: each gets a share of at
-// least 1/n, less one job.
+// TestShareGuarantee checks the shares of n tenants that have endless small jobs. Each tenant must get a share
+// of at least 1/n minus the size of one job.
 func TestShareGuarantee(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,7 +199,7 @@ func TestShareGuarantee(t *testing.T) {
 			if s.Queue != "" {
 				continue
 			}
-			// In ten-thousandths; each may lack one job.
+			// Shares are in ten-thousandths, and each share may be too small by the size of one job.
 			if got := s.DominantShare / 100; got < int64(10_000/n)-largest-1 {
 				t.Fatalf("%s has a share of %d of 10000 among %d, with jobs of up to %d", s.Tenant, got, n, largest)
 			}
@@ -208,9 +207,8 @@ func TestShareGuarantee(t *testing.T) {
 	})
 }
 
-// TestHierarchicalShares divides level by level: first among tenants, then among
-// their queues. What a queue does not use goes to its siblings before it goes to
-// other tenants.
+// TestHierarchicalShares checks that capacity is divided level by level: first among tenants, and then among the
+// queues of each tenant. Capacity that a queue does not use goes to its siblings before it goes to other tenants.
 func TestHierarchicalShares(t *testing.T) {
 	t.Parallel()
 	w := newTestCluster(Config{}, Resources{GPU: 120})
@@ -239,8 +237,8 @@ func TestHierarchicalShares(t *testing.T) {
 	}
 }
 
-// TestQueueWithOwnJobsAndChildren has jobs in a queue that also has child queues:
-// its own jobs count as one more child.
+// TestQueueWithOwnJobsAndChildren checks a queue that has both its own jobs and child queues. The queue's own jobs
+// must count as one more child queue.
 func TestQueueWithOwnJobsAndChildren(t *testing.T) {
 	t.Parallel()
 	w := newTestCluster(Config{}, Resources{GPU: 40})
@@ -255,8 +253,9 @@ func TestQueueWithOwnJobsAndChildren(t *testing.T) {
 	}
 }
 
-// TestClasses has low jobs of a tenant with a small share and high jobs of one with
-// a large share: the class comes first, until ageing has raised the low jobs.
+// TestClasses checks the order of jobs of two tenants. The tenant with a small share has jobs of class low, and
+// the tenant with a large share has jobs of class high. The jobs of class high must come first, until ageing has
+// raised the other jobs.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	cfg := Config{AgeingStep: 10 * time.Second}
@@ -291,9 +290,9 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestSmallestShareFirst checks fairness in random trees: when a job is offered, no
-// job that is left has a higher class, no tenant with a smaller share has a job of
-// the same class, and the same holds for the queues of its tenant.
+// TestSmallestShareFirst checks the order of offers in random queue trees. When a job is offered, no remaining job
+// may have a higher class. Among the jobs of the same class, none may belong to a tenant with a smaller share.
+// Among the queues of one tenant, the queue with the smallest share must also come first.
 func TestSmallestShareFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -365,14 +364,14 @@ func TestSmallestShareFirst(t *testing.T) {
 	})
 }
 
-// precedes reports whether a comes before b in their leaf queue.
+// The function `precedes` reports whether a comes before b in their leaf queue.
 func precedes(cfg Config, a, b *Item[Resources]) bool {
 	x, y := cfg.agedKey(a.Priority, a.Accepted), cfg.agedKey(b.Priority, b.Accepted)
 	return x < y || x == y && a.Revision < b.Revision
 }
 
 // exactShare returns the weighted share, computed with big integers at the precision
-// of shares.
+// of internal shares.
 func (w *testCluster) exactShare(tenant, queue string, now time.Time) *big.Rat {
 	of := w.tree.tenants[tenant]
 	var use Resources
@@ -402,7 +401,7 @@ func (w *testCluster) exactShare(tenant, queue string, now time.Time) *big.Rat {
 	return new(big.Rat).SetInt(best.Div(best, big.NewInt(weight)))
 }
 
-// TestJain has divisions with a known index.
+// TestJain checks Jain's fairness index for allocations with a known result.
 func TestJain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -429,7 +428,7 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// TestShares checks all figures of a small tree.
+// TestShares checks all numbers that Shares returns for a small tree.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	w := newTestCluster(Config{}, Resources{GPU: 8000, CPU: 100, Memory: 1000})

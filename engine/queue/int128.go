@@ -2,7 +2,7 @@ package queue
 
 import "math/bits"
 
-// int128 is a signed integer of 128 bits, in two's complement.
+// int128 is a signed 128-bit integer in two's complement.
 type int128 struct{ hi, lo uint64 }
 
 // multiply returns a*b.
@@ -51,5 +51,5 @@ func (w int128) divFloor(d uint64) int64 {
 	return int64(min(q, 1<<63-1))
 }
 
-// divRound is divFloor, but rounds to the nearest integer.
+// divRound returns w / d like divFloor, but rounds to the nearest integer.
 func (w int128) divRound(d uint64) int64 { return w.plus(int128{0, d / 2}).divFloor(d) }

@@ -2,13 +2,13 @@ package queue
 
 import "time"
 
-// LeafQueue holds the jobs that named one queue themselves, not one of the queues below
-// it: those that wait, and what the others have allocated and used.
+// LeafQueue holds the jobs that were submitted directly to one queue, not to its child queues. A LeafQueue records
+// the waiting jobs, the allocations of running jobs, and the past usage.
 type LeafQueue[J any] struct {
 	tree *Tree[J]
 	node *node[J]
 
-	// The waiting items, by shape. Invariant: byShape and shapeQueues hold the same
+	// These fields hold the waiting items, grouped by shape. Invariant: byShape and shapeQueues hold the same
 	// non-empty queues, and heads[q.index] is the head of shapeQueues[q.index].
 	byShape     map[int]*shapeQueue[J]
 	shapeQueues []*shapeQueue[J] // in no particular order
@@ -17,11 +17,11 @@ type LeafQueue[J any] struct {
 	heldByModel []int64    // allocated GPUs in thousandths, by model. Invariant: the last is not 0
 	archived    endedUsage // past use of archived jobs
 
-	// State of the round under way; empty otherwise.
-	cursors    []cursor[J]  // by shape queue: how far the round has read it
+	// These fields are the state of the current round. Between rounds these fields are empty.
+	cursors    []cursor[J]  // by shape queue: the position of the round in it
 	tournament []entrant    // winner tree over the shape queues; see startTournament
 	remaining  int          // shape queues that have items left and were not skipped
-	snapshot   leafSnapshot // what was allocated before the round charged anything
+	snapshot   leafSnapshot // the allocation before the round charged anything
 }
 
 // Tenant returns the tenant of the leaf queue.
@@ -30,14 +30,15 @@ func (l *LeafQueue[J]) Tenant() string { return l.node.tenant }
 // Name returns the name of the queue.
 func (l *LeafQueue[J]) Name() string { return l.node.queue }
 
-// Charge adds what a job has allocated; with sign -1 it removes it.
+// Charge adds the allocation of a job to the leaf queue if `sign` is 1. It subtracts the allocation if `sign` is
+// -1.
 func (l *LeafQueue[J]) Charge(g Allocation, sign int) { l.charge(&g, int64(sign)) }
 
-// charge adds an allocation to the leaf queue and to all nodes above it.
+// The method `charge` adds an allocation to the leaf queue and to all its ancestors.
 func (l *LeafQueue[J]) charge(g *Allocation, sign int64) {
 	for n := l.node; n != nil; n = n.parent {
 		n.allocated.addInPlace(&g.ForShare, sign)
-		if n.hasLimits || n.leaf != nil { // where a limit reads it, and where a rebuild starts from
+		if n.hasLimits || n.leaf != nil { // needed where a limit reads it and where a rebuild starts
 			addLimitUse(&n.limitUse, &g.ForLimits, int(sign))
 		}
 	}
@@ -46,7 +47,8 @@ func (l *LeafQueue[J]) charge(g *Allocation, sign int64) {
 	}
 }
 
-// AddEnded adds the use of an ended attempt to past use; with sign -1 it removes it.
+// AddEnded adds the usage of an ended attempt to the past usage if `sign` is 1. It subtracts the usage if `sign` is
+// -1.
 func (l *LeafQueue[J]) AddEnded(use Resources, start, end time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
@@ -57,8 +59,9 @@ func (l *LeafQueue[J]) AddEnded(use Resources, start, end time.Time, sign int) {
 	}
 }
 
-// AddRunning adds the use of an attempt that runs since start to past use; with sign
-// -1 and the same start it removes it.
+// AddRunning adds a running attempt to the past usage. The argument `start` is the time since which the
+// attempt has used its resources. To undo a call of AddRunning, call it again with `sign` -1 and the
+// same start time.
 func (l *LeafQueue[J]) AddRunning(use Resources, start time.Time, sign int) {
 	if l.tree.cfg.HalfLife <= 0 {
 		return
@@ -69,8 +72,8 @@ func (l *LeafQueue[J]) AddRunning(use Resources, start time.Time, sign int) {
 	}
 }
 
-// Push adds a waiting item. It panics when the item waits already, or during a
-// round.
+// Push adds an item to the waiting items of the leaf queue. Push panics if the item already waits, or if a round is
+// open.
 func (l *LeafQueue[J]) Push(it *Item[J]) {
 	if it.queue != nil || l.tree.round.open {
 		panic("queue: pushed twice, or during a round")
@@ -87,8 +90,8 @@ func (l *LeafQueue[J]) Push(it *Item[J]) {
 	}
 }
 
-// Remove removes an item from its leaf queue, wherever it is in it. It does
-// nothing when the item does not wait. It panics during a round.
+// Remove removes an item from any position of its leaf queue. Remove does nothing if the item does not wait. Remove
+// panics if a round is open.
 func (t *Tree[J]) Remove(it *Item[J]) {
 	q := it.queue
 	if q == nil {
@@ -116,8 +119,8 @@ func (t *Tree[J]) Remove(it *Item[J]) {
 	}
 }
 
-// shapeQueue returns the queue of a shape, creates it when necessary, and notes it
-// as the recent one.
+// The method `shapeQueue` returns the queue for a shape, and creates it if necessary. It also records that this
+// queue was used last for this shape.
 func (l *LeafQueue[J]) shapeQueue(shape int) *shapeQueue[J] {
 	q, ok := l.byShape[shape]
 	if !ok {
@@ -135,8 +138,8 @@ func (l *LeafQueue[J]) shapeQueue(shape int) *shapeQueue[J] {
 	return q
 }
 
-// recentQueue returns the queue where an item of a shape was last pushed, or nil.
-// Most shapes belong to one leaf queue, so this saves a map lookup.
+// recentQueue returns the shape queue that received the latest item of the given shape, or nil if it is not known.
+// Most shapes occur in only one leaf queue, so recentQueue usually saves a map lookup.
 func (t *Tree[J]) recentQueue(shape int) *shapeQueue[J] {
 	if shape < 0 || shape >= len(t.recentQueues) {
 		return nil
@@ -144,5 +147,5 @@ func (t *Tree[J]) recentQueue(shape int) *shapeQueue[J] {
 	return t.recentQueues[shape]
 }
 
-// maxRecentShapes bounds the memory of Tree.recentQueues to 512 KB.
+// maxRecentShapes limits the memory of Tree.recentQueues to 512 KB.
 const maxRecentShapes = 1 << 16

@@ -2,8 +2,8 @@ package queue
 
 import "time"
 
-// Position returns the position of an item in its leaf queue, from 1, and how many
-// items wait there. Both are 0 when the item does not wait.
+// Position returns the position of an item in its leaf queue, counted from 1. It also returns the number of
+// items that wait there. Both numbers are 0 if the item does not wait.
 func (t *Tree[J]) Position(it *Item[J]) (position, total int) {
 	if it.queue == nil {
 		return 0, 0
@@ -16,10 +16,10 @@ func (t *Tree[J]) Position(it *Item[J]) (position, total int) {
 	return position, it.queue.leaf.node.waiting
 }
 
-// CountAhead counts the items that a round at now would offer before an item, if shares
-// stayed as they are at its beginning: those of the item's own tenant, with the
-// first of them, and those of other tenants. Allocations of the round change
-// shares, so this is an estimate and not a guarantee.
+// CountAhead assumes that shares do not change during a round. It counts the items that the round would offer
+// before the given item. CountAhead counts items of the item's own tenant and items of other tenants separately.
+// If items of the item's own tenant are ahead, CountAhead also returns the tenant's item that a round would
+// offer first. Allocations during a round change shares, so the count is an estimate and not a guarantee.
 func (t *Tree[J]) CountAhead(it *Item[J], now time.Time) (own int, first *Item[J], others int) {
 	if it.queue == nil {
 		return 0, nil, 0
@@ -38,7 +38,7 @@ func (t *Tree[J]) CountAhead(it *Item[J], now time.Time) (own int, first *Item[J
 			if child == n || child.waiting == 0 {
 				continue
 			}
-			lowest := class + 1 // only higher classes precede
+			lowest := class + 1 // only items of higher classes come first
 			if s := r.shareOf(child); s < share || s == share && child.index < n.index {
 				lowest = class
 			}
@@ -62,8 +62,8 @@ func (t *Tree[J]) CountAhead(it *Item[J], now time.Time) (own int, first *Item[J
 	return own, first, others
 }
 
-// countUpTo returns how many items at and below the node have at most the given
-// order key, whose prefix is given too.
+// countUpTo returns how many items at and below the node have an order key of lastKey or less. The argument
+// `lastPrefix` is the prefix of lastKey.
 func (n *node[J]) countUpTo(lastKey, lastPrefix uint64) int {
 	count := 0
 	if n.leaf != nil {
@@ -80,7 +80,7 @@ func (n *node[J]) countUpTo(lastKey, lastPrefix uint64) int {
 	return count
 }
 
-// firstItem returns the item at or below a node that a round would offer first.
+// Of all items at and below a node, firstItem returns the one that a round would offer first.
 func (r *shareReader[J]) firstItem(n *node[J]) *Item[J] {
 	var best *Item[J]
 	if n.leaf != nil {

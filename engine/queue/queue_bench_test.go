@@ -12,23 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/test/perf/rounds"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 const (
 	queued = 100_000
-	plan   = 500 // the most jobs that a decision places
+	plan   = 500 // the maximum number of jobs that a decision places
 )
 
-// job is a waiting record, the same for every contestant. It knows its index in a
-// heap, as the documentation of container/heap suggests, so that it could be
-// cancelled.
+// The type `job` is a waiting job in the benchmark. All compared queues get equal jobs. A job stores its index in
+// the heap, so that it could be cancelled. The documentation of container/heap suggests this.
 type job struct {
 	Item[*job]
 	place int
 }
 
-// heapQueue is the queue written with container/heap, in the same order.
+// heapQueue orders jobs like a leaf queue, but uses container/heap.
 type heapQueue []*job
 
 func (r heapQueue) Len() int           { return len(r) }
@@ -52,7 +51,7 @@ func (r *heapQueue) Pop() any {
 	return last
 }
 
-// bareHeap is heapQueue without the index: push and pop only.
+// bareHeap is like heapQueue, but it does not store the index of each job, so it supports only push and pop.
 type bareHeap []*job
 
 func (r bareHeap) Len() int           { return len(r) }
@@ -66,16 +65,16 @@ func (r *bareHeap) Pop() any {
 	return last
 }
 
-// contestant is a queue under test: jobs are pushed, and the first ones are popped
-// in plans. Every contestant has its own copies of the jobs.
+// A `contestant` is one of the queues that the benchmark compares. The benchmark pushes jobs to the queue and pops
+// the first ones in groups, called plans. Every queue under test has its own copies of the jobs.
 type contestant struct {
 	name  string
 	jobs  []*job
 	push  func(it *job)
-	pop   func(most int) // and append to gone
+	pop   func(most int) // pops up to most jobs and appends them to gone
 	gone  []*job         // popped in this round
 	came  int64          // jobs that were pushed again
-	aside time.Duration  // time of this round that does not count
+	aside time.Duration  // time of this round that is not counted
 	spent rounds.Figures // ns per job, by round
 }
 
@@ -119,9 +118,9 @@ func byBareHeap(jobs []*Item[int], cfg Config) *contestant {
 	return s
 }
 
-// byTree does everything that a decision and the events after it do to the queue.
-// With accounts it also charges each popped job to shares, limits and quotas, which
-// a heap does not do.
+// byTree returns a contestant that performs all queue operations of a decision and of the events after it. If the
+// parameter `accounts` is true, the contestant also charges each popped job to shares, limits and quotas. A heap
+// does not do this.
 func byTree(jobs []*Item[int], cfg Config, accounts bool) *contestant {
 	s := newContestant("tree", jobs)
 	tree := New[*job](cfg)
@@ -155,12 +154,12 @@ func byTree(jobs []*Item[int], cfg Config, accounts bool) *contestant {
 	return s
 }
 
-// BenchmarkQueue compares a leaf queue with container/heap, as its documentation
-// writes a queue and in its barest form, over the same 100,000 jobs. In a drain all
-// jobs are pushed, and then all are popped in plans of 500. In a flow 100,000 jobs
-// wait all the time, and 500 are pushed for each plan of 500. The contestants take
-// turns, and the CPU time of the thread is measured, because the machine may be busy
-// with other work. The figures are medians per job pushed and popped.
+// BenchmarkQueue compares a leaf queue with two queues based on container/heap: the queue from the package
+// documentation and a minimal one. All queues get the same 100,000 jobs. The case "drain" pushes all jobs, and
+// then pops them in plans of 500 jobs. The case "flow" keeps 100,000 jobs waiting. It pushes 500 jobs, pops a plan
+// of 500 jobs, and repeats this. The queues are measured alternately. The CPU time of the thread is measured,
+// because the machine may be busy with other work. The reported numbers are medians of the time to push and pop
+// one job.
 func BenchmarkQueue(b *testing.B) {
 	rows := [][]string{{"", "shapes", "container/heap, ns", "bare, ns", "tree, ns", "and its accounts, ns", "times as fast", "as the bare one", "with accounts"}}
 	for _, shapes := range []int{1, 10, 300} {
@@ -188,7 +187,7 @@ func BenchmarkQueue(b *testing.B) {
 				for range 40 {
 					s.pop(plan)
 					again := s.gone[len(s.gone)-plan:]
-					s.untimed(b, func() { // change them, to push them again behind all others
+					s.untimed(b, func() { // change the jobs, to push them again behind all others
 						for _, it := range again {
 							s.came++
 							it.Revision = newest.Revision + s.came
@@ -208,7 +207,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// compare lets the contestants take turns and returns the time per job of each.
+// The function `compare` measures the contestants alternately and returns the time per job of each one.
 func compare(b *testing.B, jobs []*Item[int], round func(s *contestant)) (row []string) {
 	b.Helper()
 	runtime.LockOSThread()
@@ -240,7 +239,7 @@ func compare(b *testing.B, jobs []*Item[int], round func(s *contestant)) (row []
 		sides[0].spent.Over(sides[3].spent).Text(1, 1))
 }
 
-// untimed runs something that is not part of the queue.
+// The method `untimed` calls a function and excludes its time from the measurement.
 func (s *contestant) untimed(tb testing.TB, do func()) {
 	tb.Helper()
 	begin := threadTime(tb)

@@ -7,26 +7,26 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// quotaAccount is the quota of a node for one model pattern, or the pool of one. All
-// amounts are in thousandths of a device.
+// quotaAccount is the quota of a tenant or queue for one model pattern. It can also be the pool for one model
+// pattern. All amounts are in thousandths of a device.
 //
-// Invariant: 0 <= guaranteed <= nominal <= max. A pool has only nominal and used.
+// Invariant: 0 <= guaranteed <= nominal <= max. In a pool, only the fields `nominal` and `used` are set.
 type quotaAccount struct {
 	isSet      bool  // the node has a quota for the pattern
-	nominal    int64 // what it may use without borrowing
+	nominal    int64 // the amount that it may use without borrowing
 	max        int64 // nominal plus the borrowing limit
-	guaranteed int64 // nominal less the lending limit: never lent, so others count it as used
+	guaranteed int64 // nominal minus the lending limit: never lent, so others count it as used
 	used       int64 // used at and below the node, or guaranteed below it
 }
 
-// unbounded is more than any cluster has, and small enough that adding a few does
-// not overflow.
+// The constant `unbounded` is larger than the capacity of any cluster. It is small enough that the sum of a
+// few such values does not overflow.
 const unbounded = int64(1) << 55
 
-// usedAtParent returns what the account counts for at the next quota above it.
+// usedAtParent returns the amount that this account adds to the usage of the next quota above it.
 func (a *quotaAccount) usedAtParent() int64 { return max(a.used, a.guaranteed) }
 
-// ModelIndex returns the index of a device model, and adds it when it is new.
+// ModelIndex returns the index of a device model, and adds the model if it is new.
 func (t *Tree[J]) ModelIndex(name string) int {
 	if i := slices.Index(t.models, name); i >= 0 {
 		return i
@@ -36,7 +36,7 @@ func (t *Tree[J]) ModelIndex(name string) int {
 	return len(t.models) - 1
 }
 
-// Models returns the names of the models, by index.
+// Models returns the names of the device models, ordered by index.
 func (t *Tree[J]) Models() []string { return t.models }
 
 // matchPatterns returns the indexes of the patterns that match a model.
@@ -56,8 +56,8 @@ func (t *Tree[J]) HasQuotas() bool {
 	return len(t.patterns) > 0
 }
 
-// Headroom returns how many more GPUs of a model the leaf queue may have by its quotas,
-// in thousandths, and the quota that bounds it.
+// Headroom returns how many more GPUs of a model the quotas allow in the leaf queue, in thousandths. Headroom also
+// returns the quota that limits this number.
 func (l *LeafQueue[J]) Headroom(model int) (int64, Bound) {
 	t := l.tree
 	t.rebuild()
@@ -70,13 +70,13 @@ func (l *LeafQueue[J]) Headroom(model int) (int64, Bound) {
 	return max(headroom, 0), by
 }
 
-// IsBounded reports whether any quota bounds a headroom.
+// IsBounded reports whether a quota limits the given headroom.
 func IsBounded(headroom int64) bool { return headroom < unbounded }
 
-// patternHeadroom returns the headroom by the quotas for one pattern.
+// patternHeadroom returns the headroom that the quotas for one model pattern leave.
 func (l *LeafQueue[J]) patternHeadroom(pattern int) (int64, Bound) {
 	headroom, by := unbounded, Bound{}
-	slack := int64(0) // unused guarantees below: they can be used without a charge above
+	slack := int64(0) // unused guarantees below, which can be used without a charge above
 	seen := false
 	for n := l.node; n != nil; n = n.parent {
 		if len(n.quotas) == 0 || !n.quotas[pattern].isSet {
@@ -100,7 +100,7 @@ func (l *LeafQueue[J]) patternHeadroom(pattern int) (int64, Bound) {
 	return headroom, by
 }
 
-// chargeModel adds to the allocated GPUs of a model.
+// chargeModel adds an amount to the allocated GPUs of a model.
 func (l *LeafQueue[J]) chargeModel(model int, milli int64) {
 	for len(l.heldByModel) <= model {
 		l.heldByModel = append(l.heldByModel, 0)
@@ -110,14 +110,14 @@ func (l *LeafQueue[J]) chargeModel(model int, milli int64) {
 		l.heldByModel = l.heldByModel[:last]
 	}
 	if l.tree.stale {
-		return // the rebuild counts it
+		return // the rebuild will count it
 	}
 	for _, p := range l.tree.modelPatterns[model] {
 		l.chargeQuota(p, milli)
 	}
 }
 
-// chargeQuota adds to the accounts of a pattern at and above the leaf queue.
+// chargeQuota adds an amount to the accounts for a model pattern at the leaf queue and its ancestors.
 func (l *LeafQueue[J]) chargeQuota(pattern int, delta int64) {
 	seen := false
 	for n := l.node; n != nil && delta != 0; n = n.parent {
@@ -135,7 +135,7 @@ func (l *LeafQueue[J]) chargeQuota(pattern int, delta int64) {
 	}
 }
 
-// rebuildQuotas derives all accounts from the records and the leaf queues.
+// rebuildQuotas computes all quota accounts again from the records and the leaf queues.
 func (t *Tree[J]) rebuildQuotas(leaves []*LeafQueue[J]) {
 	t.patterns = t.patterns[:0]
 	for _, entry := range t.tenants { // order-free: patterns are sorted below
@@ -178,14 +178,14 @@ func (t *Tree[J]) rebuildQuotas(leaves []*LeafQueue[J]) {
 	}
 }
 
-// collectPatterns appends the patterns of some quotas to those of the tree.
+// collectPatterns appends the model patterns of some quotas to the patterns of the tree.
 func (t *Tree[J]) collectPatterns(quotas []ares.Quota) {
 	for _, q := range quotas {
 		t.patterns = append(t.patterns, strings.ToLower(q.Model))
 	}
 }
 
-// newQuotaAccounts returns the accounts of some quotas, by pattern.
+// newQuotaAccounts returns the accounts for a list of quotas, indexed by model pattern.
 func (t *Tree[J]) newQuotaAccounts(quotas []ares.Quota) []quotaAccount {
 	if len(quotas) == 0 {
 		return nil
@@ -203,9 +203,8 @@ func (t *Tree[J]) newQuotaAccounts(quotas []ares.Quota) []quotaAccount {
 	return out
 }
 
-// chargeGuaranteed charges what the quotas below a node guarantee to the next
-// account above them. The topmost quotas also add their nominal amounts to it,
-// which is the pool then.
+// chargeGuaranteed handles the quotas below a node. It adds their guaranteed amounts to the next account above
+// them. For the topmost quotas, the next account is the pool. Their nominal amounts are added to the pool too.
 func (t *Tree[J]) chargeGuaranteed(n *node[J], pattern int, above *quotaAccount, top bool) {
 	for _, child := range n.children {
 		if len(child.quotas) == 0 || !child.quotas[pattern].isSet {

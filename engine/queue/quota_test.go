@@ -20,7 +20,8 @@ func quotas(model string, nominal, borrow, lend int) []ares.Quota {
 	return []ares.Quota{{Model: model, Nominal: nominal, Borrow: borrow, Lend: lend}}
 }
 
-// TestHeadroom works through the quotas of two tenants, one of them with queues.
+// TestHeadroom allocates GPUs step by step and checks the headroom after each step. Two tenants have quotas, and one
+// of them has queues.
 func TestHeadroom(t *testing.T) {
 	t.Parallel()
 	tree := New[int](DefaultConfig())
@@ -38,10 +39,10 @@ func TestHeadroom(t *testing.T) {
 	}{
 		{"idle", "a", "kept", 0, "6 18 12 -"},      // a may use 24, of which 6 are guaranteed to queue kept; the pool is 24, of which 12 are guaranteed to a
 		{"a/free 10", "a", "free", 10, "6 8 8 -"},  // a has 16 of the pool of 24 used or guaranteed
-		{"b borrows", "b", "", 4, "6 4 4 -"},       // 20 of the pool of 24
+		{"b borrows", "b", "", 4, "6 4 4 -"},       // 20 of the pool of 24 are used or guaranteed
 		{"b uses the rest", "b", "", 4, "6 0 0 -"}, // only the guaranteed quota of queue kept is left
 		{"kept uses its own", "a", "kept", 6, "0 0 0 -"},
-		{"c has no quota", "c", "", 100, "0 0 0 -"}, // so nothing bounds it
+		{"c has no quota", "c", "", 100, "0 0 0 -"}, // no quota bounds c
 		{"b releases", "b", "", -8, "0 8 8 -"},
 	} {
 		tree.Leaf(step.tenant, step.queue).Charge(gpuAllocation(h100, step.add), 1)
@@ -83,26 +84,30 @@ func TestBounds(t *testing.T) {
 		grant         Allocation
 		want          string
 	}{
-		{"a", "q", held(2), "[queue a/q limit: GPUs 2 of 3 used, 2 asked tenant quota: 16 of 16 GPUs used, 2 asked]"},
-		{"a", "r", Allocation{ForQuotas: []GPUAmount{{h100, 250}}}, "[tenant quota: 16 of 16 GPUs used, 0.25 asked]"},
-		{"b", "", held(5), "[all quotas together: 20 of 20 GPUs used or kept, 5 asked]"},
+		{"a", "q", held(2), "[queue a/q limit: GPUs 2 of 3 used, 2 requested tenant a quota: 16 of 16 GPUs used, 2 requested]"},
+		{"a", "r", Allocation{ForQuotas: []GPUAmount{{h100, 250}}}, "[tenant a quota: 16 of 16 GPUs used, 0.25 requested]"},
+		{"b", "", held(5), "[all quotas together: 20 of 20 GPUs used or guaranteed, 5 requested]"},
 		{"b", "", held(4), "[]"},
 		{"c", "", held(500), "[]"},
 	} {
-		if got := fmt.Sprint(tree.Leaf(c.tenant, c.queue).CheckAdmission(c.grant)); got != c.want {
+		var texts []string
+		for _, b := range tree.Leaf(c.tenant, c.queue).CheckAdmission(c.grant) {
+			texts = append(texts, b.Text().String())
+		}
+		if got := fmt.Sprint(texts); got != c.want {
 			t.Errorf("%s/%s: %s\nwant %s", c.tenant, c.queue, got, c.want)
 		}
 	}
 }
 
-// quotaUser is a leaf queue with what a test has allocated to it.
+// quotaUser is a leaf queue together with the amounts that a test has allocated to it.
 type quotaUser struct {
 	leaf *LeafQueue[int]
 	held []int64 // by model
 }
 
-// drawQuotaTree returns a random tree of quotas, its leaf queues, and a function
-// that sets the same records in another tree in a random order.
+// drawQuotaTree returns a random tree of quotas and the tree's leaf queues. It also returns a function that sets the
+// same records in another tree in random order.
 func drawQuotaTree(t *rapid.T, models []string) (*Tree[int], []*quotaUser, func(fresh *Tree[int])) {
 	tree := New[int](DefaultConfig())
 	limit := func(what string) int { return rapid.SampledFrom([]int{0, 1, 4, ares.Unlimited}).Draw(t, what) }
@@ -140,9 +145,9 @@ func drawQuotaTree(t *rapid.T, models []string) (*Tree[int], []*quotaUser, func(
 	return tree, holders, shuffle
 }
 
-// TestQuotaLaws allocates and releases within the headroom. Then no use exceeds the
-// nominal quota plus the borrowing limit, guaranteed quota is never lent, and the
-// total never exceeds the sum of the nominal quotas.
+// TestQuotaLaws allocates and releases random amounts within the headroom. TestQuotaLaws checks that no usage exceeds
+// the nominal quota plus the borrowing limit. Guaranteed quota must never be lent, and the total must never exceed
+// the sum of the nominal quotas.
 func TestQuotaLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -183,7 +188,7 @@ func TestQuotaLaws(t *testing.T) {
 	})
 }
 
-// checkQuotas recomputes all sums from what the leaf queues have.
+// checkQuotas computes all sums again from the allocations of the leaf queues.
 func checkQuotas(t *rapid.T, tree *Tree[int], holders []*quotaUser) {
 	tree.rebuild()
 	for p, pattern := range tree.patterns {

@@ -2,39 +2,39 @@ package queue
 
 import "github.com/ares-scheduler/ares"
 
-// Resources is an amount of each resource that counts for shares.
+// Resources holds an amount of each resource that counts for shares.
 type Resources struct {
 	GPU    int64 // thousandths of a device, times the weight of its model
 	CPU    int64 // cores
 	Memory int64 // MB
 }
 
-// Add returns u + v, or u - v with sign -1.
+// Add returns u + v if `sign` is 1, and u - v if `sign` is -1.
 func (u Resources) Add(v Resources, sign int64) Resources {
 	return Resources{u.GPU + sign*v.GPU, u.CPU + sign*v.CPU, u.Memory + sign*v.Memory}
 }
 
-// addInPlace adds v, or subtracts it with sign -1.
+// addInPlace adds v to u if `sign` is 1, and subtracts v from u if `sign` is -1.
 func (u *Resources) addInPlace(v *Resources, sign int64) {
 	u.GPU += sign * v.GPU
 	u.CPU += sign * v.CPU
 	u.Memory += sign * v.Memory
 }
 
-// vector returns the amounts as a list, to loop over.
+// The method `vector` returns the amounts as an array, so that callers can loop over them.
 func (u Resources) vector() [3]int64 { return [3]int64{u.GPU, u.CPU, u.Memory} }
 
 // ResourceName names a resource that counts for shares.
 type ResourceName string
 
-// The resources.
+// These are the resources that count for shares.
 const (
 	GPU    ResourceName = "gpu"
 	CPU    ResourceName = "cpu"
 	Memory ResourceName = "memory"
 )
 
-// Allocation is what a job gets or has allocated, as each of the three rules counts it.
+// Allocation holds the resources allocated to a job, in the different units that shares, limits and quotas use.
 type Allocation struct {
 	ForShare  Resources   // for shares
 	ForLimits ares.Use    // for limits
@@ -47,7 +47,8 @@ type GPUAmount struct {
 	Milli int64 // thousandths of a device, without the weight of the model
 }
 
-// addLimitUse adds by to to, or subtracts it with sign -1.
+// addLimitUse adds the second usage to the first if `sign` is 1. It subtracts the second from the first if
+// `sign` is -1.
 func addLimitUse(to, by *ares.Use, sign int) {
 	to.GPUs += sign * by.GPUs
 	to.GPUMilli += sign * by.GPUMilli

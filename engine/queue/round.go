@@ -7,9 +7,9 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Round is one round of offers: the order in which one decision considers the
-// waiting items. It offers one item at a time, and the caller says what became of
-// it before it asks for the next. Everything a round charges is undone at its end.
+// Round determines the order in which one decision considers the waiting items. A round offers one item at a time,
+// and the caller reports the result before it requests the next item. At the end of a round, everything that the
+// round charged is undone.
 type Round[J any] struct {
 	tree       *Tree[J]
 	open       bool
@@ -17,17 +17,18 @@ type Round[J any] struct {
 	bounds     classBounds
 	adjustment weightAdjustment
 
-	// The item on offer. All are empty when it has yet to be found.
+	// These fields describe the item that is currently offered. The fields are empty until the round has found the
+	// next item.
 	path      []*node[J] // from the child of the root to the node of leaf
 	leaf      *LeafQueue[J]
-	classEnd  uint64 // items with at most this prefix are certainly of the class served
+	classEnd  uint64 // items with at most this prefix are certainly of the current class
 	contested bool   // a node on the path has siblings with items left
 
 	charged []*LeafQueue[J] // leaf queues that have a snapshot
 }
 
-// leafSnapshot is what a leaf queue had allocated before a round charged anything
-// to it, so that the end of the round restores it in one step.
+// leafSnapshot holds the allocation of a leaf queue as it was before the round charged anything to the queue. At
+// its end, the round restores this allocation in one step.
 type leafSnapshot struct {
 	taken       bool
 	allocated   Resources
@@ -35,8 +36,8 @@ type leafSnapshot struct {
 	heldByModel []int64
 }
 
-// BeginRound starts a round. Only one can be open, and until its end nothing may be
-// pushed or removed.
+// BeginRound starts a round. Only one round can be open at a time, and no item may be pushed or removed until the
+// round ends.
 func (t *Tree[J]) BeginRound(now time.Time) *Round[J] {
 	if t.round.open {
 		panic("queue: a round is under way")
@@ -53,7 +54,7 @@ func (t *Tree[J]) BeginRound(now time.Time) *Round[J] {
 	return r
 }
 
-// prepare builds the heaps and tournaments at and below a node.
+// The method `prepare` builds the heaps and tournaments of a node and of all nodes below it.
 func (r *Round[J]) prepare(n *node[J], at moment) {
 	if l := n.leaf; l != nil {
 		l.startTournament()
@@ -67,7 +68,7 @@ func (r *Round[J]) prepare(n *node[J], at moment) {
 		n.heap = append(n.heap, candidate[J]{0, child})
 	}
 	for i := range n.heap {
-		// An only candidate needs no share.
+		// If a node has only one candidate, the candidate's share is not needed.
 		if child := n.heap[i].node; len(n.heap) > 1 && r.tree.cfg.HalfLife > 0 {
 			child.pastUse = child.history.averageAt(at)
 		}
@@ -80,8 +81,8 @@ func (r *Round[J]) prepare(n *node[J], at moment) {
 	}
 }
 
-// Next offers the next item; false means that none is left. Calling it again
-// without an answer offers the same item.
+// Next offers the next item, or returns false if no item is left. If the caller calls Next again
+// without reporting a result, Next offers the same item.
 func (r *Round[J]) Next() (*Item[J], bool) {
 	if len(r.path) == 0 {
 		n := r.tree.root
@@ -99,34 +100,32 @@ func (r *Round[J]) Next() (*Item[J], bool) {
 	return r.leaf.first(), true
 }
 
-// Allocate says that the offered item was placed. Its allocation is charged until the
-// end of the round.
+// Allocate reports that the offered item was placed. The allocation is charged until the end of the round.
 func (r *Round[J]) Allocate(g Allocation) {
 	r.charge(&g)
 	r.Skip()
 }
 
-// AllocatePart says that a part of the offered item was placed. The allocation is charged,
-// and the item stays on offer.
+// AllocatePart reports that a part of the offered item was placed. The allocation of the part is charged, and the
+// round continues to offer the item.
 func (r *Round[J]) AllocatePart(g Allocation) { r.charge(&g) }
 
-// charge adds an allocation to the leaf queue of the offered item.
+// The method `charge` adds an allocation to the leaf queue of the offered item.
 func (r *Round[J]) charge(g *Allocation) {
 	r.takeSnapshot(r.leaf)
 	r.leaf.charge(g, 1)
 }
 
-// ChargeOutOfTurn charges an allocation to any leaf queue until the end of the round; with
-// sign -1 it removes it. It counts for limits and quotas but not for shares, so the
-// order of offers stays as it was.
+// ChargeOutOfTurn adds an allocation to any leaf queue if `sign` is 1, and subtracts it if `sign` is -1. The end of
+// the round undoes this change. The allocation counts for limits and quotas but not for shares, so the order of
+// offers does not change.
 func (r *Round[J]) ChargeOutOfTurn(l *LeafQueue[J], g Allocation, sign int) {
 	g.ForShare = Resources{}
 	r.takeSnapshot(l)
 	l.charge(&g, int64(sign))
 }
 
-// takeSnapshot notes what a leaf queue has allocated, before the first charge of
-// the round.
+// takeSnapshot records the allocation of a leaf queue before the round charges anything to the queue.
 func (r *Round[J]) takeSnapshot(l *LeafQueue[J]) {
 	if !l.snapshot.taken {
 		l.snapshot = leafSnapshot{true, l.node.allocated, l.node.limitUse, slices.Clone(l.heldByModel)}
@@ -134,35 +133,35 @@ func (r *Round[J]) takeSnapshot(l *LeafQueue[J]) {
 	}
 }
 
-// Skip passes over the offered item, but not over others of its shape.
+// Skip skips the offered item, but not other items of the same shape.
 func (r *Round[J]) Skip() {
 	r.leaf.advance()
 	r.reorderPath(true)
 }
 
-// EndTurn ends the turn of the offered item, which stays first in its shape queue.
-// The next offer is chosen by the shares as they are now.
+// EndTurn stops the offers of the current item. The item stays first in its shape queue. The round then chooses the
+// next item by the current shares.
 func (r *Round[J]) EndTurn() { r.reorderPath(true) }
 
-// SkipShape says that the offered item could not be placed. All items of its shape in
-// its leaf queue are skipped for the rest of the round.
+// SkipShape reports that the offered item could not be placed. For the rest of the round, all items of the same shape
+// in this leaf queue are skipped.
 func (r *Round[J]) SkipShape() {
 	r.leaf.skipShape()
 	r.reorderPath(false)
 }
 
-// BlockQueue says that the offered item could not be placed, and that nothing behind it
-// in its leaf queue may be placed before it.
+// BlockQueue reports that the offered item could not be placed, and that no later item of the same leaf queue may be
+// placed before it.
 func (r *Round[J]) BlockQueue() {
 	r.leaf.remaining = 0
 	r.reorderPath(true)
 }
 
-// reorderPath restores the heaps along the path, from the leaf queue up. The nodes
-// of the path were first among their siblings and can only have moved back.
+// reorderPath restores the heaps along the path, from the leaf queue up to the root. Each node on the path was the
+// first among its siblings, so it can only move back.
 func (r *Round[J]) reorderPath(charged bool) {
 	if l := r.leaf; !r.contested && l.remaining > 0 && (l.tournament[1].prefix <= r.classEnd || r.candidateKey(l.node, false) == l.node.parent.heap[0].key) {
-		return // no competition and the same class: the leaf queue stays first
+		return // no competition and the same class, so the leaf queue stays first
 	}
 	for i, n := range slices.Backward(r.path) {
 		up := r.tree.root
@@ -186,7 +185,7 @@ func (r *Round[J]) reorderPath(charged bool) {
 	r.path, r.leaf, r.classEnd, r.contested = r.path[:0], nil, 0, false
 }
 
-// End undoes everything the round charged and closes it.
+// End undoes everything that the round charged, and closes the round.
 func (r *Round[J]) End() {
 	for _, l := range r.charged {
 		l.restore()
@@ -196,7 +195,7 @@ func (r *Round[J]) End() {
 	*r = Round[J]{tree: r.tree, path: r.path[:0], charged: r.charged[:0]}
 }
 
-// restore sets a leaf queue back to its snapshot.
+// The method `restore` resets a leaf queue to its snapshot.
 func (l *LeafQueue[J]) restore() {
 	var more Allocation
 	more.ForShare = l.node.allocated.Add(l.snapshot.allocated, -1)
@@ -211,7 +210,7 @@ func (l *LeafQueue[J]) restore() {
 	l.snapshot = leafSnapshot{}
 }
 
-// valueAt returns in[i], or 0 beyond the end.
+// valueAt returns in[i], or 0 if i is beyond the end of the slice.
 func valueAt(in []int64, i int) int64 {
 	if i < len(in) {
 		return in[i]
@@ -219,7 +218,7 @@ func valueAt(in []int64, i int) int64 {
 	return 0
 }
 
-// reset clears the state of the round at and below a node.
+// The method `reset` clears the state of the round at a node and at all nodes below it.
 func (r *Round[J]) reset(n *node[J]) {
 	for _, child := range n.children {
 		if child.waiting == 0 {
@@ -235,25 +234,24 @@ func (r *Round[J]) reset(n *node[J]) {
 	n.heap = n.heap[:0]
 }
 
-// The heap of the children of a node that have items left. It is written out
-// because only its first element ever changes, and a comparison through a function
-// value would take most of its time.
+// The heap of a node contains the children that have items left. The code does not use container/heap. Only the
+// first element of the heap ever changes, and comparing elements through a function value would take most of the
+// time.
 
-// candidate is a child that has items left.
+// A `candidate` is a child node that has items left.
 type candidate[J any] struct {
 	key  uint64 // see candidateKey; smaller is earlier
 	node *node[J]
 }
 
-// before reports whether a candidate comes before another one. Of equal ones, the
-// first by name does.
+// The method `before` reports whether candidate a comes before candidate b. Candidates
+// with equal keys are ordered by name.
 func (a *candidate[J]) before(b *candidate[J]) bool {
 	return a.key < b.key || a.key == b.key && a.node.index < b.node.index
 }
 
-// candidateKey orders a node among its siblings: by the highest class that has
-// items left, then by weighted share. The share is left out when there is no
-// sibling to compare it with.
+// candidateKey returns a key that orders a node among its siblings. The order is by the highest class that has
+// items left, then by weighted share. If the node has no sibling to compare with, the key leaves out the share.
 func (r *Round[J]) candidateKey(n *node[J], contested bool) uint64 {
 	var class uint64
 	if n.leaf != nil {
@@ -267,7 +265,7 @@ func (r *Round[J]) candidateKey(n *node[J], contested bool) uint64 {
 	return class<<61 | weightedShare(n.allocated.Add(n.pastUse, 1), r.tree.capacity, n.effectiveWeight)
 }
 
-// siftDown moves the element at i down to its position in the heap.
+// siftDown moves the element at index i down to its correct position in the heap.
 func siftDown[J any](h []candidate[J], i int) {
 	x := h[i]
 	for {

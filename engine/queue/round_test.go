@@ -12,7 +12,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// treeSpec describes a random tree, so that it can be built twice.
+// treeSpec describes a random tree, so that a test can build it twice.
 type treeSpec struct {
 	tenants []ares.Tenant
 	queues  []ares.Queue
@@ -67,8 +67,8 @@ func drawGrant(t *rapid.T) Allocation {
 	}
 }
 
-// build returns the tree with everything added in the given order; nil is the order
-// of the description.
+// The method `build` returns a new tree. It adds all tenants, queues and items in the given order. If the
+// parameter `order` is nil, the method uses the order of the description.
 func (s *treeSpec) build(order []int) (*Tree[int], []*Item[int]) {
 	tree := New[int](Config{AgeingStep: 10 * time.Second, HalfLife: time.Hour})
 	tree.SetCapacity(Resources{GPU: 100_000, CPU: 1000, Memory: 100_000})
@@ -106,8 +106,8 @@ func (s *treeSpec) build(order []int) (*Tree[int], []*Item[int]) {
 	return tree, items
 }
 
-// normalize removes what has no meaning: spare buffers, and whether an item is among
-// the arrivals.
+// The function `normalize` removes differences that have no meaning: spare buffers, and whether an item is still
+// among the arrivals.
 func normalize(tree *Tree[int]) {
 	tree.rebuild()
 	var visit func(n *node[int])
@@ -142,8 +142,8 @@ func normalize(tree *Tree[int]) {
 	tree.round = Round[int]{tree: tree}
 }
 
-// TestUndo compares a tree after a round of random allocations and refusals with a
-// twin that had none: nothing differs.
+// TestUndo runs a round of random allocations and refusals. After the round, the tree must equal a second tree that
+// had no round.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -173,8 +173,8 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestAnyOrder builds a tree with everything in another order. Both offer the same
-// items, even when the parents of queues form cycles.
+// TestAnyOrder checks that the order in which tenants, queues and items are added does not matter. Both trees must
+// offer the same items, even if the parents of queues form cycles.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -198,8 +198,8 @@ func TestAnyOrder(t *testing.T) {
 	})
 }
 
-// TestCountAhead counts the items ahead of each item, and compares with a round
-// whose allocations are empty.
+// TestCountAhead runs a round that allocates nothing. For each item, it compares the result of CountAhead with the
+// order of this round.
 func TestCountAhead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,9 +223,9 @@ func TestCountAhead(t *testing.T) {
 	})
 }
 
-// TestStarvation has a queue that accepts two jobs of the highest aged priority for
-// each one it can run. The job with the lowest priority comes first when those that
-// were accepted in its first 1999 steps have started, and no later.
+// TestStarvation checks a queue that is overloaded with jobs of priority 1999: in each ageing step, two
+// jobs arrive and one job runs. A job of priority 0 must wait only for jobs that were accepted within 1999
+// ageing steps after it.
 func TestStarvation(t *testing.T) {
 	t.Parallel()
 	const top = 1999
@@ -252,9 +252,9 @@ func TestStarvation(t *testing.T) {
 	}
 }
 
-// TestStarvationBetweenTenants has other tenants with endless high jobs. A low job
-// of a tenant that has nothing allocated is first as soon as ageing has made it
-// high: after 1000 steps.
+// TestStarvationBetweenTenants checks a job of priority 0 while other tenants submit jobs of class high without end.
+// The tenant of the job has no allocations. After 1000 steps, ageing has raised the job to class high, and it must
+// be offered first.
 func TestStarvationBetweenTenants(t *testing.T) {
 	t.Parallel()
 	cfg := Config{AgeingStep: time.Second}
@@ -272,7 +272,7 @@ func TestStarvationBetweenTenants(t *testing.T) {
 	}
 }
 
-// TestReparent moves a queue with everything it has allocated below another one.
+// TestReparent checks that a queue keeps its allocations when it is moved below another queue.
 func TestReparent(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Config{})

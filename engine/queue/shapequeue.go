@@ -5,39 +5,38 @@ import (
 	"slices"
 )
 
-// shapeQueue holds the waiting items of one shape in one leaf queue. Nearly all of
-// them lie in chunks, each of which precedes the next. New arrivals are collected
-// unsorted and go into the chunks when a round reads beyond the head or an item is
-// removed: many arrivals by one sort of everything, few by insertion.
+// shapeQueue holds the waiting items of one shape in one leaf queue. Nearly all items are in chunks, and the items of
+// each chunk precede those of the next. New arrivals are collected without sorting. Arrivals are moved into the
+// chunks when a round reads past the head of the queue, or when an item is removed. If there are many arrivals, the
+// whole queue is sorted once. If there are few arrivals, each one is inserted.
 //
-// Invariant: count is the number of slots in arrivals, fullArrivals and the live
-// parts of chunks. When count > 0, the head in leaf.heads is the first of them all.
+// Invariant: the field `count` is the number of slots in `arrivals`, `fullArrivals` and `chunks`, without the
+// removed slots. If `count` is above 0, the head in leaf.heads is the first of all slots.
 type shapeQueue[J any] struct {
 	shape int
 	leaf  *LeafQueue[J]
-	index int // in leaf.shapeQueues and leaf.heads
+	index int // index in leaf.shapeQueues and leaf.heads
 	count int
 
 	arrivals     []slot[J]   // in order of arrival
 	fullArrivals [][]slot[J] // earlier arrivals. Invariant: each has maxChunk slots
 
-	// chunkStarts[i] is the first slot of chunks[i], or precedes it; no slot of an
-	// earlier chunk comes after it. chunkStarts[0] is not read.
-	// Invariant: len(chunkStarts) == len(chunks), and no chunk is empty.
+	// Every slot of chunks[i] is equal to chunkStarts[i] or comes after it. No slot of an earlier chunk comes after
+	// chunkStarts[i]. chunkStarts[0] is not read. Invariant: len(chunkStarts) == len(chunks), and no chunk is empty.
 	chunkStarts []slot[J]
 	chunks      []chunk[J]
 }
 
-// head is the first item of a shape queue. The heads of a leaf queue lie next to
-// each other, so that a round reads no shape queue before its turn comes.
+// A `head` is the first item of a shape queue. The heads of a leaf queue are adjacent in memory. So a round reads a
+// shape queue only when it offers an item of this queue.
 type head[J any] struct {
 	slot[J]
-	rest []slot[J] // the slots after it in its chunk; empty when that is not known
+	rest []slot[J] // the slots after it in its chunk; empty if they are not known
 }
 
 func (q *shapeQueue[J]) head() *head[J] { return &q.leaf.heads[q.index] }
 
-// push adds a slot to the arrivals.
+// The method `push` adds a slot to the new arrivals.
 func (q *shapeQueue[J]) push(s slot[J]) {
 	head := q.head()
 	if q.count == 0 || s.before(&head.slot) {
@@ -51,7 +50,7 @@ func (q *shapeQueue[J]) push(s slot[J]) {
 	q.arrivals = append(q.arrivals, s)
 }
 
-// growArrivals makes space for one more arrival.
+// growArrivals makes space for one more slot in the arrivals.
 func (q *shapeQueue[J]) growArrivals() {
 	t := q.leaf.tree
 	if len(q.arrivals) == maxChunk {
@@ -86,7 +85,7 @@ func (q *shapeQueue[J]) sortArrivals() {
 	q.clearArrivals()
 }
 
-// clearArrivals forgets the arrivals and keeps a small buffer for new ones.
+// clearArrivals removes all arrivals and keeps a small buffer for new ones.
 func (q *shapeQueue[J]) clearArrivals() {
 	clear(q.fullArrivals)
 	q.fullArrivals = q.fullArrivals[:0]
@@ -98,7 +97,7 @@ func (q *shapeQueue[J]) clearArrivals() {
 	q.arrivals = q.arrivals[:0]
 }
 
-// sortWhole sorts the whole queue into new chunks.
+// sortWhole sorts all items of the queue and puts them into new chunks.
 func (q *shapeQueue[J]) sortWhole() {
 	t := q.leaf.tree
 	all, other := t.sortBuffers(q.count)
@@ -123,7 +122,7 @@ func (q *shapeQueue[J]) sortWhole() {
 	clear(other)
 }
 
-// insertSorted puts a slot into its chunk. There must be at least one chunk.
+// insertSorted adds a slot to the chunk in which it belongs. The queue must have at least one chunk.
 func (q *shapeQueue[J]) insertSorted(s *slot[J]) {
 	i := q.findChunk(s)
 	c := &q.chunks[i]
@@ -140,8 +139,7 @@ func (q *shapeQueue[J]) insertSorted(s *slot[J]) {
 	c.slots = append(c.slots, *s)
 }
 
-// splitChunk makes space for s in the full chunk i, and returns the index of the
-// chunk where s belongs then.
+// splitChunk makes space for slot s in the full chunk i, and returns the index of the chunk in which s then belongs.
 func (q *shapeQueue[J]) splitChunk(i int, s *slot[J]) int {
 	c := &q.chunks[i]
 	q.leaf.tree.sortChunk(c)
@@ -153,7 +151,8 @@ func (q *shapeQueue[J]) splitChunk(i int, s *slot[J]) int {
 	}
 	var right chunk[J]
 	floor := *s
-	// New slots are often the last ones: then the full chunk stays full.
+	// A new slot often belongs at the end of the last chunk. For such a slot, the full chunk is not split, but a new
+	// chunk is added after it.
 	if last := i == len(q.chunks)-1; last && !s.before(&c.slots[maxChunk-1]) {
 		right.slots = q.leaf.tree.takeBuffer(1)
 	} else {
@@ -171,7 +170,7 @@ func (q *shapeQueue[J]) splitChunk(i int, s *slot[J]) int {
 	return i + 1
 }
 
-// findChunk returns the index of the chunk where s belongs.
+// findChunk returns the index of the chunk to which slot s belongs.
 func (q *shapeQueue[J]) findChunk(s *slot[J]) int {
 	if len(q.chunkStarts) == 1 {
 		return 0
@@ -184,7 +183,8 @@ func (q *shapeQueue[J]) findChunk(s *slot[J]) int {
 	return i
 }
 
-// remove removes an item. It panics when the item is not where its order puts it.
+// The method `remove` removes an item from the shape queue. It panics if the item is not at the position that
+// its order requires.
 func (q *shapeQueue[J]) remove(it *Item[J]) {
 	if q.count == 1 {
 		q.release()
@@ -230,7 +230,7 @@ func (q *shapeQueue[J]) remove(it *Item[J]) {
 	q.chunkStarts = slices.Delete(q.chunkStarts, i, i+1)
 }
 
-// release empties the queue and returns its buffers.
+// The method `release` empties the queue and returns its buffers for reuse.
 func (q *shapeQueue[J]) release() {
 	for i := range q.chunks {
 		q.leaf.tree.returnBuffer(q.chunks[i].slots)
@@ -239,7 +239,7 @@ func (q *shapeQueue[J]) release() {
 	q.count, q.chunks, q.chunkStarts, q.arrivals = 0, nil, nil, nil
 }
 
-// countBefore returns how many items precede s.
+// countBefore returns how many items of the queue precede slot s.
 func (q *shapeQueue[J]) countBefore(s *slot[J]) int {
 	n := 0
 	for arrival := range q.allArrivals() {
@@ -262,9 +262,8 @@ func (q *shapeQueue[J]) countBefore(s *slot[J]) int {
 	return n
 }
 
-// countUpTo returns how many items have at most the given order key, the last of a
-// class, whose prefix is given too. It sorts the arrivals, so it must not run
-// during a round.
+// countUpTo returns how many items have an order key of lastKey or less. lastKey must be the last order key of a
+// class, and lastPrefix must be its prefix. countUpTo sorts the arrivals, so it must not run during a round.
 func (q *shapeQueue[J]) countUpTo(lastKey, lastPrefix uint64) int {
 	if q.count == 0 || !q.leaf.heads[q.index].isWithin(lastKey, lastPrefix) {
 		return 0
@@ -291,7 +290,7 @@ func (q *shapeQueue[J]) countUpTo(lastKey, lastPrefix uint64) int {
 	return n
 }
 
-// allArrivals yields the arrivals.
+// allArrivals yields all new arrivals.
 func (q *shapeQueue[J]) allArrivals() iter.Seq[*slot[J]] {
 	return func(yield func(*slot[J]) bool) {
 		for _, buffer := range q.fullArrivals {

@@ -14,7 +14,7 @@ import (
 
 var dawn = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// compareAged is the order of a leaf queue by ageing, as one comparison.
+// compareAged returns a comparison function for the order of a leaf queue with ageing.
 func compareAged(step time.Duration) func(a, b *Item[int]) int {
 	level := func(it *Item[int]) int64 {
 		return int64(it.Priority) - it.Accepted.Unix()/int64(step/time.Second)
@@ -33,7 +33,7 @@ func compareAged(step time.Duration) func(a, b *Item[int]) int {
 	}
 }
 
-// allOffers returns what a round offers when everything is allocated.
+// allOffers runs a round in which every offered item is allocated. It returns the offered items.
 func allOffers(t *Tree[int], now time.Time) []*Item[int] {
 	var out []*Item[int]
 	p := t.BeginRound(now)
@@ -57,8 +57,8 @@ func names(items []*Item[int]) []string {
 	return out
 }
 
-// TestLeafOrder pushes and removes at random, with times and revisions in any order
-// and many equal ones, and compares with a sorted list.
+// TestLeafOrder pushes and removes random items, and compares the queue with a sorted list. Many of the items have
+// equal times or revisions.
 func TestLeafOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,8 +119,7 @@ func TestLeafOrder(t *testing.T) {
 	})
 }
 
-// TestEmptyLeafQueue removes all items of a leaf queue, and its shape queues are
-// gone.
+// TestEmptyLeafQueue removes all items of a leaf queue and checks that its shape queues are removed too.
 func TestEmptyLeafQueue(t *testing.T) {
 	t.Parallel()
 	tree := New[int](DefaultConfig())
@@ -131,7 +130,7 @@ func TestEmptyLeafQueue(t *testing.T) {
 	}
 	for _, it := range items {
 		tree.Remove(it)
-		tree.Remove(it) // a second time does nothing
+		tree.Remove(it) // removing it a second time does nothing
 	}
 	if n, shapeQueues := tree.CountWaiting(); n != 0 || shapeQueues != 0 || len(leaf.byShape) != 0 || tree.root.waiting != 0 {
 		t.Errorf("left: %d items, %d shape queues, %d shapes", n, shapeQueues, len(leaf.byShape))

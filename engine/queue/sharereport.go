@@ -19,17 +19,16 @@ type Share struct {
 	DominantShare    int64        // dominant share of allocated and past use together
 	DominantResource ResourceName // the resource of DominantShare
 	WeightedShare    int64        // the dominant share divided by the effective weight
-	// The share that the weight entitles it to: a part of the parent's fair
-	// share, divided among the active siblings by weight. It is 0 when it is not
-	// active.
+	// FairShare is the share to which the weight entitles the tenant or queue. The parent's fair share is
+	// divided among its active children by weight. FairShare is 0 if the tenant or queue is not active.
 	FairShare int64
 }
 
-// ShareScale is a share of 100%.
+// ShareScale is the number that stands for a share of 100%.
 const ShareScale = 1_000_000
 
-// Shares returns the shares of all tenants and queues at now: tenants by name,
-// each followed by its queues.
+// Shares returns the shares of all tenants and queues at the time `now`. Tenants are ordered by name, and each
+// tenant is followed by its queues.
 func (t *Tree[J]) Shares(now time.Time) []Share {
 	t.rebuild()
 	r := shareReader[J]{tree: t}
@@ -40,7 +39,7 @@ func (t *Tree[J]) Shares(now time.Time) []Share {
 	return r.appendShares(nil, t.root, 0, ShareScale)
 }
 
-// shareReader reads shares and classes as of one time, without a round.
+// shareReader computes shares and classes at a given time. It does not need a round.
 type shareReader[J any] struct {
 	tree       *Tree[J]
 	bounds     classBounds
@@ -57,8 +56,8 @@ func (r *shareReader[J]) shareOf(n *node[J]) uint64 {
 	return weightedShare(n.allocated.Add(past, 1), r.tree.capacity, effectiveWeight(&r.adjustment, n, past, r.tree.capacity))
 }
 
-// appendShares appends the shares of all tenants and queues below a node, whose own
-// fair share is given.
+// appendShares appends the shares of all tenants and queues below a node. The argument `fair` is the node's own
+// fair share.
 func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair int64) []Share {
 	total := int64(0)
 	for _, child := range n.children {
@@ -89,15 +88,15 @@ func (r *shareReader[J]) appendShares(out []Share, n *node[J], depth int, fair i
 	return out
 }
 
-// millionths converts a share from internal units.
+// The function `millionths` converts a share from internal units to millionths.
 func millionths(share uint64) int64 {
 	hi, lo := bits.Mul64(share, ShareScale)
 	return int64(hi<<(64-38) | lo>>38) // internal units have 38 binary digits
 }
 
 // JainIndex returns Jain's fairness index of the weighted shares of all active tenants,
-// in thousandths: 1000 when all are equal, 1000/n when one of n tenants has
-// everything. Without active tenants it is 1000.
+// in thousandths. The index is 1000 if all shares are equal, and 1000/n if one of n tenants has everything. If no
+// tenant is active, the index is 1000.
 func JainIndex(shares []Share) int {
 	var sum, squares int128
 	n := int64(0)
@@ -113,7 +112,7 @@ func JainIndex(shares []Share) int {
 	if squares.isZero() {
 		return 1000
 	}
-	// Shift both sides alike until they fit.
+	// Shift numerator and denominator right by the same amount until the division below cannot overflow.
 	top := multiply(int64(sum.lo), sum.lo)
 	bottom := squares
 	for top.hi != 0 || top.lo >= 1<<53 || bottom.hi != 0 || bottom.lo >= uint64(1<<62)/uint64(n) {

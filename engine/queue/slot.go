@@ -9,18 +9,18 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// slot is an item with the prefix of its order. A search compares prefixes, which
-// lie in a row in memory, and rarely reads an item.
+// A `slot` is an item together with its key prefix. A search compares prefixes, which are adjacent in memory, and
+// rarely has to read an item.
 type slot[J any] struct {
 	prefix uint64 // Invariant: keyPrefix of the item
 	item   *Item[J]
 }
 
-// A key prefix is the order of a leaf queue cut down to 64 bits: the bit
-// notCritical, twice the level (inverted, so that higher is earlier), and the
-// revision, or for an item with a deadline the milliseconds of its due time within
-// the ageing step. Values that do not fit are clamped. Clamping never swaps two
-// items, and items with equal prefixes are compared themselves.
+// A key prefix summarizes an item's position in the order of its leaf queue in 64 bits. The prefix consists of the
+// bit notCritical, twice the level (inverted, so that a higher level comes earlier), and the revision. If the
+// deadline determines the order of an item, the due time replaces the revision in the prefix. It is stored in
+// milliseconds since the start of its ageing step. Values that do not fit into their bits are clamped. Clamping
+// never changes the order of two items, because items with equal prefixes are compared directly.
 const (
 	levelBits       = 31
 	revisionBits    = 32
@@ -28,8 +28,8 @@ const (
 	maxRevisionBits = 1<<revisionBits - 1
 )
 
-// prefixBase returns the inverted level that prefixes count from. They cover 85
-// years from 2020 with a step of ten seconds, and 30 years with one of a second.
+// prefixBase returns the inverted level at which the range of prefixes begins. With an ageing step of ten seconds,
+// the range is 85 years long and begins in 2020. With a step of one second, it is 30 years long.
 func (c Config) prefixBase() int64 {
 	if c.BySortKey {
 		return fullKeyBase
@@ -40,10 +40,10 @@ func (c Config) prefixBase() int64 {
 	return 2 * (c.ageingSteps(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) - ares.MaxPriority)
 }
 
-// fullKeyBase is the base of prefixes that are the order keys themselves.
+// fullKeyBase is a special value of the base. With this value, each prefix is the whole order key.
 const fullKeyBase = math.MinInt64
 
-// slotOf returns the slot of an item that waits or is about to.
+// slotOf returns the slot of an item that waits or is being pushed.
 func (t *Tree[J]) slotOf(it *Item[J]) slot[J] {
 	within := it.Revision
 	if it.boosted {
@@ -52,13 +52,13 @@ func (t *Tree[J]) slotOf(it *Item[J]) slot[J] {
 	return slot[J]{keyPrefix(it.orderKey, within, t.prefixBase), it}
 }
 
-// stepOffset returns the milliseconds from the beginning of an ageing step to a
-// time in it.
+// stepOffset returns how many milliseconds the given time is after the start of its ageing step.
 func (c Config) stepOffset(at time.Time) int64 {
 	return at.UnixMilli() - c.ageingSteps(at)*max(c.AgeingStep.Milliseconds(), 1)
 }
 
-// keyPrefix returns the prefix of an order key and what orders items within a level.
+// keyPrefix returns the prefix for an order key. The argument named `within` determines the order of items that
+// have the same level.
 func keyPrefix(key uint64, within, base int64) uint64 {
 	if base == fullKeyBase {
 		return key
@@ -67,14 +67,13 @@ func keyPrefix(key uint64, within, base int64) uint64 {
 	return key&notCritical | uint64(min(max(level, 0), maxLevelBits))<<revisionBits | uint64(min(max(within, 0), maxRevisionBits))
 }
 
-// before reports whether a slot precedes another one of its leaf queue.
+// The method `before` reports whether slot a precedes slot b of the same leaf queue.
 func (a *slot[J]) before(b *slot[J]) bool {
 	return a.prefix < b.prefix || a.prefix == b.prefix && a.item.before(b.item)
 }
 
-// isWithin reports whether the order key of the slot's item is at most the given
-// one, the last of a class, whose prefix is given too. It reads the item only when
-// its prefix was clamped.
+// isWithin reports whether the order key of the slot's item is lastKey or less. lastKey must be the last order key of
+// a class, and lastPrefix must be its prefix. isWithin reads the item only if the slot's prefix was clamped.
 func (a *slot[J]) isWithin(lastKey, lastPrefix uint64) bool {
 	if level := a.prefix >> revisionBits & maxLevelBits; level == 0 || level == maxLevelBits {
 		return a.item.orderKey <= lastKey
@@ -82,10 +81,10 @@ func (a *slot[J]) isWithin(lastKey, lastPrefix uint64) bool {
 	return a.prefix <= lastPrefix
 }
 
-// sortSlots sorts slots; other is scratch memory of the same length. Long lists are
-// sorted by radix, from the lowest digit of the prefixes up. Jobs mostly arrive in
-// the order of their revisions: then the digits of the level are enough, because a
-// radix pass is stable.
+// sortSlots sorts slots. The slice `other` is scratch memory of the same length. Long lists are sorted by
+// radix sort, starting from the lowest digit of the prefixes. Jobs mostly arrive in the order of their
+// revisions. If the slots are already ordered by revision, only the level has to be sorted, because a radix
+// sort is stable.
 func sortSlots[J any](in, other []slot[J]) {
 	if len(in) > radixSortMin {
 		differ, low := uint64(0), uint(revisionBits)
@@ -95,8 +94,8 @@ func sortSlots[J any](in, other []slot[J]) {
 				low = 0
 			}
 		}
-		// The highest bit, notCritical, is far above the others that differ. Moving
-		// it right above them saves a digit.
+		// The highest bit, notCritical, is far above the other bits in which the prefixes differ. If this bit is
+		// moved to the position just above those bits, the radix sort needs one digit less.
 		top := max(uint(bits.Len64(differ&^notCritical)), low)
 		differ = differ&(1<<top-1) | differ>>63<<top
 		from, to := in, other
@@ -121,8 +120,7 @@ func sortSlots[J any](in, other []slot[J]) {
 	}
 }
 
-// sortEqualPrefixes sorts the groups of slots with equal prefixes, in a list that is
-// sorted by prefix.
+// sortEqualPrefixes takes a list that is sorted by prefix, and sorts each group of slots that have equal prefixes.
 func sortEqualPrefixes[J any](in []slot[J]) {
 	for i := 1; i < len(in); i++ {
 		if in[i].prefix != in[i-1].prefix {
@@ -148,8 +146,9 @@ const (
 	digitMask    = 1<<digitBits - 1
 )
 
-// radixPass sorts slots stably by one digit of a number made of their prefixes: the
-// highest bit, followed by the lowest top bits.
+// radixPass sorts slots stably by one digit of a number that is made from their prefixes. The number consists
+// of the highest bit of the prefix, followed by its lowest bits. The argument `top` is the number of these
+// lowest bits.
 func radixPass[J any](from, to []slot[J], shift, top uint) {
 	var starts [digitMask + 2]uint32
 	mask := uint64(1)<<top - 1
@@ -168,9 +167,8 @@ func radixPass[J any](from, to []slot[J], shift, top uint) {
 	}
 }
 
-// searchSlots returns how many of the sorted slots precede s. It compares prefixes
-// without a branch that could be mispredicted, and reads items only when a prefix
-// equals that of s.
+// searchSlots returns how many of the sorted slots precede s. It compares prefixes without a branch that the CPU
+// could mispredict. It reads an item only if its prefix equals that of s.
 func searchSlots[J any](in []slot[J], s *slot[J]) int {
 	at, key := 0, s.prefix
 	for rest := len(in); rest > 0; {
@@ -192,7 +190,7 @@ func searchSlots[J any](in []slot[J], s *slot[J]) int {
 	return at
 }
 
-// less returns 1 when a < b, and 0 otherwise, without a branch.
+// The function `less` returns 1 if a < b and 0 otherwise, without a branch that the CPU could mispredict.
 func less(a, b uint64) uint64 {
 	_, borrow := bits.Sub64(a, b, 0)
 	return borrow

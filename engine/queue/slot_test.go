@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSortSlots compares with the standard library, over prefixes that differ in a
-// few bits anywhere, in the order of their revisions or in any order.
+// TestSortSlots compares sortSlots with the standard library. The prefixes differ in a few random bits, and the slots
+// are either sorted by revision or not sorted.
 func TestSortSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

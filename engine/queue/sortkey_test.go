@@ -32,7 +32,7 @@ func drawSortKeyTree(t *rapid.T) (*Tree[int], []*Item[int]) {
 	return tree, items
 }
 
-// compareSortKeys is the order of a leaf queue by sort keys, as one comparison.
+// compareSortKeys implements the order of a leaf queue by sort keys in a single comparison function.
 func compareSortKeys(a, b *Item[int]) int {
 	return cmp.Or(
 		cmp.Compare(ares.ClassOf(b.Priority).Rank(), ares.ClassOf(a.Priority).Rank()), cmp.Compare(min(a.SortKey, MaxSortKey), min(b.SortKey, MaxSortKey)),
@@ -40,13 +40,13 @@ func compareSortKeys(a, b *Item[int]) int {
 	)
 }
 
-// TestSortKeys checks that a round offers items by submitted class, sort key,
-// revision and ID, and that positions agree.
+// TestSortKeys checks that a round offers items in the order of submitted class, sort
+// key, revision and ID. Position must return positions in the same order.
 func TestSortKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tree, items := drawSortKeyTree(t)
-		for range rapid.IntRange(0, len(items)-1).Draw(t, "gone") { // remove some from anywhere
+		for range rapid.IntRange(0, len(items)-1).Draw(t, "gone") { // remove some items from any position
 			i := rapid.IntRange(0, len(items)-1).Draw(t, "which")
 			tree.Remove(items[i])
 			items = slices.Delete(items, i, i+1)
@@ -76,8 +76,8 @@ func TestSortKeys(t *testing.T) {
 	})
 }
 
-// TestBlockQueue checks that an item that blocks its leaf queue is the last one
-// offered from it, and that other queues still get their turn.
+// TestBlockQueue checks a round in which an item blocks its leaf queue. The round must offer no other item of that
+// queue, but must continue with other queues.
 func TestBlockQueue(t *testing.T) {
 	t.Parallel()
 	tree := New[int](Config{BySortKey: true})
@@ -85,7 +85,7 @@ func TestBlockQueue(t *testing.T) {
 	for i, queue := range []string{"p", "p", "p", "q", "q"} {
 		tree.Leaf("a", queue).Push(&Item[int]{Owner: i, ID: fmt.Sprint(i), Shape: i % 2, Priority: 500, SortKey: uint64(i)})
 	}
-	for range 2 { // the first round leaves no trace
+	for range 2 { // the first round must have no lasting effect
 		var got []int
 		round := tree.BeginRound(dawn)
 		for {

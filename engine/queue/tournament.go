@@ -1,28 +1,27 @@
 package queue
 
-// cursor is the position of a round in a shape queue.
+// A `cursor` is the position of a round in a shape queue.
 type cursor[J any] struct {
-	item      *Item[J]  // the next item; nil when none is left or the queue is skipped
+	item      *Item[J]  // the next item; nil if none is left or the queue is skipped
 	rest      []slot[J] // the slots after the item in its chunk
 	nextChunk int       // the chunk after that; 0 when the item is the head and no chunk was read
 }
 
-// entrant is a shape queue in the tournament of its leaf queue.
+// An `entrant` is a shape queue that takes part in the tournament of its leaf queue.
 type entrant struct {
-	prefix uint64 // of its next item
+	prefix uint64 // prefix of its next item
 	queue  int    // index in the shapeQueues of the leaf queue
 }
 
-// exhausted is the prefix of a shape queue with nothing left. An item can have the
-// same prefix, so breakTie looks at the cursors.
+// The constant `exhausted` is the prefix of a shape queue that has no remaining items. An item can have the
+// same prefix as an exhausted queue, so breakTie checks the cursors.
 const exhausted = ^uint64(0)
 
-// startTournament sets the cursors to the heads of the shape queues and builds the
-// winner tree: tournament[n+i] is shape queue i, each lower index is the winner of
-// its two children 2i and 2i+1, and tournament[1] is the winner of all. A shape
-// queue whose cursor moves plays again from the bottom up, one match per level. The
-// result of a match cannot be predicted, so it has no branch unless prefixes are
-// equal.
+// startTournament sets the cursors to the heads of the shape queues and builds a tree of winners. In this tree,
+// tournament[n+i] is shape queue i, tournament[i] is the winner of tournament[2i] and tournament[2i+1], and
+// tournament[1] is the overall winner. When the cursor of a shape queue moves, the matches of this queue are
+// repeated from the bottom up, one match per level. The CPU cannot predict the result of a match, so the code
+// avoids branches unless prefixes are equal.
 func (l *LeafQueue[J]) startTournament() {
 	n := len(l.heads)
 	if cap(l.tournament) < 2*n {
@@ -45,7 +44,7 @@ func (l *LeafQueue[J]) endTournament() {
 	l.tournament, l.cursors, l.remaining = l.tournament[:0], l.cursors[:0], 0
 }
 
-// winner returns the entrant whose item comes first.
+// The method `winner` returns the entrant whose item comes first.
 func (l *LeafQueue[J]) winner(a, b entrant) entrant {
 	if a.prefix == b.prefix {
 		return l.breakTie(a, b)
@@ -65,10 +64,11 @@ func (l *LeafQueue[J]) breakTie(a, b entrant) entrant {
 	return a
 }
 
-// first returns the next item of the leaf queue. One must be left.
+// The method `first` returns the next item of the leaf queue. The leaf queue must have at
+// least one remaining item.
 func (l *LeafQueue[J]) first() *Item[J] { return l.cursors[l.tournament[1].queue].item }
 
-// skipShape takes the shape queue of the next item out of the round.
+// skipShape removes the shape queue of the next item from the round.
 func (l *LeafQueue[J]) skipShape() {
 	i := l.tournament[1].queue
 	l.cursors[i] = cursor[J]{}
@@ -76,7 +76,7 @@ func (l *LeafQueue[J]) skipShape() {
 	l.replay(entrant{exhausted, i})
 }
 
-// advance moves the cursor of the winner to its next item.
+// The method `advance` moves the cursor of the winner to its next item.
 func (l *LeafQueue[J]) advance() {
 	i := l.tournament[1].queue
 	c := &l.cursors[i]
@@ -93,8 +93,8 @@ func (l *LeafQueue[J]) advance() {
 	l.replay(entrant{s.prefix, i})
 }
 
-// replay plays the matches of the last winner again, with its new prefix. The body
-// of winner is written out in the loop, for speed.
+// The method `replay` repeats the matches of the last winner with its new prefix. For speed, the loop repeats the
+// code of the method `winner` instead of calling it.
 func (l *LeafQueue[J]) replay(e entrant) {
 	at, tree := len(l.heads)+e.queue, l.tournament
 	tree[at] = e
@@ -112,8 +112,7 @@ func (l *LeafQueue[J]) replay(e entrant) {
 	}
 }
 
-// readChunk gives a cursor the slots of its next chunk; false means that none is
-// left.
+// readChunk moves a cursor to the slots of the next chunk, or returns false if no chunk is left.
 func (q *shapeQueue[J]) readChunk(c *cursor[J]) bool {
 	if c.nextChunk == 0 {
 		q.sortArrivals()
@@ -132,13 +131,13 @@ func (q *shapeQueue[J]) readChunk(c *cursor[J]) bool {
 	return len(c.rest) > 0
 }
 
-// prefetch reads items that come next. They are scattered over the memory, and
-// reading them together takes little more time than reading one.
+// The function `prefetch` reads the items that will be needed next. The items are scattered in memory, and reading
+// several of them together takes little more time than reading one.
 func prefetch[J any](in []slot[J]) {
 	for i := range in {
 		_ = *in[i].item
 	}
 }
 
-// prefetchBatch is how many items are read ahead at a time.
+// prefetchBatch is the number of items that `prefetch` reads at a time.
 const prefetchBatch = 16

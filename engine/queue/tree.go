@@ -8,11 +8,11 @@ import (
 	"github.com/ares-scheduler/ares"
 )
 
-// Tree holds the tenants and queues: which jobs wait in them, what they have
-// allocated, what they used in the past, and how much they may have.
+// Tree holds all tenants and queues. For each tenant and queue, the tree records the waiting jobs, the current
+// allocation, the past usage, and the limits and quotas.
 //
-// It has one owner, and is not safe for concurrent use: methods that only read may
-// rebuild sums after a change of records, or sort new arrivals.
+// A Tree has one owner and is not safe for concurrent use, because even methods that only read may rebuild sums or
+// sort new arrivals.
 type Tree[J any] struct {
 	cfg        Config
 	prefixBase int64     // cfg.prefixBase(), computed once
@@ -20,10 +20,10 @@ type Tree[J any] struct {
 	root       *node[J]
 	tenants    map[string]*tenantEntry[J]
 	stale      bool // a record changed after the last rebuild
-	adaptive   bool // at least one tenant has a weight that follows its past use
+	adaptive   bool // at least one tenant has a weight that adapts to its past usage
 
-	// models are the device models, by index. A model keeps its index for ever.
-	// Invariant: len(modelPatterns) == len(models).
+	// The field `models` holds the names of the device models, ordered by index. A model keeps its index
+	// forever. Invariant: len(modelPatterns) == len(models).
 	models        []string
 	patterns      []string       // model patterns of all quotas, in lower case, sorted, without duplicates
 	modelPatterns [][]int        // by model: the indexes of the patterns that match it
@@ -31,26 +31,25 @@ type Tree[J any] struct {
 
 	recentQueues []*shapeQueue[J] // by shape: where an item of the shape was last pushed, or nil
 	spareBuffers [][]slot[J]      // empty buffers of maxChunk slots. Invariant: at most maxSpareBuffers
-	sortScratch  []slot[J]        // memory to sort in
+	sortScratch  []slot[J]        // scratch memory for sorting
 	round        Round[J]         // the only round; open while one is under way
 }
 
-// tenantEntry is a tenant that was declared, or named by a job or a queue.
+// tenantEntry is a tenant that was declared, or to which a job or a queue refers.
 type tenantEntry[J any] struct {
 	node   *node[J]
 	record *ares.Tenant // nil when it is not declared
 	queues map[string]*queueEntry[J]
 }
 
-// queueEntry is a queue that was declared, or named by a job or as a parent.
+// queueEntry is a queue that was declared, or to which a job or a child queue refers.
 type queueEntry[J any] struct {
 	node   *node[J]
 	leaf   *LeafQueue[J]
 	record *ares.Queue // nil when it is not declared
 }
 
-// node is a vertex of the tree: the root, a tenant, a queue, or the leaf queue
-// of a queue.
+// A `node` is one node of the queue tree: the root, a tenant, a queue, or the leaf queue of a queue.
 type node[J any] struct {
 	parent   *node[J]
 	name     string     // unique among its siblings; "" for a leaf queue
@@ -58,8 +57,7 @@ type node[J any] struct {
 	index    int        // Invariant: parent.children[index] is this node, after a rebuild
 	weight   int64      // in thousandths. Invariant: weight > 0
 
-	// Bounds of a weight that follows past use, in thousandths. Both are 0 when
-	// the weight is fixed.
+	// These fields are the bounds of an adaptive weight, in thousandths. Both bounds are 0 if the weight is fixed.
 	minWeight int64
 	maxWeight int64
 
@@ -69,22 +67,22 @@ type node[J any] struct {
 	hasLimits bool          // Invariant: when false, limits are not read
 	leaf      *LeafQueue[J] // nil unless this is the node of a leaf queue
 
-	// Sums over the leaf queues at and below the node. They are right whenever
-	// the tree is not stale; those of a leaf queue are always right.
+	// These fields are sums over the leaf queues at and below the node. The sums are valid while the tree is not
+	// stale. The sums of a leaf queue are always valid.
 	waiting   int            // items
-	allocated Resources      // what counts for shares
-	limitUse  ares.Use       // what counts for limits; kept only at leaf queues and where hasLimits
+	allocated Resources      // amounts that count for shares
+	limitUse  ares.Use       // amounts that count for limits; only set at leaf queues and where hasLimits is set
 	history   usageHistory   // past use
 	quotas    []quotaAccount // by pattern; empty when the node has no quota
 
-	// State of the round under way; empty otherwise.
+	// These fields are the state of the current round. Between rounds these fields are empty.
 	pastUse         Resources      // past use at the time of the round
 	effectiveWeight int64          // the weight after its adjustment to past use
 	heap            []candidate[J] // children that have items left
 }
 
-// isActive reports whether the node takes part in the division: it has something
-// allocated or waiting.
+// isActive reports whether the node has allocations or waiting items. Only active nodes take part in the division of
+// shares.
 func (n *node[J]) isActive() bool { return n.waiting > 0 || n.allocated != Resources{} }
 
 // New returns an empty tree.
@@ -94,20 +92,20 @@ func New[J any](cfg Config) *Tree[J] {
 	return t
 }
 
-// Config returns the configuration the tree was made with.
+// Config returns the configuration with which the tree was created.
 func (t *Tree[J]) Config() Config { return t.cfg }
 
 // SetCapacity sets the total resources of the cluster.
 func (t *Tree[J]) SetCapacity(total Resources) { t.capacity = total }
 
-// SetTenant sets the record of a tenant; nil removes it.
+// SetTenant sets the record of a tenant. If `record` is nil, SetTenant removes the record.
 func (t *Tree[J]) SetTenant(id string, record *ares.Tenant) {
 	t.tenant(id).record = record
 	t.stale = true
 }
 
-// SetQueue sets the record of a queue. It creates the parent when that is not known
-// yet, so that records may arrive in any order.
+// SetQueue sets the record of a queue. If the parent queue is not known yet, SetQueue creates it, so that records may
+// arrive in any order.
 func (t *Tree[J]) SetQueue(record *ares.Queue) {
 	t.queue(record.Tenant, record.Name).record = record
 	if record.Parent != "" {
@@ -116,14 +114,14 @@ func (t *Tree[J]) SetQueue(record *ares.Queue) {
 	t.stale = true
 }
 
-// DropQueue removes the record of a queue. Items in the queue go on waiting.
+// DropQueue removes the record of a queue, but not the queue itself. Items in the queue continue to wait.
 func (t *Tree[J]) DropQueue(tenant, name string) {
 	t.queue(tenant, name).record = nil
 	t.stale = true
 }
 
-// Leaf returns the leaf queue of a queue, and creates it when necessary; "" is
-// the default queue. The same names return the same leaf queue for ever.
+// Leaf returns the leaf queue of a queue, and creates it if necessary. The name "" means the default queue. For the
+// same names, Leaf always returns the same leaf queue.
 func (t *Tree[J]) Leaf(tenant, name string) *LeafQueue[J] {
 	if name == "" {
 		name = DefaultQueue
@@ -131,7 +129,7 @@ func (t *Tree[J]) Leaf(tenant, name string) *LeafQueue[J] {
 	return t.queue(tenant, name).leaf
 }
 
-// tenant returns the entry of a tenant, and creates it when necessary.
+// The method `tenant` returns the entry of a tenant, and creates it if necessary.
 func (t *Tree[J]) tenant(id string) *tenantEntry[J] {
 	if known, ok := t.tenants[id]; ok {
 		return known
@@ -145,7 +143,7 @@ func (t *Tree[J]) tenant(id string) *tenantEntry[J] {
 	return made
 }
 
-// queue returns the entry of a queue, and creates it when necessary.
+// The method `queue` returns the entry of a queue, and creates it if necessary.
 func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 	entry := t.tenant(tenant)
 	if known, ok := entry.queues[name]; ok {
@@ -160,7 +158,7 @@ func (t *Tree[J]) queue(tenant, name string) *queueEntry[J] {
 	return made
 }
 
-// CountWaiting returns how many items wait, and in how many shape queues.
+// CountWaiting returns the number of waiting items, and the number of shape queues that contain them.
 func (t *Tree[J]) CountWaiting() (items, shapeQueues int) {
 	for _, entry := range t.tenants { // order-free: sums
 		for _, q := range entry.queues { // order-free: sums
@@ -171,7 +169,7 @@ func (t *Tree[J]) CountWaiting() (items, shapeQueues int) {
 	return items, shapeQueues
 }
 
-// QueueRecords yields the record of every declared queue, by tenant and name.
+// QueueRecords yields the record of every declared queue, ordered by tenant and name.
 func (t *Tree[J]) QueueRecords() iter.Seq[*ares.Queue] {
 	var all []*ares.Queue
 	for _, entry := range t.tenants { // order-free: sorted right below
@@ -187,7 +185,7 @@ func (t *Tree[J]) QueueRecords() iter.Seq[*ares.Queue] {
 	return slices.Values(all)
 }
 
-// QueueRecord returns the record of a queue, or nil when it is not declared.
+// QueueRecord returns the record of a queue, or nil if the queue was not declared.
 func (t *Tree[J]) QueueRecord(tenant, name string) *ares.Queue {
 	if entry := t.tenants[tenant]; entry != nil && entry.queues[name] != nil {
 		return entry.queues[name].record
@@ -195,10 +193,9 @@ func (t *Tree[J]) QueueRecord(tenant, name string) *ares.Queue {
 	return nil
 }
 
-// rebuild derives the parents, weights, limits, quotas and sums of all nodes from
-// the records and the leaf queues, when a record changed. The state of leaf queues
-// is never derived, so the result does not depend on when it is called or on the
-// order in which records arrived.
+// If a record changed, the method `rebuild` computes the parents, weights, limits, quotas and sums of all nodes
+// again. It reads only the records and the leaf queues, and never changes a leaf queue. So its result depends
+// neither on the time of the call nor on the order in which records arrived.
 func (t *Tree[J]) rebuild() {
 	if !t.stale {
 		return
@@ -244,8 +241,8 @@ func (t *Tree[J]) rebuild() {
 	}
 }
 
-// sortChildren sorts the children of every node at and below n, and clears the
-// sums of all nodes except leaf queues.
+// sortChildren sorts the children of n and of all nodes below it. It also clears the sums of all these nodes except
+// leaf queues.
 func (n *node[J]) sortChildren() {
 	if n.leaf != nil {
 		return
@@ -258,9 +255,8 @@ func (n *node[J]) sortChildren() {
 	}
 }
 
-// parentOf returns the parent node of a queue: the queue that its record names, or
-// the tenant. When the parents of queues form a cycle, all queues of the cycle
-// become children of the tenant.
+// parentOf returns the parent node of a queue. The parent is the queue that its record names, or the tenant. When
+// the parents of queues form a cycle, all queues of the cycle become children of the tenant.
 func (of *tenantEntry[J]) parentOf(q *queueEntry[J]) *node[J] {
 	if q.record == nil || q.record.Parent == "" {
 		return of.node

@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// usageHistory is past use, as sums by epoch. Each figure is a sum over runs that
-// depends neither on their order nor on when they were added, and its value at a
-// time depends on these sums alone: whoever adds the same runs gets the same value,
-// to the last digit.
+// usageHistory stores past usage as sums by epoch. Each value is a sum over attempts. It depends neither on the
+// order of the attempts nor on the time at which they were added. The past usage at a given time depends only
+// on these sums. So adding the same attempts in any order always gives exactly the same past usage.
 //
-// Invariant: both lists are sorted by epoch, without duplicates and without entries
+// Invariant: the lists `ended` and `running` are sorted by epoch. They contain neither duplicates nor entries
 // that are all 0.
 type usageHistory struct {
 	ended   []endedUsage
 	running []runningUsage
 }
 
-// endedUsage is the use that ended within one epoch or was cut at its end.
+// endedUsage is the usage of ended attempts within one epoch.
 type endedUsage struct {
 	epoch int64
 	sum   [3]int128 // use times the growth over its duration
 }
 
-// runningUsage is the use that began in one epoch and has not ended.
+// runningUsage is the usage that began in one epoch and has not ended yet.
 type runningUsage struct {
 	epoch    int64
 	use      Resources
 	startSum [3]int128 // use times the growth at its start
 }
 
-// addGrown adds use that lasted for an amount of growth within an epoch.
+// addGrown adds usage within one epoch. The argument named `grown` is the growth at the end of the usage
+// minus the growth at its start.
 func (h *usageHistory) addGrown(epoch int64, use [3]int64, grown uint64, sign int64) {
 	var sum [3]int128
 	for r := range sum {
@@ -39,7 +39,7 @@ func (h *usageHistory) addGrown(epoch int64, use [3]int64, grown uint64, sign in
 	h.addSum(epoch, sum)
 }
 
-// addSum adds to the sum of an epoch.
+// addSum adds an amount to the sum of an epoch.
 func (h *usageHistory) addSum(epoch int64, sum [3]int128) {
 	i, ok := slices.BinarySearchFunc(h.ended, epoch, func(e endedUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 	if !ok {
@@ -54,14 +54,14 @@ func (h *usageHistory) addSum(epoch int64, sum [3]int128) {
 	}
 }
 
-// addEnded adds use from one moment to another; with sign -1 it removes it.
+// addEnded adds the usage between two moments if `sign` is 1. It subtracts the usage if `sign` is -1.
 func (h *usageHistory) addEnded(use Resources, from, to moment, sign int64) {
 	if to.epoch < from.epoch || to.epoch == from.epoch && to.growth <= from.growth {
 		return
 	}
 	parts := use.vector()
 	begin := from.growth
-	// Use that long before the end does not count any more.
+	// Usage does not count if it was more than epochsKept epochs before the end of the attempt.
 	if first := to.epoch - epochsKept; from.epoch < first {
 		from.epoch, begin = first, growthUnit
 	}
@@ -74,8 +74,8 @@ func (h *usageHistory) addEnded(use Resources, from, to moment, sign int64) {
 	}
 }
 
-// addRunning adds use that began at a moment and goes on; with sign -1 it removes
-// it.
+// If `sign` is 1, addRunning adds usage that has not ended yet. If `sign` is -1, addRunning subtracts this
+// usage.
 func (h *usageHistory) addRunning(use Resources, from moment, sign int64) {
 	i, ok := slices.BinarySearchFunc(h.running, from.epoch, func(e runningUsage, at int64) int { return cmp.Compare(e.epoch, at) })
 	if !ok {
@@ -91,7 +91,7 @@ func (h *usageHistory) addRunning(use Resources, from moment, sign int64) {
 	}
 }
 
-// merge adds everything of another history.
+// The method `merge` adds all sums of another history.
 func (h *usageHistory) merge(other *usageHistory) {
 	for _, e := range other.ended {
 		h.addSum(e.epoch, e.sum)
@@ -109,7 +109,7 @@ func (h *usageHistory) merge(other *usageHistory) {
 	}
 }
 
-// averageAt returns past use at a moment: the average use, weighted by growth.
+// averageAt returns the past usage at a moment. This is the average usage, weighted by growth.
 func (h *usageHistory) averageAt(now moment) Resources {
 	if len(h.ended) == 0 && len(h.running) == 0 {
 		return Resources{}
@@ -131,7 +131,7 @@ func (h *usageHistory) averageAt(now moment) Resources {
 	return Resources{total[0].divFloor(now.growth), total[1].divFloor(now.growth), total[2].divFloor(now.growth)}
 }
 
-// oldestAge returns the age of the oldest epoch that counts, in epochs.
+// oldestAge returns the age, in epochs, of the oldest epoch that counts.
 func (h *usageHistory) oldestAge(now moment) int64 {
 	first := now.epoch
 	if len(h.ended) > 0 {
@@ -143,12 +143,13 @@ func (h *usageHistory) oldestAge(now moment) int64 {
 	return min(now.epoch-first, epochsKept)
 }
 
-// addRunningSums adds the use of running jobs to sums by age, as if they ended now.
+// addRunningSums adds to the sums the amounts that running jobs have used until now. The sums are indexed by
+// age in epochs.
 func (h *usageHistory) addRunningSums(now moment, sums [][3]int128) {
 	if len(h.running) == 0 {
 		return
 	}
-	var before Resources // of runs that began in an earlier epoch
+	var before Resources // usage of runs that began in an earlier epoch
 	i := 0
 	for ; i < len(h.running) && h.running[i].epoch < now.epoch-epochsKept; i++ {
 		before = before.Add(h.running[i].use, 1)

@@ -13,8 +13,8 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestGrowth compares with powers of two in floating point, and checks that growth
-// never falls.
+// TestGrowth compares the results of the function `growth` with floating-point powers of two. It also checks that
+// growth never decreases with time.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	const whole = 86_400_000
@@ -45,7 +45,7 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// TestInt128 compares with big integers.
+// TestInt128 compares the results of int128 with those of big integers.
 func TestInt128(t *testing.T) {
 	t.Parallel()
 	bigOf := func(w int128) *big.Int {
@@ -86,7 +86,7 @@ func TestInt128(t *testing.T) {
 
 const day = 24 * time.Hour
 
-// TestPastUse has figures that can be computed by hand.
+// TestPastUse checks past usage for cases that can be computed by hand.
 func TestPastUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestPastUse(t *testing.T) {
 		at   time.Duration
 		want int64
 	}{
-		{"for ever", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // less what is older than 16 half-lives
+		{"for ever", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-100*day), 1) }, 0, 999_984}, // minus usage older than 16 half-lives
 		{"for one half-life", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-day), 1) }, 0, 500_000},
 		{"half a half-life", func(l *LeafQueue[int]) { l.AddRunning(Resources{GPU: 1_000_000}, dawn.Add(-day/2), 1) }, 0, 292_893},
 		{"ended now", func(l *LeafQueue[int]) { l.AddEnded(Resources{GPU: 1_000_000}, dawn.Add(-day), dawn, 1) }, 0, 500_000},
@@ -118,16 +118,16 @@ func TestPastUse(t *testing.T) {
 	}
 }
 
-// usagePeriod is use of a queue from one time to another.
+// usagePeriod is the usage of a queue from one time to another.
 type usagePeriod struct {
 	queue      string
 	use        Resources
 	start, end time.Time
 }
 
-// TestPathIndependence adds use to one tree as it happens, with reads and changed
-// records in between, and to another one at once in another order. Both report the
-// same, to the last digit.
+// TestPathIndependence adds the same usage to two trees. The first tree gets it as it happens, with reads and record
+// changes in between. The second tree gets it all at once and in another order. Both trees must report exactly the
+// same past usage.
 func TestPathIndependence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,8 +179,7 @@ func TestPathIndependence(t *testing.T) {
 	})
 }
 
-// TestRunningEqualsEnded checks that a running attempt counts the same as one that
-// ends now.
+// TestRunningEqualsEnded checks that a running attempt counts as much as an attempt that ends now.
 func TestRunningEqualsEnded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -202,8 +201,8 @@ func TestRunningEqualsEnded(t *testing.T) {
 	})
 }
 
-// TestArchiveUse archives jobs one by one, and compares the record with the use of
-// the runs themselves.
+// TestArchiveUse archives jobs one by one, and compares the archived record with the usage of the attempts
+// themselves.
 func TestArchiveUse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -230,7 +229,7 @@ func TestArchiveUse(t *testing.T) {
 	})
 }
 
-// TestArchiveUseByMonth counts the budget by month.
+// TestArchiveUseByMonth checks that usage for the budget is counted by month.
 func TestArchiveUseByMonth(t *testing.T) {
 	t.Parallel()
 	may := time.Date(2026, 5, 31, 23, 0, 0, 0, time.UTC)
@@ -243,7 +242,7 @@ func TestArchiveUseByMonth(t *testing.T) {
 	if u.Month != "2026-06" || u.GPUSecs != 3600 {
 		t.Errorf("in June: %s %d, want 3600", u.Month, u.GPUSecs)
 	}
-	u = ArchiveUse(u, []AttemptUse{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time counts as that of the record
+	u = ArchiveUse(u, []AttemptUse{{GPUMilli: 1000, Start: june.Add(-time.Minute), End: june}}, 0, may) // an earlier time is treated as that of the record
 	if u.Month != "2026-06" || u.GPUSecs != 3660 || !u.At.Equal(june) || u.GPUMilliSecs != 0 {
 		t.Errorf("later: %+v", u)
 	}

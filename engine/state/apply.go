@@ -18,7 +18,7 @@ func (s *State) Apply(b ares.Batch) {
 
 // ApplyEvents applies the events of one revision and requeues the jobs that changed.
 func (s *State) ApplyEvents(events []ares.Event) {
-	// Nodes first: what a seat counts for shares depends on the model of its devices.
+	// Apply nodes first, because the weight of a seat in shares depends on the model of its devices.
 	for i := range events {
 		if events[i].Node != nil {
 			s.applyEvent(&events[i])
@@ -32,7 +32,7 @@ func (s *State) ApplyEvents(events []ares.Event) {
 	s.Jobs.Requeue()
 }
 
-// applyEvent stores one record. The state keeps what the event points to.
+// applyEvent stores one record. The state keeps the record that the event points to.
 func (s *State) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
@@ -79,8 +79,8 @@ func (s *State) applyEvent(ev *ares.Event) {
 	}
 }
 
-// applyDeletion removes a deleted record. The devices of a deleted job are free
-// already: the store archives a job only after they are released.
+// applyDeletion removes a deleted record. The devices of a deleted job are already free, because the store archives a
+// job only after they are released.
 func (s *State) applyDeletion(g ares.Gone) {
 	switch g.Kind {
 	case ares.KindJob:
@@ -110,6 +110,6 @@ func (s *State) applyDeletion(g ares.Gone) {
 		s.Cluster.SetTopology(&ares.Topology{})
 	case ares.KindForecast:
 		s.Jobs.SetForecast(ares.JobID(g.ID), nil)
-	case ares.KindProgress, ares.KindPolicy: // decisions do not depend on these
+	case ares.KindProgress, ares.KindPolicy: // decisions do not depend on these records
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Check compares everything that the state keeps with a recount from the records: the
-// queues, lists and accounts, the feasible nodes and the cached scores. It returns the
-// first difference.
+// Check computes all derived data of the state again from the records, and compares the results with the state. The
+// derived data are the queues, lists and accounts, the feasible nodes and the cached scores. The error describes
+// the first difference.
 func (s *State) Check() error {
 	s.Refresh()
 	c := recount{pins: map[string]map[int]cluster.NUMAUse{}, taken: map[deviceKey]int{}, nodes: map[string]nodeUse{}, tenants: map[string]ares.Use{}, shapes: map[*job.Shape]int{}}
 	if len(s.Jobs.ChangedEntries)+len(s.Cluster.Stale.Nodes) > 0 {
-		return fmt.Errorf("something is left of a batch")
+		return fmt.Errorf("some changes of the last batch were not applied")
 	}
 	pending, delayed, estimated := 0, 0, 0
 	for _, e := range s.Jobs.Entries() {
@@ -36,21 +36,21 @@ func (s *State) Check() error {
 		}
 	}
 	if queued, _ := s.Jobs.Queues.CountWaiting(); pending != queued || delayed != len(s.Jobs.Delayed) {
-		return fmt.Errorf("%d jobs may be placed and %d are delayed, but %d and %d are queued", pending, delayed, queued, len(s.Jobs.Delayed))
+		return fmt.Errorf("%d jobs are ready and %d are delayed, but the queues contain %d ready and %d delayed jobs", pending, delayed, queued, len(s.Jobs.Delayed))
 	}
 	restarting := slices.DeleteFunc(s.Jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
 	if !slices.Equal(restarting, s.Jobs.Restarting) {
-		return fmt.Errorf("%d gangs that lost a node wait, %d are noted", len(restarting), len(s.Jobs.Restarting))
+		return fmt.Errorf("%d gangs wait to restart after losing a node, but the list has %d gangs", len(restarting), len(s.Jobs.Restarting))
 	}
 	if estimated != s.Jobs.Estimated {
-		return fmt.Errorf("of %d jobs it is known how long they run, counted are %d", estimated, s.Jobs.Estimated)
+		return fmt.Errorf("%d jobs have a runtime estimate, but the counter says %d", estimated, s.Jobs.Estimated)
 	}
 	migrating := slices.DeleteFunc(s.Jobs.Entries(), func(e *job.Entry) bool { return !e.IsMigrating() })
 	if !slices.Equal(migrating, s.Jobs.Migrating) {
-		return fmt.Errorf("%d jobs are being moved, %d are noted", len(migrating), len(s.Jobs.Migrating))
+		return fmt.Errorf("%d jobs are being moved, but the list has %d jobs", len(migrating), len(s.Jobs.Migrating))
 	}
 	if !slices.IsSortedFunc(s.Jobs.Delayed, job.ByDue) {
-		return fmt.Errorf("a queue is out of order")
+		return fmt.Errorf("the queue of delayed jobs is not sorted")
 	}
 	if err := s.Jobs.CheckArrays(); err != nil {
 		return err
@@ -76,25 +76,25 @@ func (s *State) Check() error {
 	return s.checkScores()
 }
 
-// checkFeasible compares the feasible and the preferred nodes of a request with the
-// filters of every node.
+// checkFeasible compares the cached feasible and preferred nodes of a request with the
+// result of the filters for every node.
 func (s *State) checkFeasible(r *cluster.Request) error {
 	f := &r.Constraints.Feasible
 	if f.Layout != s.Cluster.Layout {
-		return nil // stale: the next refresh builds it again
+		return nil // the set is stale, and the next refresh rebuilds it
 	}
 	s.Cluster.RefreshFeasible(r)
 	for i, n := range s.Cluster.Nodes {
 		feasible, preferred := n.Feasible(r)
 		if f.Nodes.Has(i) != feasible || f.Preferred.Has(i) != preferred {
-			return fmt.Errorf("filter %s has node %s: %t, %t", r.Key, n.ID, f.Nodes.Has(i), f.Preferred.Has(i))
+			return fmt.Errorf("for request %s, the cached result for node %s is wrong: cached feasible=%t preferred=%t, computed feasible=%t preferred=%t", r.Key, n.ID, f.Nodes.Has(i), f.Preferred.Has(i), feasible, preferred)
 		}
 	}
 	return nil
 }
 
-// checkDemand compares the counted demand with the jobs. A configured mix needs no
-// counts.
+// checkDemand compares the counted demand with a recount over the jobs. If the workload mix is configured,
+// demand is not counted.
 func (s *State) checkDemand() error {
 	if len(s.Cfg.Mix) > 0 {
 		return nil
@@ -108,38 +108,38 @@ func (s *State) checkDemand() error {
 		}
 	}
 	if recent != d.Recent {
-		return fmt.Errorf("%d jobs are recent, counted are %d", recent, d.Recent)
+		return fmt.Errorf("%d jobs were submitted recently, but the counter of recent jobs says %d", recent, d.Recent)
 	}
 	s.Scorer.RecountDemand(s.Jobs.Asks())
 	same := len(kinds) == len(d.Kinds) && shares == d.Shares
-	for key, k := range kinds { // order-free: all of them
+	for key, k := range kinds { // order-free: compares all entries
 		same = same && d.Kinds[key] != nil && d.Kinds[key].Count == k.Count
 	}
 	if !same {
-		return errors.New("the asks that were counted are not those of the jobs")
+		return errors.New("the cached demand differs from the sum of the jobs' requests")
 	}
 	return nil
 }
 
-// checkBlockMaxes compares the largest free capacity of each block of 64 nodes with
-// the nodes.
+// checkBlockMaxes recomputes the largest free capacity in each block of 64 nodes, and compares it with
+// the recorded value.
 func (s *State) checkBlockMaxes() error {
 	for k := range s.Cluster.BlockMaxes {
 		kept := *s.Cluster.BlockMaxAt(k)
 		s.Cluster.BlockMaxes[k].Stale = true
 		if now := s.Cluster.BlockMaxAt(k); kept != *now {
-			return fmt.Errorf("the most that one of the nodes from %d on has left is %v, noted is %v", 64*k, *now, kept)
+			return fmt.Errorf("the largest free capacity of the node block at index %d is wrong: computed %v, cached %v", 64*k, *now, kept)
 		}
 	}
 	return nil
 }
 
-// checkScores compares the cached scores of each request with scores computed now.
+// checkScores compares the cached scores of each request with newly computed scores.
 func (s *State) checkScores() error {
-	for _, r := range s.Jobs.Shapes.Requests.ByKey { // order-free: each by itself
+	for _, r := range s.Jobs.Shapes.Requests.ByKey { // order-free: entries are independent
 		cached := s.Scorer.ScoreCaches.Of(r)
 		if cached != nil && !slices.Contains(s.Scorer.ScoreCaches.Requests, r) {
-			return fmt.Errorf("the scores of the request %s are not in the pool", r.Key)
+			return fmt.Errorf("the scores of request %s are cached, but the list of cached requests does not contain this request", r.Key)
 		}
 		if cached == nil || cached.Layout != s.Cluster.Layout || cached.Mix != s.Scorer.Demand.Mix.ID {
 			continue
@@ -147,11 +147,11 @@ func (s *State) checkScores() error {
 		scores := s.Scorer.RefreshScores(r)
 		kept := score.ScoreCache{Costs: slices.Clone(scores.Costs), Least: slices.Clone(scores.Least)}
 		if s.Scorer.RescoreAll(r); !slices.Equal(kept.Costs, scores.Costs) || !slices.Equal(kept.Least, scores.Least) {
-			return fmt.Errorf("what nodes cost the request %s is not what was noted", r.Key)
+			return fmt.Errorf("the cached scores of request %s differ from newly computed scores", r.Key)
 		}
 		for i, n := range s.Cluster.Nodes {
 			if room := n.Schedulable() && n.RoomFor(r) > 0; room != (scores.Costs[i] < score.NoFit) {
-				return fmt.Errorf("node %s has room for the request %s: %t, by what it costs: %t", n.ID, r.Key, room, !room)
+				return fmt.Errorf("the cached score of node %s for request %s is wrong: computed fits=%t, cached fits=%t", n.ID, r.Key, room, !room)
 			}
 		}
 	}

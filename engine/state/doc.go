@@ -1,11 +1,11 @@
-// Package state holds everything that a scheduling decision may depend on, as of one
-// revision of the store: jobs, nodes, tenants, queues, reservations and the topology,
-// with the accounts of what is allocated.
+// Package state holds everything that a scheduling decision may depend on, as of one store
+// revision. This includes jobs, nodes, tenants, queues, reservations and the topology,
+// with the accounts of allocated resources.
 //
-// Read State first, then Apply, which brings it to the next revision, and Refresh,
-// which updates the derived data before a decision. Check recounts all accounts from
-// the runs and compares them; it is for tests and for laws that a live server checks.
+// Read State first. Then read Apply, which brings the State to the next revision, and
+// Refresh, which updates the derived data before a decision. Check counts all accounts
+// again from the runs and compares the results with the accounts. Check is called by
+// tests, and by servers with the option scheduler.check_laws.
 //
-// The package does not decide anything: it does not know cycles, placements or
-// backfill.
+// The package makes no decisions. The package does not depend on the packages cycle, placement and backfill.
 package state

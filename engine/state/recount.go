@@ -12,10 +12,10 @@ import (
 // deviceKey identifies a device of the cluster.
 type deviceKey struct{ node, device string }
 
-// nodeUse is what the seats on a node take of it.
+// nodeUse is the amount of a node's resources that the seats on the node use.
 type nodeUse struct{ seats, cpus, memory int }
 
-// recount holds the accounts counted anew from the runs alone.
+// A `recount` holds accounts that are computed from the runs alone.
 type recount struct {
 	pins    map[string]map[int]cluster.NUMAUse
 	taken   map[deviceKey]int
@@ -24,8 +24,8 @@ type recount struct {
 	shapes  map[*job.Shape]int
 }
 
-// add counts the seats of one job: for its nodes while a seat is not released or
-// cleared, and for its tenant while the seat is not voided either.
+// The method `add` counts the seats of one job. A seat counts for its node until it is released or cleared. A
+// seat counts for its tenant until it is released, cleared or voided.
 func (c *recount) add(e *job.Entry) {
 	if e.Shape != nil {
 		c.shapes[e.Shape]++
@@ -65,19 +65,27 @@ func (c *recount) add(e *job.Entry) {
 	}
 }
 
-// checkTenants compares the use of each tenant and the references of each shape.
+// checkTenants compares the usage of each tenant, and the reference count of each shape, with the values of
+// the recount.
 func (c *recount) checkTenants(s *State) error {
-	for id, t := range s.Jobs.Tenants { // order-free: any broken law will do
+	for id, t := range s.Jobs.Tenants { // order-free: any violation is enough
 		if t.Use != c.tenants[id] {
-			return fmt.Errorf("tenant %s holds %+v, its account says %+v", id, c.tenants[id], t.Use)
+			return fmt.Errorf("the usage of tenant %s is wrong: computed %+v, recorded %+v", id, c.tenants[id], t.Use)
 		}
 	}
-	if len(c.shapes) != len(s.Jobs.Shapes.ByKey) || len(c.shapes)+len(s.Jobs.Shapes.Free) != s.Jobs.Shapes.Count {
-		return fmt.Errorf("%d shapes live, %d are kept", len(c.shapes), len(s.Jobs.Shapes.ByKey))
+	shapes := &s.Jobs.Shapes
+	if len(c.shapes) != len(shapes.ByKey) {
+		return fmt.Errorf("the jobs have %d different shapes, but the index has %d shapes", len(c.shapes), len(shapes.ByKey))
 	}
-	for sh, refs := range c.shapes { // order-free: any broken law will do
-		if sh.Refs != refs || s.Jobs.Shapes.ByKey[sh.Key] != sh || s.Jobs.Shapes.Requests.ByKey[sh.Request.Key] != sh.Request || s.Jobs.Shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
-			return fmt.Errorf("shape %s has %d jobs, its count says %d", sh.Key, refs, sh.Refs)
+	if sum := len(c.shapes) + len(shapes.Free); sum != shapes.Count {
+		return fmt.Errorf("the state holds %d job shapes, but its counter says %d", sum, shapes.Count)
+	}
+	for sh, refs := range c.shapes { // order-free: any violation is enough
+		if sh.Refs != refs {
+			return fmt.Errorf("%d jobs have the shape %s, but its counter says %d", refs, sh.Key, sh.Refs)
+		}
+		if shapes.ByKey[sh.Key] != sh || shapes.Requests.ByKey[sh.Request.Key] != sh.Request || shapes.Requests.Constraints[sh.Request.Constraints.Key] != sh.Request.Constraints {
+			return fmt.Errorf("the index entries of job shape %s are missing or wrong", sh.Key)
 		}
 		if err := s.checkFeasible(sh.Request); err != nil {
 			return err
@@ -86,30 +94,30 @@ func (c *recount) checkTenants(s *State) error {
 	return nil
 }
 
-// checkNodes compares the order, the seats and the devices of each node.
+// checkNodes compares the order, the seats and the devices of each node with the values of the recount.
 func (c *recount) checkNodes(s *State) error {
 	if len(s.Cluster.Nodes) != len(s.Cluster.NodesByID) || !slices.IsSortedFunc(s.Cluster.Nodes, cluster.CompareByPlace) {
-		return fmt.Errorf("the nodes are out of order")
+		return fmt.Errorf("the list of nodes is wrong: either it is not sorted, or its length differs from the index")
 	}
 	accounts := 0
 	for i, n := range s.Cluster.Nodes {
 		if u := (nodeUse{n.Seats, n.CPUs, n.Memory}); u != c.nodes[n.ID] {
-			return fmt.Errorf("node %s holds %+v, its account says %+v", n.ID, c.nodes[n.ID], u)
+			return fmt.Errorf("the usage of node %s is wrong: computed %+v, recorded %+v", n.ID, c.nodes[n.ID], u)
 		}
 		if len(n.Occupants) != n.Seats {
-			return fmt.Errorf("node %s has %d seats, and knows whose %d of them are", n.ID, n.Seats, len(n.Occupants))
+			return fmt.Errorf("node %s counts %d job members, but its list has %d job members", n.ID, n.Seats, len(n.Occupants))
 		}
 		if held := kindsHeld(n); held != n.Kinds {
-			return fmt.Errorf("node %s holds seats of the kinds %v, its account says %v", n.ID, held, n.Kinds)
+			return fmt.Errorf("node %s counts its job members by resource request: computed %v, recorded %v", n.ID, held, n.Kinds)
 		}
 		if n.IsUnknown() {
-			return fmt.Errorf("node %s is kept though nothing speaks of it", n.ID)
+			return fmt.Errorf("the cluster lists node %s, which has no record and no jobs", n.ID)
 		}
 		if got := s.Cluster.Domains.History(i); got != n.HistoryScore() {
-			return fmt.Errorf("node %s has the history %d, the topology knows %d", n.ID, n.HistoryScore(), got)
+			return fmt.Errorf("the reliability score of node %s is %d, but the topology has the score %d", n.ID, n.HistoryScore(), got)
 		}
 		if n.Pos != i {
-			return fmt.Errorf("the index of node %s is stale", n.ID)
+			return fmt.Errorf("the stored position of node %s in the list is wrong", n.ID)
 		}
 		held, err := c.checkDevices(n)
 		if err != nil {
@@ -118,12 +126,12 @@ func (c *recount) checkNodes(s *State) error {
 		accounts += held
 	}
 	if accounts != len(c.taken) {
-		return fmt.Errorf("%d devices are held, %d have an account", len(c.taken), accounts)
+		return fmt.Errorf("the number of devices in use is wrong: computed %d, recorded %d", len(c.taken), accounts)
 	}
 	return nil
 }
 
-// kindsHeld counts the seats on a node by kind.
+// kindsHeld returns the number of seats of each kind on a node.
 func kindsHeld(n *cluster.Node) (out cluster.SeatKinds) {
 	for _, s := range n.Occupants {
 		out.Add(cluster.KindOfSeat(s.Seat), +1)
@@ -131,18 +139,18 @@ func kindsHeld(n *cluster.Node) (out cluster.SeatKinds) {
 	return out
 }
 
-// checkDevices compares the account of each device and NUMA node of a node, and
-// returns how many devices are in use. Invariant: 0 <= taken <= WholeMilli for each
+// checkDevices compares the accounts of a node's devices and NUMA nodes with the recount.
+// It returns how many devices are in use. Invariant: 0 <= taken <= WholeMilli for each
 // device.
 func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	var free uint64
 	for i, d := range slices.Concat(n.Devices, n.Unlisted) {
 		taken := c.taken[deviceKey{n.ID, d.ID}]
 		if taken != d.Taken {
-			return 0, fmt.Errorf("device %s of node %s has %d/1000 taken, its account says %d", d.ID, n.ID, taken, d.Taken)
+			return 0, fmt.Errorf("the usage of device %s of node %s is wrong: computed %d thousandths of the device, recorded %d thousandths of the device", d.ID, n.ID, taken, d.Taken)
 		}
 		if taken > cluster.WholeMilli {
-			return 0, fmt.Errorf("device %s of node %s is sold twice: %d/1000", d.ID, n.ID, taken)
+			return 0, fmt.Errorf("device %s of node %s is oversubscribed: %d thousandths of the device are in use, but the limit is 1000", d.ID, n.ID, taken)
 		}
 		if taken > 0 {
 			held++
@@ -152,22 +160,22 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 		}
 	}
 	if n.Free != free&n.Usable {
-		return 0, fmt.Errorf("node %s has the free devices %b, its account says %b", n.ID, free&n.Usable, n.Free)
+		return 0, fmt.Errorf("the bit set of free devices of node %s is wrong: computed %b, recorded %b", n.ID, free&n.Usable, n.Free)
 	}
 	pins := c.pins[n.ID]
 	for _, p := range n.NUMAUses {
 		if (p != cluster.NUMAUse{NUMA: p.NUMA, CPUs: pins[p.NUMA].CPUs, Memory: pins[p.NUMA].Memory}) {
-			return 0, fmt.Errorf("node %s has %+v bound to NUMA node %d, its account says %+v", n.ID, pins[p.NUMA], p.NUMA, p)
+			return 0, fmt.Errorf("the usage of NUMA node %d of node %s is wrong: computed %+v, recorded %+v", p.NUMA, n.ID, pins[p.NUMA], p)
 		}
 	}
 	if len(pins) != len(n.NUMAUses) {
-		return 0, fmt.Errorf("node %s has seats bound to %d NUMA nodes, its account says %d", n.ID, len(pins), len(n.NUMAUses))
+		return 0, fmt.Errorf("the number of used NUMA nodes of node %s is wrong: computed %d, recorded %d", n.ID, len(pins), len(n.NUMAUses))
 	}
 	return held, nil
 }
 
-// seatUse returns what one seat of a job counts against its tenant's limits. It is
-// written independently of the accounts, because Check compares with them.
+// seatUse returns how much one seat of a job uses of its tenant's limits. It shares no code with the accounts,
+// because Check compares its results with the accounts.
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
 	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
 	for _, sh := range seat.Shares {

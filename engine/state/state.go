@@ -9,8 +9,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/window"
 )
 
-// State is the content of the store as of one revision, with its accounts. Only events
-// change the records. Refresh must run before a decision reads the derived data.
+// State holds the records of the store as of one revision, and the accounts that are
+// derived from them. Only events change the records. Refresh must run before a decision
+// reads the derived data.
 type State struct {
 	Cfg      config.Config
 	Revision int64 // of the last batch applied

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// candidateNode is a node that can take members, with the cost of each of them.
+// candidateNode is a node on which members fit. It includes the cost of placing one member there.
 type candidateNode struct {
-	node, capacity int // index, and how many members it can take
-	moved, waste   int // per member; moved is 1 if the last attempt did not use the node
+	node, capacity int // index of the node, and how many members it can take
+	moved, waste   int // cost per member; moved is 1 if the last attempt did not use the node
 }
 
-// compareCost orders nodes by the cost of a member, the cheapest first.
+// compareCost orders nodes by the cost of one member, the cheapest node first.
 func (c *candidateNode) compareCost(o *candidateNode) int {
 	return cmp.Or(cmp.Compare(c.moved, o.moved), cmp.Compare(c.waste, o.waste))
 }
 
-// leafCandidates has the nodes of a leaf that can take members.
+// leafCandidates holds the nodes of a leaf on which members fit.
 type leafCandidates struct {
 	round      int             // the search round that the nodes belong to
 	nodes      []candidateNode // in the order in which they are used
@@ -25,17 +25,17 @@ type leafCandidates struct {
 	costsRound int             // the search round that costs belong to
 }
 
-// leafCost is the contribution of one leaf to the cost of a placement, compared
-// in this order. primary is the number of nodes for consolidated jobs, its
-// negative for distributed jobs, and 0 for balanced ones.
+// leafCost is the contribution of one leaf to the cost of a placement. The fields of a leafCost are compared in the
+// order of their declaration. For consolidated jobs, the field `primary` is the number of nodes. For distributed
+// jobs, it is the negative number of nodes. For balanced jobs, it is 0.
 type leafCost struct{ primary, movedMembers, imbalance, waste, nodes int }
 
-// plus returns the sum of two costs.
+// The method `plus` returns the sum of two costs.
 func (c leafCost) plus(o leafCost) leafCost {
 	return leafCost{c.primary + o.primary, c.movedMembers + o.movedMembers, c.imbalance + o.imbalance, c.waste + o.waste, c.nodes + o.nodes}
 }
 
-// less reports whether c is the lower cost.
+// The method `less` reports whether the cost c is lower than the cost o.
 func (c *leafCost) less(o *leafCost) bool {
 	switch {
 	case c.primary != o.primary:
@@ -50,15 +50,16 @@ func (c *leafCost) less(o *leafCost) bool {
 	return c.nodes < o.nodes
 }
 
-// In a leaf with more than maxFullScanNodes nodes, candidates are sampled: of
-// each number of free devices as many as hold the job, and spareNodes more.
+// In a leaf with more than maxFullScanNodes nodes, the search samples candidate nodes instead of scanning all nodes.
+// For each number of free devices, the search samples enough nodes to hold the job. It also samples spareNodes
+// additional nodes.
 const (
 	maxFullScanNodes = 16
 	spareNodes       = 4
 )
 
-// candidatesOf returns the candidates of leaf l. With complete set, they
-// include every node with capacity.
+// candidatesOf returns the candidate nodes of leaf l. If `complete` is true, the candidates include every node
+// with capacity.
 func (s *search) candidatesOf(l int, complete bool) *leafCandidates {
 	lc := &s.candidates[l]
 	if lc.round == s.round && (lc.isComplete || !complete) {
@@ -93,8 +94,8 @@ func (s *search) candidatesOf(l int, complete bool) *leafCandidates {
 	return lc
 }
 
-// sampleNodes adds nodes with this number of free devices until they hold the
-// job, with spareNodes to choose from.
+// sampleNodes adds nodes with the given number of free devices until these nodes can hold the job. Then it
+// adds spareNodes further nodes.
 func (s *search) sampleNodes(lc *leafCandidates, d *domain, free int) {
 	capacity, left := 0, spareNodes
 	for n := s.tree.nextWithFree(free, d.firstNode, d.endNode); n < d.endNode && left > 0; n = s.tree.nextWithFree(free, n+1, d.endNode) {
@@ -107,7 +108,7 @@ func (s *search) sampleNodes(lc *leafCandidates, d *domain, free int) {
 	}
 }
 
-// addCandidate adds node n if it has capacity, and returns its capacity.
+// addCandidate adds node n to the candidates if it has capacity, and returns its capacity.
 func (s *search) addCandidate(lc *leafCandidates, n int) int {
 	capacity := min(s.nodes.Capacity(n), s.members)
 	if capacity <= 0 {
@@ -121,8 +122,8 @@ func (s *search) addCandidate(lc *leafCandidates, n int) int {
 	return capacity
 }
 
-// leafCapacity returns how many members leaf l can take on at most limit nodes,
-// up to the members of the job.
+// leafCapacity returns how many members of the job fit in leaf l. The argument `limit` is the maximum number of
+// nodes.
 func (s *search) leafCapacity(l, limit int) int {
 	most := min(s.members, s.maxMembersPerLeaf)
 	if limit < most && s.ask.DevicesPerMember > 0 {
@@ -135,7 +136,8 @@ func (s *search) leafCapacity(l, limit int) int {
 	return min(s.capacityOnNodes(s.candidatesOf(l, true), limit), most)
 }
 
-// capacityOnNodes returns how many members fit on the limit largest candidates.
+// capacityOnNodes returns how many members fit on the candidate nodes with the largest capacity. The argument
+// `limit` is the maximum number of nodes.
 func (s *search) capacityOnNodes(lc *leafCandidates, limit int) int {
 	capacity := 0
 	if limit >= len(lc.nodes) {
@@ -155,9 +157,9 @@ func (s *search) capacityOnNodes(lc *leafCandidates, limit int) int {
 	return capacity
 }
 
-// assign places members on at most limit nodes of leaf l at the lowest cost,
-// and adds the picks to out unless it is nil. It returns false if they do not
-// fit.
+// The method `assign` places members in leaf l at the lowest cost. The argument `limit` is the maximum number of
+// nodes. If `out` is not nil, the method appends the assignments to it. The method returns false if the members do
+// not fit.
 func (s *search) assign(l, members, limit int, out *[]Assignment) (leafCost, bool) {
 	if s.leafCapacity(l, limit) < members {
 		return leafCost{}, false
@@ -184,8 +186,8 @@ func (s *search) assign(l, members, limit int, out *[]Assignment) (leafCost, boo
 	return c, true
 }
 
-// assignFewestNodes uses the fewest nodes. The nodes must be sorted by
-// capacity, the largest first.
+// assignFewestNodes places the members on as few nodes as possible. The nodes must be sorted by capacity, the largest
+// first.
 func (s *search) assignFewestNodes(nodes []candidateNode, members int, out *[]Assignment) leafCost {
 	capacity, used := 0, 0
 	for ; capacity < members; used++ {
@@ -201,8 +203,8 @@ func (s *search) assignFewestNodes(nodes []candidateNode, members int, out *[]As
 	return c
 }
 
-// assignMostNodes uses as many nodes as possible, at most limit. The nodes must
-// be sorted by cost, the cheapest first.
+// assignMostNodes places the members on as many nodes as possible. The argument limit is the maximum number of nodes.
+// The nodes must be sorted by cost, the cheapest first.
 func (s *search) assignMostNodes(nodes []candidateNode, members, limit int, out *[]Assignment) leafCost {
 	var c leafCost
 	switch {
@@ -217,7 +219,7 @@ func (s *search) assignMostNodes(nodes []candidateNode, members, limit int, out 
 	return c
 }
 
-// fillInOrder fills one node after the other.
+// fillInOrder fills one node after the other with members.
 func fillInOrder(nodes []candidateNode, members int, out *[]Assignment) (c leafCost) {
 	for i := 0; members > 0; i++ {
 		n := min(nodes[i].capacity, members)
@@ -227,8 +229,7 @@ func fillInOrder(nodes []candidateNode, members int, out *[]Assignment) (c leafC
 	return c
 }
 
-// fillOneEach places one member on each node, and more on the first ones with
-// capacity.
+// fillOneEach places one member on each node, and the remaining members on the first nodes that have capacity left.
 func fillOneEach(nodes []candidateNode, more int, out *[]Assignment) (c leafCost) {
 	for i := range nodes {
 		n := min(nodes[i].capacity-1, more)
@@ -238,7 +239,8 @@ func fillOneEach(nodes []candidateNode, more int, out *[]Assignment) (c leafCost
 	return c
 }
 
-// add adds the cost of members on node n, and the pick unless out is nil.
+// The method `add` adds the cost of placing members on node n. If `out` is not nil, the
+// method appends the assignment to it.
 func (c *leafCost) add(n *candidateNode, members int, out *[]Assignment) {
 	c.movedMembers += n.moved * members
 	c.waste += n.waste * members
@@ -248,7 +250,7 @@ func (c *leafCost) add(n *candidateNode, members int, out *[]Assignment) {
 	}
 }
 
-// sortByNode sorts picks by node.
+// sortByNode sorts assignments by node.
 func sortByNode(picks []Assignment) {
 	slices.SortFunc(picks, func(a, b Assignment) int { return a.Node - b.Node })
 }

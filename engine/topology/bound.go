@@ -2,20 +2,19 @@ package topology
 
 import "cmp"
 
-// bound is a lower bound on the cost of placements in one domain, with its
-// parts in the order of PlacementCost. Parts that are equal for all compared domains
-// are left out.
+// A `bound` is a lower bound on the cost of any placement in one domain. The parts of a bound are in the same order
+// as in PlacementCost. The bound leaves out parts of the cost that are equal for all compared domains.
 type bound struct {
 	infeasible                                      bool // the domain cannot hold the job
 	sharedNodes, sharedLeaves, latencyNanos, height int
 	leaves, consolidatedNodes                       int
 	movedMembers, outsidePreviousDomain, newLeaves  int // for a job that has been placed before
 	imbalance, inexactFill, scoreLoss               int
-	capacity                                        int // of a domain with several leaves: the smallest that suffices comes first
+	capacity                                        int // for a domain with several leaves: the smallest sufficient one comes first
 	domain                                          int // index of the domain
 }
 
-// compare orders bounds, the lowest first. Infeasible domains come last.
+// The method `compare` orders bounds, the lowest first. Infeasible domains are ordered last.
 func (k *bound) compare(o *bound) int {
 	switch {
 	case k.infeasible != o.infeasible:
@@ -53,8 +52,9 @@ func (k *bound) compare(o *bound) int {
 	return cmp.Compare(k.domain, o.domain)
 }
 
-// insertBound inserts k into a sorted list of at most size bounds, unless it is
-// infeasible or does not come after last. A nil last excludes nothing.
+// insertBound inserts the bound k into a sorted list. The argument `size` is the maximum length of the
+// list. insertBound skips k if k is infeasible. It also skips k if k is not higher than the bound
+// `last`. If `last` is nil, insertBound skips only infeasible bounds.
 func insertBound(list []bound, k, last *bound, size int) []bound {
 	if k.infeasible || last != nil && k.compare(last) <= 0 || len(list) == size && k.compare(&list[size-1]) >= 0 {
 		return list

@@ -2,31 +2,30 @@ package topology
 
 import "slices"
 
-// boundCache keeps the bounds of all leaves, or of all spines, for one job
-// size. Jobs come in few sizes, and few leaves change between two searches, so
-// the cache applies the tree's log of changed leaves instead of computing every
-// bound again. A domain that proved too small stays infeasible until it
-// changes.
+// boundCache stores the bounds of all leaves, or of all spines, for jobs of one size. Jobs have only a few different
+// sizes, and only a few leaves change between two searches. So the cache reads the tree's log of changed leaves, and
+// computes only the bounds of the changed leaves again. If a search finds that a domain is too small, the domain
+// stays infeasible until it changes.
 type boundCache struct {
 	depth, members, devices, cacheKey int
 	strategy                          string
 
-	appliedChanges int     // number of changes applied, counted from the first one ever
+	appliedChanges int     // total number of changes applied so far
 	lastUse        int     // the value of cacheUses at the last lookup
 	bounds         []bound // by domain
 	refreshed      []int   // by domain: the lookup that last computed its bound
-	// tournament is a tree of winners: tournament[1] is the domain with the
-	// lowest bound, and tournament[i] is the lower of tournament[2*i] and
-	// tournament[2*i+1]. Domain i is the leaf at len(bounds)+i.
+	// The `tournament` is a tree of winners. tournament[1] is the domain with the lowest bound. Of the domains
+	// tournament[2*i] and tournament[2*i+1], the one with the lower bound is tournament[i]. Domain i is at index
+	// len(bounds)+i.
 	tournament []int32
 }
 
 const (
-	// maxBoundCaches limits the memory used; the least recently used cache is
-	// replaced.
+	// maxBoundCaches limits the memory of the caches. When the limit is reached, a new cache replaces the least
+	// recently used one.
 	maxBoundCaches = 32
-	// maxChangeLog is the length at which the log is cleared. A cache that
-	// missed changes is rebuilt.
+	// maxChangeLog is the length at which the change log is cleared. A cache that has not read the cleared changes is
+	// rebuilt.
 	maxChangeLog = 4096
 )
 
@@ -42,7 +41,7 @@ func (t *Tree) logChange(l int32) {
 	t.changeLog = append(t.changeLog, l)
 }
 
-// boundCacheFor returns the up-to-date cache for the job's size at a depth.
+// boundCacheFor returns an up-to-date cache for the job's size and the given depth.
 func (s *search) boundCacheFor(depth int) *boundCache {
 	t, a := s.tree, s.ask
 	var b *boundCache
@@ -64,7 +63,7 @@ func (s *search) boundCacheFor(depth int) *boundCache {
 	for _, l := range t.changeLog[b.appliedChanges-t.droppedChanges:] {
 		i := int(t.ancestors[l][depth])
 		if b.refreshed[i] == s.cacheUses {
-			continue // another leaf of it changed too
+			continue // its bound was already refreshed for another leaf
 		}
 		b.refreshed[i] = s.cacheUses
 		if k := s.boundOf(b, i); k != b.bounds[i] {
@@ -110,7 +109,7 @@ func (s *search) boundOf(b *boundCache, i int) bound {
 	return s.domainBound(b.depth, i)
 }
 
-// smaller returns the domain with the lower bound.
+// Of the domains i and k, the method `smaller` returns the one with the lower bound.
 func (b *boundCache) smaller(i, k int32) int32 {
 	if b.bounds[k].compare(&b.bounds[i]) < 0 {
 		return k
@@ -126,8 +125,8 @@ func (b *boundCache) setBound(i int, k bound) {
 	}
 }
 
-// smallest appends the lowest bounds to list until it has size of them. It
-// leaves the cache unchanged.
+// The method `smallest` appends the lowest bounds to a list until the list has the given size.
+// The contents of the cache do not change.
 func (b *boundCache) smallest(list []bound, size int) []bound {
 	for len(list) < size {
 		top := 0
@@ -146,7 +145,8 @@ func (b *boundCache) smallest(list []bound, size int) []bound {
 	return list
 }
 
-// nextSmallest lists the size lowest bounds after last.
+// nextSmallest returns the lowest bounds among those that are higher than the bound `last`. The argument
+// `size` is the maximum number of bounds.
 func (b *boundCache) nextSmallest(last *bound, size int, list []bound) []bound {
 	for i := range b.bounds {
 		list = insertBound(list, &b.bounds[i], last, size)
@@ -154,6 +154,5 @@ func (b *boundCache) nextSmallest(last *bound, size int, list []bound) []bound {
 	return list
 }
 
-// markInfeasible records that domain i does not hold the job, although its
-// bound allowed it.
+// markInfeasible records that domain i cannot hold the job, although its bound suggested that it can.
 func (b *boundCache) markInfeasible(i int) { b.setBound(i, bound{infeasible: true, domain: i}) }

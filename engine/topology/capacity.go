@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// SetFree records that node i has this number of free whole devices of its total;
-// free is -1 if nothing may be placed there. The caller must call Set whenever
-// the node's capacity may have changed, even if both numbers are the same. The
-// cost is proportional to the depth of the tree.
+// SetFree records how many whole devices of node i are free, and how many the node has in total. If nothing may be
+// placed on the node, the argument `free` is -1. The caller must call SetFree whenever the node's capacity may have
+// changed, even if neither number has changed. The cost of a call is proportional to the depth of the tree.
 func (t *Tree) SetFree(i, free, total int) {
 	if free >= t.capacityWidth {
 		t.growCapacityTable(max(free+1, 2*t.capacityWidth))
@@ -35,7 +34,7 @@ func (t *Tree) SetFree(i, free, total int) {
 	}
 }
 
-// moveFreeBit moves a node between the bit sets of nodesByFree.
+// moveFreeBit moves a node from one bit set of nodesByFree to another.
 func (t *Tree) moveFreeBit(i, before, free int) {
 	if before >= 0 {
 		t.nodesByFree[before][i/64] &^= 1 << (i % 64)
@@ -45,8 +44,8 @@ func (t *Tree) moveFreeBit(i, before, free int) {
 	}
 }
 
-// nextWithFree returns the first node in [i, end) with this number of free
-// devices, or end if there is none.
+// nextWithFree searches the nodes in [i, end). It returns the first node that has the given number of free devices,
+// or `end` if there is none.
 func (t *Tree) nextWithFree(free, i, end int) int {
 	if i >= end {
 		return end
@@ -79,7 +78,7 @@ func (t *Tree) updateCapacity(l int32, before, free int) {
 			delta[d] += int32(free / d)
 		}
 	}
-	for depth := fleet; depth <= leaf; depth++ {
+	for depth := root; depth <= leaf; depth++ {
 		row := t.capacityTable[depth][int(t.ancestors[l][depth])*t.capacityWidth:]
 		for d, n := range delta {
 			row[d] += n
@@ -87,8 +86,8 @@ func (t *Tree) updateCapacity(l int32, before, free int) {
 	}
 }
 
-// SetHistory sets the history score of node i, from 0 to 1000. It is
-// DefaultHistory until it is set.
+// SetHistory sets the history score of node i. The score is a number from 0 to 1000. Until SetHistory
+// is called, the score is DefaultHistory.
 func (t *Tree) SetHistory(i, score int) {
 	if t.history[i] == score {
 		return
@@ -101,8 +100,8 @@ func (t *Tree) SetHistory(i, score int) {
 // History returns the history score of node i.
 func (t *Tree) History(i int) int { return t.history[i] }
 
-// growCapacityTable extends the capacity table to nodes with up to width-1 free
-// devices.
+// growCapacityTable extends the capacity table. The table then covers nodes with up to
+// width-1 free devices.
 func (t *Tree) growCapacityTable(width int) {
 	t.capacityWidth = width
 	for depth := range t.domains {
@@ -117,10 +116,9 @@ func (t *Tree) growCapacityTable(width int) {
 	}
 }
 
-// capacityBound returns an upper bound on the members of this many devices each
-// that fit in a domain, from its free devices alone. For members without
-// devices it returns the number of open nodes, which is positive if any member
-// can fit.
+// capacityBound returns an upper bound on the number of members that fit in a domain. Each member needs the given
+// number of devices. The bound considers only free devices. For members without devices, capacityBound returns the
+// number of schedulable nodes. This number is positive if any member can fit.
 func (t *Tree) capacityBound(depth, i, devices int) int {
 	if devices >= t.capacityWidth {
 		return 0
@@ -128,7 +126,7 @@ func (t *Tree) capacityBound(depth, i, devices int) int {
 	return int(t.capacityTable[depth][i*t.capacityWidth+devices])
 }
 
-// insertSorted adds v to an ascending list that does not have it yet.
+// insertSorted adds v to an ascending list, unless the list already contains it.
 func insertSorted(list []int32, v int32) []int32 {
 	at, found := slices.BinarySearch(list, v)
 	if found {

@@ -2,11 +2,9 @@ package topology
 
 import "slices"
 
-// searchConnected evaluates the sets of leaves that are connected by adjacency.
-// Each set is visited once: it grows from its first leaf, over leaves that come
-// after that one and are not adjacent to those chosen earlier. For a job that
-// has been placed before, sets near its previous leaves come first, because
-// there may be more sets than the step limit allows.
+// searchConnected evaluates the sets of leaves that are connected through adjacent leaves. Each set starts with its
+// lowest leaf and grows by one adjacent leaf at a time. In this way each set is visited only once. The number of
+// steps is limited. If the job has been placed before, sets near its previous leaves are evaluated first.
 func (z *leafSetSearch) searchConnected(s *search) {
 	for len(z.frontiers) <= z.size {
 		z.frontiers = append(z.frontiers, nil)
@@ -19,8 +17,7 @@ func (z *leafSetSearch) searchConnected(s *search) {
 	z.chosen = z.chosen[:0]
 }
 
-// collectNear lists the leaves that can be in a connected set with a previous
-// leaf.
+// collectNear lists the leaves that can belong to a connected set together with one of the job's previous leaves.
 func (z *leafSetSearch) collectNear(s *search) {
 	z.nearPrevious, z.nearQueue = z.nearPrevious[:0], z.nearQueue[:0]
 	for _, n := range s.ask.PreviousNodes {
@@ -37,15 +34,16 @@ func (z *leafSetSearch) collectNear(s *search) {
 	}
 }
 
-// addNear adds a leaf to the near leaves.
+// addNear adds a leaf to nearPrevious, which lists the leaves near the job's previous leaves.
 func (z *leafSetSearch) addNear(l int32) {
 	if at, known := slices.BinarySearch(z.nearPrevious, l); !known {
 		z.nearPrevious, z.nearQueue = slices.Insert(z.nearPrevious, at, l), append(z.nearQueue, l)
 	}
 }
 
-// growConnected evaluates the connected sets whose first leaf is near a
-// previous leaf (if near is set) or is not.
+// If the argument `near` is true, growConnected evaluates the connected sets whose first leaf is near one of
+// the job's previous leaves. If the argument `near` is false, growConnected evaluates all other connected
+// sets.
 func (z *leafSetSearch) growConnected(s *search, near bool) {
 	t := s.tree
 	top := z.byBound[0].members
@@ -71,8 +69,8 @@ func (z *leafSetSearch) growConnected(s *search, near bool) {
 	z.chosen = z.chosen[:0]
 }
 
-// extend adds leaves to a connected set until it has the right size. left is
-// the number of members that the chosen leaves do not hold.
+// The method `extend` adds leaves to a connected set until the set has the required size. The argument `left`
+// is the number of members that the chosen leaves cannot hold.
 func (z *leafSetSearch) extend(s *search, left int) {
 	n := len(z.chosen)
 	if n == z.size {

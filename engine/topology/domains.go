@@ -2,12 +2,11 @@ package topology
 
 import "slices"
 
-// maxFeasibleDomains is how many domains of one level that hold the job are
-// searched, lowest bound first.
+// The search of one level ends after it has searched maxFeasibleDomains domains that can hold the job. Domains with
+// the lowest bounds are searched first.
 const maxFeasibleDomains = 3
 
-// searchDomainsAt searches for the best placement in several leaves of one
-// domain at a depth.
+// searchDomainsAt searches each domain of the given depth for the best placement in several leaves.
 func (s *search) searchDomainsAt(depth int) {
 	feasible := 0
 	if depth == spine && s.canUseBoundCache() && s.ask.MinGbps == 0 && s.ask.Strategy != Distributed {
@@ -39,14 +38,14 @@ func (s *search) searchDomainsAt(depth int) {
 	}
 }
 
-// canUseBoundCache reports whether cached bounds apply: the job may use every
-// leaf, and its bounds depend on nothing but its size.
+// canUseBoundCache reports whether cached bounds apply. Cached bounds apply under two conditions: the job may use
+// every leaf, and its bounds depend only on its size.
 func (s *search) canUseBoundCache() bool {
 	return s.endLeaf-s.firstLeaf == len(s.candidates) && len(s.ask.PreviousNodes) == 0 && !s.ask.LatencySensitive
 }
 
-// tryDomain searches one domain and counts it in feasible if it holds the job.
-// It returns false without a search if no further domain has to be searched.
+// tryDomain searches one domain. If the domain can hold the job, tryDomain increments the counter `feasible`.
+// If no further domain has to be searched, tryDomain returns false without a search.
 func (s *search) tryDomain(depth int, k *bound, b *boundCache, feasible *int) bool {
 	if s.found && (*feasible == maxFeasibleDomains || s.isWorseThanBest(k)) {
 		return false
@@ -66,8 +65,8 @@ func (s *search) tryDomain(depth int, k *bound, b *boundCache, feasible *int) bo
 	return true
 }
 
-// isWorseThanBest reports whether every placement with this bound or a higher
-// one is worse than the best so far.
+// isWorseThanBest examines the placements that have this bound or a higher one. It
+// reports whether all of them are worse than the best placement so far.
 func (s *search) isWorseThanBest(k *bound) bool {
 	b := &s.best
 	return k.compare(&bound{
@@ -76,13 +75,13 @@ func (s *search) isWorseThanBest(k *bound) bool {
 	}) > 0
 }
 
-// domainBound returns a lower bound on the cost of placements in several leaves
-// of the i-th domain at a depth.
+// domainBound considers placements in several leaves of the i-th domain at a depth. It returns a lower bound on
+// their cost.
 func (s *search) domainBound(depth, i int) bound {
 	t, a := s.tree, s.ask
 	d := &t.domains[depth][i]
 	k := bound{domain: i, height: leaf - depth, capacity: t.capacityBound(depth, i, a.DevicesPerMember)}
-	inner := &t.domains[depth+1][t.ancestors[d.firstLeaf][depth+1]] // if it is the whole domain, it is searched at its own depth
+	inner := &t.domains[depth+1][t.ancestors[d.firstLeaf][depth+1]] // if a narrower domain covers all of it, that one is searched at its own depth
 	k.infeasible = d.firstLeaf < s.firstLeaf || d.endLeaf > s.endLeaf || inner.endLeaf == d.endLeaf || a.MinGbps > d.gbps ||
 		k.capacity == 0 || a.DevicesPerMember > 0 && k.capacity < s.members
 	if k.infeasible {
@@ -106,8 +105,8 @@ func (s *search) domainBound(depth, i int) bound {
 	return k
 }
 
-// minMovedMembers returns a lower bound on the members that move if all are
-// placed in domain d.
+// minMovedMembers returns a lower bound on the number of members that must move if all members are placed in domain
+// d.
 func (s *search) minMovedMembers(d *domain) int {
 	left := s.members
 	for _, n := range s.ask.PreviousNodes {
@@ -118,8 +117,8 @@ func (s *search) minMovedMembers(d *domain) int {
 	return max(left, 0)
 }
 
-// keepableMembers returns an upper bound on the members that node n of the last
-// attempt can keep, from its free devices.
+// keepableMembers considers a node n that the last attempt used. It returns an upper bound on the number of
+// members that can stay on this node. The bound depends on the node's free devices.
 func (s *search) keepableMembers(n int) int {
 	switch free := s.tree.free[n]; {
 	case free < 0:
@@ -131,13 +130,13 @@ func (s *search) keepableMembers(n int) int {
 	}
 }
 
-// hasPreviousNode reports whether domain d has a node of the last attempt.
+// hasPreviousNode reports whether domain d contains a node of the last attempt.
 func (t *Tree) hasPreviousNode(a *Request, d *domain) bool {
 	return slices.ContainsFunc(a.PreviousNodes, func(n int) bool { return n >= d.firstNode && n < d.endNode })
 }
 
-// minLeavesBound returns a lower bound on the leaves of a domain that are
-// needed for the job, or 0 if all of them do not suffice.
+// minLeavesBound returns a lower bound on the number of leaves that the job needs in a domain. It returns 0 if
+// all leaves together are not enough.
 func (s *search) minLeavesBound(d *domain, depth int) int {
 	s.capacityTally = append(s.capacityTally[:0], make([]int, s.members+1)...)
 	for l := d.firstLeaf; l < d.endLeaf; l++ {
@@ -154,8 +153,8 @@ func (s *search) minLeavesBound(d *domain, depth int) int {
 	return 0
 }
 
-// leafCapacityBound returns an upper bound on the members that leaf l can take
-// as one of several leaves of a domain at a depth, at most the members of the
+// leafCapacityBound returns an upper bound on the number of members that fit in leaf l. It assumes that the
+// placement uses several leaves of a domain at the given depth. The bound never exceeds the number of members of the
 // job.
 func (s *search) leafCapacityBound(l, depth int) int {
 	t, a := s.tree, s.ask
@@ -176,7 +175,7 @@ func (s *search) leafCapacityBound(l, depth int) int {
 	return min(seats, most)
 }
 
-// boundHeap is a binary heap of bounds, the lowest on top.
+// boundHeap is a binary heap of bounds with the lowest bound first.
 type boundHeap []bound
 
 func (r boundHeap) heapify() {

@@ -6,11 +6,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Evaluate returns the cost and the score of a placement. It returns false if the
-// placement breaks a rule: too few members, more members than a node has
-// capacity for, no single domain of the required level, insufficient or unknown
-// bandwidth, or more of a leaf than one job may use. Assignments must be sorted by
-// node.
+// Evaluate returns the cost and the score of a placement. Evaluate returns false if the placement breaks a rule. The
+// rules limit three things: the number of members, the members on each node, and the members and nodes of one job in
+// a leaf. The members must be in one domain of the required level, and must have the required bandwidth. Assignments
+// must be sorted by node.
 func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (PlacementCost, ares.PlacementScore, bool) {
 	t.leafScratch = t.leafScratch[:0]
 	var v PlacementCost
@@ -49,8 +48,8 @@ func (t *Tree) Evaluate(a *Request, f NodeEvaluator, picks []Assignment) (Placem
 	return v, merit, true
 }
 
-// commonDomain returns the depth and index of the narrowest domain that holds
-// these leaves, which must be ascending.
+// commonDomain returns the depth and the index of the narrowest domain that contains all of the given leaves.
+// The leaves must be in ascending order.
 func (t *Tree) commonDomain(leaves []int32) (depth, i int) {
 	first, last := &t.ancestors[leaves[0]], &t.ancestors[leaves[len(leaves)-1]]
 	for depth = leaf; first[depth] != last[depth]; depth-- {
@@ -58,8 +57,8 @@ func (t *Tree) commonDomain(leaves []int32) (depth, i int) {
 	return depth, int(first[depth])
 }
 
-// isAllowed reports whether a job may use this number of nodes in these leaves:
-// the required level and the bandwidth are satisfied.
+// isAllowed reports whether a job may use the given number of nodes in these leaves. The method checks the required
+// level and the required bandwidth.
 func (t *Tree) isAllowed(a *Request, leaves []int32, nodes int) bool {
 	depth, top := t.commonDomain(leaves)
 	if want, ok := depthOf(a.RequiredLevel); ok && (depth < want && want <= leaf || want > leaf && nodes > 1) {
@@ -79,8 +78,8 @@ func (t *Tree) isAllowed(a *Request, leaves []int32, nodes int) bool {
 	return true
 }
 
-// hasBandwidth reports whether every switch from a leaf up to just below a
-// depth has at least this bandwidth.
+// hasBandwidth checks the switches on the path from a leaf upwards. It reports whether all of them have at
+// least the given bandwidth. The switch at the given depth is not included.
 func (t *Tree) hasBandwidth(gbps, l, depth int) bool {
 	for d := leaf; d > depth; d-- {
 		if t.domains[d][t.ancestors[l][d]].gbps < gbps {
@@ -91,7 +90,7 @@ func (t *Tree) hasBandwidth(gbps, l, depth int) bool {
 }
 
 // evaluateLeaves sets the parts of the cost that depend on the leaves, and
-// returns the score.
+// returns the placement score.
 func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v *PlacementCost) ares.PlacementScore {
 	depth, top := t.commonDomain(leaves)
 	d := &t.domains[depth][top]
@@ -129,10 +128,10 @@ func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v 
 	return m
 }
 
-// isInNamedDomain reports whether the domain at this depth above leaf l has
-// this name or is inside a domain with this name.
+// isInNamedDomain finds the domain of leaf l at the given depth. It reports whether this domain has the given name,
+// or is inside a domain with this name.
 func (t *Tree) isInNamedDomain(name string, l int32, depth int) bool {
-	for ; depth > fleet; depth-- {
+	for ; depth > root; depth-- {
 		if t.domains[depth][t.ancestors[l][depth]].name == name {
 			return true
 		}
@@ -140,9 +139,9 @@ func (t *Tree) isInNamedDomain(name string, l int32, depth int) bool {
 	return false
 }
 
-// compareWithPrevious compares the leaves, and the domain d that holds them,
-// with the nodes of the last attempt. It returns 1 if d has none of those
-// nodes, and the number of leaves without any of them.
+// compareWithPrevious compares a placement with the nodes of the last attempt. The argument d is the domain that
+// contains the leaves of the placement. The first result is 1 if d contains no node of the last attempt, and 0
+// otherwise. The second result is the number of leaves that contain no node of the last attempt.
 func (t *Tree) compareWithPrevious(a *Request, leaves []int32, d *domain) (stray, away int) {
 	away = len(leaves)
 	if !t.hasPreviousNode(a, d) {
@@ -156,8 +155,8 @@ func (t *Tree) compareWithPrevious(a *Request, leaves []int32, d *domain) (stray
 	return stray, away
 }
 
-// areConnected reports whether every leaf can be reached from every other over
-// adjacent leaves of the list, which must be ascending.
+// areConnected reports whether the leaves in the list are connected. They are connected if every leaf can be reached
+// from every other leaf through adjacent leaves of the list. The list of leaves must be in ascending order.
 func (t *Tree) areConnected(leaves []int32) bool {
 	if len(leaves) == 1 {
 		return true
@@ -173,12 +172,11 @@ func (t *Tree) areConnected(leaves []int32) bool {
 	return len(t.reachedScratch) == len(leaves)
 }
 
-// alignment is the score for how close leaves are, by the depth of the
-// narrowest domain that holds them.
-var alignment = [depthCount]int{fleet: 0, region: 250, zone: 500, spine: 750, leaf: 1000}
+// The list `alignment` holds scores for how close leaves are to each other. The score depends on the depth of the
+// narrowest domain that contains all the leaves.
+var alignment = [depthCount]int{root: 0, region: 250, zone: 500, spine: 750, leaf: 1000}
 
-// alignmentAdjacent is the alignment of connected leaves, if no narrower domain
-// holds them.
+// alignmentAdjacent is the lowest alignment of leaves that are connected through adjacent leaves.
 const alignmentAdjacent = 900
 
 // scoreLeaves returns the weighted score of leaves for a request.
@@ -194,8 +192,8 @@ func (t *Tree) scoreLeaves(a *Request, leaves []int32, members, depth int, disco
 	return t.weightedScore(&stats, members, align)
 }
 
-// addLeafStats adds the statistics of leaf l, with its capacity for members of
-// this many devices.
+// addLeafStats adds the statistics of leaf l, including its capacity for members that need the given number of
+// devices.
 func (t *Tree) addLeafStats(stats *leafStats, l, devices int) {
 	s := &t.leafStats[l]
 	stats.devices += s.devices
@@ -209,13 +207,12 @@ func (t *Tree) addLeafStats(stats *leafStats, l, devices int) {
 
 // weightedScore combines four parts, each from 0 to 1000:
 //
-//   - availability: the job's share of the capacity that its leaves have free, so
-//     1000 if it fills them exactly and little if it fragments them;
+//   - availability: the job's share of the free capacity in its leaves (1000 if the job fills the leaves exactly,
+//     low if it fragments them);
 //   - alignment: 1000 for one leaf, 900 for adjacent leaves, 750 for one spine,
 //     500 for one zone, 250 for one region, 0 otherwise;
-//   - utilization: the share of their devices that are in use already, so that
-//     empty leaves stay empty;
-//   - history: the mean history score of their nodes.
+//   - utilization: the share of the leaves' devices that are already in use, so that empty leaves stay empty;
+//   - history: the mean history score of the nodes in these leaves.
 func (t *Tree) weightedScore(stats *leafStats, members, align int) ares.PlacementScore {
 	m := ares.PlacementScore{Availability: 1000, Alignment: align, History: stats.history / stats.nodes}
 	if stats.capacity > members {

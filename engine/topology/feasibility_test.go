@@ -10,9 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// TestFitIsFound checks clusters that are too large for brute force: the search
-// places as many members as the largest allowed domain holds, which is simple
-// to count.
+// TestFitIsFound checks the search in clusters that are too large for brute force. The search must place as many
+// members as fit in the largest allowed domain. The test itself counts the members that fit there, and does not
+// use the search for this.
 func TestFitIsFound(t *testing.T) {
 	t.Parallel()
 	worlds := 3_000
@@ -46,8 +46,8 @@ func TestFitIsFound(t *testing.T) {
 	}
 }
 
-// largeCluster has named leaves of up to 60 nodes. On many nodes the job may
-// not run although their devices are free.
+// largeCluster returns a cluster with named leaves of up to 60 nodes. Many nodes of the cluster are closed to
+// the job, although their devices are free.
 func largeCluster(r *rand.Rand) *cluster {
 	w := &cluster{topology: &ares.Topology{}}
 	leaves, size := 1+r.IntN(12), 1+r.IntN(60)
@@ -93,7 +93,7 @@ func largeCluster(r *rand.Rand) *cluster {
 	return w
 }
 
-// largestCapacity returns how many members the largest allowed domain holds.
+// largestCapacity returns how many members fit in the largest allowed domain.
 func (w *cluster) largestCapacity() int {
 	gbps := map[string]int{}
 	for _, d := range w.topology.Domains {
@@ -134,7 +134,7 @@ func (w *cluster) largestCapacity() int {
 	return most
 }
 
-// maxMembersPerLeaf returns how many members one leaf may take.
+// maxMembersPerLeaf returns how many members of one job may be placed in one leaf.
 func (w *cluster) maxMembersPerLeaf() int {
 	if w.topology.MaxGPUsPerLeaf == 0 || w.ask.DevicesPerMember == 0 {
 		return 1 << 20
@@ -158,8 +158,7 @@ func TestFewNodesAreQueried(t *testing.T) {
 	}
 }
 
-// TestLastNodeIsFound checks that a job that fits only the last of many similar
-// nodes is placed there.
+// TestLastNodeIsFound checks that a job is placed even if it fits only on the last of many similar nodes.
 func TestLastNodeIsFound(t *testing.T) {
 	t.Parallel()
 	w := &cluster{topology: &ares.Topology{MaxNodesPerLeaf: 1}, ask: topology.Request{Members: 8, DevicesPerMember: 1}}
@@ -175,8 +174,8 @@ func TestLastNodeIsFound(t *testing.T) {
 	}
 }
 
-// TestInfeasibleLeavesAreCached checks that requests of one kind do not query
-// the same nodes again until one changes.
+// TestInfeasibleLeavesAreCached repeats requests of one kind. It checks that the search does not query the same
+// nodes again until a node changes.
 func TestInfeasibleLeavesAreCached(t *testing.T) {
 	t.Parallel()
 	w := &cluster{ask: topology.Request{Members: 2, DevicesPerMember: 8, RequiredLevel: ares.LevelLeaf, CacheKey: 7}}

@@ -2,24 +2,26 @@ package topology
 
 import "slices"
 
-// maxKnapsackSteps limits the table of the exact algorithm. Larger problems are
-// solved greedily.
+// maxKnapsackSteps limits the size of the table in the exact algorithm. Larger problems are solved by a greedy
+// algorithm.
 const maxKnapsackSteps = 1 << 11
 
-// knapsack finds the cheapest nodes for the members of one leaf when the number
-// of nodes is limited, so that a cheap node may have to give way to a larger one.
-// It is a dynamic program over (nodes used, members placed).
+// A `knapsack` finds the cheapest nodes for the members in one leaf. It is used if only a limited number of
+// nodes may be used. If few nodes may be used, a large node may be better than a cheap one. The algorithm
+// is dynamic programming over the number of nodes used and the number of members placed.
 type knapsack struct {
-	// costs has the least cost by nodes used and members placed. Invariant: an
-	// entry other than the first has nodes == 0 until it is reached.
+	// The field `costs` is a table. It holds the lowest cost for each number of nodes used and each
+	// number of members placed. Invariant: each entry except the first has nodes == 0 until a placement
+	// for it is found.
 	costs   []leafCost
 	members []int           // members on a candidate, by candidate, nodes used and members placed
 	sorted  []candidateNode // scratch memory of the greedy algorithm
 }
 
-// solve places members on limit nodes if exactly is set, else on at most limit
-// nodes, at the least cost. The members must fit. A problem above
-// maxKnapsackSteps uses the nodes with the largest capacity.
+// The method `solve` places members at the lowest cost. The argument `limit` is the maximum number of nodes. If
+// the argument `exactly` is true, the method uses exactly that number of nodes. The caller must ensure that the
+// members fit. If the problem needs more than maxKnapsackSteps steps, the method uses the nodes with the largest
+// capacity instead.
 func (k *knapsack) solve(candidates []candidateNode, members, limit int, exactly bool, out *[]Assignment) leafCost {
 	limit = min(limit, members, len(candidates))
 	row := members + 1
@@ -45,8 +47,8 @@ func (k *knapsack) solve(candidates []candidateNode, members, limit int, exactly
 	return k.extract(candidates, best, members, table, out)
 }
 
-// addNode improves the cost table with placements that use one more candidate,
-// and notes in placed how many members that candidate has in each entry.
+// addNode updates the cost table with placements that use one more candidate. For each updated entry, addNode stores
+// the number of members on this candidate in the slice `placed`.
 func (k *knapsack) addNode(c *candidateNode, placed []int, limit, members int) {
 	row := members + 1
 	for n := limit; n > 0; n-- {
@@ -66,8 +68,8 @@ func (k *knapsack) addNode(c *candidateNode, placed []int, limit, members int) {
 	}
 }
 
-// extract returns the cost of the table entry for so many nodes and members. It
-// adds the picks of that entry to out, last candidate first, unless out is nil.
+// The method `extract` returns the cost of the table entry for the given numbers of nodes and members. If `out` is
+// not nil, the method appends the assignments of that entry to it, in reverse order of the candidates.
 func (k *knapsack) extract(candidates []candidateNode, nodes, members, table int, out *[]Assignment) leafCost {
 	cost := k.costs[nodes*(members+1)+members]
 	if out == nil {

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Limits on the search for the best leaves of a domain.
+// These constants limit the search for the best leaves of a domain.
 const (
-	poolSize    = 24      // leaves that are combined
-	maxTiedSets = 8       // sets that can only equal the best and are filled nevertheless
-	maxSteps    = 2048    // steps in all
+	poolSize    = 24      // number of leaves that are combined
+	maxTiedSets = 8       // number of sets that are filled although they can only equal the best
+	maxSteps    = 2048    // total number of steps
 	maxSplits   = 1 << 12 // entries of the table that splits members over leaves
 )
 
-// leafOption is a leaf that a set may use.
+// leafOption is a leaf that a set of leaves may use.
 type leafOption struct {
 	leaf, members int // members is its capacity, or an upper bound on it
-	waste         int // of its cheapest node, where it is known
+	waste         int // waste of its cheapest node, if known
 }
 
-// leafSetSearch searches for the best set of leaves of one domain.
+// leafSetSearch searches for the best set of leaves in one domain.
 type leafSetSearch struct {
 	domain       *domain
 	depth        int
@@ -27,8 +27,8 @@ type leafSetSearch struct {
 	byCapacity   []leafOption // leaves whose capacity was computed, highest first
 	pool         []leafOption // leaves that are combined
 	size         int          // number of leaves of a set
-	stepsLeft    int          // of maxSteps
-	tiedSets     int          // sets filled that could only equal the best
+	stepsLeft    int          // steps left of maxSteps
+	tiedSets     int          // number of filled sets that could only equal the best
 	chosen       []int32      // leaves of the current set
 	chosenSorted []int32      // chosen, ascending
 	frontiers    [][]int32    // leaves adjacent to the chosen ones, by number of chosen leaves
@@ -39,16 +39,14 @@ type leafSetSearch struct {
 	splitTable   []splitStep  // by number of leaves and members placed
 }
 
-// splitStep is the cheapest way to place some members in the first few leaves
-// of a set.
+// splitStep describes the cheapest way to place a given number of members in the first leaves of a set.
 type splitStep struct {
 	cost        leafCost
 	lastMembers int  // members in the last of these leaves
-	isReached   bool // false if there is no such way
+	isReached   bool // false if it is impossible
 }
 
-// reset lists the leaves of a domain by their capacity bounds, with a counting
-// sort.
+// The method `reset` lists the leaves of a domain, sorted by their capacity bounds with a counting sort.
 func (z *leafSetSearch) reset(s *search, d *domain, depth int) {
 	z.domain, z.depth = d, depth
 	z.sortOffsets = append(z.sortOffsets[:0], make([]int, s.members+2)...)
@@ -69,14 +67,14 @@ func (z *leafSetSearch) reset(s *search, d *domain, depth int) {
 	}
 }
 
-// searchFewest evaluates sets with the fewest leaves that hold the job, and
-// reports whether there are any.
+// searchFewest evaluates the sets with the smallest number of leaves that can hold the job. It reports whether such
+// a set exists.
 func (z *leafSetSearch) searchFewest(s *search) bool {
 	if z.size = z.minLeaves(s); z.size < 2 {
 		return false
 	}
 	z.chosen = z.chosen[:0]
-	need := s.members // capacity that a leaf needs beside the largest leaves
+	need := s.members // capacity that a leaf needs in addition to the largest leaves
 	for i, r := range z.byCapacity[:z.size] {
 		z.chosen = append(z.chosen, int32(r.leaf))
 		if i < z.size-1 {
@@ -88,7 +86,7 @@ func (z *leafSetSearch) searchFewest(s *search) bool {
 		return true
 	}
 	if z.searchConnected(s); s.best.Disconnected == 0 && s.best.Leaves == z.size && s.best.Height == leaf-z.depth {
-		return true // no disconnected set is better
+		return true // no disconnected set can be better
 	}
 	z.fillPool(s, need)
 	z.chosen = z.chosen[:0]
@@ -96,19 +94,19 @@ func (z *leafSetSearch) searchFewest(s *search) bool {
 	return true
 }
 
-// minLeaves computes the capacity of the largest leaves until the least number
-// of leaves that hold the job is certain. It returns 0 if all of them do not
-// suffice.
+// minLeaves returns the smallest number of leaves that can hold the job. To find this number, it computes the
+// capacity of the largest leaves, one after the other. minLeaves returns 0 if all leaves together cannot hold the
+// job.
 func (z *leafSetSearch) minLeaves(s *search) int {
 	z.byCapacity = z.byCapacity[:0]
 	total := 0
-	for _, promised := range z.byBound {
+	for _, bound := range z.byBound {
 		if total >= s.members {
-			if k := z.leavesFor(s.members); k == 1 || promised.members <= z.byCapacity[k-2].members {
+			if k := z.leavesFor(s.members); k == 1 || bound.members <= z.byCapacity[k-2].members {
 				return k
 			}
 		}
-		r := leafOption{leaf: promised.leaf, members: s.leafCapacity(promised.leaf, s.tree.maxNodesPerLeaf)}
+		r := leafOption{leaf: bound.leaf, members: s.leafCapacity(bound.leaf, s.tree.maxNodesPerLeaf)}
 		total += r.members
 		at := len(z.byCapacity)
 		for at > 0 && z.byCapacity[at-1].members < r.members {
@@ -119,8 +117,9 @@ func (z *leafSetSearch) minLeaves(s *search) int {
 	return z.leavesFor(s.members)
 }
 
-// leavesFor returns how many of the largest computed leaves hold this number of
-// members, or 0 if they do not.
+// leavesFor uses the largest leaves first. It returns how many leaves are needed for the given number of
+// members. It considers only leaves whose capacity has been computed, and returns 0 if these leaves are
+// not enough.
 func (z *leafSetSearch) leavesFor(members int) int {
 	for i, r := range z.byCapacity {
 		if members -= r.members; members <= 0 {
@@ -130,8 +129,8 @@ func (z *leafSetSearch) leavesFor(members int) int {
 	return 0
 }
 
-// fillPool selects the leaves to combine: previous leaves, the largest ones,
-// and those that are just large enough to complete a set.
+// fillPool selects the leaves to combine. These are the previous leaves of the job, the largest leaves, and
+// leaves that are just large enough to complete a set.
 func (z *leafSetSearch) fillPool(s *search, need int) {
 	z.pool = z.pool[:0]
 	for _, n := range s.ask.PreviousNodes {
@@ -154,30 +153,30 @@ func (z *leafSetSearch) fillPool(s *search, need int) {
 	z.sortPool()
 }
 
-// addToPool adds a leaf unless the pool has it.
+// addToPool adds a leaf to the pool unless the pool already contains it.
 func (z *leafSetSearch) addToPool(r leafOption) {
 	if !slices.ContainsFunc(z.pool, func(o leafOption) bool { return o.leaf == r.leaf }) {
 		z.pool = append(z.pool, r)
 	}
 }
 
-// sortPool puts the leaves with the lowest capacity first: a set that barely
-// holds the job causes the least fragmentation.
+// sortPool sorts the leaves by capacity, the smallest first, because a set that is just large enough for the job
+// causes the least fragmentation.
 func (z *leafSetSearch) sortPool() {
 	slices.SortFunc(z.pool, func(a, b leafOption) int {
 		return cmp.Or(cmp.Compare(a.members, b.members), cmp.Compare(a.waste, b.waste), cmp.Compare(a.leaf, b.leaf))
 	})
 }
 
-// combinePool tries the sets that add leaves of pool[from:] to the chosen ones.
-// left is the number of members that the chosen leaves do not hold.
+// combinePool adds leaves from pool[from:] to the chosen leaves, and tries the resulting sets. The argument `left`
+// is the number of members that the chosen leaves cannot hold.
 func (z *leafSetSearch) combinePool(s *search, from, left int) {
 	missing := z.size - len(z.chosen)
 	if missing == 0 {
 		z.tryChosen(s)
 		return
 	}
-	rest := left // members left if the largest leaves complete the set
+	rest := left // members left over if the largest leaves complete the set
 	for i := len(z.pool) - missing + 1; i < len(z.pool); i++ {
 		rest -= z.pool[i].members
 	}
@@ -191,8 +190,8 @@ func (z *leafSetSearch) combinePool(s *search, from, left int) {
 	}
 }
 
-// areInterchangeable reports whether replacing one leaf by the other changes
-// nothing but the waste of a set.
+// areInterchangeable reports whether leaf b can replace leaf a in a set. The cost of the set must stay
+// the same, except for its waste.
 func (s *search) areInterchangeable(a, b leafOption) bool {
 	t := s.tree
 	return a.members == b.members && t.leafStats[a.leaf] == t.leafStats[b.leaf] && len(s.ask.PreviousNodes) == 0 &&
@@ -200,7 +199,8 @@ func (s *search) areInterchangeable(a, b leafOption) bool {
 		len(t.adjacent[a.leaf]) == 0 && len(t.adjacent[b.leaf]) == 0
 }
 
-// tryChosen fills the chosen leaves if that can improve on the best placement.
+// tryChosen places the job in the chosen leaves. It does so only if the result can be better than the best placement
+// so far.
 func (z *leafSetSearch) tryChosen(s *search) {
 	z.stepsLeft -= 8 * z.size
 	if s.found {
@@ -214,8 +214,8 @@ func (z *leafSetSearch) tryChosen(s *search) {
 	z.fillChosen(s)
 }
 
-// compareToBest compares a lower bound on the cost of the chosen leaves with
-// the best placement so far, by all parts but waste and nodes.
+// compareToBest computes a lower bound on the cost of the chosen leaves, and compares it with the best placement so
+// far. It compares all parts of the cost except waste and nodes.
 func (z *leafSetSearch) compareToBest(s *search) int {
 	z.chosenSorted = append(z.chosenSorted[:0], z.chosen...)
 	slices.Sort(z.chosenSorted)
@@ -240,8 +240,8 @@ func (z *leafSetSearch) compareToBest(s *search) int {
 	return bound.Compare(b)
 }
 
-// searchMost evaluates sets with as many leaves as the job can use, and reports
-// whether there are at least two.
+// searchMost evaluates sets with as many leaves as the job can use. It reports whether the job can use at least two
+// leaves.
 func (z *leafSetSearch) searchMost(s *search) bool {
 	z.pool = z.pool[:0]
 	for _, n := range s.ask.PreviousNodes {
@@ -270,8 +270,8 @@ func (z *leafSetSearch) searchMost(s *search) bool {
 	return true
 }
 
-// addLeafToPool adds a leaf with capacity to the pool, unless it is among the
-// first entries already.
+// addLeafToPool adds a leaf to the pool if it has capacity. The argument `among` is a number of pool entries. Only
+// these entries are checked for duplicates.
 func (z *leafSetSearch) addLeafToPool(s *search, l, among int) {
 	members := s.leafCapacity(l, s.tree.maxNodesPerLeaf)
 	if members == 0 || slices.ContainsFunc(z.pool[:among], func(r leafOption) bool { return r.leaf == l }) {
@@ -280,9 +280,8 @@ func (z *leafSetSearch) addLeafToPool(s *search, l, among int) {
 	z.pool = append(z.pool, leafOption{l, members, s.candidates[l].nodes[0].waste})
 }
 
-// fillChosen places the job in the chosen leaves, with at least one member in
-// each, at the lowest cost. If the table would be too large, it splits members
-// by the strategy alone.
+// fillChosen places the job in the chosen leaves at the lowest cost, with one member or more in each leaf. If the
+// table would be too large, fillChosen splits the members by the placement strategy alone.
 func (z *leafSetSearch) fillChosen(s *search) {
 	z.chosenSorted = append(z.chosenSorted[:0], z.chosen...)
 	slices.Sort(z.chosenSorted)
@@ -302,9 +301,8 @@ func (z *leafSetSearch) fillChosen(s *search) {
 	s.keepIfBetter(s.trial)
 }
 
-// splitCheapest splits the members over the chosen leaves at the lowest cost,
-// with a dynamic program over leaves and members placed. It returns false if
-// they do not fit.
+// splitCheapest splits the members over the chosen leaves at the lowest cost. splitCheapest uses dynamic programming
+// over leaves and placed members. splitCheapest returns false if the members do not fit.
 func (z *leafSetSearch) splitCheapest(s *search) bool {
 	row := s.members + 1
 	z.splitTable = append(z.splitTable[:0], make([]splitStep, (len(z.chosenSorted)+1)*row)...)
@@ -312,7 +310,7 @@ func (z *leafSetSearch) splitCheapest(s *search) bool {
 	for i, l := range z.chosenSorted {
 		costs := s.leafCosts(int(l))
 		before, after := z.splitTable[i*row:(i+1)*row], z.splitTable[(i+1)*row:(i+2)*row]
-		most := s.members - (len(z.chosenSorted) - 1 - i) // every later leaf gets at least one
+		most := s.members - (len(z.chosenSorted) - 1 - i) // every later leaf gets at least one member
 		for placed := i; placed <= most; placed++ {
 			if !before[placed].isReached {
 				continue
@@ -337,9 +335,8 @@ func (z *leafSetSearch) splitCheapest(s *search) bool {
 	return true
 }
 
-// splitGreedy splits the members by the strategy: leaf by leaf for consolidated
-// jobs, else one more member per leaf in turn. It returns false if they do not
-// fit.
+// splitGreedy splits the members by the placement strategy alone. For consolidated jobs, it fills leaf after
+// leaf. For other jobs, it gives each leaf one member in turn. It returns false if the members do not fit.
 func (z *leafSetSearch) splitGreedy(s *search) bool {
 	left := s.members - len(z.chosenSorted)
 	for i := range z.split {
@@ -363,8 +360,8 @@ func (z *leafSetSearch) splitGreedy(s *search) bool {
 	return left == 0
 }
 
-// leafCosts returns the cost of placing 0, 1, 2, … members in leaf l, up to its
-// capacity.
+// leafCosts returns a list of costs for leaf l. Entry n is the cost of placing n members in the leaf, and the
+// last entry is for the leaf's capacity.
 func (s *search) leafCosts(l int) []leafCost {
 	st := &s.candidates[l]
 	if st.costsRound == s.round {

@@ -1,16 +1,15 @@
 package topology
 
-// Leaves are searched in the order of their lower bounds. Leaves that can only
-// equal the best placement apart from waste are searched until
-// maxFeasibleLeaves leaves held the job, or the leaves that tied have
-// maxTiedNodes nodes. Leaves that do not hold the job count for neither limit:
-// whether such a failure is cached must not change the result.
+// Leaves are searched in the order of their lower bounds. A leaf is tied if its bound equals the cost of the best
+// placement so far, apart from waste and nodes. Tied leaves are searched until one of two limits is reached:
+// maxFeasibleLeaves leaves could hold the job, or the searched tied leaves have maxTiedNodes nodes. Leaves that
+// cannot hold the job do not count towards these limits. Otherwise the result would depend on whether the cache
+// already knows these leaves.
 const (
 	maxFeasibleLeaves = 8
 	maxTiedNodes      = 64
 
-	// Bounds are listed in batches: firstBatch of them, and then nextBatch at a
-	// time.
+	// Bounds are listed in batches. The first batch has firstBatch bounds, and each later batch has nextBatch bounds.
 	firstBatch = 8
 	nextBatch  = 64
 )
@@ -47,7 +46,7 @@ func (s *search) searchLeaves() {
 		}
 		last := s.leafBounds[len(s.leafBounds)-1]
 		if s.found && feasible >= maxFeasibleLeaves && s.compareToBest(&last) >= 0 {
-			return // later bounds are not lower
+			return // later bounds cannot be lower
 		}
 		if b != nil {
 			s.leafBounds = b.nextSmallest(&last, nextBatch, s.leafBounds[:0])
@@ -57,8 +56,7 @@ func (s *search) searchLeaves() {
 	}
 }
 
-// tryLeaf evaluates the best placement in leaf l and reports whether the job
-// fits.
+// tryLeaf evaluates the best placement in leaf l, and reports whether the job fits in the leaf.
 func (s *search) tryLeaf(l int) bool {
 	limit := s.maxNodesIn(l)
 	if s.ask.LatencySensitive && limit > 1 {
@@ -67,8 +65,8 @@ func (s *search) tryLeaf(l int) bool {
 	return s.tryLeafOnNodes(l, limit)
 }
 
-// tryLeafOnNodes evaluates the best placement on at most limit nodes of leaf l,
-// and reports whether the job fits.
+// tryLeafOnNodes evaluates the best placement in leaf l, and reports whether the job fits. The argument `limit` is
+// the maximum number of nodes.
 func (s *search) tryLeafOnNodes(l, limit int) bool {
 	s.trial = s.trial[:0]
 	_, ok := s.assign(l, s.members, limit, &s.trial)
@@ -88,8 +86,8 @@ func (s *search) maxNodesIn(l int) int {
 	return s.tree.maxNodesPerLeaf
 }
 
-// compareToBest compares the lower bound of a leaf with the best placement so
-// far, by all parts but waste and nodes.
+// compareToBest compares the lower bound of a leaf with the best placement so far. compareToBest compares all parts
+// of the cost except waste and nodes.
 func (s *search) compareToBest(k *bound) int {
 	if !s.found {
 		return -1
@@ -103,8 +101,8 @@ func (s *search) compareToBest(k *bound) int {
 	})
 }
 
-// listLeafBounds lists the size lowest bounds after last, or from the first if
-// last is nil.
+// listLeafBounds lists the lowest bounds among those that are higher than the bound `last`. The argument
+// `size` is the maximum number of bounds. If `last` is nil, the list starts with the lowest bound.
 func (s *search) listLeafBounds(last *bound, size int) {
 	s.leafBounds = s.leafBounds[:0]
 	for l := s.firstLeaf; l < s.endLeaf; l++ {
@@ -156,8 +154,7 @@ func (s *search) leafBound(l int) bound {
 	return k
 }
 
-// maxFreeDevices returns the largest number of free devices on a node of leaf
-// l.
+// maxFreeDevices returns the largest number of free devices on any node of leaf l.
 func (t *Tree) maxFreeDevices(l int) int {
 	counts := t.capacityTable[leaf][l*t.capacityWidth : (l+1)*t.capacityWidth]
 	for d := t.capacityWidth - 1; d > 0; d-- {

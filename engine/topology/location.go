@@ -6,9 +6,9 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Depths in the tree, widest first. The fleet contains everything.
+// These constants are the depths in the tree, from the widest domains to the narrowest. The root contains every node.
 const (
-	fleet = iota
+	root = iota
 	region
 	zone
 	spine
@@ -16,31 +16,32 @@ const (
 	depthCount
 )
 
-// labelKeys has the node label that names the domain at each depth.
+// labelKeys maps each depth to the node label that names the domain at that depth.
 var labelKeys = [depthCount]string{region: "region", zone: "zone", spine: "spine", leaf: "leaf"}
 
-// labelRack is another label for the leaf.
+// labelRack is an alternative node label for the leaf.
 const labelRack = "rack"
 
-// depthOf returns the depth of a level in the tree. The node and the levels
-// inside it are beyond the leaf. It returns false for an unknown level.
+// depthOf returns the depth of a level in the tree. The level of a node, and all levels inside a node, have a
+// result that is greater than the depth of a leaf. depthOf returns false for an unknown level.
 func depthOf(l ares.Level) (int, bool) {
 	rank := l.Rank()
 	return min(rank+1, depthCount), rank >= 0
 }
 
-// levelOf returns the level at a depth, "" for the fleet.
+// levelOf returns the level at a depth, or "" for the root.
 func levelOf(depth int) ares.Level {
-	if depth == fleet {
+	if depth == root {
 		return ""
 	}
 	return ares.Levels()[depth-1]
 }
 
-// Location is the location of a node; a level that the node does not name is "".
+// Location says in which region, zone, spine and leaf a node is. If the node names no domain at a level, the
+// field of that level is "".
 type Location struct{ Region, Zone, Spine, Leaf string }
 
-// nameAt returns the field of a depth. Invariant: region <= depth <= leaf.
+// nameAt returns the name of the location's domain at a depth. The caller must ensure that region <= depth <= leaf.
 func (p *Location) nameAt(depth int) *string {
 	switch depth {
 	case region:
@@ -54,14 +55,14 @@ func (p *Location) nameAt(depth int) *string {
 	}
 }
 
-// In reports whether the location is in the domain with this level and name.
+// If the location is in the domain with the given level and name, the method In returns true.
 func (p Location) In(level ares.Level, name string) bool {
 	depth, ok := depthOf(level)
 	return ok && depth <= leaf && *p.nameAt(depth) == name
 }
 
-// CompareLocations orders locations. Sorting nodes by location and then by ID puts the
-// nodes of every domain next to each other.
+// CompareLocations orders locations. Sorting nodes by location and then by ID makes the nodes of every domain
+// adjacent.
 func CompareLocations(a, b Location) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone),
 		cmp.Compare(a.Spine, b.Spine), cmp.Compare(a.Leaf, b.Leaf))
@@ -73,7 +74,7 @@ type Locator struct {
 	leafByNode map[string]*ares.Domain // the leaf that lists the node
 }
 
-// NewLocator indexes a topology. A nil topology declares nothing.
+// NewLocator indexes the domains of a topology by name and by node. A nil topology declares no domains.
 func NewLocator(t *ares.Topology) *Locator {
 	a := &Locator{domains: map[string]*ares.Domain{}, leafByNode: map[string]*ares.Domain{}}
 	if t == nil {
@@ -89,9 +90,9 @@ func NewLocator(t *ares.Topology) *Locator {
 	return a
 }
 
-// Locate returns the location of a node. A declared domain that lists the
-// node, or that a label of the node names, determines the domains above it.
-// Labels determine the rest.
+// Locate returns the location of a node. The labels of the node name its domains. If a declared leaf lists the node,
+// this leaf is used instead of the one in the label. If the topology declares the parent of a domain, this parent is
+// used instead of the one in the label.
 func (a *Locator) Locate(node string, labels map[string]string) Location {
 	var p Location
 	for depth := region; depth <= leaf; depth++ {
@@ -117,8 +118,7 @@ func (a *Locator) Locate(node string, labels map[string]string) Location {
 	return p
 }
 
-// declaredDomain returns the topology's domain with this name, or nil if there
-// is none at this depth.
+// declaredDomain returns the declared domain with the given name at this depth, or nil if there is none.
 func (a *Locator) declaredDomain(depth int, name string) *ares.Domain {
 	d := a.domains[name]
 	if name == "" || d == nil {

@@ -40,8 +40,9 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// TestMissingLocations checks that a level that no node names does not divide
-// nodes, and that a node without a name at a level that others name is alone.
+// TestMissingLocations checks a level at which no node names a domain. Such a level must not divide the
+// nodes. It also checks that a node is alone in its domain if it names no domain at a level where other nodes
+// name one.
 func TestMissingLocations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package topology
 
 import ares "github.com/ares-scheduler/ares"
 
-// NamedDomain returns the nodes [lo, hi) of the i-th domain with this name, widest
-// first. Labels may use one name in several locations.
+// NamedDomain returns the nodes [lo, hi) of the i-th domain with the given name. Wider domains come first.
+// Several domains can have the same name, because labels may use it in several locations.
 func (t *Tree) NamedDomain(name string, i int) (lo, hi int, ok bool) {
 	of := t.byName[name]
 	if i >= len(of) {
@@ -12,8 +12,7 @@ func (t *Tree) NamedDomain(name string, i int) (lo, hi int, ok bool) {
 	return of[i].firstNode, of[i].endNode, true
 }
 
-// EnclosingDomain returns the nodes [lo, hi) of the domain at this level that contains the
-// node.
+// EnclosingDomain returns the nodes [lo, hi) of the domain at the given level that contains the node.
 func (t *Tree) EnclosingDomain(node int, level ares.Level) (lo, hi int) {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {
@@ -23,11 +22,11 @@ func (t *Tree) EnclosingDomain(node int, level ares.Level) (lo, hi int) {
 	return d.firstNode, d.endNode
 }
 
-// Bandwidth returns the bandwidth between two nodes, 0 if it is unknown.
+// Bandwidth returns the bandwidth between two nodes, or 0 if the bandwidth is unknown.
 func (t *Tree) Bandwidth(a, b int) int {
 	la, lb := t.leafOf[a], t.leafOf[b]
 	least := 0
-	for depth := leaf; depth >= fleet; depth-- {
+	for depth := leaf; depth >= root; depth-- {
 		for _, l := range [2]int32{la, lb} {
 			d := &t.domains[depth][t.ancestors[l][depth]]
 			if d.gbps == 0 {
@@ -44,7 +43,7 @@ func (t *Tree) Bandwidth(a, b int) int {
 	return 0
 }
 
-// DomainName returns the name of the node's domain at a level, "" for none.
+// DomainName returns the name of the node's domain at a level, or "" if the domain has no name.
 func (t *Tree) DomainName(node int, level ares.Level) string {
 	depth, ok := depthOf(level)
 	if !ok || depth > leaf {

@@ -11,8 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// cluster is a random cluster with a request. It answers the queries of the
-// search.
+// A `cluster` is a random cluster together with a request. The type also implements topology.NodeEvaluator.
 type cluster struct {
 	places   []topology.Location
 	topology *ares.Topology
@@ -22,7 +21,7 @@ type cluster struct {
 	room     []int
 	waste    []int
 	ask      topology.Request
-	queries  int // calls of Capacity
+	queries  int // number of calls of Capacity
 }
 
 func (w *cluster) Capacity(node int) int {
@@ -41,7 +40,7 @@ func (w *cluster) tree() *topology.Tree {
 	return t
 }
 
-// bruteForce returns the best of all placements.
+// bruteForce evaluates all placements and returns the best one.
 func (w *cluster) bruteForce(t *topology.Tree) (best topology.PlacementCost, picks []topology.Assignment, ok bool) {
 	var try []topology.Assignment
 	var walk func(node, left int)
@@ -71,7 +70,7 @@ func (w *cluster) bruteForce(t *topology.Tree) (best topology.PlacementCost, pic
 // oneOf returns one of its arguments at random.
 func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// randomCluster has at most this many leaves, nodes and members.
+// randomCluster returns a random cluster with no more than the given numbers of leaves, nodes and members.
 func randomCluster(r *rand.Rand, leaves, nodes, members int) *cluster {
 	w := &cluster{topology: &ares.Topology{}}
 	w.placeNodes(r, 2+r.IntN(leaves-1), nodes-r.IntN(nodes/2+1))
@@ -108,7 +107,7 @@ func randomCluster(r *rand.Rand, leaves, nodes, members int) *cluster {
 	return w
 }
 
-// setFree draws the free devices, the capacity and the waste of node i.
+// setFree draws random values for the free devices, the capacity and the waste of node i.
 func (w *cluster) setFree(r *rand.Rand, i int) {
 	w.free[i] = r.IntN(w.total[i]+2) - 1
 	if r.IntN(3) == 0 {
@@ -127,8 +126,7 @@ func (w *cluster) setFree(r *rand.Rand, i int) {
 	w.waste[i] = r.IntN(oneOf(r, 1, 3, 9)) - 2
 }
 
-// placeNodes declares a topology with leaves and gives the nodes their
-// locations.
+// placeNodes declares a topology with several leaves, and assigns a location to each node.
 func (w *cluster) placeNodes(r *rand.Rand, leaves, nodes int) {
 	t := w.topology
 	t.Domains = []ares.Domain{
@@ -172,7 +170,7 @@ func (w *cluster) placeNodes(r *rand.Rand, leaves, nodes int) {
 	slices.SortFunc(w.places, topology.CompareLocations)
 }
 
-// checkBest compares the result of Choose with brute force.
+// checkBest compares the result of Choose with that of brute force.
 func (w *cluster) checkBest(t *topology.Tree) error {
 	want, wanted, ok := w.bruteForce(t)
 	picks, _, found := t.Choose(&w.ask, w)
@@ -204,8 +202,7 @@ func (w *cluster) changeSome(r *rand.Rand, t *topology.Tree) {
 	}
 }
 
-// TestChoiceIsBest compares Choose with brute force on small trees, which
-// change between two searches.
+// TestChoiceIsBest compares Choose with brute force on small trees that change between two searches.
 func TestChoiceIsBest(t *testing.T) {
 	t.Parallel()
 	worlds := 50_000
@@ -243,8 +240,8 @@ func TestChoiceIsBest(t *testing.T) {
 	}
 }
 
-// uniformCluster has many leaves with equal bounds, of which some hold the job,
-// so that the number of leaves searched matters.
+// uniformCluster returns a cluster with many leaves that have equal bounds. Only some leaves can hold the job, so the
+// number of searched leaves affects the result.
 func uniformCluster(r *rand.Rand) *cluster {
 	w := &cluster{topology: &ares.Topology{}, ask: topology.Request{Members: 1 + r.IntN(4), DevicesPerMember: 8}}
 	size := 1 + r.IntN(3)
@@ -256,8 +253,8 @@ func uniformCluster(r *rand.Rand) *cluster {
 	return w
 }
 
-// TestCacheDoesNotChangeChoice compares a tree that has answered other requests
-// with a new one. A replay sees fewer requests and must make the same choice.
+// TestCacheDoesNotChangeChoice compares two trees: one that has already answered other requests, and a new one. A
+// replay has seen fewer requests than the live server, and must still make the same choice.
 func TestCacheDoesNotChangeChoice(t *testing.T) {
 	t.Parallel()
 	worlds := 2_000

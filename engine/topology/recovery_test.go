@@ -10,7 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// rulesOnly returns the parts of the cost that come before moved members.
+// rulesOnly returns only some parts of the cost: those that are compared before the number of moved members.
 func rulesOnly(v topology.PlacementCost) topology.PlacementCost {
 	return topology.PlacementCost{
 		MissingMembers: v.MissingMembers, OutsidePreferredDomain: v.OutsidePreferredDomain, OutsidePreferredLevel: v.OutsidePreferredLevel, SharedNodes: v.SharedNodes, SharedLeaves: v.SharedLeaves,
@@ -18,8 +18,8 @@ func rulesOnly(v topology.PlacementCost) topology.PlacementCost {
 	}
 }
 
-// leafSpine is a cluster of free nodes: a row of leaves, each adjacent to its
-// neighbours, over two spines.
+// leafSpine returns a cluster of free nodes. The leaves form a row below two spines, and each leaf is adjacent to
+// its neighbours in the row.
 func leafSpine(r *rand.Rand, leaves, each int) *cluster {
 	w := &cluster{topology: &ares.Topology{Domains: []ares.Domain{{Name: "s0", Level: ares.LevelSpine}, {Name: "s1", Level: ares.LevelSpine}}}}
 	for l := range leaves {
@@ -41,7 +41,7 @@ func leafSpine(r *rand.Rand, leaves, each int) *cluster {
 	return w
 }
 
-// occupy closes nodes, or gives them to other jobs.
+// The method `occupy` makes nodes unavailable, as if they were closed or allocated to other jobs.
 func (w *cluster) occupy(t *topology.Tree, free int, nodes ...int) {
 	for _, n := range nodes {
 		w.free[n], w.room[n] = free, 0
@@ -49,8 +49,8 @@ func (w *cluster) occupy(t *topology.Tree, free int, nodes ...int) {
 	}
 }
 
-// minMoves returns the fewest members that move in a placement that satisfies
-// the rules as well as the best one.
+// minMoves considers all placements that satisfy the rules best. It returns the smallest number of moved members
+// among them.
 func (w *cluster) minMoves(t *topology.Tree) (best topology.PlacementCost, moved int, ok bool) {
 	var try []topology.Assignment
 	var walk func(node, left int)
@@ -80,9 +80,8 @@ func (w *cluster) minMoves(t *topology.Tree) (best topology.PlacementCost, moved
 	return best, moved, ok
 }
 
-// TestRecoveryMovesTheFewest checks that a gang that lost nodes is placed by
-// the rules, and that no placement that satisfies them equally well moves fewer
-// members.
+// TestRecoveryMovesTheFewest checks the placement of a gang that lost nodes. The placement must follow the rules, and
+// no other placement that satisfies the rules equally well may move fewer members.
 func TestRecoveryMovesTheFewest(t *testing.T) {
 	t.Parallel()
 	worlds := 3_000
@@ -148,7 +147,7 @@ func TestRecoveryMovesTheFewest(t *testing.T) {
 	}
 }
 
-// loseNodes closes one node of the gang, or its whole leaf.
+// loseNodes closes one node of the gang, or all nodes of that node's leaf.
 func (w *cluster) loseNodes(r *rand.Rand, tree *topology.Tree) {
 	gone := w.ask.PreviousNodes[r.IntN(len(w.ask.PreviousNodes))]
 	w.occupy(tree, -1, gone)

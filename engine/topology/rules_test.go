@@ -10,8 +10,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// parseCluster reads a cluster of nodes with 8 devices. Each line is "leaf
-// [spine [zone]]: free devices of its nodes".
+// parseCluster parses a cluster of nodes with 8 devices each. Each line has the form "leaf [spine [zone]]: free
+// devices of its nodes".
 func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *cluster {
 	t.Helper()
 	w := &cluster{topology: declared}
@@ -35,7 +35,7 @@ func parseCluster(t *testing.T, declared *ares.Topology, lines ...string) *clust
 	return w
 }
 
-// choose returns the members on each node by leaf, such as "a:1+1 c:2".
+// The method `choose` returns the number of members on each node, grouped by leaf, such as "a:1+1 c:2".
 func (w *cluster) choose(t *testing.T, a topology.Request) (string, ares.PlacementScore) {
 	t.Helper()
 	w.ask, w.room = a, nil
@@ -121,8 +121,8 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// TestBalancedSparesEmptyNodes checks that the waste of using an empty node
-// counts.
+// TestBalancedSparesEmptyNodes checks that a balanced placement avoids empty nodes, because using one
+// wastes capacity.
 func TestBalancedSparesEmptyNodes(t *testing.T) {
 	t.Parallel()
 	w := parseCluster(t, nil, "a: 8 4 4 8")

@@ -6,10 +6,10 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Choose returns the best nodes for a job, ordered by index, and the score of
-// that placement. It returns false if the job does not fit anywhere. The picks
-// are valid until the next call. Of the score it sets the level, the domain
-// (but not the name of a single node) and the weighted parts.
+// Choose returns the best nodes for a job, ordered by index, and the score of this placement. Choose returns false if
+// the job does not fit anywhere. The returned assignments are valid until the next call of Choose. The score contains
+// the level and the domain of the placement. It also contains the weighted parts from which the score is computed. If
+// all members are on one node, the score does not contain the name of this node.
 func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, merit ares.PlacementScore, ok bool) {
 	s := &t.search
 	s.reset(t, a, nodes)
@@ -22,8 +22,7 @@ func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, meri
 	return s.bestPicks, s.bestScore, true
 }
 
-// search is the state of one search, with scratch memory that later searches
-// reuse.
+// A `search` is the state of one search, including scratch memory that later searches reuse.
 type search struct {
 	tree  *Tree
 	ask   *Request
@@ -40,8 +39,7 @@ type search struct {
 	bestScore ares.PlacementScore
 	bestPicks []Assignment // valid if found
 
-	// round is the number of the current attempt to place some number of
-	// members. Candidates of earlier rounds are stale.
+	// The field `round` counts the calls of placeMembers. Candidates that were computed in earlier rounds are stale.
 	round         int
 	candidates    []leafCandidates
 	trial         []Assignment
@@ -55,7 +53,7 @@ type search struct {
 	leafSets      leafSetSearch
 }
 
-// reset prepares the search for a request.
+// The method `reset` prepares the search for a request.
 func (s *search) reset(t *Tree, a *Request, nodes NodeEvaluator) {
 	s.tree, s.ask, s.nodes = t, a, nodes
 	s.maxMembersPerLeaf = math.MaxInt32
@@ -67,8 +65,8 @@ func (s *search) reset(t *Tree, a *Request, nodes NodeEvaluator) {
 	}
 }
 
-// placeFewer places as many members as fit, fewer than requested. If some
-// number fits, every smaller number does, so it searches by bisection.
+// placeFewer is used if the requested number of members does not fit. It places as many members as fit. If a
+// number of members fits, every smaller number fits too. Therefore placeFewer uses binary search.
 func (s *search) placeFewer() bool {
 	low, high := s.ask.minMembers()-1, s.ask.Members // low fits or is too few; high does not fit
 	for high-low > 1 {
@@ -81,9 +79,8 @@ func (s *search) placeFewer() bool {
 	return low >= s.ask.minMembers() && (s.members == low || s.placeMembers(low))
 }
 
-// placeMembers finds the best nodes for this number of members. It searches the
-// preferred domain and level first: any placement found there is better than
-// all others.
+// placeMembers finds the best nodes for the given number of members. It searches the preferred domain and the
+// preferred level first, because any placement found there is better than all others.
 func (s *search) placeMembers(members int) bool {
 	t, a := s.tree, s.ask
 	s.members = members
@@ -98,16 +95,16 @@ func (s *search) placeMembers(members int) bool {
 		}
 	}
 	if preferred > required {
-		if s.searchDomain(&t.domains[fleet][0], preferred); s.found {
+		if s.searchDomain(&t.domains[root][0], preferred); s.found {
 			return true
 		}
 	}
-	s.searchDomain(&t.domains[fleet][0], required)
+	s.searchDomain(&t.domains[root][0], required)
 	return s.found
 }
 
-// searchPreferredDomain searches the domains with the preferred name, of which
-// labels may create several.
+// searchPreferredDomain searches all domains with the preferred name. Several domains can have the preferred name,
+// because labels may use the same name more than once.
 func (s *search) searchPreferredDomain(required int) bool {
 	for _, d := range s.tree.byName[s.ask.PreferredDomain] {
 		s.searchDomain(d, required)
@@ -115,8 +112,8 @@ func (s *search) searchPreferredDomain(required int) bool {
 	return s.found
 }
 
-// searchDomain searches one domain, where a single domain at the required depth
-// must hold all members.
+// searchDomain searches one domain for the best placement. Inside the searched domain, a single domain at the
+// required depth must contain all members.
 func (s *search) searchDomain(d *domain, required int) {
 	s.firstLeaf, s.endLeaf, s.requiredDepth = d.firstLeaf, d.endLeaf, required
 	if s.ask.Strategy == Distributed {
@@ -133,8 +130,7 @@ func (s *search) searchDomain(d *domain, required int) {
 }
 
 // searchDistributed searches for a placement on as many leaves as possible. The
-// widest domain has the most leaves; a narrower one is better only if it has
-// enough of them.
+// widest domain has the most leaves. A narrower domain is better only if it also has enough leaves.
 func (s *search) searchDistributed() {
 	for depth := s.requiredDepth; depth < leaf; depth++ {
 		s.searchDomainsAt(depth)
@@ -144,8 +140,7 @@ func (s *search) searchDistributed() {
 	}
 }
 
-// keepIfBetter records picks, which must be sorted by node, if they are the
-// best so far.
+// keepIfBetter stores the given assignments if they are the best so far. The assignments must be sorted by node.
 func (s *search) keepIfBetter(picks []Assignment) {
 	v, merit, ok := s.tree.Evaluate(s.ask, s.nodes, picks)
 	if !ok || s.found && v.Compare(&s.best) >= 0 {

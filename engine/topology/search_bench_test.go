@@ -8,8 +8,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// freeNodes answers by free devices, as the engine does, with a waste that
-// depends on them.
+// freeNodes computes the capacity and the waste of each node from its free devices. The capacity is computed as
+// in the engine.
 type freeNodes struct {
 	free    []int
 	devices int
@@ -24,8 +24,8 @@ func (m *freeNodes) Capacity(node int) int {
 
 func (m *freeNodes) Penalty(node int) int { return m.free[node] % max(m.devices, 1) }
 
-// benchCluster has nodes with 8 devices; busy is the percentage of nodes that
-// are used in part or whole.
+// benchCluster returns a cluster of nodes with 8 devices each. The argument `busy` is the percentage of nodes that
+// are partly or fully used.
 func benchCluster(nodes, leaf, busy int) (*topology.Tree, *freeNodes) {
 	places := make([]topology.Location, nodes)
 	for i := range places {
@@ -69,7 +69,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkChooseMany measures large gangs and requests that do not fit.
+// BenchmarkChooseMany measures the search for large gangs and for requests that do not fit.
 func BenchmarkChooseMany(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
 		for _, ask := range []topology.Request{
@@ -97,8 +97,7 @@ func BenchmarkChooseMany(b *testing.B) {
 	}
 }
 
-// BenchmarkFill places gangs and removes the oldest, so that the cluster has
-// changed before every search.
+// BenchmarkFill places new gangs and removes the oldest ones, so that the cluster changes before every search.
 func BenchmarkFill(b *testing.B) {
 	for _, leaf := range []int{32, 4, 0} {
 		for _, nodes := range []int{100, 1_000, 10_000} {

@@ -6,12 +6,12 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// unknownLatency is the latency of a domain whose switch is not declared.
+// unknownLatency is the latency of a domain for which no switch is declared.
 const unknownLatency = math.MaxInt32
 
-// domain is a range of nodes and of leaves. A leaf contains itself as its only
-// leaf. Invariant: the nodes of a domain are consecutive, and so are its
-// leaves.
+// A `domain` is a range of consecutive nodes. It is also a range of consecutive leaves. The domain of a leaf
+// contains only that leaf. Invariant: the nodes of a domain are consecutive, and the leaves of a domain are
+// consecutive.
 type domain struct {
 	name               string
 	firstNode, endNode int // its nodes are [firstNode, endNode)
@@ -20,7 +20,7 @@ type domain struct {
 	latencyNanos       int // latency between its two most distant nodes, or unknownLatency
 }
 
-// Tree groups the nodes of the fleet into domains and tracks their free
+// Tree groups the nodes of the cluster into domains and tracks their free
 // devices.
 type Tree struct {
 	domains         [depthCount][]domain // by depth
@@ -35,9 +35,10 @@ type Tree struct {
 	free, total   []int // devices by node; free is -1 if nothing may be placed there
 	history       []int // history score by node, 0 to 1000
 	capacityWidth int   // capacityTable covers 0 to capacityWidth-1 devices per member
-	// capacityTable has, from i*capacityWidth on for domain i of a depth, the
-	// number of open nodes, and then the number of members with 1, 2, … devices
-	// each that its free devices can hold.
+	// capacityTable holds the capacities of all domains of a depth. Each domain has capacityWidth entries, and
+	// the entries of domain i begin at index i*capacityWidth. The first entry of a domain is its number of
+	// schedulable nodes. Entry d of a domain is the number of members that fit on its free devices if each member
+	// needs d devices.
 	capacityTable [depthCount][]int32
 	capacityDelta []int32     // scratch memory of updateCapacity
 	leafStats     []leafStats // by leaf; capacity is always 0 here
@@ -52,20 +53,19 @@ type Tree struct {
 	leafScratch, reachedScratch []int32 // scratch memory of Evaluate and areConnected
 }
 
-// leafStats sums up what the score of one or more leaves depends on.
+// leafStats holds the sums from which the score of one or more leaves is computed.
 type leafStats struct {
 	devices, free  int // of open nodes
 	history, nodes int // of all nodes
-	capacity       int // members of the current request that fit; not kept with the leaf
+	capacity       int // members of the current request that fit; not stored with the leaf
 }
 
-// DefaultHistory is the history score of a node without recorded problems. It
-// is also the highest score.
+// DefaultHistory is the history score of a node without recorded problems. DefaultHistory is also the highest
+// possible score.
 const DefaultHistory = 1000
 
-// NewTree makes the tree of nodes at these locations, which must be sorted by
-// CompareLocations. A nil topology declares nothing. Every node is closed until SetFree is
-// called for it.
+// NewTree makes a tree of the nodes at the given locations. The locations must be sorted by CompareLocations. A nil
+// topology declares no domains. Nothing can be placed on a node until SetFree is called for it.
 func NewTree(places []Location, t *ares.Topology) *Tree {
 	tree := &Tree{
 		leafOf: make([]int32, len(places)), free: make([]int, len(places)), total: make([]int, len(places)),
@@ -103,7 +103,7 @@ func NewTree(places []Location, t *ares.Topology) *Tree {
 	return tree
 }
 
-// builder splits the nodes into domains and connects them.
+// The type `builder` divides the nodes into domains and sets the connections between domains.
 type builder struct {
 	tree    *Tree
 	atlas   *Locator
@@ -111,8 +111,7 @@ type builder struct {
 	isNamed [depthCount]bool // whether some node names its domain at that depth
 }
 
-// splitDomains splits the nodes into domains at every depth, from the fleet
-// down to the leaves.
+// splitDomains divides the nodes into domains at every depth, from the root down to the leaves.
 func (b *builder) splitDomains() {
 	t := b.tree
 	for i := range b.places {
@@ -121,15 +120,15 @@ func (b *builder) splitDomains() {
 		}
 	}
 	for i := range b.places {
-		var same [depthCount]bool // depths at which it shares the domain of the previous node
+		var same [depthCount]bool // depths at which the node shares the domain of the previous node
 		if i > 0 {
 			same = b.sharedDepths(i)
 		}
-		for depth := fleet; depth <= leaf; depth++ {
+		for depth := root; depth <= leaf; depth++ {
 			ds := t.domains[depth]
 			if !same[depth] {
 				d := domain{firstNode: i, firstLeaf: len(t.domains[leaf])}
-				if depth != fleet {
+				if depth != root {
 					d.name = *b.places[i].nameAt(depth)
 				}
 				ds = append(ds, d)
@@ -157,21 +156,21 @@ func (b *builder) splitDomains() {
 	t.leafStats = make([]leafStats, len(t.domains[leaf]))
 }
 
-// knownDepths returns the depths at which the node names its domain, or at
-// which no node does.
+// knownDepths returns two kinds of depths: those at which this node names its domain, and those at which no node of
+// the cluster names a domain.
 func (b *builder) knownDepths(p *Location) (known [depthCount]bool) {
-	known[fleet] = true
+	known[root] = true
 	for depth := region; depth <= leaf; depth++ {
 		known[depth] = *p.nameAt(depth) != "" || !b.isNamed[depth] && known[depth-1]
 	}
 	return known
 }
 
-// sharedDepths returns the depths at which node i is in the domain of the
-// previous node. A node that names no domain at a depth is alone there, unless
-// the two share a domain below it.
+// sharedDepths returns the depths at which node i is in the same domain as the previous node. If a node names no
+// domain at a depth, it is alone at that depth. The exception is a node that shares a deeper domain with the
+// previous node.
 func (b *builder) sharedDepths(i int) (same [depthCount]bool) {
-	same[fleet] = true
+	same[root] = true
 	p, before := b.places[i], b.places[i-1]
 	known := b.knownDepths(&p)
 	alike := leaf // the deepest depth down to which both have the same names
@@ -187,12 +186,12 @@ func (b *builder) sharedDepths(i int) (same [depthCount]bool) {
 }
 
 // linkSwitches sets the bandwidth and latency of every domain from the declared
-// switches. A level that no node names has the switch of the level above.
+// switches. If no node names a domain at some level, the switch of the level above applies to that level.
 func (b *builder) linkSwitches(t *ares.Topology) {
 	tree := b.tree
 	tree.adjacent = make([][]int32, len(tree.domains[leaf]))
-	for i := range tree.domains[fleet] {
-		tree.domains[fleet][i].latencyNanos = unknownLatency
+	for i := range tree.domains[root] {
+		tree.domains[root][i].latencyNanos = unknownLatency
 	}
 	classes := map[string]ares.Switch{}
 	for _, s := range ares.DefaultSwitches() {
@@ -204,7 +203,7 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 		}
 	}
 	hops := [depthCount][]int{} // the latency of each domain's own switch
-	for depth := fleet; depth <= leaf; depth++ {
+	for depth := root; depth <= leaf; depth++ {
 		hops[depth] = make([]int, len(tree.domains[depth]))
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
@@ -213,7 +212,7 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 				if class, ok := classes[declared.Switch]; ok {
 					d.gbps, hops[depth][i] = class.Gbps, class.LatencyNanos
 				}
-			} else if depth > fleet && !b.isNamed[depth] {
+			} else if depth > root && !b.isNamed[depth] {
 				above := tree.ancestors[d.firstLeaf][depth-1]
 				d.gbps, hops[depth][i] = tree.domains[depth-1][above].gbps, hops[depth-1][above]
 			}
@@ -223,11 +222,11 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 	b.linkAdjacentLeaves(t)
 }
 
-// computeLatencies sets the latency of each domain: one pass through its own
-// switch, and the way up to it and down from it through its slowest subdomain.
+// computeLatencies sets the latency of each domain. The latency of a domain is the latency of its own switch
+// plus twice the latency of its slowest subdomain. The factor is two because a path goes up and down.
 func (b *builder) computeLatencies(hops [depthCount][]int) {
 	tree := b.tree
-	for depth := leaf; depth >= fleet; depth-- {
+	for depth := leaf; depth >= root; depth-- {
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
 			d.latencyNanos = hops[depth][i]

@@ -11,8 +11,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// BlockingWindows returns the windows that block a job of the shape on nodes of a set.
-// The result is valid until the next call.
+// BlockingWindows returns the windows that block a job with the given job.Shape on at
+// least one node of a set. The result is valid until the next call.
 func (c *Calendar) BlockingWindows(sh *job.Shape, of *cluster.Set, stay Stay) []*Window {
 	c.blockingScratch = c.blockingScratch[:0]
 	if stay.Ignore {
@@ -26,8 +26,8 @@ func (c *Calendar) BlockingWindows(sh *job.Shape, of *cluster.Set, stay Stay) []
 	return c.blockingScratch
 }
 
-// WindowsBlocking returns the windows that block a job on nodes that are feasible for
-// it, sorted by their end.
+// WindowsBlocking returns the windows that block a job on at least one feasible node.
+// The windows are sorted by their end.
 func (c *Calendar) WindowsBlocking(e *job.Entry, stay Stay) []*Window {
 	if len(c.Windows) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (c *Calendar) WindowsBlocking(e *job.Entry, stay Stay) []*Window {
 	return out
 }
 
-// WindowBlocking returns a window that blocks a job of the shape on a node; nil for none.
+// WindowBlocking returns a window that blocks a job with the given job.Shape on a node, or nil if there is none.
 func (c *Calendar) WindowBlocking(sh *job.Shape, n *cluster.Node, stay Stay) *Window {
 	for _, w := range c.Windows {
 		if w.Bars(stay.At, stay.Lasts) && !w.Entitles(sh.Leaf.Tenant(), sh.Leaf.Name()) && c.windowNodes(w).Has(n.Pos) {
@@ -47,9 +47,9 @@ func (c *Calendar) WindowBlocking(sh *job.Shape, n *cluster.Node, stay Stay) *Wi
 	return nil
 }
 
-// ReservedForOwn returns the allowed nodes that an open window reserves for jobs of
-// the shape's queue, because a job uses reserved nodes first. It is false when there
-// are no such nodes, or when all allowed nodes are.
+// ReservedForOwn returns those of the allowed nodes that an open window reserves for the job's own queue. A job
+// uses these reserved nodes before other nodes. ReservedForOwn returns false if none of the allowed nodes is
+// reserved for this queue, or if all of them are reserved for it.
 func (c *Calendar) ReservedForOwn(sh *job.Shape, allowed *cluster.Set, at time.Time) (*cluster.Set, bool) {
 	found := false
 	for _, w := range c.Windows {
@@ -68,14 +68,14 @@ func (c *Calendar) ReservedForOwn(sh *job.Shape, allowed *cluster.Set, at time.T
 	return &c.ownScratch, found && c.ownScratch.Count < allowed.Count
 }
 
-// BlockText says why the window blocks a job.
-func (w *Window) BlockText(stay Stay) string {
+// BlockText describes why the window blocks a job.
+func (w *Window) BlockText(stay Stay) ares.Text {
 	if w.StateAt(stay.At) == ares.ReservationOpen {
-		return fmt.Sprintf("reserved %s until %s (reservation %s)", w.For(), w.Until.UTC().Format(time.RFC3339), w.Name)
+		return ares.Textf("reserved %s until %s (%s)", w.For(), w.Until.UTC().Format(time.RFC3339), w.Ref())
 	}
 	why := "the job may run for " + stay.Lasts.Round(time.Second).String()
 	if stay.Unknown {
-		why = fmt.Sprintf("how long the job runs is not known, so %s are assumed: max_runtime_minutes would tell", stay.Lasts)
+		why = fmt.Sprintf("the job's runtime is not known, so %s are assumed: set max_runtime_minutes", stay.Lasts)
 	}
-	return fmt.Sprintf("reserved %s from %s (reservation %s), and %s", w.For(), w.From.UTC().Format(time.RFC3339), w.Name, why)
+	return ares.Textf("reserved %s from %s (%s), and %s", w.For(), w.From.UTC().Format(time.RFC3339), w.Ref(), why)
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Calendar holds the reservations, and says which of them block a job. It costs nothing
-// when there are none.
+// Calendar holds the reservations, and determines which of them block a job. If there are no reservations,
+// the checks of a Calendar take almost no time.
 type Calendar struct {
 	Cluster *cluster.Cluster
 	Jobs    *job.Table
-	Windows []*Window // by beginning, then name
+	Windows []*Window // sorted by start, then name
 
 	blockingScratch []*Window   // result of BlockingWindows
 	ownScratch      cluster.Set // result of ReservedForOwn
 }
 
-// SetReservation stores the record of a reservation; nil deletes it.
+// SetReservation stores the record of a reservation, or deletes it if the record is nil.
 func (c *Calendar) SetReservation(name string, r *ares.Reservation) {
 	c.Windows = slices.DeleteFunc(c.Windows, func(w *Window) bool { return w.Name == name })
 	if r == nil {
@@ -31,7 +31,7 @@ func (c *Calendar) SetReservation(name string, r *ares.Reservation) {
 	c.Windows = slices.Insert(c.Windows, at, w)
 }
 
-// WakeAtWindows wakes the plan when the next window opens or closes.
+// WakeAtWindows sets the plan's wake-up time to the time when the next window opens or closes.
 func (c *Calendar) WakeAtWindows(plan *ares.Plan) {
 	if len(c.Jobs.EntryByID) == 0 {
 		return // no job can be affected

@@ -9,8 +9,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// EvictFromWindows stops the jobs without a right to a window that is open and drains
-// its nodes, until the plan is full.
+// If an open window drains its nodes, EvictFromWindows stops the jobs on these nodes, except jobs that may use
+// the window. When the plan is full, EvictFromWindows leaves the remaining jobs to the next plan.
 func (c *Calendar) EvictFromWindows(plan *ares.Plan) {
 	if len(c.Windows) == 0 {
 		return
@@ -32,19 +32,20 @@ func (c *Calendar) EvictFromWindows(plan *ares.Plan) {
 				return
 			}
 			stopped[e.ID] = true
-			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{Why: ares.StopDrain, By: "reservation " + w.Name, At: plan.Now}})
+			by := ares.Textf("%s", w.Ref()).Render(ares.OwnedBy(e.Job.Tenant)) // the text is stored with the job
+			plan.Stop = append(plan.Stop, ares.Stopping{Job: e.ID, Stop: ares.Stop{Why: ares.StopDrain, By: by, At: plan.Now}})
 		}
 	}
 }
 
-// jobsToEvict returns the jobs that must leave the nodes of a window, sorted by ID.
+// jobsToEvict returns the jobs that must be stopped on the nodes of a window, sorted by ID.
 func (c *Calendar) jobsToEvict(w *Window) []*job.Entry {
 	var out []*job.Entry
 	in := c.windowNodes(w)
 	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
 		n := c.Cluster.Nodes[i]
 		for _, occupant := range n.Occupants {
-			if e := c.Jobs.Owner(occupant); e.Job != nil && !w.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.Leaves(e.Job, n.ID, w.Force) {
+			if e := c.Jobs.Owner(occupant); e.Job != nil && !w.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.IsStoppedByDrain(e.Job, n.ID, w.Force) {
 				out = append(out, e)
 			}
 		}

@@ -7,17 +7,17 @@ import (
 	"github.com/ares-scheduler/ares/engine/job"
 )
 
-// Stay is when a job would start and for how long it is expected to run: reservations
-// block a job by both.
+// Stay holds the time at which a job would start, and its expected runtime. The start and the runtime decide
+// whether a reservation blocks the job.
 type Stay struct {
 	At      time.Time
 	Lasts   time.Duration
-	Unknown bool // Lasts is an assumption, because no estimate exists
+	Unknown bool // Lasts is an assumption, because there is no estimate
 	Ignore  bool // as if there were no reservations
 }
 
-// StayOf is the stay of a job that would start at a time. Without reservations, or
-// without a job, it has only the time.
+// StayOf returns the Stay of a job that would start at a given time. If there are no reservations, or if no job is
+// given, only the start time is set.
 func (c *Calendar) StayOf(e *job.Entry, at time.Time) Stay {
 	if len(c.Windows) == 0 || e == nil || e.Job == nil {
 		return Stay{At: at}
@@ -25,7 +25,7 @@ func (c *Calendar) StayOf(e *job.Entry, at time.Time) Stay {
 	return newStay(e.ExpectedStay(at), at)
 }
 
-// StayOfJob is StayOf for a job that is not in the state.
+// StayOfJob does the same as StayOf, but for a job that is not in the state.
 func (c *Calendar) StayOfJob(j *ares.Job, at time.Time) Stay {
 	return c.StayOf(&job.Entry{Job: j}, at)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// Window is an administrator's reservation with its nodes by position. The nodes are
-// found once, and again only when nodes change position or traits.
+// Window is an administrator's reservation with the set of its nodes. The set of nodes is computed again only when
+// the positions or properties of nodes change.
 type Window struct {
 	*ares.Reservation
 
-	layout  int // cluster layout that NodeSet is of
-	seen    int // changes of traits up to which NodeSet is current
+	layout  int // cluster layout of NodeSet
+	seen    int // number of trait changes up to which NodeSet is current
 	NodeSet cluster.Set
 }
 
-// byBeginning sorts windows by their beginning, then by name.
+// byBeginning compares windows by their start, then by name.
 func byBeginning(a, b *Window) int {
 	return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Name, b.Name))
 }

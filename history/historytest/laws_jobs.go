@@ -27,8 +27,8 @@ func aJobComesBackWhole(t *testing.T, b Base) {
 	f := Made{ID: "whole", GPUs: 2, Edit: func(j *ares.Job, r *ares.Run) {
 		j.Environment, j.Labels = map[string]string{"TOKEN": "s3cret", "B": "2"}, map[string]string{"app": "x"}
 		j.Checkpoint.Enabled, j.After, j.Deadline = true, []string{string(ID("before"))}, Noon.Add(time.Hour)
-		r.Yields, r.Retries, r.Losses, r.Dropped, r.Ran = 1, 2, 1, 3, time.Second
-		r.Attempts[0].Yield = &ares.Preemption{To: ID("other"), Tenant: "x", Milli: 5}
+		r.Preemptions, r.Retries, r.Losses, r.Dropped, r.Ran = 1, 2, 1, 3, time.Second
+		r.Attempts[0].Preemption = &ares.Preemption{To: ID("other"), Tenant: "x", Milli: 5}
 	}}.Finished()
 	put(t, h, 1, f)
 	got, err := h.Job(t.Context(), f.Job.ID, "")
@@ -80,7 +80,7 @@ func aJobIsThereOnce(t *testing.T, b Base) {
 	if n := b.count(t, "SELECT SUM(gpu_milliseconds) FROM usage_daily"); n != 30*3_600_000 {
 		t.Errorf("the sum is %d ms, want 30 h", n)
 	}
-	// The ID may be used anew after the request was forgotten: another job.
+	// A job's ID may be reused after the store has forgotten the original request. A reused ID refers to another job.
 	put(t, h, 1, Made{ID: "once", Revision: 900}.Finished())
 	b.Recount(t)
 	if n := b.count(t, "SELECT COUNT(*) FROM jobs"); n != 2 {
@@ -95,9 +95,8 @@ func aJobIsThereOnce(t *testing.T, b Base) {
 	}
 }
 
-// anyOrderOfPutsEndsAlike puts versions of a few jobs in any order, again and
-// again, in batches of any size: the newest of each is left, and the sums are
-// theirs.
+// anyOrderOfPutsEndsAlike stores several versions of a few jobs again and again. The order and the batch sizes are random. In the
+// end, history must hold the newest version of each job. The usage sums must match these jobs.
 func anyOrderOfPutsEndsAlike(t *testing.T, b Base) {
 	h := b.Open(t)
 	round := 0
@@ -190,7 +189,7 @@ func endsAreTold(t *testing.T, b Base) {
 		Made{ID: "array", Edit: func(j *ares.Job, r *ares.Run) { j.Array.Count, r.Attempts = 3, nil }}.Finished(),
 		Made{ID: "element", Edit: func(j *ares.Job, _ *ares.Run) { j.ArrayOf = ID("array") }}.Finished())
 	var got []history.Ended
-	if err := h.Ends(t.Context(), func(e history.Ended) { got = append(got, e) }); err != nil {
+	if err := h.EachEnded(t.Context(), func(e history.Ended) { got = append(got, e) }); err != nil {
 		t.Fatal(err)
 	}
 	want := history.Ended{Job: f.Job.ID, Accepted: f.Job.Revision, Digest: f.Job.Digest, Phase: ares.Failed, At: f.Run.FinishedAt}
@@ -202,11 +201,11 @@ func endsAreTold(t *testing.T, b Base) {
 func anotherStoreIsRefused(t *testing.T, b Base) {
 	h := b.Open(t)
 	for range 2 {
-		if err := h.Owner(t.Context(), "mine"); err != nil {
+		if err := h.CheckOwner(t.Context(), "mine"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Open(t).Owner(t.Context(), "yours"); ares.CodeOf(err) != ares.Conflict {
+	if err := b.Open(t).CheckOwner(t.Context(), "yours"); ares.CodeOf(err) != ares.Conflict {
 		t.Errorf("another store is answered %v", err)
 	}
 }

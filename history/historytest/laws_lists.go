@@ -10,7 +10,7 @@ import (
 	"github.com/ares-scheduler/ares/history"
 )
 
-// pages reads a whole list, page by page.
+// This function reads a whole list of jobs, page by page.
 func pages(t *testing.T, h *history.History, f history.Filter) (out []string) {
 	t.Helper()
 	for range 100 {
@@ -68,7 +68,7 @@ func listsAreFiltered(t *testing.T, b Base) {
 	put(t, h, 5,
 		Made{ID: "a", Revision: 1, Tenant: "t1", Queue: "q1", User: "ann", At: Noon}.Finished(),
 		Made{ID: "b", Revision: 2, Tenant: "t1", Queue: "q2", User: "bob", At: Noon.Add(day), Phase: ares.Failed}.Finished(),
-		// its server's clock is behind
+		// the clock of its server is behind
 		Made{ID: "c", Revision: 3, Tenant: "t2", Queue: "q1", User: "ann", At: Noon.Add(day - time.Hour), Phase: ares.Cancelled}.Finished(),
 		Made{ID: "d", Revision: 4, Tenant: "t2", Queue: "q2", User: "bob", At: Noon.Add(2 * day)}.Finished(),
 		Made{ID: "e", Revision: 5, Tenant: "t1", Queue: "q1", User: "ann", At: Noon.Add(3 * day)}.Finished())
@@ -103,8 +103,7 @@ func listsAreFiltered(t *testing.T, b Base) {
 	}
 }
 
-// countsBeginWithWhatIsThere: a database from before jobs were counted counts
-// those that it has.
+// countsBeginWithWhatIsThere checks that a migration counts the jobs that are already in the database.
 func countsBeginWithWhatIsThere(t *testing.T, b Base) {
 	put(t, b.Open(t), 3, Made{ID: "a", Revision: 1}.Finished(), Made{ID: "b", Revision: 2, Phase: ares.Failed}.Finished(),
 		Made{ID: "c", Revision: 3, Edit: func(j *ares.Job, _ *ares.Run) { j.ArrayOf = ID("a") }}.Finished())
@@ -121,8 +120,8 @@ func countsBeginWithWhatIsThere(t *testing.T, b Base) {
 	}
 }
 
-// countsKnowWhatOthersWrite: a server from before jobs were counted may write too,
-// while servers are upgraded one by one or after one went back.
+// countsKnowWhatOthersWrite checks that jobs written by an older version of the server are counted too. An older
+// version may write during a rolling upgrade or after a downgrade.
 func countsKnowWhatOthersWrite(t *testing.T, b Base) {
 	h := b.Open(t)
 	put(t, h, 4, Made{ID: "a", Revision: 1}.Finished(), Made{ID: "b", Revision: 2, Phase: ares.Failed}.Finished(), Made{ID: "c", Revision: 3, Queue: "q"}.Finished(),

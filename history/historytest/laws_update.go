@@ -9,15 +9,14 @@ import (
 	"github.com/ares-scheduler/ares/history"
 )
 
-// anUpdateOutlivesWhoAsked: whoever asks first may not have the patience for the
-// tables to be brought up to date. It is told what it would wait for, and nothing is
-// undone.
+// A caller may start a migration and then time out. anUpdateOutlivesWhoAsked checks that the migration continues. The caller's error
+// must say that a migration is running, and the migration must not be rolled back.
 func anUpdateOutlivesWhoAsked(t *testing.T, b Base) {
 	put(t, b.Open(t), 1, Made{ID: "a"}.Finished())
 	const version = "SELECT MAX(version_id) FROM goose_db_version"
 	latest := b.count(t, version)
 	b.DownTo(t, 2)
-	another, err := b.Raw.BeginTx(t.Context(), nil) // that writes for long
+	another, err := b.Raw.BeginTx(t.Context(), nil) // a long write transaction
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func anUpdateOutlivesWhoAsked(t *testing.T, b Base) {
 		t.Fatal(err)
 	}
 	h := b.Open(t)
-	for err = nil; !errors.Is(err, history.ErrUpdating); { // which of them begins it is not known
+	for err = nil; !errors.Is(err, history.ErrUpdating); { // either caller may start the migration
 		err = func() error {
 			hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -41,7 +40,7 @@ func anUpdateOutlivesWhoAsked(t *testing.T, b Base) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for b.count(t, version) != latest { // with nobody asking
+	for b.count(t, version) != latest { // no caller is needed for this
 		<-tick.C
 	}
 	if n, bad := h.Count(t.Context(), history.Filter{}); bad != nil || n != 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/ares-scheduler/ares/history"
 )
 
-// answer writes an answer down, a row a line.
+// This function formats usage rows as text, one row per line.
 func answer(used []history.Used) string {
 	var lines []string
 	for _, u := range used {
@@ -24,15 +24,15 @@ func answer(used []history.Used) string {
 	return strings.Join(lines, "\n")
 }
 
-// used fills a history with three days of two tenants.
+// This function fills a history with jobs of two tenants over three days.
 func used(t *testing.T, h *history.History) {
 	t.Helper()
 	put(t, h, 4,
-		// 23 h 59 min on the first day would be too simple: from 12:01 on the 2nd for a day.
+		// The job runs for a day from 12:01 on the 2nd, so its usage is split over two days.
 		Made{ID: "u1", Revision: 1, Tenant: "t1", Queue: "q1", User: "ann", Runs: 24 * time.Hour, GPUs: 2}.Finished(),
 		Made{ID: "u2", Revision: 2, Tenant: "t1", Queue: "q2", User: "bob", Runs: time.Hour, Device: "a100@us"}.Finished(),
 		Made{ID: "u3", Revision: 3, Tenant: "t2", Queue: "q1", User: "ann", Runs: 2 * time.Hour, At: Noon.AddDate(0, 1, 0)}.Finished(),
-		// it never ran
+		// this job never ran
 		Made{ID: "u4", Revision: 4, Tenant: "t2", Queue: "q1", User: "ann", Phase: ares.Cancelled, Edit: func(_ *ares.Job, r *ares.Run) { r.Attempts = nil }}.Finished())
 }
 
@@ -79,14 +79,14 @@ func pricesCountFromTheirDay(t *testing.T, b Base) {
 		{Model: "H100", Region: "", From: "2030-01-01", PerGPUHour: 2},
 		{Model: "h100", Region: "eu", From: "2030-01-03", PerGPUHour: 4},
 		{Model: "h100", Region: "us", From: "2030-01-01", PerGPUHour: 99},
-		{Model: "h100", Region: "", From: "2030-02-01", PerGPUHour: 8}, // the one for the region still counts
+		{Model: "h100", Region: "", From: "2030-02-01", PerGPUHour: 8}, // the price for the region still applies
 		{Model: "a100", Region: "us", From: "2031-01-01", PerGPUHour: 99},
 	} {
 		if err := p.Check(); err != nil {
 			t.Fatal(err)
 		}
 		p.By, p.At = "token:admin", Noon
-		for range 2 { // the same again is the same
+		for range 2 { // repeating a call changes nothing
 			if err := h.SetPrice(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,8 @@ func pricesCountFromTheirDay(t *testing.T, b Base) {
 	}
 	q := history.UsageQuery{By: []history.Dimension{history.ByTenant}, Period: history.ByDay}
 	got, err := h.Usage(t.Context(), q)
-	// 2 GPUs for 11:59 h at 2, then for 12:01 h at 4; one for 1 h at 1; 2 h at 4.
+	// The cost is the sum of four parts: 2 GPUs for 11:59 h at price 2, 2 GPUs for 12:01 h at price 4, one GPU for 1 h
+	// at price 1, and one GPU for 2 h at price 4.
 	want := "2030-01-02 t1: 1 jobs 24.97 h cost 48.93 unpriced 0.00 h\n2030-01-02 t2: 1 jobs 0.00 h cost 0.00 unpriced 0.00 h\n" +
 		"2030-01-03 t1: 1 jobs 24.03 h cost 96.13 unpriced 0.00 h\n2030-02-02 t2: 1 jobs 2.00 h cost 8.00 unpriced 0.00 h"
 	if err != nil || answer(got) != want {

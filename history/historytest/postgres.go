@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a real PostgreSQL server of a test's own, on a free port of the
-// loopback. It can be killed and started again.
+// Postgres is a real PostgreSQL server for one test, on a free loopback port. The PostgreSQL server can be killed and
+// started again.
 type Postgres struct {
 	URL string // of its database
 
@@ -34,16 +34,17 @@ type Postgres struct {
 	log  *bytes.Buffer
 }
 
-// StartPostgres starts a server that stops with the test. The test fails when it
-// cannot: PostgreSQL is Debian's package postgresql, or on the PATH.
+// StartPostgres starts a PostgreSQL server that stops when the test ends. The test fails if PostgreSQL is missing.
+// PostgreSQL must be installed from Debian's package postgresql or be in PATH.
 func StartPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	// Others look for free ports elsewhere, also while this server is down.
+	// The random loopback address avoids port conflicts with other tests, even while this server is
+	// down.
 	return StartPostgresAt(tb, fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 }
 
-// StartPostgresAt starts it on an address of a network that is the test's own:
-// anybody there may do anything with it.
+// StartPostgresAt starts a PostgreSQL server on the given address. Only this test may use that
+// address, because every connection to it has full access.
 func StartPostgresAt(tb testing.TB, host string) *Postgres {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "ares-postgres-") //nolint:usetesting // a socket's path must be short
@@ -83,7 +84,7 @@ func StartPostgresAt(tb testing.TB, host string) *Postgres {
 	return p
 }
 
-// postgresBin finds the folder of the server's programs.
+// postgresBin finds the directory of PostgreSQL's programs.
 func postgresBin(tb testing.TB) string {
 	tb.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
@@ -96,13 +97,13 @@ func postgresBin(tb testing.TB) string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// unprivileged is who runs the server when the test is root: PostgreSQL refuses
-// to be.
+// PostgreSQL refuses to run as root. If the test runs as root, the function `unprivileged`
+// returns the user that runs the server.
 func unprivileged() *syscall.Credential {
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return &syscall.Credential{Uid: 65534, Gid: 65534} // nobody
+	return &syscall.Credential{Uid: 65534, Gid: 65534} // the user nobody
 }
 
 func freePort(tb testing.TB, host string) int {
@@ -122,11 +123,11 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start starts the server where it left off, and waits until it answers.
+// Start starts the server on its existing data, and waits until it answers.
 func (p *Postgres) Start() {
 	p.tb.Helper()
 	p.cmd = p.command("postgres", "-D", filepath.Join(p.dir, "data"), "-p", strconv.Itoa(p.port), "-h", p.host, "-k", p.dir,
-		"-c", "shared_buffers=32MB", "-c", "max_connections=50", "-c", "fsync=off") // what a killed process wrote is with the kernel
+		"-c", "shared_buffers=32MB", "-c", "max_connections=50", "-c", "fsync=off") // the kernel still has the writes of a killed process
 	p.log, p.done = &bytes.Buffer{}, make(chan struct{})
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -156,7 +157,7 @@ func (p *Postgres) Start() {
 	}
 }
 
-// Kill ends the server as a crash of the machine would.
+// Kill ends the PostgreSQL server abruptly, as a crash of the machine would.
 func (p *Postgres) Kill() {
 	if p.cmd == nil {
 		return
@@ -164,16 +165,16 @@ func (p *Postgres) Kill() {
 	children := p.children()
 	_ = p.cmd.Process.Kill()
 	<-p.done
-	for _, pid := range children { // they would notice by themselves, later
+	for _, pid := range children { // they would end by themselves, but later
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	p.cmd = nil
-	// The next one must not meet the locks of processes that are still going.
+	// A new server must not find locks that old server processes still hold.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for _, pid := range children {
 		for syscall.Kill(pid, 0) == nil && !zombie(pid) {
-			<-tick.C // nobody is told when another's child has ended
+			<-tick.C // there is no notification when the child of another process ends
 		}
 	}
 }
@@ -198,7 +199,7 @@ func zombie(pid int) bool {
 	return err != nil || bytes.Contains(data, []byte(") Z "))
 }
 
-// Database makes an empty database and returns its URL.
+// Database creates an empty database and returns its URL.
 func (p *Postgres) Database(tb testing.TB, name string) string {
 	tb.Helper()
 	ctx := tb.Context()

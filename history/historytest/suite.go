@@ -1,6 +1,5 @@
-// Package historytest is the law for every database that history may stand on:
-// one suite, run on SQLite and on a PostgreSQL of the test's own, and the jobs
-// that other packages' tests fill a history with.
+// Package historytest is the test suite for every database that history supports. The suite runs on SQLite and on a
+// PostgreSQL server that the test starts. The package also provides the jobs that tests of other packages use.
 package historytest
 
 import (
@@ -19,14 +18,14 @@ import (
 	"github.com/ares-scheduler/ares/history/migrations"
 )
 
-// Base is an empty database to prove.
+// Base is an empty database for a test.
 type Base struct {
 	Config history.Config
-	// Raw reads the tables as people do.
+	// Raw is a connection that reads the tables directly.
 	Raw *sql.DB
 }
 
-// SQLite is a database in a file.
+// SQLite returns a Base whose database is an SQLite file.
 func SQLite(tb testing.TB) Base {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "history.db")
@@ -34,7 +33,7 @@ func SQLite(tb testing.TB) Base {
 	return base(tb, history.Config{File: file}, raw, err)
 }
 
-// Database is a new database of a PostgreSQL server.
+// New returns a Base with a new database on the PostgreSQL server.
 func (p *Postgres) New(tb testing.TB) Base {
 	tb.Helper()
 	url := p.Database(tb, name())
@@ -58,7 +57,7 @@ func base(tb testing.TB, cfg history.Config, raw *sql.DB, err error) Base {
 	return Base{cfg, raw}
 }
 
-// Open opens the history of a base until the test ends.
+// Open opens a history that uses the base's database, and closes it when the test ends.
 func (b Base) Open(tb testing.TB) *history.History {
 	tb.Helper()
 	h, err := history.Open(b.Config)
@@ -73,7 +72,7 @@ func (b Base) Open(tb testing.TB) *history.History {
 	return h
 }
 
-// DownTo takes the tables back to what they were at an earlier version.
+// DownTo migrates the tables down to an earlier version.
 func (b Base) DownTo(tb testing.TB, version int64) {
 	tb.Helper()
 	dialect, folder := goose.DialectSQLite3, "sqlite"
@@ -93,7 +92,7 @@ func (b Base) DownTo(tb testing.TB, version int64) {
 	}
 }
 
-// Run proves the databases that open makes.
+// Run runs the test suite. The function `open` provides the databases.
 func Run(t *testing.T, open func(testing.TB) Base) {
 	t.Helper()
 	for _, law := range []struct {
@@ -123,7 +122,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 	}
 }
 
-// count is one number of the tables.
+// This method returns the single number that an SQL query selects.
 func (b Base) count(tb testing.TB, query string) (n int64) {
 	tb.Helper()
 	var got sql.NullInt64
@@ -133,8 +132,8 @@ func (b Base) count(tb testing.TB, query string) (n int64) {
 	return got.Int64
 }
 
-// Recount checks that each job is there once, that its rows are its own, and
-// that the sums are those of the jobs. Each server's audit must be a chain.
+// Recount checks that each job is stored once, and that every row of the other tables belongs to a stored job. It also checks that
+// the usage sums match the jobs. Recount also checks that each server's audit log is an unbroken chain.
 func (b Base) Recount(tb testing.TB) {
 	tb.Helper()
 	if err := errors.Join(

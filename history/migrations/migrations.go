@@ -1,10 +1,10 @@
-// Package migrations is how history's tables came to be, step by step, for each
-// of the databases. History takes the steps, and its suite takes them back.
+// Package migrations holds the migrations of history's tables for each database. Package history applies these
+// migrations, and its tests also revert them.
 package migrations
 
 import "embed"
 
-// Files has a folder for each database.
+// Files contains one directory of migrations for each database.
 //
 //go:embed postgres sqlite
 var Files embed.FS

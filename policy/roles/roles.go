@@ -1,8 +1,8 @@
-// Package roles says who may do what, where: which verbs each role has, whether
-// an identity may do something in a tenant or queue, and what it may give to
-// others. It is pure: identities, with their bindings, come in from outside.
+// Package roles decides which operations a caller may perform in which scope. Package roles defines which verbs
+// each role has, and whether an identity may use a verb in a tenant or queue. It also defines which role bindings
+// the identity may create for others. Package roles stores nothing; identities and their bindings are arguments.
 //
-// What is not listed is not allowed, and names match exactly.
+// An operation that is not listed is forbidden, and names must match exactly.
 package roles
 
 import (
@@ -12,11 +12,11 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// Verb is something that one may do in a scope.
+// Verb is a permission for one kind of operation in a scope.
 type Verb string
 
-// The verbs. Those of tenants count in the tenants and queues an identity is
-// bound to; those marked platform need a binding to all tenants.
+// The verbs. Most verbs apply in the tenants and queues of an identity's bindings. A verb marked "platform" needs
+// a binding to all tenants.
 const (
 	JobRead   Verb = "job.read"   // jobs, their events, output and explanations; usage and shares
 	JobSubmit Verb = "job.submit" // submit, plan and retry
@@ -34,10 +34,10 @@ const (
 	UsageRead    Verb = "usage.read"
 	AuditRead    Verb = "audit.read"
 
-	NodeRead         Verb = "node.read"        // nodes and topology, wherever one is bound
-	ReservationRead  Verb = "reservation.read" // of its tenants, and those for maintenance
-	ClusterRead      Verb = "cluster.read"     // platform: what concerns the tenants of all
-	ServerRead       Verb = "server.read"      // platform: how servers and store are
+	NodeRead         Verb = "node.read"        // nodes and topology; any binding is enough
+	ReservationRead  Verb = "reservation.read" // reservations of its tenants, and those for maintenance
+	ClusterRead      Verb = "cluster.read"     // platform: data of all tenants
+	ServerRead       Verb = "server.read"      // platform: state of servers and store
 	TenantWrite      Verb = "tenant.write"     // platform
 	NodeWrite        Verb = "node.write"       // platform: cordon, drain, remove, join tokens
 	TopologyWrite    Verb = "topology.write"   // platform
@@ -45,7 +45,7 @@ const (
 	PriceWrite       Verb = "price.write" // platform
 	StoreRead        Verb = "store.read"  // platform: backups, dumps and recordings hold everything
 
-	AgentAct Verb = "agent.act" // the agents' door
+	AgentAct Verb = "agent.act" // the agents' methods
 )
 
 var (
@@ -56,7 +56,7 @@ var (
 	platform  = append(slices.Clip(tenant), ServerRead, TenantWrite, NodeWrite, TopologyWrite, ReservationWrite, PriceWrite, StoreRead)
 )
 
-// verbs lists what each role has.
+// The map `verbs` lists the verbs of each role.
 var verbs = map[ares.Role][]Verb{
 	ares.PlatformAdmin: platform,
 	ares.TenantAdmin:   tenant,
@@ -66,22 +66,22 @@ var verbs = map[ares.Role][]Verb{
 	ares.AgentRole:     {AgentAct},
 }
 
-// Verbs lists every verb there is, sorted.
+// Verbs lists every verb, sorted.
 func Verbs() []Verb {
 	out := append(slices.Clone(platform), AgentAct)
 	slices.Sort(out)
 	return out
 }
 
-// Has says whether a role has a verb.
+// Has reports whether a role has a verb.
 func Has(r ares.Role, v Verb) bool { return slices.Contains(verbs[r], v) }
 
-// Any stands for a scope where one that an identity is bound to is enough: any
-// tenant, or any queue of a tenant. It cannot be a name.
+// Any is a wildcard that can be given instead of the name of a tenant or queue. It matches every binding,
+// whatever tenant or queue the binding names. This text is not a valid tenant or queue name.
 const Any = "*"
 
-// covers says whether a binding reaches a scope: all tenants for "", all queues
-// of a tenant for a queue "".
+// This function reports whether a role binding includes the given scope. An empty tenant stands for
+// all tenants, and an empty queue for all queues of the tenant.
 func covers(b ares.Binding, tenant, queue string) bool {
 	switch {
 	case tenant == Any || b.Tenant == "":
@@ -92,7 +92,7 @@ func covers(b ares.Binding, tenant, queue string) bool {
 	return b.Queue == "" || queue == Any || b.Queue == queue
 }
 
-// Allows says whether an identity may do something in a scope.
+// Allows reports whether an identity has a verb in a scope.
 func Allows(id *ares.Identity, v Verb, tenant, queue string) bool {
 	for _, b := range id.Bindings {
 		if Has(b.Role, v) && covers(b, tenant, queue) {
@@ -102,8 +102,8 @@ func Allows(id *ares.Identity, v Verb, tenant, queue string) bool {
 	return false
 }
 
-// Tenants lists the tenants in which an identity has a verb, sorted; all says
-// that it has it in every one.
+// Tenants lists the tenants in which an identity has a verb, sorted. If the identity has the verb
+// in every tenant, the result "all" is true.
 func Tenants(id *ares.Identity, v Verb) (names []string, all bool) {
 	for _, b := range id.Bindings {
 		switch {
@@ -118,10 +118,9 @@ func Tenants(id *ares.Identity, v Verb) (names []string, all bool) {
 	return names, false
 }
 
-// MayGrant says whether an identity may give a binding to others, or take it
-// away: it must be allowed to bind there, and have itself every verb of the
-// role in that scope. Agents have a verb that nobody else has; who administers
-// the platform appoints them.
+// MayGrant reports whether an identity may create or delete a binding. The identity must be allowed
+// to create role bindings in that scope, and must itself have every verb of the role there. Only a
+// platform-admin may create role bindings for agents, because no other role has the agents' verb.
 func MayGrant(id *ares.Identity, b ares.Binding) bool {
 	if !Allows(id, BindingWrite, b.Tenant, b.Queue) {
 		return false
@@ -132,24 +131,25 @@ func MayGrant(id *ares.Identity, b ares.Binding) bool {
 	return !slices.ContainsFunc(verbs[b.Role], func(v Verb) bool { return !Allows(id, v, b.Tenant, b.Queue) })
 }
 
-// Check reports what is wrong with a binding. field is where it stands.
+// Check adds the mistakes in a binding to a list. The argument "field" is the prefix of the field
+// names in the error messages.
 func Check(p *ares.Problems, field string, b ares.Binding) {
 	if !b.Role.Valid() {
-		p.Add(field+"role", "%q is no role: use one of %s", clip(string(b.Role)), strings.Join(names(), ", "))
+		p.Add(field+"role", "%q is not a role: use one of %s", ares.Clip(string(b.Role)), strings.Join(names(), ", "))
 		return
 	}
 	if wide := b.Role == ares.PlatformAdmin || b.Role == ares.AgentRole; wide && b.Tenant+b.Queue != "" {
-		p.Add(field+"tenant_id", "a %s is one for all tenants: leave tenant and queue out", b.Role)
+		p.Add(field+"tenant_id", "the role %s applies to all tenants: leave tenant and queue out", b.Role)
 	}
 	if b.Tenant != "" && !ares.ValidName(b.Tenant) {
-		p.Add(field+"tenant_id", "%q is not a name", clip(b.Tenant))
+		p.Add(field+"tenant_id", "%q is not a name", ares.Clip(b.Tenant))
 	}
 	switch {
 	case b.Queue == "":
 	case b.Tenant == "":
-		p.Add(field+"queue", "a queue is one of a tenant: name that too")
+		p.Add(field+"queue", "a queue belongs to a tenant: give tenant too")
 	case !ares.ValidName(b.Queue):
-		p.Add(field+"queue", "%q is not a name", clip(b.Queue))
+		p.Add(field+"queue", "%q is not a name", ares.Clip(b.Queue))
 	}
 }
 
@@ -161,15 +161,7 @@ func names() []string {
 	return out
 }
 
-// clip keeps what a caller sent from filling a message.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
-}
-
-// String says a binding for people: submitter in vision/training.
+// String describes a binding for people, such as "submitter in vision/training".
 func String(b ares.Binding) string {
 	switch {
 	case b.Tenant == "":

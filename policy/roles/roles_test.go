@@ -92,8 +92,8 @@ func drawBinding(t *rapid.T) ares.Binding {
 	return b
 }
 
-// TestNobodyGrantsMore: after a grant the granted can do nothing in any scope
-// that the granter could not, but for the agents' door.
+// TestNobodyGrantsMore checks that a grant never gives a permission that the granter does not have in the same scope.
+// The agents' methods are an exception.
 func TestNobodyGrantsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		granter := &ares.Identity{Bindings: rapid.SliceOfN(rapid.Custom(drawBinding), 0, 3).Draw(t, "granter")}

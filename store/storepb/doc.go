@@ -1,3 +1,3 @@
-// Package storepb is the form in which records are kept in the store:
-// protobuf, so that an older Ares carries a newer one's fields through.
+// Package storepb defines the format of the stored records. The format is protobuf. With this
+// format, an older version of Ares preserves the fields that a newer version wrote.
 package storepb

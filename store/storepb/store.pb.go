@@ -999,7 +999,7 @@ type Run struct {
 	Next          int32                  `protobuf:"varint,12,opt,name=next,proto3" json:"next,omitempty"`                            // of an array: elements made so far
 	RanMicros     int64                  `protobuf:"varint,13,opt,name=ran_micros,json=ranMicros,proto3" json:"ran_micros,omitempty"` // of attempts no longer kept
 	Nominated     *Nomination            `protobuf:"bytes,14,opt,name=nominated,proto3" json:"nominated,omitempty"`
-	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`    // times it gave way
+	Yields        int32                  `protobuf:"varint,15,opt,name=yields,proto3" json:"yields,omitempty"`    // how many times it was preempted
 	Lateness      string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"` // what was noted of its deadline
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1147,7 +1147,7 @@ func (x *Run) GetLateness() string {
 	return ""
 }
 
-// Nomination is seats that are kept for a waiting job while others give way.
+// Nomination is a set of seats that is held for a waiting job while the jobs on them are preempted.
 type Nomination struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seats         []*Seat                `protobuf:"bytes,1,rep,name=seats,proto3" json:"seats,omitempty"`
@@ -1284,7 +1284,7 @@ func (x *Victim) GetYield() *Yield {
 	return nil
 }
 
-// Yield is the reckoning of one job that gives way to another.
+// Yield is the record of one job that was preempted for another.
 type Yield struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`

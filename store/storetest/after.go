@@ -13,7 +13,7 @@ var afterLaws = []law{
 	{"ManyMayComeAfterOne", afterMany},
 }
 
-// jobAfter asks for a job that comes after others.
+// jobAfter returns the creation of a job that depends on other jobs.
 func jobAfter(tenant ares.Tenant, before ...*ares.Job) store.Creation {
 	spec := Sleep()
 	after := map[ares.JobID]int64{}
@@ -36,7 +36,7 @@ func afterLive(t *testing.T, s *store.Store) {
 	archiveCancelled(t, s, gone)
 	for _, ask := range []store.Creation{jobAfter(tenant, gone), jobAfter(tenant, first, gone)} {
 		got := create(t, s, ask)[0]
-		if refused(t, got.Err, ares.Conflict, "to come before this one"); !got.Stale {
+		if refused(t, got.Err, ares.Conflict, "a job in the `after` list changed"); !got.Stale {
 			t.Errorf("%+v is not stale", got)
 		}
 	}
@@ -54,8 +54,8 @@ func afterKept(t *testing.T, s *store.Store) {
 	}
 	second := jobAfter(NewTenant(t, s), first)
 	create(t, s, second)
-	refused(t, s.Archive(t.Context(), first, &run, nil), ares.Conflict, "awaited")
-	refused(t, s.ArchiveUsed(t.Context(), first, &run, nil, nil, before), ares.Conflict, "awaited")
+	refused(t, s.Archive(t.Context(), first, &run, nil), ares.Conflict, "depends on it")
+	refused(t, s.ArchiveUsed(t.Context(), first, &run, nil, nil, before), ares.Conflict, "depends on it")
 	if err := s.ArchiveUsed(t.Context(), first, &run, nil, nil, Get(t, s, second.Job.ID).Job.Revision); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func afterKept(t *testing.T, s *store.Store) {
 	}
 }
 
-// afterMany has more than one transaction takes, and one among them that is
-// refused.
+// afterMany creates more jobs with dependencies than fit into one transaction. Only the
+// job whose dependency is archived must be rejected.
 func afterMany(t *testing.T, s *store.Store) {
 	tenant := NewTenant(t, s)
 	first, second := Get(t, s, NewJob(t, s).ID).Job, Get(t, s, NewJob(t, s).ID).Job

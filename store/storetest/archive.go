@@ -48,26 +48,27 @@ func archiveRefuses(t *testing.T, s *store.Store) {
 	st.claim(t, s)
 	refused(t, archive(), ares.Conflict, "running")
 	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
-	refused(t, archive(), ares.Conflict, "holds seats")
+	refused(t, archive(), ares.Conflict, "cannot be archived")
 	old := Get(t, s, st.job.ID).Run
 	Release(t, s, st.seats...)
-	// A state that was read before the release is refused by its revision.
+	// The store rejects a state that was read before the release, because its
+	// revision is outdated.
 	for i := range old.Attempts {
 		for k := range old.Attempts[i].Seats {
 			old.Attempts[i].Seats[k].State = ares.SeatReleased
 		}
 	}
 	refused(t, s.Archive(t.Context(), st.job, &old, nil), ares.Conflict, "changed")
-	// Nor does somebody archive who leads no more.
+	// A server that is no longer the leader cannot archive.
 	run := Get(t, s, st.job.ID).Run
-	refused(t, s.Archive(t.Context(), st.job, &run, &store.Leadership{Revision: 1}), ares.Conflict, "leads no more")
+	refused(t, s.Archive(t.Context(), st.job, &run, &store.Leadership{Revision: 1}), ares.Conflict, "no longer the leader")
 	if err := archive(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func archiveForget(t *testing.T, s *store.Store) {
-	// Jobs that ended long before any other test's.
+	// The jobs of this test ended long before the jobs of any other test.
 	long := Noon.Add(-1000 * time.Hour)
 	tenant := NewTenant(t, s)
 	var asks []store.Creation

@@ -20,13 +20,12 @@ var arrayLaws = []law{
 	{"AnArrayOfALargeSpecIsRefused", arrayTooLarge},
 }
 
-// Elements asks for an array.
+// Elements returns a function that turns a spec into an array of n elements.
 func Elements(n int) func(*ares.Spec) {
 	return func(s *ares.Spec) { s.Name, s.Array = "sweep", ares.Array{Count: n} }
 }
 
-// Growing is the change that makes the next n elements of an array, all on one
-// node.
+// Growing returns the change that creates the next n elements of an array, all on one node.
 func Growing(tb testing.TB, s *store.Store, array *ares.Job, n int, node *Node) store.Change {
 	tb.Helper()
 	snap := Get(tb, s, array.ID)
@@ -44,7 +43,7 @@ func Growing(tb testing.TB, s *store.Store, array *ares.Job, n int, node *Node) 
 	return c
 }
 
-// Grow commits the making of elements and returns their seats.
+// Grow commits the creation of elements and returns their seats.
 func Grow(tb testing.TB, s *store.Store, lead *store.Leadership, array *ares.Job, n int, node *Node) []store.SeatRef {
 	tb.Helper()
 	c := Growing(tb, s, array, n, node)
@@ -107,7 +106,7 @@ func arrayCancelled(t *testing.T, s *store.Store) {
 		}
 	}
 	phase(t, s, kept.ID, ares.Scheduled)
-	phase(t, s, first[0].Job, ares.Scheduled) // asked to stop by a plan, not by the store
+	phase(t, s, first[0].Job, ares.Scheduled) // the store does not ask the elements to stop; a plan does
 }
 
 func arrayOnce(t *testing.T, s *store.Store) {
@@ -120,7 +119,8 @@ func arrayOnce(t *testing.T, s *store.Store) {
 			t.Fatalf("commit %d: dropped %v, %v", i, dropped, err)
 		}
 	}
-	// Nor is one overwritten by whoever believes it was not made.
+	// An element may be created after a plan was made. This plan must not overwrite the
+	// element.
 	again := c
 	again.Next.Revision = Get(t, s, array.ID).Run.Revision
 	if _, dropped, err := s.Commit(t.Context(), lead, "digest", []store.Change{again}); err != nil || len(dropped) != 1 {
@@ -136,7 +136,8 @@ func arrayLargest(t *testing.T, s *store.Store) {
 	if _, dropped, err := s.Commit(t.Context(), lead, "digest", plan); err != nil || len(dropped) > 0 {
 		t.Fatalf("dropped %v, %v", dropped, err)
 	}
-	// And when one of them has to fall back to nested transactions.
+	// One array changes before the commit, so Commit must fall back to nested
+	// transactions. Only the change of this array may be dropped.
 	plan = []store.Change{Growing(t, s, array, most, node), Growing(t, s, other, most, node), Placing(t, s, NewJob(t, s), node)}
 	if _, err := s.RequestStop(t.Context(), array.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon}); err != nil {
 		t.Fatal(err)
@@ -220,5 +221,5 @@ func arrayTooLarge(t *testing.T, s *store.Store) {
 	spec := Sleep()
 	spec.Array.Count = 3
 	spec.Args = []string{string(make([]byte, ares.MaxArraySpecBytes))}
-	refused(t, create(t, s, JobOf(NewTenant(t, s), spec))[0].Err, ares.TooLarge, "each element keeps a copy")
+	refused(t, create(t, s, JobOf(NewTenant(t, s), spec))[0].Err, ares.TooLarge, "the limit for arrays is")
 }

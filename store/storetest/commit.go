@@ -81,10 +81,10 @@ func commitOldLeader(t *testing.T, s *store.Store) {
 	old, resign := NewLead(t, s)
 	resign()
 	_, _, err := s.Commit(t.Context(), old, "digest", []store.Change{Placing(t, s, job, node)})
-	refused(t, err, ares.Fenced, "leads no more")
+	refused(t, err, ares.Fenced, "no longer the leader")
 	lead, _ := NewLead(t, s)
 	_, _, err = s.Commit(t.Context(), old, "digest", []store.Change{Placing(t, s, job, node)})
-	refused(t, err, ares.Fenced, "leads no more")
+	refused(t, err, ares.Fenced, "no longer the leader")
 	if run := phase(t, s, job.ID, ares.Pending); run.Revision != 0 {
 		t.Errorf("the old leader wrote a run: %+v", run)
 	}
@@ -112,7 +112,8 @@ func commitUnknown(t *testing.T, s *store.Store) {
 	lead, _ := NewLead(t, s)
 	unsure := *lead
 	node, a, b := NewNode(t, s), NewJob(t, s), NewJob(t, s)
-	// As if the plan had been written and the answer lost.
+	// Place writes a plan that the copied leadership does not know of. The effect is the same
+	// as if the answer to the commit was lost.
 	Place(t, s, lead, a, node)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -185,7 +186,7 @@ func fenceOf(t *testing.T, s *store.Store, job *ares.Job) ares.Fence {
 	return run.Fence()
 }
 
-// makeReady ends a job's delay by a plan.
+// makeReady commits a plan that ends a job's start delay.
 func makeReady(t *testing.T, s *store.Store, lead *store.Leadership, job *ares.Job) {
 	t.Helper()
 	run := Get(t, s, job.ID).Run
@@ -235,7 +236,7 @@ func commitLarge(t *testing.T, s *store.Store) {
 	}
 }
 
-// commitOnce repeats a plan, as a leader would that saw its state too late.
+// commitOnce commits a plan twice, as a leader with an outdated state would.
 func commitOnce(t *testing.T, s *store.Store) {
 	lead, _ := NewLead(t, s)
 	node, job := NewNode(t, s), NewJob(t, s)
@@ -251,8 +252,8 @@ func commitOnce(t *testing.T, s *store.Store) {
 	}
 }
 
-// commitArchived commits a plan made before the job was cancelled and archived:
-// its run is absent again, as it was when the plan was made.
+// commitArchived commits a plan that was made before the job was cancelled and archived. The
+// archived job has no run, and the pending job had no run either when the plan was made.
 func commitArchived(t *testing.T, s *store.Store) {
 	lead, _ := NewLead(t, s)
 	node, job := NewNode(t, s), NewJob(t, s)
@@ -267,7 +268,7 @@ func commitArchived(t *testing.T, s *store.Store) {
 	}
 }
 
-// archiveCancelled cancels a waiting job and leaves its tombstone.
+// archiveCancelled cancels a waiting job and archives it.
 func archiveCancelled(t *testing.T, s *store.Store, job *ares.Job) {
 	t.Helper()
 	run, err := s.RequestStop(t.Context(), job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})

@@ -110,8 +110,8 @@ func createStale(t *testing.T, s *store.Store) {
 	}
 }
 
-// createStaleBesideFresh shares a transaction between requests that saw the
-// same tenant at different revisions.
+// createStaleBesideFresh creates several jobs in one transaction. The requests for these jobs
+// read the same tenant at different revisions.
 func createStaleBesideFresh(t *testing.T, s *store.Store) {
 	old := NewTenant(t, s)
 	tenant := old
@@ -162,7 +162,8 @@ func createRepeats(t *testing.T, s *store.Store) {
 	}
 	refused(t, got[1].Err, ares.Conflict)
 
-	// The stored body is known, whichever of the two comes first.
+	// A request conflicts if its body differs from the stored body, whatever
+	// the order of the two requests.
 	got = create(t, s, other, first)
 	refused(t, got[0].Err, ares.Conflict)
 	if got[1].Err != nil || !got[1].Duplicate {
@@ -193,7 +194,7 @@ func createTooLarge(t *testing.T, s *store.Store) {
 	if got[0].Err != nil || got[2].Err != nil {
 		t.Errorf("those beside it: %v, %v", got[0].Err, got[2].Err)
 	}
-	// Many that are nearly too large pass the store's request size together.
+	// Many specs just below the size limit together exceed etcd's request size.
 	large.Environment["BLOB"] = strings.Repeat("x", ares.MaxSpecBytes-1024)
 	asks = nil
 	for range 70 {
@@ -207,8 +208,7 @@ func createTooLarge(t *testing.T, s *store.Store) {
 	}
 }
 
-// createStress drives the group commit hard: callers of every size, whose
-// requests overlap, share transactions.
+// createStress tests shared transactions under load. Callers send batches of different sizes, and their requests overlap.
 func createStress(t *testing.T, s *store.Store) {
 	const callers, requests = 48, 1500
 	tenants := []ares.Tenant{NewTenant(t, s), NewTenant(t, s), NewTenant(t, s)}

@@ -12,8 +12,8 @@ var drainLaws = []law{
 	{"OnlyTheLeaderStops", drainLeader},
 }
 
-// drainRules: only the attempt that was seen is stopped, only for the drain
-// that was seen, and only by the leader.
+// drainRules checks that Drain stops only the given attempt. It must stop nothing after the drain
+// has ended, and must work only for the leader.
 func drainRules(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
@@ -63,7 +63,7 @@ func drainRules(t *testing.T, s *store.Store) {
 	}
 }
 
-// drainLeader: a server that leads no more stops nothing.
+// drainLeader checks that a server that is no longer the leader stops no job.
 func drainLeader(t *testing.T, s *store.Store) {
 	job, node := NewJob(t, s), NewNode(t, s)
 	lead, resign := NewLead(t, s)
@@ -76,7 +76,7 @@ func drainLeader(t *testing.T, s *store.Store) {
 	c.Revision = Records(t, s, "cordons/"+node.ID)[0].Revision
 	resign()
 	_, err := s.Drain(t.Context(), lead, job.ID, seats[0].Fence, c, Noon)
-	refused(t, err, ares.Conflict, "leads no more")
+	refused(t, err, ares.Conflict, "no longer the leader")
 	if run := phase(t, s, job.ID, ares.Running); run.Stop != nil {
 		t.Errorf("stopped by %+v", run.Stop)
 	}

@@ -29,24 +29,25 @@ type Etcd struct {
 // Embedded opens a store with an etcd inside this process.
 func Embedded(tb testing.TB) *store.Store {
 	tb.Helper()
-	return open(tb, store.Config{Dir: tb.TempDir(), Timeout: time.Minute}) // nobody kills it, and a disk may be slow
+	return open(tb, store.Config{Dir: tb.TempDir(), Timeout: time.Minute}) // nothing kills this etcd, and a disk may be slow
 }
 
-// External starts an etcd process. Without its binary the test fails: what is
-// only proved against the embedded one is not proved for a fleet.
+// External starts an etcd process. If the etcd binary is missing, the test fails. A test against
+// the embedded etcd proves nothing about an external one.
 func External(tb testing.TB) *Etcd {
 	tb.Helper()
 	return ExternalWith(tb, "http")
 }
 
-// ExternalWith is External by another scheme, with more flags.
+// ExternalWith is like External, but uses another URL scheme and additional flags.
 func ExternalWith(tb testing.TB, scheme string, flags ...string) *Etcd {
 	tb.Helper()
 	return startOn(tb, tb.TempDir(), scheme, flags...)
 }
 
-// startOn starts an etcd process on a directory, which it has not touched when it
-// finds no port to listen on: a free one may be taken before.
+// startOn starts an etcd process with the given data directory. The function tries again if
+// another process has taken a chosen port in the meantime. If the port is taken, etcd has not
+// written to the directory yet.
 func startOn(tb testing.TB, dir, scheme string, flags ...string) *Etcd {
 	tb.Helper()
 	binary := etcdBinary(tb)
@@ -63,10 +64,10 @@ func startOn(tb testing.TB, dir, scheme string, flags ...string) *Etcd {
 	return nil
 }
 
-// RestoredMember starts an etcd process on what a prepared backup makes.
+// RestoredMember starts an etcd process whose data directory is restored from a prepared backup.
 func RestoredMember(tb testing.TB, file string) *Etcd {
 	tb.Helper()
-	const peer = "http://127.0.0.1:1" // overwritten by start; a single member calls nobody
+	const peer = "http://127.0.0.1:1" // overwritten by start; a single member contacts no peer
 	dir := filepath.Join(tb.TempDir(), "member")
 	if err := store.RestoreMember(file, store.Member{Dir: dir, Name: "test", InitialCluster: "test=" + peer, PeerURLs: []string{peer}, Token: "again"}); err != nil {
 		tb.Fatal(err)
@@ -74,13 +75,14 @@ func RestoredMember(tb testing.TB, file string) *Etcd {
 	return startOn(tb, dir, "http")
 }
 
-// Open connects a store of its own to the etcd, which waits for a slow machine.
+// Open connects a new store to the etcd, with a timeout for slow machines.
 func (e *Etcd) Open(tb testing.TB) *store.Store {
 	tb.Helper()
 	return open(tb, store.Config{Endpoints: e.Endpoints, Timeout: time.Minute})
 }
 
-// Client speaks to the etcd past the store, as a fault or another version would.
+// Client returns an etcd client that bypasses the store. Tests use this client to write
+// records that only a fault or another version of Ares would write.
 func (e *Etcd) Client(tb testing.TB) *clientv3.Client {
 	tb.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints, Logger: zap.NewNop()})
@@ -91,14 +93,14 @@ func (e *Etcd) Client(tb testing.TB) *clientv3.Client {
 	return c
 }
 
-// Kill ends the process at once and waits for it.
+// Kill kills the process immediately and waits until it has ended.
 func (e *Etcd) Kill() {
 	if e.cmd.ProcessState != nil {
 		return
 	}
 	_ = e.cmd.Process.Kill() // it may have ended by itself
 	<-e.drained
-	_ = e.cmd.Wait() // killed: that is no news
+	_ = e.cmd.Wait() // it was killed, so an error is expected
 }
 
 func open(tb testing.TB, cfg store.Config) *store.Store {
@@ -136,18 +138,24 @@ func etcdBinary(tb testing.TB) string {
 	return path
 }
 
-// start runs etcd on free loopback ports and returns when it serves.
+// EtcdFlags returns the flags of an etcd member. The parameter `initial` is the value of etcd's
+// --initial-cluster.
+func EtcdFlags(name, dir, client, peer, initial string) []string {
+	return []string{
+		"--name", name, "--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", initial,
+	}
+}
+
+// This function runs etcd on free loopback ports and returns when etcd is ready.
 func start(binary, dir, scheme string, flags ...string) (*Etcd, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
 	client, peer := scheme+"://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
-	cmd := exec.Command(binary, append([]string{
-		"--name", "test", "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr",
-		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "test=" + peer,
-	}, flags...)...)
+	flags = append([]string{"--unsafe-no-fsync", "--logger", "zap", "--log-outputs", "stderr"}, flags...)
+	cmd := exec.Command(binary, append(EtcdFlags("test", dir, client, peer, "test="+peer), flags...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err

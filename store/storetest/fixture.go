@@ -14,17 +14,17 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// Noon is the time at which things happen in tests that do not wait.
+// Noon is the fixed time that tests use as the current time.
 var Noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// SessionTTL is the shortest an external etcd keeps a session: for tests that wait
-// for its end. What must not end meanwhile lasts for longer than any test.
+// SessionTTL is the shortest TTL that an external etcd supports. Tests that wait for the end of a
+// session use this TTL. Sessions that must not end have a TTL longer than any test.
 const SessionTTL = 2 * time.Second
 
-// names makes what each test calls its own.
+// This counter makes each generated name unique.
 var names atomic.Int64
 
-// Name returns a name nobody else uses.
+// Name returns a name that no other test uses.
 func Name(kind string) string { return fmt.Sprintf("%s-%d", kind, names.Add(1)) }
 
 // NewTenant stores a tenant without limits.
@@ -37,7 +37,8 @@ func NewTenant(tb testing.TB, s *store.Store) ares.Tenant {
 	return t
 }
 
-// JobOf makes the job of a submission, as the desk does.
+// JobOf returns the request to create a job with the given spec. Admission makes such requests
+// too.
 func JobOf(tenant ares.Tenant, spec ares.Spec) store.Creation {
 	digest := ares.DigestOf(spec)
 	spec.Tenant = tenant.ID
@@ -49,10 +50,10 @@ func JobOf(tenant ares.Tenant, spec ares.Spec) store.Creation {
 	}}
 }
 
-// Sleep is a spec that asks for little.
+// Sleep returns a job spec with a small request.
 func Sleep() ares.Spec { return ares.Spec{Command: []string{"sleep", "1"}, GPUs: 1, CPUs: 1} }
 
-// NewJob stores a job of a tenant of its own.
+// NewJob stores a job of a new tenant.
 func NewJob(tb testing.TB, s *store.Store, edit ...func(*ares.Spec)) *ares.Job {
 	tb.Helper()
 	spec := Sleep()
@@ -66,7 +67,7 @@ func NewJob(tb testing.TB, s *store.Store, edit ...func(*ares.Spec)) *ares.Job {
 	return ask.Job
 }
 
-// Gang asks for n members.
+// Gang returns a function that turns a spec into a gang of n members.
 func Gang(n int) func(*ares.Spec) { return func(s *ares.Spec) { s.Members = n } }
 
 // Node is a node with its session.
@@ -77,8 +78,8 @@ type Node struct {
 	Instance string
 }
 
-// NewNode opens a session of a node with eight devices; it lives longer than a
-// test if nothing else is said.
+// NewNode opens a session for a node with eight devices. By default the session outlives the
+// test.
 func NewNode(tb testing.TB, s *store.Store, ttl ...time.Duration) *Node {
 	tb.Helper()
 	n := &Node{Node: ares.Node{ID: Name("node"), CPUs: 64, MemoryMB: 1 << 16}, Instance: Name("instance")}
@@ -89,7 +90,7 @@ func NewNode(tb testing.TB, s *store.Store, ttl ...time.Duration) *Node {
 	return n
 }
 
-// Open opens a session of the node anew.
+// Open opens a new session for the node.
 func (n *Node) Open(tb testing.TB, s *store.Store, ttl time.Duration) {
 	tb.Helper()
 	sess, err := s.OpenSession(tb.Context(), n.Node, n.Instance, "server-1", ttl, 0)
@@ -107,7 +108,8 @@ func (n *Node) Close(tb testing.TB, s *store.Store) {
 	}
 }
 
-// Revision is that of the node's record, as the leader's timer would see it.
+// Revision returns the revision of the node's record, as the leader's timer would
+// see it.
 func (n *Node) Revision(tb testing.TB, s *store.Store) int64 {
 	tb.Helper()
 	for _, raw := range Records(tb, s, "nodes/"+n.ID) {
@@ -117,7 +119,8 @@ func (n *Node) Revision(tb testing.TB, s *store.Store) int64 {
 	return 0
 }
 
-// NewLead makes this the leader until the test or resign ends it.
+// NewLead makes this process the leader. Leadership ends when the test ends or
+// when the returned function is called.
 func NewLead(tb testing.TB, s *store.Store) (lead *store.Leadership, resign func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
@@ -160,7 +163,7 @@ func Get(tb testing.TB, s *store.Store, id ares.JobID) store.Snapshot {
 	return snap
 }
 
-// Placing is the change that places a job's ranks on nodes, one each.
+// Placing returns the change that places a job's ranks, one on each node.
 func Placing(tb testing.TB, s *store.Store, job *ares.Job, nodes ...*Node) store.Change {
 	tb.Helper()
 	run := Get(tb, s, job.ID).Run
@@ -176,7 +179,7 @@ func Placing(tb testing.TB, s *store.Store, job *ares.Job, nodes ...*Node) store
 	return store.Change{Job: job.ID, Next: run, New: true}
 }
 
-// Place commits the placing of one job and returns its seats.
+// Place commits the placement of one job and returns its seats.
 func Place(tb testing.TB, s *store.Store, lead *store.Leadership, job *ares.Job, nodes ...*Node) []store.SeatRef {
 	tb.Helper()
 	_, dropped, err := s.Commit(tb.Context(), lead, "digest", []store.Change{Placing(tb, s, job, nodes...)})
@@ -191,7 +194,7 @@ func Place(tb testing.TB, s *store.Store, lead *store.Leadership, job *ares.Job,
 	return out
 }
 
-// Claim claims seats, each by its node.
+// Claim claims each seat for its node.
 func Claim(tb testing.TB, s *store.Store, seats []store.SeatRef, nodes ...*Node) {
 	tb.Helper()
 	for i, ref := range seats {
@@ -201,7 +204,7 @@ func Claim(tb testing.TB, s *store.Store, seats []store.SeatRef, nodes ...*Node)
 	}
 }
 
-// Finish reports a rank's end.
+// Finish reports that a rank has ended.
 func Finish(tb testing.TB, s *store.Store, ref store.SeatRef, outcome ares.Outcome) ares.Run {
 	tb.Helper()
 	run, err := s.Finish(tb.Context(), ref, Result(outcome), Noon)
@@ -221,7 +224,7 @@ func Release(tb testing.TB, s *store.Store, refs ...store.SeatRef) {
 	}
 }
 
-// Result is a rank's end with an outcome.
+// Result returns the result of a rank that ended with the given outcome.
 func Result(outcome ares.Outcome) ares.RankResult {
 	res := ares.RankResult{Outcome: outcome, Reason: "the test says " + string(outcome), StartedAt: Noon, EndedAt: Noon}
 	if outcome == ares.OutcomeFailed {
@@ -230,7 +233,7 @@ func Result(outcome ares.Outcome) ares.RankResult {
 	return res
 }
 
-// Records dumps a room.
+// Records returns the stored records below a key prefix.
 func Records(tb testing.TB, s *store.Store, room string) []store.Raw {
 	tb.Helper()
 	var out []store.Raw
@@ -240,7 +243,7 @@ func Records(tb testing.TB, s *store.Store, room string) []store.Raw {
 	return out
 }
 
-// body is a dumped record's own part as JSON.
+// This function returns the body of a dumped record as decoded JSON.
 func body(tb testing.TB, raw store.Raw, kind string) map[string]any {
 	tb.Helper()
 	var rec map[string]map[string]any
@@ -250,7 +253,8 @@ func body(tb testing.TB, raw store.Raw, kind string) map[string]any {
 	return rec[kind]
 }
 
-// refused wants an error of one code that says all the words.
+// This function checks that an error has the given code and contains all the
+// given words.
 func refused(tb testing.TB, err error, code ares.Code, words ...string) {
 	tb.Helper()
 	if ares.CodeOf(err) != code {
@@ -264,7 +268,7 @@ func refused(tb testing.TB, err error, code ares.Code, words ...string) {
 	}
 }
 
-// phase wants a job in a phase.
+// This function checks that a job is in the given phase.
 func phase(tb testing.TB, s *store.Store, id ares.JobID, want ares.Phase) ares.Run {
 	tb.Helper()
 	run := Get(tb, s, id).Run

@@ -21,7 +21,8 @@ func predictionOf(job *ares.Job) store.Prediction {
 	}}
 }
 
-// watched is what a watch that begins now says of a job's runtime.
+// This function starts a new watch and returns the predicted runtime that it reports
+// for a job.
 func watched(t *testing.T, s *store.Store, job ares.JobID) (out *ares.RuntimePredicted) {
 	t.Helper()
 	err := s.Watch(t.Context(), func(b ares.Batch) error {
@@ -38,7 +39,7 @@ func watched(t *testing.T, s *store.Store, job ares.JobID) (out *ares.RuntimePre
 		}
 		return errDone
 	})
-	if err != errDone { //nolint:errorlint // it is ours, as it was returned
+	if err != errDone { //nolint:errorlint // it is our own error, returned unchanged
 		t.Fatal(err)
 	}
 	return out
@@ -49,7 +50,7 @@ func forecastLives(t *testing.T, s *store.Store) {
 	job, gone := Get(t, s, NewJob(t, s).ID).Job, Get(t, s, NewJob(t, s).ID).Job
 	archiveCancelled(t, s, gone)
 	var told []store.Prediction
-	for range store.PredictionsAtOnce - 2 { // as many as it takes
+	for range store.PredictionsAtOnce - 2 { // as many as one call accepts
 		told = append(told, predictionOf(NewJob(t, s)))
 	}
 	if err := s.Predict(t.Context(), lead, append(told, predictionOf(gone), predictionOf(job))); err != nil {
@@ -70,8 +71,8 @@ func forecastLeads(t *testing.T, s *store.Store) {
 	lead, resign := NewLead(t, s)
 	resign()
 	job := NewJob(t, s)
-	refused(t, s.Predict(t.Context(), lead, []store.Prediction{predictionOf(job)}), ares.Fenced, "leads no more")
-	refused(t, s.SaveForecaster(t.Context(), lead, []byte("x"), Noon), ares.Fenced, "leads no more")
+	refused(t, s.Predict(t.Context(), lead, []store.Prediction{predictionOf(job)}), ares.Fenced, "no longer the leader")
+	refused(t, s.SaveForecaster(t.Context(), lead, []byte("x"), Noon), ares.Fenced, "no longer the leader")
 	if left := Records(t, s, "predicted/"+string(job.ID)); len(left) > 0 {
 		t.Errorf("who leads no more wrote %+v", left)
 	}

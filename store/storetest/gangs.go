@@ -57,7 +57,8 @@ func gangFails(t *testing.T, s *store.Store) {
 	}
 }
 
-// gangLost is R1: what was claimed and is gone is reported, and uses no retry.
+// gangLost checks rule R1. If a claimed seat has no process, the agent reports the rank as lost.
+// That loss does not count against the job's retry limit.
 func gangLost(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2)
 	st.claim(t, s)

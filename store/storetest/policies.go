@@ -88,7 +88,7 @@ func policyLimits(t *testing.T, s *store.Store) {
 		}
 	}
 	_, _, err := s.ApplyPolicy(t.Context(), rule("more", tenant.ID))
-	refused(t, err, ares.Refused, "the most it may have")
+	refused(t, err, ares.LimitReached, "which is the limit")
 	change := rule("p0", tenant.ID)
 	change.Rule = "true"
 	if _, _, err = s.ApplyPolicy(t.Context(), change); err != nil {

@@ -62,7 +62,7 @@ func queueRules(t *testing.T, s *store.Store) {
 	}
 	want.Weight = 9
 	_, err = s.UpdateQueue(t.Context(), want)
-	refused(t, err, ares.Conflict, "changed by somebody else")
+	refused(t, err, ares.Conflict, "changed by another request")
 	refused(t, s.DeleteQueue(t.Context(), want.Tenant, want.Name, made.Revision), ares.Conflict)
 	if err = s.DeleteQueue(t.Context(), want.Tenant, want.Name, changed.Revision); err != nil {
 		t.Fatal(err)
@@ -89,22 +89,22 @@ func queueTree(t *testing.T, s *store.Store) {
 		chain, parent = append(chain, q), q.Name
 	}
 	_, err = s.CreateQueue(t.Context(), ares.Queue{Tenant: tenant, Name: "deep", Parent: parent})
-	refused(t, err, ares.Invalid, "9 levels", "at most 8")
+	refused(t, err, ares.Invalid, "9 levels", "the limit is 8")
 	top := newQueue(t, s, ares.Queue{Tenant: tenant, Name: "top"})
 	chain[0].Parent = top.Name // moves the whole chain one level down
 	_, err = s.UpdateQueue(t.Context(), chain[0])
 	refused(t, err, ares.Invalid, "9 levels")
 	chain[0].Parent = chain[3].Name
 	_, err = s.UpdateQueue(t.Context(), chain[0])
-	refused(t, err, ares.Invalid, "ring")
+	refused(t, err, ares.Invalid, "cycle")
 	refused(t, s.DeleteQueue(t.Context(), tenant, "q6", chain[6].Revision), ares.Conflict, "such as q7")
 	if err = s.DeleteQueue(t.Context(), tenant, "q7", chain[7].Revision); err != nil {
 		t.Error(err)
 	}
 }
 
-// queueRing has two changes made at once, each right by itself, that together
-// would be a ring.
+// queueRing makes two concurrent changes that are each valid, but that together would form a
+// cycle.
 func queueRing(t *testing.T, s *store.Store) {
 	tenant := NewTenant(t, s).ID
 	for round := range 10 {
@@ -120,7 +120,7 @@ func queueRing(t *testing.T, s *store.Store) {
 		if (errs[0] == nil) == (errs[1] == nil) {
 			t.Fatalf("round %d: %v and %v, want exactly one to be refused", round, errs[0], errs[1])
 		}
-		refused(t, errors.Join(errs...), ares.Invalid, "ring")
+		refused(t, errors.Join(errs...), ares.Invalid, "cycle")
 	}
 }
 
@@ -201,7 +201,7 @@ func topologyRules(t *testing.T, s *store.Store) {
 	old := want
 	old.Revision, old.MaxNodesPerLeaf = was.Revision, 7
 	_, err = s.PutTopology(t.Context(), old)
-	refused(t, err, ares.Conflict, "changed by somebody else")
+	refused(t, err, ares.Conflict, "changed by another request")
 	large := want
 	for i := range 20_000 {
 		large.Domains = append(large.Domains, ares.Domain{Name: fmt.Sprintf("a-leaf-with-a-rather-long-name-that-takes-room-%d", i), Level: ares.LevelLeaf})
@@ -247,12 +247,12 @@ func meritKept(t *testing.T, s *store.Store) {
 		Level: ares.LevelLeaf, Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 500,
 		Stranded: -400, Bandwidth: 300, FirstFit: 200,
 	}
-	c.Next.Last().Merit = want
+	c.Next.Last().PlacementScore = want
 	if _, dropped, err := s.Commit(t.Context(), lead, "digest", []store.Change{c}); err != nil || len(dropped) > 0 {
 		t.Fatalf("commit: dropped %v, %v", dropped, err)
 	}
 	snap := Get(t, s, ask.Job.ID)
-	if got := snap.Run.Last().Merit; got != want {
+	if got := snap.Run.Last().PlacementScore; got != want {
 		t.Errorf("stored %+v, want %+v", got, want)
 	}
 	if snap.Job.ArrayOf != "job-array" || snap.Job.ArrayIndex != 17 {
@@ -260,8 +260,8 @@ func meritKept(t *testing.T, s *store.Store) {
 	}
 }
 
-// watchShares compares what a watch says of queues, topology and use with what
-// was written.
+// watchShares checks the queues, the topology and the usage that a watch reports. They must
+// equal the records that were written.
 func watchShares(t *testing.T, s *store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -8,12 +8,12 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// removeLaws are about machines that never come back.
+// removeLaws lists the tests for removing machines that never return.
 var removeLaws = []law{
 	{"OnlyWithoutASession", func(t *testing.T, s *store.Store) {
 		n := NewNode(t, s)
 		_, _, err := s.RemoveNode(t.Context(), n.ID, nil, true, Noon)
-		refused(t, err, ares.Conflict, "has a session", "stop its agent")
+		refused(t, err, ares.Conflict, "is connected", "stop its agent")
 		n.Close(t, s)
 		if _, err = s.Cordon(t.Context(), ares.Cordon{Node: n.ID, By: "somebody", Since: Noon}); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ var removeLaws = []law{
 		Claim(t, s, lost, a)
 		a.Close(t, s)
 		_, _, err := s.RemoveNode(t.Context(), a.ID, []ares.JobID{job.ID}, false, Noon)
-		refused(t, err, ares.Conflict, "may still live", "--force")
+		refused(t, err, ares.Conflict, "may still run", "--force")
 		if err = s.Void(t.Context(), lead, lost[0], a.Revision(t, s), Noon); err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,8 @@ func reservationNeeds(t *testing.T, s *store.Store) {
 	}
 }
 
-// reservationRace has many make one of a name at once, each another.
+// reservationRace creates many different reservations with the same name at the
+// same time.
 func reservationRace(t *testing.T, s *store.Store) {
 	const rivals = 8
 	errs := make([]error, rivals)
@@ -108,8 +109,8 @@ func reservationRace(t *testing.T, s *store.Store) {
 	}
 }
 
-// watchReservations compares what a watch says, and what a recording keeps of
-// it, with what was written.
+// watchReservations checks the reservations in a watch and in a recording. They must equal the
+// reservations that were written.
 func watchReservations(t *testing.T, s *store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

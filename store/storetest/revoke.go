@@ -19,22 +19,23 @@ func revoke(t *testing.T, s *store.Store, node string) store.Revocation {
 	return r
 }
 
-// wasCut is what a node's record says of its last session.
+// wasCut returns the value of session_cut in the node's record.
 func wasCut(t *testing.T, s *store.Store, node *Node) bool {
 	t.Helper()
 	cut, _ := body(t, Records(t, s, "nodes/"+node.ID)[0], "node")["session_cut"].(bool)
 	return cut
 }
 
-// toldTTL is what a node's record says of how long its session outlives a renewal.
+// toldTTL returns the session TTL from the node's record.
 func toldTTL(t *testing.T, s *store.Store, node *Node) time.Duration {
 	t.Helper()
 	seconds, _ := body(t, Records(t, s, "nodes/"+node.ID)[0], "node")["session_ttl_seconds"].(float64)
 	return time.Duration(seconds) * time.Second
 }
 
-// revokedSession: one transaction ends the session with the certificates, and
-// says that it was cut, so that a timer does not take the node for silent.
+// revokedSession checks that one transaction ends the session and invalidates the certificates. The
+// transaction must also record that the session was cut. If the store did not record that the session was
+// cut, a timer would treat the node as a node that only became silent.
 func revokedSession(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2)
 	node := st.nodes[0]
@@ -47,8 +48,9 @@ func revokedSession(t *testing.T, s *store.Store) {
 	if got := node.Revision(t, s); got != r.Revision || !wasCut(t, s, node) {
 		t.Errorf("revoked at %d; its record is of %d, cut %v", r.Revision, got, wasCut(t, s, node))
 	}
-	// A leader of an older version knows only the TTL, takes its own for 0, and waits
-	// for lost_after − TTL: not until 0.8 × lost_after is over may that be.
+	// A leader of an older version of Ares knows only the session's TTL. It replaces a TTL of 0
+	// with its own TTL, and waits for lost_after − TTL. An older leader must not wait for less
+	// than 0.8 × lost_after.
 	for _, lostAfter := range []time.Duration{2 * time.Second, ares.MinLostAfterSec * time.Second, ares.MaxLostAfterSec * time.Second} {
 		if ttl := toldTTL(t, s, node); ttl == 0 || lostAfter-ttl < lostAfter*4/5 {
 			t.Errorf("by a TTL of %s an older leader takes a seat back after %s of %s", ttl, lostAfter-ttl, lostAfter)
@@ -61,11 +63,11 @@ func revokedSession(t *testing.T, s *store.Store) {
 	if err := s.Claim(t.Context(), late, node.Session, Noon); err == nil {
 		t.Error("it claims a seat without a session")
 	}
-	refused(t, s.Void(t.Context(), st.lead, st.seats[0], before, Noon), ares.Conflict) // a timer of before
+	refused(t, s.Void(t.Context(), st.lead, st.seats[0], before, Noon), ares.Conflict) // that timer was started before the revocation
 	if err := s.RenewSession(t.Context(), st.nodes[1].ID, st.nodes[1].Session); err != nil {
 		t.Errorf("another node: %v", err)
 	}
-	// A node that has no session is not told anew: a timer that runs, runs on.
+	// The record of a node without a session is not rewritten, so that a running timer continues.
 	if again := revoke(t, s, node.ID); again.Revision <= r.Revision || node.Revision(t, s) != r.Revision {
 		t.Errorf("revoked again at %d, its record is of %d", again.Revision, node.Revision(t, s))
 	}
@@ -80,7 +82,7 @@ func revokedSession(t *testing.T, s *store.Store) {
 	phase(t, s, st.job.ID, ares.Pending)
 }
 
-// revokedOpens: a server that has not heard of a revocation opens no session.
+// revokedOpens checks that a server that has not yet seen a revocation opens no session.
 func revokedOpens(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	node.SessionTTL = SessionTTL
@@ -108,13 +110,13 @@ func revokedOpens(t *testing.T, s *store.Store) {
 		t.Errorf("its new session counts as cut, or as one of %s", got)
 	}
 	revoke(t, s, node.ID)
-	if err = open(0); err != nil { // by the node token, which speaks for any node
+	if err = open(0); err != nil { // with the node token, which is valid for any node
 		t.Errorf("without a certificate: %v", err)
 	}
 }
 
-// revokedRace: whatever its agent does at that moment, a revoked node is left
-// without a session.
+// revokedRace checks that a revoked node has no session afterwards, whatever its agent does during
+// the revocation.
 func revokedRace(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	issued, err := s.Revision(t.Context())
@@ -139,8 +141,7 @@ func revokedRace(t *testing.T, s *store.Store) {
 	}
 }
 
-// revokedTokens: however many join tokens name a node, none outlives its
-// revocation.
+// revokedTokens checks that a revocation ends all join tokens that name the node, however many there are.
 func revokedTokens(t *testing.T, s *store.Store) {
 	node := Name("node")
 	for range 150 { // more than one transaction holds
@@ -164,8 +165,8 @@ func revokedTokens(t *testing.T, s *store.Store) {
 	}
 }
 
-// revokedAnew: a node that was revoked long ago is revoked anew, while others are
-// and what is old is forgotten. The new one stays.
+// revokedAnew revokes a node that was already revoked long ago. At the same time, other nodes are
+// revoked and old revocations are deleted. The node's new revocation must not be deleted.
 func revokedAnew(t *testing.T, s *store.Store) {
 	for range 25 {
 		node := Name("node")
@@ -187,8 +188,8 @@ func revokedAnew(t *testing.T, s *store.Store) {
 	}
 }
 
-// revokedOften: more old revocations than one transaction holds are forgotten by the
-// next few.
+// revokedOften creates more old revocations than fit into one transaction. The next few revocations must
+// delete them.
 func revokedOften(t *testing.T, s *store.Store) {
 	prefix := Name("often")
 	for i := range 150 {

@@ -23,7 +23,7 @@ var seatLaws = []law{
 	{"ProgressFollowsTheFence", progressRules},
 }
 
-// stage is a leader, a job and its nodes, placed.
+// A `stage` holds a leader, a job, and the nodes on which the job is placed.
 type stage struct {
 	lead  *store.Leadership
 	job   *ares.Job
@@ -31,7 +31,7 @@ type stage struct {
 	seats []store.SeatRef
 }
 
-// newStage places a job of n ranks on a node each.
+// newStage places a job of n ranks, each on its own node.
 func newStage(t *testing.T, s *store.Store, n int, edit ...func(*ares.Spec)) *stage {
 	t.Helper()
 	st := &stage{job: NewJob(t, s, append([]func(*ares.Spec){Gang(n)}, edit...)...)}
@@ -84,8 +84,9 @@ func seatHappy(t *testing.T, s *store.Store) {
 	}
 }
 
-// ALateCommitWithAnOldFenceIsRefused is the heart of "committed once": an
-// attempt that was taken back, and whose node did not know, can change nothing.
+// ALateCommitWithAnOldFenceIsRefused tests the guarantee that a job's result is committed only
+// once. An attempt may be voided without its node knowing it. The reports of this node must then
+// change nothing.
 func ALateCommitWithAnOldFenceIsRefused(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
@@ -109,7 +110,7 @@ func ALateCommitWithAnOldFenceIsRefused(t *testing.T, s *store.Store) {
 		}
 		refused(t, s.Decline(t.Context(), old, paused.Session, Noon), ares.Fenced)
 		refused(t, s.ReportProgress(t.Context(), old, ares.Progress{Percent: 99, At: Noon}), ares.Fenced)
-		// A fence that never was is no better, and none is none.
+		// The store also rejects a fence that never existed, and fence 0.
 		for _, f := range []ares.Fence{0, now.Fence + 1_000_000} {
 			never := now
 			never.Fence = f
@@ -128,7 +129,7 @@ func ALateCommitWithAnOldFenceIsRefused(t *testing.T, s *store.Store) {
 	Finish(t, s, now, ares.OutcomeSucceeded)
 	before = phase(t, s, st.job.ID, ares.Succeeded)
 	try("after the job is final")
-	// The old seat's devices are still freed by its fence, and only those.
+	// A release with the old fence still frees the devices of the old seat, but no other devices.
 	Release(t, s, old)
 	run := Get(t, s, st.job.ID).Run
 	if run.Attempts[0].Seats[0].State != ares.SeatCleared || run.Attempts[1].Seats[0].State != ares.SeatFinished {
@@ -160,7 +161,7 @@ func seatWrongNode(t *testing.T, s *store.Store) {
 	if run := Get(t, s, st.job.ID).Run; run.Free() {
 		t.Error("a stranger freed the seat")
 	}
-	// A rank that is not there is a mistake of the caller.
+	// A report for a rank that does not exist is the caller's mistake.
 	none := st.seats[0]
 	none.Rank = 9
 	refused(t, s.Release(t.Context(), none), ares.Invalid)
@@ -184,8 +185,8 @@ func claimSession(t *testing.T, s *store.Store) {
 	phase(t, s, st.job.ID, ares.Running)
 }
 
-// claimAgain repeats a claim that is stored already. The answer gives the
-// right to spawn, so it needs the present session as the first one did (R5).
+// claimAgain repeats a claim that is already stored. The answer to a claim allows the agent to
+// start a process. The repeated claim therefore also needs the current session (R5).
 func claimAgain(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
@@ -238,7 +239,7 @@ func seatRepeats(t *testing.T, s *store.Store) {
 		_, err := s.RequestStop(t.Context(), st.job.ID, ares.Stop{Why: ares.StopCancel, By: "me", At: Noon})
 		return err
 	})
-	// A second report that says something else is not a repetition.
+	// A second report with a different result does not count as a repetition of the first report.
 	_, err := s.Finish(t.Context(), st.seats[0], Result(ares.OutcomeSucceeded), Noon)
 	refused(t, err, ares.Fenced)
 }
@@ -254,14 +255,15 @@ func releaseRules(t *testing.T, s *store.Store) {
 	if err := s.Archive(t.Context(), st.job, &run, nil); err != nil {
 		t.Fatal(err)
 	}
-	Release(t, s, st.seats...) // archived: it was free then
+	Release(t, s, st.seats...) // the job is archived, so its seats were already free
 	gone := st.seats[0]
 	gone.Job = ares.NewJobID("nobody", "nothing")
 	Release(t, s, gone)
 }
 
-// releaseClaimed ends an attempt by the loss of one rank; the other's agent
-// never reported an end, only, later, verified death.
+// releaseClaimed ends an attempt of two ranks because one rank is lost. The agent of the healthy
+// rank does not report how that rank ended. The agent only reports later that the rank's
+// processes are dead.
 func releaseClaimed(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2)
 	st.claim(t, s)
@@ -286,7 +288,7 @@ func clearRules(t *testing.T, s *store.Store) {
 	node := st.nodes[0]
 	st.claim(t, s)
 	node.Close(t, s)
-	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session, nil), "") // nothing to clear: nothing compared
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session, nil), "") // nothing to clear, so nothing is compared
 	if err := s.Void(t.Context(), st.lead, st.seats[0], node.Revision(t, s), Noon); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +296,7 @@ func clearRules(t *testing.T, s *store.Store) {
 	node.Open(t, s, time.Minute)
 	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, node.Session+1, nil), ares.Fenced, "session")
 	state := func(attempt int) ares.SeatState { return Get(t, s, st.job.ID).Run.Attempts[attempt].Seats[0].State }
-	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), "") // the seat is younger than that session
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, gone, nil), "") // the seat was placed after that session began
 	if state(0) != ares.SeatVoided {
 		t.Errorf("a report from before the seat was placed made it %s", state(0))
 	}
@@ -332,14 +334,15 @@ func declineRules(t *testing.T, s *store.Store) {
 		t.Errorf("decline again: %v", err)
 	}
 	refused(t, s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon), ares.Fenced)
-	// A claimed seat is not declined: something may live there.
+	// The agent cannot decline a claimed seat, because a process may be alive
+	// there.
 	claimed := newStageUnder(t, s, st.lead)
 	claimed.claim(t, s)
 	claimed.cancel(t, s)
 	refused(t, s.Decline(t.Context(), claimed.seats[0], claimed.nodes[0].Session, Noon), ares.Conflict)
 }
 
-// newStageUnder places another job under a leader there is.
+// newStageUnder places another job with an existing leader.
 func newStageUnder(t *testing.T, s *store.Store, lead *store.Leadership) *stage {
 	t.Helper()
 	st := &stage{lead: lead, job: NewJob(t, s), nodes: []*Node{NewNode(t, s)}}
@@ -362,7 +365,8 @@ func cancelPhases(t *testing.T, s *store.Store) {
 	if run := running.cancel(t, s); run.Phase != ares.Running || run.Stop == nil || run.Stop.By != "me" {
 		t.Errorf("a running job: %+v", run)
 	}
-	// It may still end by itself; the cancel was asked for first.
+	// The job may still end by itself, but the cancellation was requested
+	// first.
 	if run := Finish(t, s, running.seats[0], ares.OutcomeStopped); run.Phase != ares.Cancelled || run.Stop != nil {
 		t.Errorf("a stopped job: %+v", run)
 	}

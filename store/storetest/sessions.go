@@ -47,14 +47,15 @@ func sessionTakeover(t *testing.T, s *store.Store) {
 	refused(t, s.RenewSession(t.Context(), node.ID, first), ares.Fenced)
 }
 
-// sessionReplaced renews a session that was taken over, on the same lease and on
-// another. An acknowledgement would tell the older agent that its jobs are safe.
+// sessionReplaced tries to renew a session that a newer session has replaced. It does so once
+// with the same lease and once with another lease. Both renewals must fail, because an
+// acknowledgement would tell the older agent that its jobs are safe.
 func sessionReplaced(t *testing.T, s *store.Store) {
 	node := NewNode(t, s, 5*time.Minute)
 	for _, ttl := range []time.Duration{5 * time.Minute, time.Minute, 5 * time.Minute} {
 		old := node.Session
 		node.Open(t, s, ttl)
-		refused(t, s.RenewSession(t.Context(), node.ID, old), ares.Fenced, "open a new one")
+		refused(t, s.RenewSession(t.Context(), node.ID, old), ares.Fenced, "open a new session")
 		if err := s.RenewSession(t.Context(), node.ID, node.Session); err != nil {
 			t.Errorf("renew the new one: %v", err)
 		}
@@ -65,8 +66,8 @@ func sessionReplaced(t *testing.T, s *store.Store) {
 	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced)
 }
 
-// sessionKeepsLease: a key that stays on its lease can only end later for a
-// takeover, never sooner than an earlier renewal promised.
+// sessionKeepsLease checks that a new session with the same TTL reuses the lease of the previous
+// session. The new session thus never ends earlier than a previous renewal guaranteed.
 func sessionKeepsLease(t *testing.T, s *store.Store) {
 	node := NewNode(t, s, 5*time.Minute)
 	lease := func() any {
@@ -90,7 +91,7 @@ func sessionExpires(t *testing.T, s *store.Store) {
 	var node *Node
 	told := errors.New("told")
 	err := s.Watch(t.Context(), func(b ares.Batch) error {
-		if node == nil { // so that its end does not come before the watch
+		if node == nil { // so that the session does not end before the watch starts
 			node = NewNode(t, s, SessionTTL)
 			return nil
 		}
@@ -110,14 +111,14 @@ func sessionExpires(t *testing.T, s *store.Store) {
 	if left := Records(t, s, "nodes/"+node.ID); len(left) != 1 {
 		t.Errorf("the node's record must outlive its session: %+v", left)
 	}
-	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced, "open a new one")
+	refused(t, s.RenewSession(t.Context(), node.ID, node.Session), ares.Fenced, "open a new session")
 	node.Open(t, s, time.Minute)
 }
 
-// sessionRenewed keeps one session alive for longer than its TTL, while
-// another that began with it ends.
+// sessionRenewed keeps one session alive for longer than its TTL. Another session that began at
+// the same time is not renewed and ends.
 func sessionRenewed(t *testing.T, s *store.Store) {
-	const ttl = 2 * SessionTTL // a machine may stand still between two renewals
+	const ttl = 2 * SessionTTL // a machine may stall between two renewals
 	var kept, silent *Node
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -140,7 +141,7 @@ func sessionRenewed(t *testing.T, s *store.Store) {
 	}
 	done := errors.New("done")
 	err := s.Watch(ctx, func(b ares.Batch) error {
-		if silent == nil { // so that its end does not come before the watch
+		if silent == nil { // so that the session does not end before the watch starts
 			kept, silent = NewNode(t, s, ttl), NewNode(t, s, ttl+time.Second)
 			go renew()
 			return nil
@@ -168,7 +169,7 @@ func sessionClosed(t *testing.T, s *store.Store) {
 	node := NewNode(t, s)
 	first := node.Session
 	node.Open(t, s, time.Minute)
-	// Closing a session that was taken over leaves the new one alone.
+	// Closing a session that was taken over must not close the new session.
 	if err := s.CloseSession(t.Context(), node.ID, first); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func sessionClosed(t *testing.T, s *store.Store) {
 		t.Fatalf("an old session's end took the new one along: %+v", left)
 	}
 	node.Close(t, s)
-	node.Close(t, s) // again is the same
+	node.Close(t, s) // closing it again changes nothing
 	if left := Records(t, s, "sessions/"+node.ID); len(left) > 0 {
 		t.Errorf("closed, yet there is %+v", left)
 	}
@@ -194,9 +195,9 @@ func nodeUpdate(t *testing.T, s *store.Store) {
 	refused(t, s.UpdateNode(t.Context(), changed, first), ares.Fenced, "session")
 }
 
-// nodeHeat: what a node tells of itself while it is there neither ends nor
-// begins anything. Once its session is gone nothing rewrites its record, so a
-// seat's timer compares the revision of what was told last (R3).
+// nodeHeat checks that a node's reports about its devices neither end nor begin a session. After
+// the session has ended, nothing may rewrite the node's record. A seat's timer compares the
+// revision of this record (R3).
 func nodeHeat(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)

@@ -1,9 +1,8 @@
-// Package storetest is the law for every etcd the store may stand on: one
-// conformance suite, run against the embedded and against an external one,
-// and the fixtures that other packages' tests build a store with.
+// Package storetest is the conformance suite of the store. The suite runs against an embedded
+// and an external etcd. It also has fixtures with which tests of other packages set up a store.
 //
-// Each test makes tenants, jobs and nodes of its own, so that they share one
-// store. They run one after the other: leadership is one.
+// Each test creates its own tenants, jobs and nodes, so that all tests can share one store. The
+// tests run one after the other, because only one leader can exist.
 package storetest
 
 import (
@@ -12,13 +11,13 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// law is one test of the suite.
 type law struct {
 	name string
 	test func(*testing.T, *store.Store)
 }
 
-// Run proves the store that open returns. It is called once.
+// Run runs the whole suite on the store that the function `open` returns. Run calls this
+// function only once.
 func Run(t *testing.T, open func(testing.TB) *store.Store) {
 	t.Helper()
 	s := open(t)

@@ -48,7 +48,7 @@ func tenantRules(t *testing.T, s *store.Store) {
 	}
 	want.Limits.GPUs = 7
 	_, err = s.UpdateTenant(t.Context(), want)
-	refused(t, err, ares.Conflict, "changed by somebody else")
+	refused(t, err, ares.Conflict, "changed by another request")
 	refused(t, s.DeleteTenant(t.Context(), want.ID, made.Revision), ares.Conflict)
 	if err = s.DeleteTenant(t.Context(), want.ID, changed.Revision); err != nil {
 		t.Fatal(err)

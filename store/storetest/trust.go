@@ -69,11 +69,11 @@ func trustOnce(t *testing.T, s *store.Store) {
 		return s.UseJoinToken(t.Context(), j.ID, []byte(hash), node, []byte(key), at)
 	}
 	_, err := use("wrong", node, "k", Noon)
-	refused(t, err, ares.Unauthentic, "not known")
+	refused(t, err, ares.Unauthentic, "is unknown or no longer valid")
 	_, err = use(string(j.Hash), node, "k", j.ExpiresAt)
-	refused(t, err, ares.Unauthentic, "not known")
+	refused(t, err, ares.Unauthentic, "is unknown or no longer valid")
 	_, err = s.UseJoinToken(t.Context(), "nobody", j.Hash, node, []byte("k"), Noon)
-	refused(t, err, ares.Unauthentic, "not known")
+	refused(t, err, ares.Unauthentic, "is unknown or no longer valid")
 	_, err = use(string(j.Hash), "other", "k", Noon)
 	refused(t, err, ares.Forbidden, "for node "+node)
 	first, err := use(string(j.Hash), node, "k", Noon)
@@ -81,7 +81,7 @@ func trustOnce(t *testing.T, s *store.Store) {
 		t.Fatalf("the first use: %d, %v", first, err)
 	}
 	_, err = use(string(j.Hash), node, "another", Noon)
-	refused(t, err, ares.Unauthentic, "used already, by node "+node)
+	refused(t, err, ares.Unauthentic, "already used by node "+node)
 	again, err := use(string(j.Hash), node, "k", Noon)
 	if err != nil || again <= first {
 		t.Errorf("the same key again, whose answer was lost: %d, %v", again, err)
@@ -104,7 +104,7 @@ func trustOnce(t *testing.T, s *store.Store) {
 	_, err = s.DeleteJoinToken(t.Context(), j.ID)
 	refused(t, err, ares.NotFound, "ares node token list")
 	_, err = use(string(j.Hash), node, "k", Noon)
-	refused(t, err, ares.Unauthentic, "not known")
+	refused(t, err, ares.Unauthentic, "is unknown or no longer valid")
 }
 
 func trustRace(t *testing.T, s *store.Store) {
@@ -135,8 +135,9 @@ func trustRace(t *testing.T, s *store.Store) {
 	}
 }
 
-// trustNameRace: two open tokens and two machines that want one name at the same
-// time. One has it, and the other is told what to do.
+// trustNameRace lets several machines request the same node name at the same time. Each machine has a join
+// token that names no node. One machine must get the name. The errors for the other machines must say what
+// to do.
 func trustNameRace(t *testing.T, s *store.Store) {
 	for range 10 {
 		const rivals = 4
@@ -173,7 +174,8 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 	if _, err = s.UseJoinToken(t.Context(), named.ID, named.Hash, node.ID, []byte("k"), Noon); err != nil {
 		t.Errorf("a token that names the node: %v", err)
 	}
-	// One that has joined and has not opened its session yet is known too.
+	// A node that has joined but has not opened a session yet also counts as
+	// existing.
 	fresh := Name("node")
 	for i, want := range []ares.Code{"", ares.Forbidden} {
 		j = newJoin(t, s, "")
@@ -181,7 +183,7 @@ func trustKnownNode(t *testing.T, s *store.Store) {
 			t.Errorf("machine %d joins as %s: %v, want %q", i, fresh, err, want)
 		}
 	}
-	// So is one whose token has been forgotten: its certificate may live on.
+	// A node whose token was deleted also counts as existing, because its certificate may still be valid.
 	if _, err = s.DeleteJoinToken(t.Context(), j.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +218,7 @@ func trustRevoked(t *testing.T, s *store.Store) {
 	_, err = s.Certifiable(t.Context(), node, issued)
 	refused(t, err, ares.Unauthentic, "revoked")
 	_, err = s.UseJoinToken(t.Context(), j.ID, j.Hash, node, []byte("k"), Noon)
-	refused(t, err, ares.Unauthentic, "not known") // the tokens for it have ended, too
+	refused(t, err, ares.Unauthentic, "is unknown or no longer valid") // the tokens for this node have ended too
 	again := newJoin(t, s, node)
 	later, err := s.UseJoinToken(t.Context(), again.ID, again.Hash, node, []byte("k"), Noon)
 	if err != nil || later <= r.Revision {
@@ -241,8 +243,7 @@ func trustRevoked(t *testing.T, s *store.Store) {
 	}
 }
 
-// trustDump: what an administrator is shown of the store has neither the
-// authority's key nor the hashes of tokens.
+// trustDump checks that a dump of the store contains neither the authority's key nor the hashes of tokens.
 func trustDump(t *testing.T, s *store.Store) {
 	canary := "canary-" + Name("node")
 	if _, err := s.Authority(t.Context(), func() (store.Authority, error) { return store.Authority{Key: []byte(canary)}, nil }); err != nil {

@@ -26,7 +26,7 @@ func (st *stage) void(t *testing.T, s *store.Store, rank int) error {
 func voidRequeues(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
-	refused(t, st.void(t, s, 0), ares.Conflict, "is back")
+	refused(t, st.void(t, s, 0), ares.Conflict, "has reconnected or changed")
 	phase(t, s, st.job.ID, ares.Running)
 	st.nodes[0].Close(t, s)
 	if err := st.void(t, s, 0); err != nil {
@@ -45,8 +45,8 @@ func voidRequeues(t *testing.T, s *store.Store) {
 	refused(t, s.Void(t.Context(), st.lead, unknown, st.nodes[0].Revision(t, s), Noon), ares.Fenced)
 }
 
-// voidSeatBySeat is R2: the healthy rank of a dead gang keeps the next attempt
-// waiting until its own seat is free.
+// voidSeatBySeat checks rule R2. In this test, one rank of a gang is lost. The gang's next
+// attempt must wait until the seat of the healthy rank is also free.
 func voidSeatBySeat(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2)
 	st.claim(t, s)
@@ -54,7 +54,7 @@ func voidSeatBySeat(t *testing.T, s *store.Store) {
 	if err := st.void(t, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, st.void(t, s, 1), ares.Conflict, "is back")
+	refused(t, st.void(t, s, 1), ares.Conflict, "has reconnected or changed")
 	run := phase(t, s, st.job.ID, ares.Pending)
 	if err := run.Place([]ares.Seat{{Node: st.nodes[1].ID}}, 0, Noon); ares.CodeOf(err) != ares.Conflict {
 		t.Errorf("placed beside a live rank: %v", err)
@@ -71,8 +71,8 @@ func voidSeatBySeat(t *testing.T, s *store.Store) {
 	Place(t, s, st.lead, st.job, fresh, fresh)
 }
 
-// voidStaleTimer is R3: a timer started before the node came back is void,
-// even when the node has gone again since.
+// voidStaleTimer checks rule R3. A timer that was started before the node returned must have no
+// effect, even when the node is lost again.
 func voidStaleTimer(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	node := st.nodes[0]
@@ -82,7 +82,7 @@ func voidStaleTimer(t *testing.T, s *store.Store) {
 	void := func(revision int64) error { return s.Void(t.Context(), st.lead, st.seats[0], revision, Noon) }
 	node.Open(t, s, time.Minute)
 	refused(t, void(seen), ares.Conflict)
-	refused(t, void(node.Revision(t, s)), ares.Conflict) // it has a session
+	refused(t, void(node.Revision(t, s)), ares.Conflict) // the node has a session
 	node.Close(t, s)
 	refused(t, void(seen), ares.Conflict)
 	phase(t, s, st.job.ID, ares.Running)
@@ -100,16 +100,16 @@ func voidLeader(t *testing.T, s *store.Store) {
 	node.Close(t, s)
 	resign()
 	rev := node.Revision(t, s)
-	refused(t, s.Void(t.Context(), old, seats[0], rev, Noon), ares.Conflict, "leads no more")
+	refused(t, s.Void(t.Context(), old, seats[0], rev, Noon), ares.Conflict, "no longer the leader")
 	lead, _ := NewLead(t, s)
-	refused(t, s.Void(t.Context(), old, seats[0], rev, Noon), ares.Conflict, "leads no more")
+	refused(t, s.Void(t.Context(), old, seats[0], rev, Noon), ares.Conflict, "no longer the leader")
 	phase(t, s, job.ID, ares.Running)
 	if err := s.Void(t.Context(), lead, seats[0], rev, Noon); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// voidCancelled is R7: one transaction ends the attempt and the job.
+// voidCancelled checks rule R7. One transaction must end both the attempt and the job.
 func voidCancelled(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
@@ -134,8 +134,8 @@ func voidAtMostOnce(t *testing.T, s *store.Store) {
 	phase(t, s, st.job.ID, ares.Lost)
 }
 
-// voidReported takes back the seat of a rank that had ended by itself: its
-// result stands and the other rank goes on.
+// voidReported voids the seat of a rank that had already ended by itself. The ended rank's result
+// must be preserved, and the other rank of the job must continue.
 func voidReported(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2)
 	st.claim(t, s)

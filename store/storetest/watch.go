@@ -17,8 +17,8 @@ var watchLaws = []law{
 	{"AWatchEndsWithItsContextOrItsReader", watchEnds},
 }
 
-// watchWhole follows the store under concurrent writers: no revision may be
-// missed, repeated, reordered or torn.
+// watchWhole watches the store during concurrent writes. It checks that no revision is missed,
+// repeated, reordered or split.
 func watchWhole(t *testing.T, s *store.Store) {
 	const writers, each = 4, 20
 	tenant := NewTenant(t, s)
@@ -46,7 +46,7 @@ func watchWhole(t *testing.T, s *store.Store) {
 			}
 		})
 	}
-	go func() { // the last job of all tells the reader to stop
+	go func() { // the last job tells the reader to stop
 		wg.Wait()
 		write(r.last)
 	}()
@@ -63,7 +63,7 @@ func watchWhole(t *testing.T, s *store.Store) {
 
 var errDone = errors.New("done")
 
-// reader checks the batches of a watch one by one.
+// A `reader` checks the batches of a watch one by one.
 type reader struct {
 	tenant   string
 	begun    chan struct{} // closed after the snapshot
@@ -101,8 +101,8 @@ func (r *reader) read(t *testing.T, b ares.Batch) error {
 	return nil
 }
 
-// watchShows compares what a watch says of each kind of record with what was
-// written.
+// watchShows checks each kind of record that a watch reports. The record must equal the record
+// that was written.
 func watchShows(t *testing.T, s *store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -141,7 +141,7 @@ func watchShows(t *testing.T, s *store.Store) {
 		"succeeded", "gone progress " + id, "succeeded", "gone job " + id, "gone run " + id, "gone session " + node,
 	}
 	got := collect(t, batches, id, st.job.Tenant, node, len(want))
-	// Within one revision the order is that of the transaction's writes.
+	// Within one revision, events are in the order of the transaction's writes.
 	slices.Sort(got[2:4])
 	slices.Sort(want[2:4])
 	if !slices.Equal(got, want) {
@@ -153,7 +153,7 @@ func watchShows(t *testing.T, s *store.Store) {
 	}
 }
 
-// collect puts the events about one job, tenant and node into words.
+// This function formats the events about one job, one tenant and one node as text.
 func collect(t *testing.T, batches <-chan ares.Batch, job, tenant, node string, n int) []string {
 	t.Helper()
 	var out []string

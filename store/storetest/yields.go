@@ -19,7 +19,7 @@ var yieldLaws = []law{
 	{"ACheckpointInTheGraceCounts", yieldGrace},
 }
 
-// Victims places running jobs on nodes of their own.
+// Victims starts n jobs, each on its own node.
 func Victims(tb testing.TB, s *store.Store, lead *store.Leadership, n int) (seats []store.SeatRef, nodes []*Node) {
 	tb.Helper()
 	for range n {
@@ -31,8 +31,7 @@ func Victims(tb testing.TB, s *store.Store, lead *store.Leadership, n int) (seat
 	return seats, nodes
 }
 
-// Nominating are the changes that keep the victims' seats for a job and stop
-// them.
+// Nominating returns the changes that reserve the victims' seats for a job and stop the victims.
 func Nominating(tb testing.TB, s *store.Store, job *ares.Job, victims []store.SeatRef) []store.Change {
 	tb.Helper()
 	n := ares.Nomination{Why: ares.PreemptByClass, At: Noon, Until: Noon.Add(time.Minute)}
@@ -43,11 +42,11 @@ func Nominating(tb testing.TB, s *store.Store, job *ares.Job, victims []store.Se
 			To: job.ID, Tenant: job.Tenant, Why: ares.PreemptByClass,
 			Milli: 1000, Lost: 7_200_000, Restart: 60_000, Asked: int64(1000 * len(victims)),
 		}
-		n.Victims = append(n.Victims, ares.Victim{Job: v.Job, Fence: v.Fence, Yield: y})
+		n.Victims = append(n.Victims, ares.Victim{Job: v.Job, Fence: v.Fence, Preemption: y})
 		seat := run.Last().Seats[0].Seat
 		seat.Rank = rank
 		n.Seats = append(n.Seats, seat)
-		if err := run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "a critical job", At: Noon, Yield: &y}); err != nil {
+		if err := run.RequestStop(ares.Stop{Why: ares.StopPreempt, By: "a critical job", At: Noon, Preemption: &y}); err != nil {
 			tb.Fatalf("stop: %v", err)
 		}
 		stops = append(stops, store.Change{Job: v.Job, Next: run, Group: job.ID})
@@ -76,7 +75,7 @@ func yieldReads(t *testing.T, s *store.Store) {
 	}
 	for i, v := range victims {
 		run := phase(t, s, v.Job, ares.Running)
-		if run.Revision != rev || run.Stop == nil || run.Stop.Why != ares.StopPreempt || run.Stop.Yield == nil || *run.Stop.Yield != want.Victims[i].Yield {
+		if run.Revision != rev || run.Stop == nil || run.Stop.Why != ares.StopPreempt || run.Stop.Preemption == nil || *run.Stop.Preemption != want.Victims[i].Preemption {
 			t.Errorf("victim %d is at revision %d with stop %+v", i, run.Revision, run.Stop)
 		}
 	}
@@ -107,8 +106,9 @@ func yieldOne(t *testing.T, s *store.Store) {
 	}
 }
 
-// yieldDrops has each member of the group change in between, in turn: the
-// others of its group stay as they were, and those beside it are written.
+// yieldDrops commits a group of changes several times. Before each commit, another writer
+// changes a different member of the group. The rest of the group must stay unchanged, and
+// changes outside the group must be written.
 func yieldDrops(t *testing.T, s *store.Store) {
 	lead, _ := NewLead(t, s)
 	for name, meddle := range map[string]func(job *ares.Job, victims []store.SeatRef){
@@ -158,17 +158,18 @@ func yieldOldLeader(t *testing.T, s *store.Store) {
 	plan := Nominating(t, s, job, victims)
 	resign()
 	_, _, err := s.Commit(t.Context(), old, "digest", plan)
-	refused(t, err, ares.Fenced, "leads no more")
+	refused(t, err, ares.Fenced, "no longer the leader")
 	NewLead(t, s)
 	_, _, err = s.Commit(t.Context(), old, "digest", plan)
-	refused(t, err, ares.Fenced, "leads no more")
+	refused(t, err, ares.Fenced, "no longer the leader")
 	if Get(t, s, job.ID).Run.Nominated != nil || Get(t, s, victims[0].Job).Run.Stop != nil {
 		t.Error("a leader of the past preempts")
 	}
 }
 
-// yieldLarge has more victims than a transaction takes: the nomination is
-// written with the first of them, and the rest drops out for a later plan.
+// yieldLarge preempts more victims than fit into one transaction. The nomination is written
+// together with the first victims. Commit drops the other victims from the plan, and a later
+// plan stops them.
 func yieldLarge(t *testing.T, s *store.Store) {
 	lead, _ := NewLead(t, s)
 	const n = 140
@@ -201,7 +202,8 @@ func yieldLarge(t *testing.T, s *store.Store) {
 			t.Errorf("victim %d of %d begun: stopped %v", i, begun, stopped)
 		}
 	}
-	// And a group of that size drops out whole, in nested transactions.
+	// If a member of such a large group has changed, the whole group is
+	// dropped, even in nested transactions.
 	again := NewJob(t, s, Gang(n))
 	rest := victims[begun:]
 	plan = Nominating(t, s, again, rest)
@@ -225,8 +227,8 @@ func yieldCheckpoint(t *testing.T, s *store.Store) {
 		}
 	}
 	run := phase(t, s, job.ID, ares.Running)
-	if got := run.Last(); !got.CheckpointedAt.Equal(at) || !got.Kept().Equal(at) {
-		t.Errorf("checkpointed at %v, kept until %v", got.CheckpointedAt, got.Kept())
+	if got := run.Last(); !got.CheckpointedAt.Equal(at) || !got.SavedUntil().Equal(at) {
+		t.Errorf("checkpointed at %v, kept until %v", got.CheckpointedAt, got.SavedUntil())
 	}
 	if err := s.Checkpointed(t.Context(), first[0], at.Add(-time.Second)); err != nil {
 		t.Fatal(err)
@@ -236,7 +238,7 @@ func yieldCheckpoint(t *testing.T, s *store.Store) {
 	}
 	elsewhere := first[0]
 	elsewhere.Node = NewNode(t, s).ID
-	refused(t, s.Checkpointed(t.Context(), elsewhere, at.Add(time.Second)), ares.Fenced, "belongs to node")
+	refused(t, s.Checkpointed(t.Context(), elsewhere, at.Add(time.Second)), ares.Fenced, "is placed on node")
 	Finish(t, s, first[0], ares.OutcomeLost)
 	Release(t, s, first[0])
 	second := Place(t, s, lead, job, node)
@@ -260,12 +262,12 @@ func yieldGrace(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	run, err := s.Finish(t.Context(), victims[0], Result(ares.OutcomeStopped), at.Add(2*time.Second))
-	if err != nil || run.Phase != ares.Preempted || run.Yields != 1 {
+	if err != nil || run.Phase != ares.Preempted || run.Preemptions != 1 {
 		t.Fatalf("the victim is %+v, %v", run, err)
 	}
-	// Two seconds of work are lost on one device, and the restart.
+	// The preemption costs two seconds of work on one device, plus the time of the restart.
 	run = Get(t, s, victims[0].Job).Run
-	if y := run.Last().Yield; y == nil || y.To != job.ID || y.Lost != 62_000 || y.Restart != 60_000 {
+	if y := run.Last().Preemption; y == nil || y.To != job.ID || y.Lost != 62_000 || y.Restart != 60_000 {
 		t.Errorf("the reckoning is %+v", y)
 	}
 }

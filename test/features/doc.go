@@ -1,3 +1,3 @@
-// Package features holds the table of features to the tree: what docs/features.md
-// says is tested must be tested there.
+// Package features compares the feature table with the repository. Every test
+// that docs/reference/features.md names must exist.
 package features

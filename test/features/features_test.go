@@ -10,13 +10,13 @@ import (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// claim is a row of a table: what it says works, and where that is tested.
+// A `claim` is one row of the feature table: a feature, and the files that contain its tests.
 type claim struct {
 	feature, state string
 	paths          []string
 }
 
-// claims reads the rows of all tables that have a column "tested in".
+// This function reads the rows of all tables of a page.
 func claims(text string) []claim {
 	var all []claim
 	var heads []string
@@ -54,7 +54,8 @@ func claims(text string) []claim {
 	return all
 }
 
-// faults are what is wrong with the claims, for a tree at root.
+// This function compares the claims with the repository in the directory `root`. It returns every
+// mistake in the claims.
 func faults(root string, all []claim) []string {
 	var found []string
 	for _, c := range all {
@@ -78,7 +79,7 @@ func faults(root string, all []claim) []string {
 
 func TestFeatures(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/features.md")
+	text, err := os.ReadFile("../../docs/reference/features.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// What is wrong in a table is found.
+// TestWrongClaims checks that the function `faults` finds the mistakes in a feature table.
 func TestWrongClaims(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

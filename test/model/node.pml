@@ -19,7 +19,7 @@ byte       life_seat[NODES];
 bool       life_session[NODES];		/* the claim was made under the agent's present session (R5) */
 byte       spec_age[NODES];		/* Spec.RenewedAt, while Starting */
 
-/* seat.outlive: an agent with an empty directory does not know what an earlier
+/* seat.waitForOldProcess: an agent with an empty directory does not know what an earlier
  * one left running. arrival_age counts from the first session of this identity,
  * arrival_seat is what was there then. */
 byte arrival_age[NODES] = LOST_AFTER;
@@ -323,7 +323,7 @@ proctype Node(byte n) {
 		finish(wanted(n), Stopped);
 		release(n, wanted(n)) }
 #endif
-	/* seat.bury: claimed and without a process is lost (R1); of an attempt that
+	/* seat.reportLost: claimed and without a process is lost (R1); of an attempt that
 	 * is over, or reported already, it is freed (R8). */
 	:: d_step { up[n] && life[n] == Idle && agent_session[n] && wants_burial(n) && may_bury(n) && may_go(n) ->
 		life_seat[n] = wanted(n);

@@ -89,7 +89,7 @@ inline lose(j) {
 #endif
 }
 
-/* Run.conclude: the attempt ends, and the job may become final. */
+/* Run.endAttempt: the attempt ends, and the job may become final. */
 inline conclude(j, a, why_) {
 	c_why = why_;	/* a parameter is only text: it must be read before stop changes */
 	ended[a] = true;

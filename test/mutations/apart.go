@@ -1,27 +1,28 @@
 package main
 
 const (
-	room  = "cmd/ares-supervisor/room.go"
+	room  = "cmd/ares-supervisor/sandbox.go"
 	spawn = "cmd/ares-supervisor/spawn.go"
 )
 
-// apart: a job cannot reach the machine, the agent and other jobs.
+// These mutations break the rule that a job cannot reach the machine, the agent or other jobs.
 var apart = []Mutation{
 	{
 		"apart-job-user", "the change to the job's own user",
 		edit(spawn, "\t\tattr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}\n", ""),
-		// Not by TestIntruder: as root that would do what it tries.
-		inRun("TestRoom$"), `log\n\s+0\n`,
+		// Do not use TestIntruder for this mutation. If that test ran as root, it would really carry out
+		// the attack.
+		inRun("TestSandbox$"), `log\n\s+0\n`,
 	},
 	{
 		"apart-groups-of-the-agent", "the drop of the agent's groups",
 		edit(spawn, "Groups: o.User.Groups}", "NoSetGroups: true}"),
-		inRun("TestRoom$"), `log\n\s+1879048200\n\s+1879048200( 0)?\n`,
+		inRun("TestSandbox$"), `log\n\s+1879048200\n\s+1879048200( 0)?\n`,
 	},
 	{
 		"apart-capabilities", "the empty bounding set",
 		edit(room, "\tdropCapabilities()\n", ""),
-		inRun("TestRoom$"), `CapBnd:\s+0*1`,
+		inRun("TestSandbox$"), `CapBnd:\s+0*1`,
 	},
 	{
 		"apart-processes-of-others", "the /proc that hides them",
@@ -30,12 +31,12 @@ var apart = []Mutation{
 	},
 	{
 		"apart-devices-of-others", "what covers their files",
-		edit(room, "for _, path := range o.Room.Hide {", "for _, path := range o.Room.Hide[:0] {"),
-		inRun("TestRoom$"), `localhost`,
+		edit(room, "for _, path := range o.Sandbox.Hide {", "for _, path := range o.Sandbox.Hide[:0] {"),
+		inRun("TestSandbox$"), `localhost`,
 	},
 	{
 		"apart-private-tmp", "the job's own /tmp",
-		edit(room, "\tif o.Room.OwnTmp {", "\tif o.Room.OwnTmp && o.Tmp == \"\" {"),
+		edit(room, "\tif o.Sandbox.OwnTmp {", "\tif o.Sandbox.OwnTmp && o.Tmp == \"\" {"),
 		inRun("TestIntruder"), `the job's /tmp is the machine's`,
 	},
 	{

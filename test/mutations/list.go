@@ -1,6 +1,6 @@
 package main
 
-// Mutation is one safeguard taken away.
+// Mutation removes one safeguard.
 type Mutation struct {
 	Name    string
 	Removes string // in words
@@ -9,20 +9,21 @@ type Mutation struct {
 	Says    string // what the failing test must say, a regular expression
 }
 
-// Edit replaces a text that is in the file exactly once.
+// Edit replaces a text that occurs in the file exactly once.
 type Edit struct{ File, Old, New string }
 
-// Test is a test that must notice, by its package and -run. It is no property
-// test: rapid would keep the failure it found in the source tree.
+// Test identifies the test that must fail. It contains the package and the -run
+// pattern of this test. The test must not be a property test. The rapid library
+// would write the failing case into the source tree.
 type Test struct {
 	Package string
 	Run     string
-	// Program says that the test starts bin/ares, which is then built with the
-	// mutation and with a mutated supervisor inside.
+	// If Program is set, the test starts bin/ares. That binary and its embedded
+	// supervisor are built with the mutation.
 	Program bool
 }
 
-// Mutations are all of them, by what they take away.
+// Mutations returns all mutations, grouped by the safeguard that they remove.
 func Mutations() []Mutation {
 	var all []Mutation
 	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, preemption, reservations} {
@@ -31,48 +32,49 @@ func Mutations() []Mutation {
 	return all
 }
 
-// law names tests of the store's conformance suite.
+// This function returns a test of the store's conformance suite by its name.
 func law(name string) Test { return Test{Package: "./store", Run: "TestEmbedded/" + name} }
 
-func root(run string) Test     { return Test{Package: ".", Run: run} }
-func inAgent(run string) Test  { return Test{Package: "./agent", Run: run} }
-func inRun(run string) Test    { return Test{Package: "./agent/run", Run: run} }
-func control(run string) Test  { return Test{Package: "./control", Run: run} }
-func inFaults(run string) Test { return Test{Package: "./test/faults", Run: run, Program: true} }
+func root(run string) Test      { return Test{Package: ".", Run: run} }
+func inAgent(run string) Test   { return Test{Package: "./agent", Run: run} }
+func inRun(run string) Test     { return Test{Package: "./agent/run", Run: run} }
+func scheduler(run string) Test { return Test{Package: "./control/scheduler", Run: run} }
+func lifecycle(run string) Test { return Test{Package: "./control/lifecycle", Run: run} }
+func inFaults(run string) Test  { return Test{Package: "./test/chaos/faults", Run: run, Program: true} }
 
-// edit is a mutation of one text.
+// This function returns the single replacement of a simple mutation.
 func edit(file, before, after string) []Edit { return []Edit{{file, before, after}} }
 
 const (
-	moves      = "moves.go"
-	conclude   = "conclude.go"
-	commit     = "store/commit.go"
-	runs       = "store/run.go"
-	sessions   = "store/session.go"
-	create     = "store/create.go"
-	reaper     = "control/reaper.go"
-	agent      = "agent/agent.go"
-	seat       = "agent/seat.go"
-	seats      = "agent/seats.go"
-	timetable  = "agent/run/seat/seat.go"
-	supervisor = "cmd/ares-supervisor/loop.go"
+	transitions = "transitions.go"
+	commit      = "store/commit.go"
+	runs        = "store/run.go"
+	sessions    = "store/session.go"
+	create      = "store/create.go"
+	reaper      = "control/lifecycle/reaper.go"
+	agent       = "agent/agent.go"
+	seat        = "agent/seat.go"
+	seats       = "agent/seats.go"
+	timetable   = "agent/run/seat/seat.go"
+	supervisor  = "cmd/ares-supervisor/loop.go"
 )
 
-// fencing: only the attempt under way may act, and it acts once.
+// These mutations break two rules: only the current attempt may act, and it may
+// act only once.
 var fencing = []Mutation{
 	{
 		"fence", "the comparison of the fencing token",
-		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
+		edit(transitions, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
 		root("TestLateAndRepeatedReports"), "want code fenced",
 	},
 	{
 		"fence-in-the-field", "the same, seen from a job that outlived its lease",
-		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
+		edit(transitions, "a == nil || f == 0 || a.Fence != f {", "a == nil || f == 0 {"),
 		inFaults("TestAgentStoppedPastLostAfterAndResumedIsAHarmlessZombie"), "a late report was answered",
 	},
 	{
 		"fence-zero", "the refusal of a token that was never given",
-		edit(moves, "a == nil || f == 0 || a.Fence != f {", "a == nil || a.Fence != f {"),
+		edit(transitions, "a == nil || f == 0 || a.Fence != f {", "a == nil || a.Fence != f {"),
 		root("TestNoFenceNoRight"), "want code fenced",
 	},
 	{
@@ -92,7 +94,7 @@ var fencing = []Mutation{
 	},
 	{
 		"final-is-final", "the table of moves",
-		edit("run.go", "if !r.Phase.MayBecome(to) {", "if false {"),
+		edit(transitions, "if !r.Phase.MayBecome(to) {", "if false {"),
 		root("TestCancelRaces"), "want code conflict",
 	},
 	{
@@ -112,12 +114,13 @@ var fencing = []Mutation{
 	},
 	{
 		"release-after-the-end", "the refusal to release a seat that may live",
-		edit(moves, `return Errorf(Conflict, "rank %d has not reported its end", rank)`, "h.State = SeatReleased"),
+		edit(transitions, `return Errorf(Conflict, "rank %d has not reported its end", rank)`, "h.State = SeatReleased"),
 		root("TestHappyLife"), "want code conflict",
 	},
 }
 
-// leading: one leader at a time writes, and only what it knows.
+// These mutations break two rules. Only one leader writes at a time, and it
+// writes only plans that are based on the current state.
 var leading = []Mutation{
 	{
 		"leader-commits", "the comparison of leadership in Commit",
@@ -151,32 +154,32 @@ var leading = []Mutation{
 	},
 	{
 		"decides-on-its-last-plan", "the wait for the leader's own last plan before the next decision",
-		edit("control/loop.go", "if l.state.Revision() < revision {", "if l.state.Revision() < 0 {"),
-		control("TestLoopWaitsForItsOwnPlan"), "decided again before it had seen its own plan",
+		edit("control/scheduler/loop.go", "if l.state.Revision() < revision {", "if l.state.Revision() < 0 {"),
+		scheduler("TestLoopWaitsForItsOwnPlan"), "decided again before it had seen its own plan",
 	},
 	{
 		"brake", "the brake on mass failure",
 		edit(reaper, "if r.braked(gone) {", "if r.braked(gone) && r.Tick < 0 {"),
-		control("TestReaperBrakes"), "under the brake job|of a node that is there is",
+		lifecycle("TestReaperBrakes"), "under the brake job|of a node that is there is",
 	},
 	{
 		"brake-percent", "the share of nodes at which it brakes",
 		edit(reaper, "lost*100 <= r.BrakePercent*known", "lost <= known"),
-		control("TestBrakeArithmetic"), "braked is false",
+		lifecycle("TestBrakeArithmetic"), "braked is false",
 	},
 	{
 		"reaper-patience", "the Reaper's patience: it takes a seat back when the session ends",
 		edit(reaper, "time.Since(a.since) < max(e.Job.LostAfter()-a.silent, 0)", "time.Since(a.since) < 0"),
-		control("TestReaperWaitsForThePatience"), "its patience was",
+		lifecycle("TestReaperWaitsForLostAfter"), "its patience was",
 	},
 	{
 		"reaper-starts-anew", "the new start of every timer with a new leader",
 		edit(reaper, "gone := map[string]absence{}\n", "gone := map[string]absence{}\n\tnodes, _ := r.View.Nodes()\n\tfor _, n := range nodes {\n\t\tgone[n.Node.ID] = absence{revision: n.Node.Revision}\n\t}\n"),
-		control("TestReaperActsOnWhatItFinds"), "timers start anew",
+		lifecycle("TestReaperOfANewLeader"), "timers start anew",
 	},
 }
 
-// rules are R1 to R9 of docs/exactly-once.md.
+// These mutations break the rules R1 to R9 in docs/design/exactly-once.md.
 var rules = []Mutation{
 	{
 		"R1-bury", "the report of a claimed seat that has no process",
@@ -185,17 +188,17 @@ var rules = []Mutation{
 	},
 	{
 		"R1-stops-the-others", "the stop of a gang of which a rank was lost",
-		edit(moves, "if res.Outcome == OutcomeSucceeded || r.Stop != nil {", "if res.Outcome == OutcomeSucceeded || res.Outcome == OutcomeLost || r.Stop != nil {"),
+		edit(transitions, "if res.Outcome == OutcomeSucceeded || r.Stop != nil {", "if res.Outcome == OutcomeSucceeded || res.Outcome == OutcomeLost || r.Stop != nil {"),
 		root("TestReportedLost"), "stop = ",
 	},
 	{
 		"R1-no-retry-used", "the difference between lost and failed",
-		edit(conclude, "case worst.Outcome == OutcomeLost, stop != nil", "case stop != nil"),
+		edit(transitions, "case worst.Outcome == OutcomeLost, stop != nil", "case stop != nil"),
 		root("TestVoid"), "want pending",
 	},
 	{
 		"R2-settled", "the wait of the next attempt for every seat of the last",
-		edit(moves, "if r.Stop != nil || !r.Settled() {", "if r.Stop != nil {"),
+		edit(transitions, "if r.Stop != nil || !r.Settled() {", "if r.Stop != nil {"),
 		root("TestVoid"), "want code conflict",
 	},
 	{
@@ -206,7 +209,7 @@ var rules = []Mutation{
 	},
 	{
 		"R2-seat-by-seat", "the void of one seat only: it takes the whole gang",
-		edit(moves, "\th.State = SeatVoided\n", "\tfor i := range a.Seats {\n\t\ta.Seats[i].State = SeatVoided\n\t}\n"),
+		edit(transitions, "\th.State = SeatVoided\n", "\tfor i := range a.Seats {\n\t\ta.Seats[i].State = SeatVoided\n\t}\n"),
 		root("TestVoid$"), "after the void",
 	},
 	{
@@ -222,7 +225,7 @@ var rules = []Mutation{
 	{
 		"R3-timers", "the new timer for a node that was back in between",
 		edit(reaper, "case !known || a.revision != n.Node.Revision:", "case !known || a.revision < 0:"),
-		control("TestTimersFollowTheNodesRecord"), "the node was back in between",
+		lifecycle("TestTimersFollowTheNodesRecord"), "the node was back in between",
 	},
 	{
 		"R4-fresh", "the half of lost_after after which nothing is claimed or spawned",
@@ -231,12 +234,12 @@ var rules = []Mutation{
 	},
 	{
 		"R4-claim", "the look at the last renewal before a claim",
-		edit(seat, "if session == 0 || !fresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {", "if session == 0 {"),
+		edit(seat, "if session == 0 || !isFresh(run.BootTime(s.agent.renewed.Load()), s.lostAfter()) {", "if session == 0 {"),
 		inAgent("TestNothingIsClaimedLate"), "claimed late",
 	},
 	{
 		"R4-spawn", "the look at the last renewal before a spawn",
-		edit(seat, "if s.agent.session.Load() != s.session || !fresh(spec.RenewedAt, spec.LostAfter) {", "if s.agent.session.Load() != s.session {"),
+		edit(seat, "if s.agent.session.Load() != s.session || !isFresh(spec.RenewedAt, spec.LostAfter) {", "if s.agent.session.Load() != s.session {"),
 		inAgent("TestNothingIsClaimedLate"), "spawned after a claim whose answer came too late",
 	},
 	{
@@ -248,7 +251,7 @@ var rules = []Mutation{
 		"R5-agent", "the agent's comparison of the session between claim and spawn",
 		[]Edit{
 			{seat, "if s.agent.session.Load() != session {", "if ctx.Err() != nil {"},
-			{seat, "if s.agent.session.Load() != s.session || !fresh(spec.RenewedAt, spec.LostAfter) {", "if !fresh(spec.RenewedAt, spec.LostAfter) {"},
+			{seat, "if s.agent.session.Load() != s.session || !isFresh(spec.RenewedAt, spec.LostAfter) {", "if !isFresh(spec.RenewedAt, spec.LostAfter) {"},
 		},
 		inAgent("TestAClaimBelongsToItsSession"), "spawned by the claim of an ended session",
 	},
@@ -274,7 +277,7 @@ var rules = []Mutation{
 	},
 	{
 		"R7", "the cancel that survives a void",
-		edit(conclude, "case stop != nil && stop.Why == StopCancel:", "case stop != nil && stop.Why == StopCancel && worst.Outcome != OutcomeLost:"),
+		edit(transitions, "case stop != nil && stop.Why == StopCancel:", "case stop != nil && stop.Why == StopCancel && worst.Outcome != OutcomeLost:"),
 		root("TestCancelRaces"), "want cancelled",
 	},
 	{
@@ -284,17 +287,17 @@ var rules = []Mutation{
 	},
 	{
 		"R8-before", "the age of the report: it frees seats younger than itself",
-		edit(moves, "held[a.Fence] || a.Fence >= before {", "held[a.Fence] {"),
+		edit(transitions, "held[a.Fence] || a.Fence >= before {", "held[a.Fence] {"),
 		root("TestVoid"), "or one younger than its report",
 	},
 	{
 		"R8-held", "the fences that the node says it holds",
-		edit(moves, "held[a.Fence] || a.Fence >= before {", "a.Fence >= before {"),
+		edit(transitions, "held[a.Fence] || a.Fence >= before {", "a.Fence >= before {"),
 		root("TestVoid"), "cleared a fence the node says it holds",
 	},
 	{
 		"R8-current", "the seats of the attempt under way, which a clean report leaves alone",
-		edit(moves, "if !a.Ended() || held[a.Fence]", "if held[a.Fence]"),
+		edit(transitions, "if !a.Ended() || held[a.Fence]", "if held[a.Fence]"),
 		root("TestVoid"), "freed a current seat",
 	},
 	{
@@ -304,22 +307,22 @@ var rules = []Mutation{
 	},
 	{
 		"R8-release", "the release by fence, current or not",
-		edit(moves, "case h.State == SeatFinished || a.Ended():", "case h.State == SeatFinished:"),
+		edit(transitions, "case h.State == SeatFinished || a.Ended():", "case h.State == SeatFinished:"),
 		root("TestVoid"), "has not reported",
 	},
 	{
 		"R9-claim", "the refusal of a claim on a seat that is to stop",
-		edit(moves, "if r.Stop != nil && h.State == SeatPlaced {", "if false {"),
+		edit(transitions, "if r.Stop != nil && h.State == SeatPlaced {", "if false {"),
 		root("TestCancelRaces"), "want code fenced",
 	},
 	{
 		"R9-decline-frees", "the release of a declined seat in the same transaction",
-		edit(moves, "\treturn r.Release(f, rank)\n", "\treturn nil\n"),
+		edit(transitions, "\treturn r.Release(f, rank)\n", "\treturn nil\n"),
 		root("TestCancelRaces"), "a declined seat is held",
 	},
 	{
 		"R9-decline-unclaimed", "the refusal to decline a seat that was claimed",
-		edit(moves, "if r.Stop == nil || h.State != SeatPlaced {", "if r.Stop == nil {"),
+		edit(transitions, "if r.Stop == nil || h.State != SeatPlaced {", "if r.Stop == nil {"),
 		root("TestCancelRaces"), "want code conflict",
 	},
 	{
@@ -329,12 +332,13 @@ var rules = []Mutation{
 	},
 	{
 		"R9-agent", "the agent's decline: it claims a seat that is to stop",
-		edit(seats, "a.begin(key, o, (*seat).decline)", "a.begin(key, o, (*seat).live)"),
+		edit(seats, "a.begin(key, o, (*seat).decline)", "a.begin(key, o, (*seat).run)"),
 		inAgent("TestAStoppedSeatIsDeclined"), "was answered by",
 	},
 }
 
-// deadlines: a job is dead before its seat is given away.
+// These mutations break the rule that a job's process is dead before its seat
+// is reused.
 var deadlines = []Mutation{
 	{
 		"supervisor-deadline", "the supervisor's decision at half of lost_after",
@@ -386,12 +390,13 @@ var deadlines = []Mutation{
 	},
 	{
 		"lost-directory", "the wait for what an agent with another directory may have left",
-		edit(seat, "return rest <= 0 || pause(ctx, rest)", "return rest <= 0 || ctx.Err() == nil"),
+		edit(seat, "return rest <= 0 || pause.For(ctx, rest)", "return rest <= 0 || ctx.Err() == nil"),
 		inAgent("TestWhatAnotherAgentLeftIsOutlived"), "while it may still live",
 	},
 }
 
-// accepting: one request is one job.
+// These mutations break the rule that one submission request creates exactly one
+// job.
 var accepting = []Mutation{
 	{
 		"create-if-absent", "the comparison that the job is not there yet",

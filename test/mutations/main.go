@@ -66,7 +66,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	return report(out, chosen, rows, *show)
 }
 
-// row is what came of one mutation.
+// A `row` is the result of one mutation.
 type row struct {
 	said string
 	err  error // why it counts as not caught
@@ -99,7 +99,7 @@ func report(out io.Writer, chosen []Mutation, rows []row, show bool) error {
 	return nil
 }
 
-// runner tries mutations.
+// A `runner` runs mutations.
 type runner struct {
 	root string
 	dir  string
@@ -109,24 +109,24 @@ type runner struct {
 	passed map[Test]*outcome // what came of a test without any mutation
 }
 
-// built is the test program of a package.
+// This type is the compiled test program of a package.
 type built struct {
 	once sync.Once
 	path string
 	err  error
 }
 
-// outcome is what came of a test.
+// The type `outcome` is the result of a test.
 type outcome struct {
 	once sync.Once
 	err  error
 }
 
-// patience bounds one test. It is reached by a failure only.
+// `patience` is the time limit of one test. A test reaches this limit only if it fails.
 const patience = 5 * time.Minute
 
-// try takes the safeguard away and returns what the test said to it. It is an
-// error when the test has nothing to say.
+// This method applies the mutation and returns the output of its test. If the test does not fail as
+// expected, the method returns an error.
 func (r *runner) try(ctx context.Context, m Mutation) (string, error) {
 	if err := r.passes(ctx, m.Caught); err != nil {
 		return "", err
@@ -148,7 +148,8 @@ func (r *runner) try(ctx context.Context, m Mutation) (string, error) {
 		}
 		said, err = r.runBuilt(ctx, m.Caught, "ARES_TEST_BIN="+program)
 	} else {
-		// Neither vet nor debugging symbols: they take longer than most tests.
+		// Skip vet and debugging symbols, because they take longer than most
+		// tests.
 		said, err = o.Go(ctx, nil, "test", "-p", "2", "-vet=off", "-ldflags=-s -w", "-count", "1",
 			"-timeout", patience.String(), "-run", m.Caught.Run, m.Caught.Package)
 	}
@@ -163,7 +164,8 @@ func (r *runner) try(ctx context.Context, m Mutation) (string, error) {
 	return said, nil
 }
 
-// passes wants a test to pass without any mutation, once.
+// The method `passes` runs each test only once. It checks that the test passes without any
+// mutation.
 func (r *runner) passes(ctx context.Context, test Test) error {
 	r.mu.Lock()
 	o := r.passed[test]
@@ -189,7 +191,7 @@ func (r *runner) passes(ctx context.Context, test Test) error {
 	return o.err
 }
 
-// runBuilt runs a test of the source as it is.
+// runBuilt runs a test of the unchanged source.
 func (r *runner) runBuilt(ctx context.Context, test Test, env ...string) (string, error) {
 	r.mu.Lock()
 	b := r.tests[test.Package]
@@ -215,7 +217,7 @@ func (r *runner) runBuilt(ctx context.Context, test Test, env ...string) (string
 	return string(out), err
 }
 
-// overlay is the source without the safeguard.
+// This method returns the sources in which the mutation has removed its safeguard.
 func (m *Mutation) overlay(root, dir string) (*overlay.Overlay, error) {
 	o, err := overlay.New(root, dir)
 	if err != nil {

@@ -20,17 +20,19 @@ import (
 	"testing"
 )
 
-// listed is what the go command says of a package.
+// This type is the go command's description of a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 }
 
-// differs is what is said of any script whose outcome is another.
+// This is the output of a script test whose result differs from the expected
+// one.
 const differs = "--- FAIL: TestScripts/x (0.00s)\n script.go:26:\n output didn't match expected:\n @@ -1,8 +1,8 @@\n expected:\n found:\n"
 
-// TestEveryMutationFits: each applies to the source as it is now, compiles, and
-// is caught by a test that exists. Whether it is caught, `make mutations` shows.
+// TestEveryMutationFits checks that each mutation applies to the current source,
+// compiles, and names a test that exists. `make mutations` shows whether that
+// test catches the mutation.
 func TestEveryMutationFits(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -89,7 +91,8 @@ func TestEveryMutationFits(t *testing.T) {
 	}
 }
 
-// list asks for the packages that mutations change and all they import.
+// This function lists the packages that mutations change, with all their
+// imports.
 func list(t *testing.T, root string) []listed {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
@@ -131,8 +134,9 @@ func dirsOf(root string, edits []Edit) []string {
 	return dirs
 }
 
-// exists wants the test that -run names to be in its package, a scenario of the
-// engine to be there, and a law of the store to be in its suite.
+// The function `exists` checks that a package contains the test that the -run
+// pattern names. The name may also be an engine scenario or a test of the
+// store's conformance suite.
 func exists(t *testing.T, root string, test Test) {
 	t.Helper()
 	if test.Run == "." {

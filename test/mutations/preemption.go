@@ -1,6 +1,6 @@
 package main
 
-// script names a scenario of the engine.
+// This function returns a test that runs one engine scenario.
 func script(name string) Test { return Test{Package: "./engine", Run: "TestScripts/" + name} }
 
 const (
@@ -11,13 +11,15 @@ const (
 	preemptConfig     = "engine/config/preemption.go"
 )
 
-// preemption: which running jobs are stopped for a waiting one, how many, how
-// often, and that the waiting job gets the seats they leave.
+// These mutations break the rules for preemption. Some of them change which
+// running jobs are preempted for a waiting job. Others change how many jobs are
+// preempted, or how often. The remaining mutations change whether the waiting
+// job gets the freed devices.
 var preemption = []Mutation{
 	{
 		"preempt-ceiling", "the ceiling on the GPUs that are stopped for each GPU requested",
 		edit(preemptConfig, "return y.Ceiling > 0 && stopped*wholeDevice > int64(y.Ceiling)*asked", "return false && stopped > asked"),
-		script("peer_schedulers/kai_1565_preemption_ceiling"), "376000/1000 are stopped",
+		script("peer_schedulers/kai_1565_preemption_ceiling"), "the preempted jobs use 376000 thousandths of a device",
 	},
 	{
 		"preempt-class-gap", "the second class between the preemptor and its victim",
@@ -26,42 +28,42 @@ var preemption = []Mutation{
 			{preemptCandidates, "rank <= s.rank-2:", "rank <= s.rank-1:"},
 			{preemptRights, "range max(e.ClassRank()-1, 0) {", "range e.ClassRank() {"},
 		},
-		script("preemption/by_class"), "class normal is not two above low",
+		script("preemption/by_class"), "priority class normal must be at least two classes above low",
 	},
 	{
 		"preempt-allowed", "the tenant's allow_preemption",
 		edit(preemptRights, "case admitted && record.MayPreempt:", "case admitted:"),
-		script("preemption/allow_preemption"), "may not preempt",
+		script("preemption/allow_preemption"), "is not allowed to preempt jobs",
 	},
 	{
 		"preempt-enabled", "enable_preemption",
 		edit(preemptRights, "case !r.Cfg.Preemption.Enabled:\n\t\treturn 0, 0", "case false:\n\t\treturn 0, 0"),
-		script("preemption/disabled"), "preemption is not allowed",
+		script("preemption/disabled"), "does not allow this kind of preemption",
 	},
 	{
 		"preempt-cooldown", "the cooldown of a preempted job that runs again",
-		edit(preemptProtection, "if e.Run.Yields > 0 && cfg.Cooldown > 0 {", "if e.Run.Yields < 0 {"),
-		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "runs again since",
+		edit(preemptProtection, "if e.Run.Preemptions > 0 && cfg.Cooldown > 0 {", "if e.Run.Preemptions < 0 {"),
+		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "its cooldown has not ended",
 	},
 	{
 		"preempt-times", "the limit on how often one job is preempted",
-		edit(preemptProtection, "case cfg.MaxPreemptions > 0 && run.Yields >= cfg.MaxPreemptions:", "case run.Yields < 0:"),
-		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "low gave way to urgent003",
+		edit(preemptProtection, "case cfg.MaxPreemptions > 0 && run.Preemptions >= cfg.MaxPreemptions:", "case run.Preemptions < 0:"),
+		script("peer_schedulers/kueue_6861_preemptions_per_job_are_limited"), "low was preempted for urgent003",
 	},
 	{
 		"preempt-at-most-once", "the protection of at_most_once jobs that have started",
-		edit(preemptProtection, "if run.Endures(e.Job) {", "if run.Endures(e.Job) && run.Yields < 0 {"),
-		script("preemption/protected_jobs"), "runs at most once",
+		edit(preemptProtection, "if run.MustFinish(e.Job) {", "if run.MustFinish(e.Job) && run.Preemptions < 0 {"),
+		script("preemption/protected_jobs"), "is preempted, but it is an at_most_once job",
 	},
 	{
 		"preempt-cheapest", "the checkpoint in the cost of a victim",
-		edit("engine/preempt/costs.go", "if savedAt := e.Run.Current().Kept(); !savedAt.IsZero() {", "if savedAt := e.Run.Current().StartedAt; !savedAt.IsZero() {"),
+		edit("engine/preempt/costs.go", "if savedAt := e.Run.Current().SavedUntil(); !savedAt.IsZero() {", "if savedAt := e.Run.Current().StartedAt; !savedAt.IsZero() {"),
 		script("peer_schedulers/volcano_5984_no_more_victims_than_needed"), "preempted were",
 	},
 	{
 		"preempt-rate", "the limit on how many jobs a tenant preempts in an hour",
 		edit("engine/preempt/ratelimit.go", "return until, stops <= most", "return until, stops <= most || most > 0"),
-		script("peer_schedulers/armada_5073_preemptions_per_hour_are_limited"), "and 3 may",
+		script("peer_schedulers/armada_5073_preemptions_per_hour_are_limited"), "but the limit is 3",
 	},
 	{
 		"preempt-predicted-end", "the wait for a running job that is about to end",
@@ -86,7 +88,7 @@ var preemption = []Mutation{
 	{
 		"preempt-no-cycle", "the protection of a job's preemptors from that job",
 		edit(preemptProtection, "\twalk(e)\n\treturn out", "\twalk(e)\n\treturn nil"),
-		script("queueing/preempt_peers"), "is preempted for itself",
+		script("queueing/preempt_peers"), "the preemptions form a cycle",
 	},
 	{
 		"preempt-smallest-set", "the removal of victims that are not needed",

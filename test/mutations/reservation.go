@@ -1,8 +1,9 @@
 package main
 
-// reservations: backfill delays no job that has a reservation, an
-// administrator's reservation keeps other jobs off its nodes, and a job leaves
-// the queue when it has waited as long as it asked for.
+// These mutations break the rules for reservations and queue timeouts. They
+// break three guarantees. Backfill never delays a job that has a reservation.
+// An administrator's reservation keeps other jobs off its nodes. A job leaves
+// the queue when its queue timeout is over.
 var reservations = []Mutation{
 	{
 		"backfill-reservation", "the reservation that backfill makes for a blocked job",
@@ -12,7 +13,7 @@ var reservations = []Mutation{
 	{
 		"backfill-limit", "the time by which a backfilled job on reserved seats must have ended",
 		edit("engine/backfill/earlieststart.go", "\tr.limit = r.At\n", "\tr.limit = job.NoEnd\n"),
-		script("peer_schedulers/volcano_748_large_job_is_not_passed_forever"), "its start was planned by",
+		script("peer_schedulers/volcano_748_large_job_is_not_passed_forever"), "its latest allowed start is",
 	},
 	{
 		"window-ahead", "the refusal of a job that would run into a coming reservation",
@@ -31,7 +32,7 @@ var reservations = []Mutation{
 	},
 	{
 		"eta-redacted", "the removal of the names of others' reservations from an ETA",
-		edit("api/answers.go", "Basis: d.redact(to, t.Basis)}", "Basis: t.Basis}"),
+		edit("api/service/answers.go", "Basis: t.Basis.Render(to.ref)}", "Basis: t.Basis.String()}"),
 		Test{Package: "./api", Run: "TestAccess"},
 		"was told of",
 	},

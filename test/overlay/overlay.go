@@ -1,6 +1,6 @@
-// Package overlay builds Ares from sources that are changed only on their way
-// into the compiler (go build -overlay): nothing on disk is touched, so that a
-// planted fault can never be committed, and two builds never disturb each other.
+// Package overlay builds Ares from sources that are changed only for the compiler (go build
+// -overlay). The source files on disk do not change. Therefore a planted fault can never be
+// committed, and two builds never disturb each other.
 package overlay
 
 import (
@@ -23,7 +23,8 @@ type Overlay struct {
 	replace map[string]string
 }
 
-// New makes an overlay that keeps its files in dir, which it creates.
+// New makes an overlay that stores its files in the directory `dir`. New creates that
+// directory.
 func New(root, dir string) (*Overlay, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -42,7 +43,7 @@ func (o *Overlay) abs(path string) string {
 	return filepath.Join(o.Root, path)
 }
 
-// Read gives a file as the compiler will see it.
+// Read returns a file as the compiler will see it.
 func (o *Overlay) Read(path string) ([]byte, error) {
 	path = o.abs(path)
 	if by, ok := o.replace[path]; ok {
@@ -54,7 +55,8 @@ func (o *Overlay) Read(path string) ([]byte, error) {
 // Put replaces a file, or adds one.
 func (o *Overlay) Put(path string, content []byte) error {
 	path = o.abs(path)
-	// One flat directory; the number keeps files of the same name apart.
+	// All files are in one directory, so a number in each name distinguishes files
+	// with the same name.
 	to, ok := o.replace[path]
 	if !ok || filepath.Dir(to) != o.dir {
 		to = filepath.Join(o.dir, strconv.Itoa(len(o.replace))+"_"+filepath.Base(path))
@@ -63,8 +65,8 @@ func (o *Overlay) Put(path string, content []byte) error {
 	return os.WriteFile(to, content, 0o644)
 }
 
-// Edit replaces a text that must be in the file exactly once: an edit that no
-// longer applies is an error, never a build without it.
+// Edit replaces a text that must occur in the file exactly once. An edit that no longer
+// applies is an error. Otherwise a build could silently lack the edit.
 func (o *Overlay) Edit(path, old, with string) error {
 	content, err := o.Read(path)
 	if err != nil {
@@ -76,7 +78,7 @@ func (o *Overlay) Edit(path, old, with string) error {
 	return o.Put(path, bytes.Replace(content, []byte(old), []byte(with), 1))
 }
 
-// File writes the overlay down as the go command reads it and returns its path.
+// File writes the overlay in the format of the go command and returns its path.
 func (o *Overlay) File() (string, error) {
 	content, err := json.MarshalIndent(map[string]any{"Replace": o.replace}, "", "  ")
 	if err != nil {
@@ -89,9 +91,9 @@ func (o *Overlay) File() (string, error) {
 	return path, os.WriteFile(path, append(content, '\n'), 0o644)
 }
 
-// Go runs a command of the go tool under the overlay and returns what it said.
-// The overlay is in the environment, so that a test which builds a program, a
-// supervisor for instance, builds it from the replaced sources too.
+// Go runs a command of the go tool with the overlay and returns its output. The
+// overlay is also set in the environment. If a test builds a program, such as a
+// supervisor, the program is then also built from the replaced sources.
 func (o *Overlay) Go(ctx context.Context, env []string, args ...string) (string, error) {
 	file, err := o.File()
 	if err != nil {
@@ -112,11 +114,12 @@ func (o *Overlay) Go(ctx context.Context, env []string, args ...string) (string,
 	return string(out), nil
 }
 
-// Where `make build` puts the supervisor for the binary to embed.
+// The constant `embedded` is the path of the supervisor that the binary embeds. `make build`
+// puts the supervisor there.
 const embedded = "agent/run/supervisor.bin"
 
-// Build makes bin/ares as `make build` does, from the replaced sources: static,
-// with a supervisor inside that was built from them too.
+// Build builds bin/ares from the replaced sources, as `make build` does. The
+// binary is static, and its embedded supervisor is built from the same sources.
 func (o *Overlay) Build(ctx context.Context, out string) error {
 	supervisor := filepath.Join(o.dir, "ares-supervisor")
 	build := func(args ...string) error {

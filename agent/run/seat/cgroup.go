@@ -14,8 +14,8 @@ import (
 // Cgroup is the absolute path of a cgroup2 directory.
 type Cgroup string
 
-// Kill sends SIGKILL to every process in the cgroup and below it, including those that
-// are being forked right now. That the cgroup is gone is no error.
+// Kill sends SIGKILL to every process in the cgroup and below it, including those that are being forked right now. Kill
+// returns no error if the cgroup does not exist.
 func (c Cgroup) Kill() error {
 	f, err := os.OpenFile(string(c)+"/cgroup.kill", os.O_WRONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -36,8 +36,8 @@ func (c Cgroup) Kill() error {
 	return err
 }
 
-// Populated reports whether a live process is in the cgroup or below it. Zombies do not
-// count: they hold neither memory nor devices.
+// Populated returns true if a live process is in the cgroup or below it. Zombies do not count, because they
+// hold neither memory nor devices.
 func (c Cgroup) Populated() (bool, error) {
 	b, err := os.ReadFile(string(c) + "/cgroup.events")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
@@ -51,10 +51,10 @@ func (c Cgroup) Populated() (bool, error) {
 			return !bytes.Equal(bytes.TrimSpace(v), []byte("0")), nil
 		}
 	}
-	return true, errors.New("cgroup.events does not say populated")
+	return true, errors.New(`cgroup.events has no "populated" field`)
 }
 
-// Remove removes the cgroup and those that a job made below it. They must be empty.
+// Remove removes the cgroup and the cgroups that a job created below it. The cgroups to remove must be empty.
 func (c Cgroup) Remove() error {
 	entries, err := os.ReadDir(string(c))
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,7 +76,8 @@ func (c Cgroup) Remove() error {
 	return nil
 }
 
-// CPU is the processor time of all that ever ran in the cgroup; 0 if it is not counted.
+// CPU returns the total processor time of all processes that ever ran in the cgroup. If the kernel does not count this
+// time, CPU returns 0.
 func (c Cgroup) CPU() time.Duration {
 	b, err := os.ReadFile(string(c) + "/cpu.stat")
 	if err != nil {
@@ -91,8 +92,8 @@ func (c Cgroup) CPU() time.Duration {
 	return 0
 }
 
-// PeakMemory is the cgroup's peak in bytes, of either version; 0 where the memory
-// controller is not on.
+// PeakMemory returns the cgroup's peak memory in bytes, for either cgroup version. Without a memory controller,
+// PeakMemory returns 0.
 func (c Cgroup) PeakMemory() int64 {
 	for _, name := range []string{"/memory.peak", "/memory.max_usage_in_bytes"} {
 		if b, err := os.ReadFile(string(c) + name); err == nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// FuzzNames reads the names of directory entries, among which may be anybody's.
+// FuzzNames parses the names of directory entries, some of which may not belong to Ares.
 func FuzzNames(f *testing.F) {
 	for _, s := range []string{
 		"train.v2.12345.3", "a.0.0", "a.01.2", "..1.2", "-a.1.2", "a.9223372036854775808.1", "a.1.-0", "log.00000000000000000042", "log.-0000000000000000001", "log.+0000000000000000001", "log.9999999999999999999", "",
@@ -27,9 +27,8 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzKernelFiles reads what the kernel says of a cgroup and of a process. A
-// cgroup counts as empty only when the kernel says so, and a process's own
-// name, which it chooses, cannot change its parent or state.
+// FuzzKernelFiles parses the kernel's files about a cgroup and a process. A cgroup counts as empty only when the kernel
+// says so. A process chooses its own name, which must not change the parsed parent or state.
 func FuzzKernelFiles(f *testing.F) {
 	f.Add([]byte("populated 0\nfrozen 0\n"), []byte("sleep"))
 	f.Add([]byte("frozen 0\npopulated 1\n"), []byte(") R 1 ("))
@@ -58,7 +57,7 @@ func FuzzKernelFiles(f *testing.F) {
 			t.Fatalf("%q is taken for an empty cgroup: %v", file, err)
 		}
 		_, _, _ = group.CPU(), group.PeakMemory(), OOMKills(dir)
-		// Whatever number is listed, a process that is not in the cgroup is not killed.
+		// A process that is not in the cgroup must not be killed, whatever PID the cgroup's file lists.
 		if n, err := (Group{Dir: dir}).Kill(); err != nil || n != 0 {
 			t.Fatalf("%q: %d processes were killed, %v", file, n, err)
 		}

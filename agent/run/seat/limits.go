@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// OOMKills is how many processes of a cgroup, of either version, the kernel has killed
-// for want of memory. One that is gone or does not count has killed none.
+// OOMKills returns how many processes of a cgroup the kernel has killed because the cgroup ran out of memory. OOMKills
+// works for both cgroup versions. OOMKills returns 0 for a cgroup that is gone or does not count such kills.
 func OOMKills(group string) int64 {
 	for _, name := range []string{"/memory.events", "/memory.oom_control"} {
 		b, err := os.ReadFile(group + name)
@@ -29,8 +29,8 @@ func OOMKills(group string) int64 {
 	return 0
 }
 
-// Join puts the calling thread into the seat's cgroup, Leave back to where it was. What it
-// forks in between stays.
+// Join moves the calling thread into the seat's cgroup, and Leave moves it back. A process that the thread forks
+// between Join and Leave stays in the seat's cgroup.
 func (g Group) Join() error { return joinTasks(g.Dir) }
 
 // Leave undoes Join.
@@ -48,9 +48,8 @@ func joinTasks(dir string) error {
 	return err
 }
 
-// Kill sends SIGKILL to every process in the cgroup and returns how many lived. Unlike
-// version 2's, it may have to be called again: they can fork meanwhile. Its own process is
-// left out.
+// Kill sends SIGKILL to every process in the cgroup except the calling one, and returns how many were alive. Unlike
+// Kill for cgroup version 2, this call may have to be repeated. Processes can fork while it runs.
 func (g Group) Kill() (int, error) {
 	b, err := os.ReadFile(g.Dir + "/cgroup.procs")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
@@ -69,7 +68,7 @@ func (g Group) Kill() (int, error) {
 		if err != nil {
 			continue
 		}
-		// Still in there now that it is held fast: the number is not another's.
+		// A pidfd now pins the PID, and the process is still in the cgroup. Therefore the PID was not reused.
 		if _, state, ok := stat(pid); ok && state != 'Z' && state != 'X' && g.has(pid) {
 			n++
 			_ = pidfdSignal(fd, syscall.SIGKILL)
@@ -79,12 +78,12 @@ func (g Group) Kill() (int, error) {
 	return n, nil
 }
 
-// has asks the process itself. The last two names of a seat's cgroup are the runner's and
-// the seat's, which no other has.
+// The method `has` reports whether a process is in the cgroup, according to the process's list of cgroups in
+// /proc. The last two parts of a seat's cgroup path are unique, because they name the runner and the seat.
 func (g Group) has(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	i := strings.LastIndexByte(g.Dir, '/')
-	if err != nil || i <= 0 { // a path that names no seat names no process
+	if err != nil || i <= 0 { // a path that does not name a seat matches no process
 		return false
 	}
 	tail := []byte(g.Dir[strings.LastIndexByte(g.Dir[:i], '/'):])
@@ -96,5 +95,5 @@ func (g Group) has(pid int) bool {
 	return false
 }
 
-// Remove removes the empty cgroup. That it is gone is no error.
+// Remove removes the empty cgroup. If the cgroup does not exist, Remove returns no error.
 func (g Group) Remove() error { return Cgroup(g.Dir).Remove() }

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// What follows is for machines without a writable cgroup2. It is weaker: a process can
-// fork faster than /proc is read, and one that cleared its environment after its parents
-// died is not found by its mark.
+// These functions are for machines without a writable cgroup2 file system. Searching /proc is less reliable than a cgroup, because a
+// process can fork faster than /proc is read. The search also misses a process that has cleared its environment and whose parents
+// have died.
 
-// MarkEnv is the variable that holds Order.Mark.
+// MarkEnv is the name of the environment variable that holds Order.Mark.
 const MarkEnv = "ARES_SEAT"
 
-// KillDescendants sends SIGKILL to all descendants of root and returns how many lived.
-// The supervisor is a subreaper, so orphans are its children.
+// KillDescendants sends SIGKILL to all descendants of root and returns how many were alive. The supervisor is a
+// subreaper, so orphaned processes of its job become its children.
 func KillDescendants(root int) (int, error) {
 	pids, err := processes()
 	if err != nil {
@@ -28,21 +28,21 @@ func KillDescendants(root int) (int, error) {
 		if ppid, state, ok := stat(pid); ok && state != 'Z' && state != 'X' {
 			parent[pid] = ppid
 		} else if ok {
-			parent[pid] = -ppid // a zombie: leads to its parent, is not counted
+			parent[pid] = -ppid // a zombie is not counted, but its entry leads to its parent
 		}
 	}
 	n := 0
 	for pid, up := range parent {
 		if up > 0 && descends(parent, pid, root) {
 			n++
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone in between: the next sweep sees
+			_ = syscall.Kill(pid, syscall.SIGKILL) // if it is already gone, the next sweep shows it
 		}
 	}
 	return n, nil
 }
 
 func descends(parent map[int]int, pid, root int) bool {
-	for range len(parent) { // bounded: pids may be reused while we read
+	for range len(parent) { // bounded, because PIDs may be reused while /proc is read
 		up := parent[pid]
 		if up < 0 {
 			up = -up
@@ -58,9 +58,8 @@ func descends(parent map[int]int, pid, root int) bool {
 	return false
 }
 
-// KillMarked sends SIGKILL to all processes whose environment holds the mark and
-// returns how many lived. The kill goes through a pidfd that was opened before the
-// environment was read, so it cannot hit a reused pid.
+// KillMarked sends SIGKILL to all processes whose environment contains the mark, and returns how many were alive. KillMarked opens a
+// pidfd before it reads the environment, and kills through that pidfd. It therefore cannot kill a process that reuses the PID.
 func KillMarked(mark string) (int, error) {
 	pids, err := processes()
 	if err != nil {
@@ -95,7 +94,8 @@ func hasEntry(env, want []byte) bool {
 	return false
 }
 
-// KillPid sends SIGKILL to pid if sure still says so once the process is held fast.
+// KillPid sends SIGKILL to one process. KillPid pins the process with a pidfd. Then it calls the function `sure`, and kills the
+// process only if the result is true.
 func KillPid(pid int, sure func() bool) error {
 	fd, err := pidfdOpen(pid)
 	if err != nil {
@@ -127,8 +127,8 @@ func processes() ([]int, error) {
 	return pids, nil
 }
 
-// stat reads parent and state from /proc/<pid>/stat. The name in parentheses may hold
-// anything, so the fields are counted after the last one.
+// The function `stat` reads the parent and the state from /proc/<pid>/stat. The process name in parentheses may
+// contain anything, so the fields are counted after the last parenthesis.
 func stat(pid int) (ppid int, state byte, ok bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -146,7 +146,7 @@ func stat(pid int) (ppid int, state byte, ok bool) {
 	return ppid, f[0][0], err == nil
 }
 
-// The numbers are the same on all architectures.
+// These system call numbers are the same on all architectures.
 const (
 	sysPidfdSendSignal = 424
 	sysPidfdOpen       = 434
@@ -167,9 +167,9 @@ func pidfdSignal(fd int, sig syscall.Signal) error {
 	return nil
 }
 
-// KeepFilesBack marks all open files from the given descriptor on as close-on-exec. Go opens
-// its own that way; this is for those that a shell or a service manager left open. Best
-// effort: the call needs Linux 5.11.
+// KeepFilesBack marks open files as close-on-exec. It marks the given descriptor and all higher ones. Go itself opens its files as
+// close-on-exec. Files that a shell or a service manager left open may lack this mark. The system call needs Linux 5.11. On an older
+// kernel it fails, and KeepFilesBack ignores the error.
 func KeepFilesBack(from int) {
 	const sysCloseRange, cloexec = 436, 4
 	_, _, _ = syscall.Syscall(sysCloseRange, uintptr(from), uintptr(^uint32(0)), cloexec)

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// A file is the magic line, then records of the form "key length\nvalue\n", then a
-// record "crc" over all before it. Values may hold any byte. Unknown keys are skipped,
-// so that a newer agent and an older supervisor understand each other.
+// A file consists of the magic line, records of the form "key length\nvalue\n", and a record "crc" with the checksum of everything before
+// it. Values in a spec or result file may contain any byte. Unknown keys are skipped, so that a newer agent and an older supervisor
+// understand each other.
 const (
 	magic   = "ares-seat 1\n"
 	crcHead = "crc 8\n"
 	crcSize = len(crcHead) + 8 + 1
 )
 
-// MaxFile bounds a spec or result file. Linux allows about 2 MiB of arguments.
+// MaxFile is the maximum size of a spec or result file. For comparison, Linux allows about 2 MiB of arguments.
 const MaxFile = 8 << 20
 
-// MaxReason bounds a reason, so that a result fits the room reserved for it.
+// MaxReason is the maximum length of a reason, so that a result fits into the space reserved for it.
 const MaxReason = 1 << 10
 
-// ErrTorn is a file that was not written to its end, or damaged since.
-var ErrTorn = errors.New("torn or damaged file")
+// ErrTorn means that a file is incomplete or was damaged later.
+var ErrTorn = errors.New("the file is incomplete or damaged")
 
 type field struct{ key, value string }
 
@@ -81,7 +81,7 @@ func decode(b []byte) ([]field, error) {
 	return fields, nil
 }
 
-// Encode gives the order as the content of SpecFile.
+// Encode returns the content of SpecFile.
 func (o *Order) Encode() []byte {
 	e := newEncoder()
 	e.str("job", o.Job)
@@ -102,7 +102,7 @@ func (o *Order) Encode() []byte {
 			e.num("group", int64(g))
 		}
 	}
-	o.encodeRoom(e)
+	o.encodeSandbox(e)
 	e.num("lost_after", int64(o.LostAfter))
 	e.num("max_runtime", int64(o.MaxRuntime))
 	e.num("grace", int64(o.Grace))
@@ -115,7 +115,7 @@ func (o *Order) Encode() []byte {
 	return e.finish()
 }
 
-// DecodeOrder reads what Encode wrote.
+// DecodeOrder parses the output of Encode.
 func DecodeOrder(b []byte) (Order, error) {
 	fields, err := decode(b)
 	if err != nil {
@@ -165,7 +165,7 @@ func DecodeOrder(b []byte) (Order, error) {
 		case "checkpoint":
 			o.Checkpoint = f.value
 		default:
-			o.decodeRoom(f, &d)
+			o.decodeSandbox(f, &d)
 		}
 	}
 	if d.bad {
@@ -174,7 +174,7 @@ func DecodeOrder(b []byte) (Order, error) {
 	return o, o.Check()
 }
 
-// Encode gives the result as the content of ResultFile.
+// Encode returns the content of ResultFile.
 func (r *Result) Encode() []byte {
 	e := newEncoder()
 	reason := r.Reason
@@ -196,7 +196,7 @@ func (r *Result) Encode() []byte {
 	return e.finish()
 }
 
-// DecodeResult reads what Encode wrote.
+// DecodeResult parses the output of Result.Encode.
 func DecodeResult(b []byte) (Result, error) {
 	fields, err := decode(b)
 	if err != nil {
@@ -234,7 +234,7 @@ func DecodeResult(b []byte) (Result, error) {
 	return r, nil
 }
 
-// numbers parses and remembers whether anything was not a number.
+// The type `numbers` parses numbers and remembers whether any of them was invalid.
 type numbers struct{ bad bool }
 
 func (n *numbers) num(f field) int64 {
@@ -245,7 +245,8 @@ func (n *numbers) num(f field) int64 {
 	return v
 }
 
-// id is a user or group. One that is too large must not become root's.
+// The method `id` parses a user or group ID. An ID that is too large must not wrap around to 0, which is
+// root.
 func (n *numbers) id(f field) uint32 {
 	v := n.num(f)
 	if v != int64(uint32(v)) {
@@ -254,7 +255,7 @@ func (n *numbers) id(f field) uint32 {
 	return uint32(v)
 }
 
-// ReadAll reads a file of at most MaxFile bytes.
+// ReadAll reads a file of up to MaxFile bytes.
 func ReadAll(f *os.File) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err == nil && len(b) > MaxFile {

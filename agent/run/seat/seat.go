@@ -1,10 +1,9 @@
 //go:build linux
 
-// Package seat is what the agent and a seat's supervisor agree on: the names
-// and formats of the files in a seat directory, the clock, the deadlines, and
-// how a cgroup is killed. It is linked into the supervisor, of which one
-// process runs per job, so it imports nothing that costs start time or memory
-// (no fmt, no net, no encoding/json).
+// Package seat defines everything that the agent and a seat's supervisor share. The shared parts are the names and formats of the
+// files in a seat directory, the clock, the deadlines, and the code that kills a cgroup. Package seat is part of the supervisor
+// program, which runs once per job. Package seat therefore imports nothing that costs start time or memory, such as fmt, net or
+// encoding/json.
 package seat
 
 import (
@@ -16,37 +15,37 @@ import (
 	"unsafe"
 )
 
-// Files of a seat directory.
+// These are the files of a seat directory.
 const (
 	SpecFile     = "spec"       // Order, written by the agent before the start
-	LockFile     = "lock"       // locked for as long as the supervisor lives
+	LockFile     = "lock"       // locked while the supervisor is alive
 	PidFile      = "pid"        // the supervisor's pid, in decimal
-	ControlFile  = "ctl"        // unix socket (SEQPACKET): one request, one answer
-	ResultFile   = "result"     // Result, written once, last
-	ReserveFile  = "result.tmp" // room for the result, taken before the start
+	ControlFile  = "ctl"        // unix socket (SEQPACKET) with one answer for each request
+	ResultFile   = "result"     // Result, written once, as the last file
+	ReserveFile  = "result.tmp" // space for the result, reserved before the start
 	ProgressFile = "progress"   // written by the job, see ARES_PROGRESS_FILE
-	// CheckpointFile is touched by the job whenever it has saved its progress, see
-	// ARES_CHECKPOINT_FILE. Before the first time it is as old as a file can be.
+	// CheckpointFile is the file that the job touches whenever it has saved its progress; see ARES_CHECKPOINT_FILE.
+	// Until the job touches the file, its modification time is the Unix epoch.
 	CheckpointFile = "checkpoint"
-	ErrorFile      = "supervisor.err" // the supervisor's own complaints
+	ErrorFile      = "supervisor.err" // the supervisor's own errors
 )
 
-// File descriptors which the agent hands to the supervisor.
+// These are the file descriptors that the agent passes to the supervisor.
 const (
-	ReadyFD = 3 // pipe: one line says what became of the start
+	ReadyFD = 3 // pipe on which one line reports the result of the start
 	LockFD  = 4 // the open file description that holds the lock on LockFile
 )
 
-// Probe is the argument that makes the supervisor exit at once with 0: the
-// agent uses it to learn whether it can start a process in a cgroup at all.
+// Probe is the argument that makes the supervisor exit immediately with 0. The agent uses this argument to test whether it can start a
+// process in a cgroup.
 const Probe = "probe"
 
-// ProbeRoom is the argument that makes it furnish a Room to no purpose, with what the
-// machine has, and exit with 0, or say why that fails.
-const ProbeRoom = "probe-room"
+// ProbeSandbox is the argument that makes the supervisor set up a Sandbox as a test. If the setup works, the supervisor exits
+// with 0. If the setup fails, the supervisor prints the reason.
+const ProbeSandbox = "probe-room"
 
-// BootTime is CLOCK_BOOTTIME in nanoseconds: it goes on during suspend and no
-// one can set it. Go's own timers stop in suspend, the wall clock jumps.
+// BootTime is CLOCK_BOOTTIME in nanoseconds. CLOCK_BOOTTIME continues during suspend and cannot be set. Go's own timers
+// stop during suspend, and the wall clock may jump.
 type BootTime int64
 
 // Now reads CLOCK_BOOTTIME.
@@ -67,23 +66,22 @@ func (t BootTime) Add(d time.Duration) BootTime { return t + BootTime(d) }
 // Sub returns t-u.
 func (t BootTime) Sub(u BootTime) time.Duration { return time.Duration(t - u) }
 
-// Key names one seat: one rank of one attempt. The fence tells the attempts apart.
+// Key names one seat: one rank of one attempt. Different attempts have different fences.
 type Key struct {
 	Job   string
 	Fence int64
 	Rank  int
 }
 
-// String is the seat's readable name, <job>.<fence>.<rank>; its directory and its
-// cgroup bear it.
+// String returns the seat's readable name, <job>.<fence>.<rank>. The seat's directory and its cgroup have this name.
 func (k Key) String() string {
 	return k.Job + "." + strconv.FormatInt(k.Fence, 10) + "." + strconv.Itoa(k.Rank)
 }
 
-// maxJob keeps a seat's name well under NAME_MAX (255).
+// maxJob limits the length of a job ID, so that a seat's name stays well below NAME_MAX (255).
 const maxJob = 200
 
-// Check says what is wrong with a key as a file name: job names come from outside.
+// Check returns an error if the key cannot be used as a file name, because job IDs come from users.
 func (k Key) Check() error {
 	if k.Job == "" || len(k.Job) > maxJob {
 		return errors.New("job name must have 1 to 200 characters")
@@ -104,8 +102,8 @@ func (k Key) Check() error {
 	return nil
 }
 
-// ParseKey reads what String wrote. Only the exact spelling passes, so that two names
-// never mean one seat.
+// ParseKey parses the result of String. ParseKey accepts only the exact spelling, so that two names never mean the same
+// seat.
 func ParseKey(name string) (Key, bool) {
 	rest, rank, ok := cutLast(name)
 	if !ok {
@@ -133,35 +131,37 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Spec is what one seat shall run, and within which times.
+// Spec is the command of one seat, with its environment, limits and deadlines.
 type Spec struct {
 	Key
-	// Attempt counts for people; the fence is what decides.
+	// Attempt is the number of the attempt. Attempt is only shown to people. All decisions use the fence instead.
 	Attempt int
-	// Argv[0] is looked up in the PATH of Env unless it has a slash; a relative path is
-	// relative to Dir.
+	// Argv is the command. If Argv[0] has no slash, it is looked up in the PATH of Env. A relative path is relative to
+	// Dir.
 	Argv, Env []string
-	// Dir is the job's working directory. Default /.
+	// Dir is the job's working directory. The default is /.
 	Dir string
-	// User is whom the job runs as. Default: as the agent.
+	// User is the user that the job runs as. The default is the agent's own user.
 	User *User
-	// Limits are what the job may use of the machine, as far as it has controllers.
+	// Limits restrict the job's use of the machine. A limit applies only if the machine has the cgroup controller for
+	// it.
 	Limits Limits
-	// Room sets the job apart from the machine; see there.
-	Room Room
-	// LostAfter is how long a silent node keeps the job. At least 100 ms, at most 24 h.
+	// Sandbox isolates the job from the machine.
+	Sandbox Sandbox
+	// LostAfter is how long the job may run on a node without renewals. LostAfter must be between 100 ms and 24 h.
 	LostAfter time.Duration
-	// MaxRuntime ends the job after that time, counted from its start. Default 0: no limit.
+	// MaxRuntime is the time after which the job is ended, measured from its start. The default 0 means that the
+	// runtime is unlimited.
 	MaxRuntime time.Duration
-	// Grace lies between SIGTERM and SIGKILL. Default 30 s, at most 24 h.
+	// Grace is the time between SIGTERM and SIGKILL. The default grace period is 30 s, and the maximum is 24 h.
 	Grace time.Duration
-	// RenewedAt is when the last acknowledged renewal was SENT.
+	// RenewedAt is the time at which the last acknowledged renewal was sent, not the time of its acknowledgement.
 	RenewedAt BootTime
-	// LogLimit bounds what is kept of the output, in bytes. Default 64 MiB, at least 8 KiB.
+	// LogLimit is the maximum size of the stored output, in bytes. The default is 64 MiB, and the minimum is 8 KiB.
 	LogLimit int64
 }
 
-// Limits and defaults of a Spec.
+// These are the limits and defaults of a Spec.
 const (
 	DefaultGrace    = 30 * time.Second
 	DefaultLogLimit = 64 << 20
@@ -170,7 +170,7 @@ const (
 	MaxDuration     = 24 * time.Hour
 )
 
-// Default fills what was left open.
+// Default sets missing fields to their defaults.
 func (s *Spec) Default() {
 	if s.Grace == 0 {
 		s.Grace = DefaultGrace
@@ -183,7 +183,7 @@ func (s *Spec) Default() {
 	}
 }
 
-// Check says what is wrong with a spec.
+// Check returns an error if the spec is not valid.
 func (s *Spec) Check() error {
 	if err := s.Key.Check(); err != nil {
 		return err
@@ -192,11 +192,11 @@ func (s *Spec) Check() error {
 	case len(s.Argv) == 0 || s.Argv[0] == "":
 		return errors.New("no command")
 	case s.Dir == "" || s.Dir[0] != '/':
-		return errors.New("the directory must be absolute")
+		return errors.New("the directory must be an absolute path")
 	case s.LostAfter < MinLostAfter || s.LostAfter > MaxDuration:
-		return errors.New("lost_after must lie between 100ms and 24h")
+		return errors.New("lost_after must be between 100ms and 24h")
 	case s.Grace < 0 || s.Grace > MaxDuration:
-		return errors.New("grace must lie between 0 and 24h")
+		return errors.New("grace must be between 0 and 24h")
 	case s.MaxRuntime < 0:
 		return errors.New("max_runtime must not be negative")
 	case s.LogLimit < MinLogLimit:
@@ -204,60 +204,60 @@ func (s *Spec) Check() error {
 	case s.RenewedAt <= 0:
 		return errors.New("no acknowledged renewal")
 	case s.Limits.MilliCPU < 0 || s.Limits.MemoryMB < 0 || s.Limits.Pids < 0:
-		return errors.New("a limit must not be negative")
+		return errors.New("the CPU, memory and process limits must not be negative")
 	case s.User != nil && (s.User.UID == 0 || s.User.GID == 0):
-		return errors.New("a job's own user must not be root")
+		return errors.New("a job must not run as root (UID 0 or GID 0)")
 	}
-	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}, s.Room.Hide} {
+	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}, s.Sandbox.Hide} {
 		for _, v := range list {
 			if strings.IndexByte(v, 0) >= 0 {
-				return errors.New("a NUL byte in the command, environment or directory")
+				return errors.New("the command, environment or directory contains a NUL byte")
 			}
 		}
 	}
 	return nil
 }
 
-// The self-fence, from the send time of the last acknowledged renewal. At DecideAt the
-// decision falls and is final; the rest leaves time to die before 0.8 × lost_after.
+// The supervisor's deadlines for ending a job without renewals count from the send time of the last acknowledged renewal. At DecideAt
+// the supervisor's decision to end the job becomes final. The job then has enough time to die before 0.8 × lost_after has passed.
 
-// DecideAt is 0.5 × lost_after.
+// DecideAt returns the time at which 0.5 × lost_after has passed.
 func (s *Spec) DecideAt(renewed BootTime) BootTime { return renewed.Add(s.LostAfter / 2) }
 
-// TermAt is 0.6 × lost_after: SIGTERM.
+// TermAt returns the time at which 0.6 × lost_after has passed. At TermAt, the supervisor sends SIGTERM.
 func (s *Spec) TermAt(renewed BootTime) BootTime { return renewed.Add(s.LostAfter / 10 * 6) }
 
-// KillAt is 0.7 × lost_after: SIGKILL to everything.
+// KillAt returns the time at which 0.7 × lost_after has passed. At KillAt, the supervisor sends SIGKILL to all processes.
 func (s *Spec) KillAt(renewed BootTime) BootTime { return renewed.Add(s.LostAfter / 10 * 7) }
 
-// OverdueAt is 0.75 × lost_after: the agent no longer trusts the supervisor to do it.
+// OverdueAt returns the time at which 0.75 × lost_after has passed. From OverdueAt on, the agent kills the job itself.
 func (s *Spec) OverdueAt(renewed BootTime) BootTime { return renewed.Add(s.LostAfter / 4 * 3) }
 
-// Order is a Spec with what the agent adds for its supervisor.
+// Order is a Spec with the fields that the agent adds for the supervisor.
 type Order struct {
 	Spec
-	// Cgroup is the absolute path of the seat's cgroup, with SupervisorGroup and
-	// JobGroup below it; empty where containment does not work.
+	// Cgroup is the absolute path of the seat's cgroup, with SupervisorGroup and JobGroup below it. Cgroup is empty if the machine does
+	// not support separate cgroups for seats.
 	Cgroup string
-	// Mark is in the job's environment as ARES_SEAT: where there is no cgroup, the
-	// agent finds orphans by it.
+	// Mark is set in the job's environment as ARES_SEAT. Without a cgroup, the agent finds orphaned processes by this
+	// mark.
 	Mark string
-	// Progress and Checkpoint are the absolute paths of the files the job writes.
+	// Progress and Checkpoint are the absolute paths of the progress file and the checkpoint file that the job writes.
 	Progress, Checkpoint string
 	// Tmp is the absolute path of the job's own temporary directory.
 	Tmp string
-	// Groups are the cgroups of version 1 that limit the job.
+	// Groups are the v1 cgroups that enforce the job's limits.
 	Groups []Group
-	// MemoryGroup is where the kernel counts what it killed for want of memory,
-	// of either version; "" where nothing limits that.
+	// MemoryGroup is the cgroup, of either version, in which the kernel counts out-of-memory kills. MemoryGroup is "" if the job has
+	// no memory limit.
 	MemoryGroup string
-	// PidsByUser bounds the processes of the job's user instead of the job's, where no
-	// controller does.
+	// PidsByUser is true if no cgroup controller can limit the number of the job's processes. If PidsByUser is true, the
+	// process limit applies to all processes of the job's user.
 	PidsByUser bool
 }
 
-// The two cgroups below a seat's. Killing the seat's cgroup kills both, killing the
-// job's leaves the supervisor to write the result.
+// A seat's cgroup has these two cgroups below it. Killing the seat's cgroup kills the processes in both child cgroups. If
+// only the job's cgroup is killed, the supervisor can still write the result.
 const (
 	SupervisorGroup = "supervisor"
 	JobGroup        = "job"
@@ -266,32 +266,32 @@ const (
 // Outcome is how a seat ended, in one word.
 type Outcome string
 
-// All outcomes.
+// These are all outcomes of a seat.
 const (
-	Exited      Outcome = "exited"        // by itself: see ExitCode and Signal
-	Stopped     Outcome = "stopped"       // on request; Reason is the request's
+	Exited      Outcome = "exited"        // ended by itself; see ExitCode and Signal
+	Stopped     Outcome = "stopped"       // ended on request; Reason is the request's reason
 	Fenced      Outcome = "fenced"        // the lease was not renewed in time
-	MaxRuntime  Outcome = "max_runtime"   // the time limit
-	OutOfMemory Outcome = "out_of_memory" // the memory limit
+	MaxRuntime  Outcome = "max_runtime"   // the time limit was reached
+	OutOfMemory Outcome = "out_of_memory" // the memory limit was reached
 	SpawnError  Outcome = "spawn_error"   // never started; Reason says why
-	Lost        Outcome = "lost"          // nobody knows; it is dead all the same
+	Lost        Outcome = "lost"          // the end is unknown, but all processes are dead
 )
 
 // Result is how a seat ended.
 type Result struct {
 	Outcome Outcome
 	Reason  string
-	// ExitCode is -1 when the job did not exit by itself (Signal) or never ran.
+	// ExitCode is -1 when a signal ended the job (see Signal) or when the job never ran.
 	ExitCode int
 	Signal   syscall.Signal
-	// Started and Ended are wall-clock times, for people. Started is zero if nothing ran.
+	// Started and Ended are wall-clock times that are shown to people. Started is zero if no process was started.
 	Started, Ended time.Time
-	// CPU is what the whole cgroup used; PeakMemory in bytes is that of the cgroup or,
-	// where that is not counted, of its largest process.
+	// CPU is the processor time of the whole cgroup. PeakMemory is the peak memory use of the cgroup, in bytes. If the kernel does not
+	// count the cgroup's peak, PeakMemory is the peak of the largest process.
 	CPU        time.Duration
 	PeakMemory int64
-	// Contained is false where no cgroup held the job, so that death was verified only by
-	// a sweep of its descendants.
+	// Contained is false if the job had no cgroup. Without a cgroup, the end of the job was verified only by a search for its
+	// descendants.
 	Contained bool
 	// LogDropped counts bytes of output that could not be stored.
 	LogDropped int64

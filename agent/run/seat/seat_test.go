@@ -18,7 +18,7 @@ func order() Order {
 			Key: Key{Job: "train.v2", Fence: 12345, Rank: 3}, Attempt: 2,
 			Argv: []string{"sh", "-c", "echo \n", ""}, Env: []string{"A=1\nB", "C=\xff"}, Dir: "/tmp",
 			User: &User{UID: 1, GID: 2, Groups: []uint32{3, 4}}, Limits: Limits{MilliCPU: 5, MemoryMB: 6, Pids: 7},
-			Room: Room{Private: true, OwnTmp: true, Scratch: "/s", Hide: []string{"/dev/a", "/dev/b"}}, LostAfter: time.Minute, MaxRuntime: time.Hour,
+			Sandbox: Sandbox{Private: true, OwnTmp: true, Scratch: "/s", Hide: []string{"/dev/a", "/dev/b"}}, LostAfter: time.Minute, MaxRuntime: time.Hour,
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
 		},
 		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",
@@ -49,7 +49,7 @@ func TestResultRoundTrip(t *testing.T) {
 	}
 }
 
-// A file cut short anywhere, or with any one byte changed, is not believed.
+// TestTorn checks that a truncated file, or one in which any byte was changed, is rejected.
 func TestTorn(t *testing.T) {
 	r := Result{Outcome: Exited, ExitCode: 0, Ended: time.Unix(3, 4)}
 	o := order()
@@ -73,7 +73,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// A user that does not fit must not become root.
+// TestUserOutOfRange checks that a user ID that is too large does not become 0, which is root's ID.
 func TestUserOutOfRange(t *testing.T) {
 	for _, id := range []string{"4294967296", "-1"} {
 		for _, key := range []string{"uid", "gid"} {
@@ -176,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(plain + more))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// A right checksum lets the fuzzer past the door.
+		// The input gets a valid checksum, so that the fuzzer reaches the parser.
 		for _, in := range [][]byte{b, (&encoder{b: append([]byte(magic), b...)}).finish()} {
 			if o, err := DecodeOrder(in); err == nil {
 				again, err := DecodeOrder(o.Encode())
@@ -187,7 +187,7 @@ func FuzzDecode(f *testing.F) {
 			if r, err := DecodeResult(in); err == nil && !r.Ended.IsZero() {
 				again, err := DecodeResult(r.Encode())
 				if len(r.Reason) > MaxReason {
-					again.Reason = r.Reason // it is cut
+					again.Reason = r.Reason // it may have been truncated
 				}
 				if err != nil || again != r {
 					t.Fatalf("%+v is read as %+v, %v", r, again, err)

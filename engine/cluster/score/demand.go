@@ -8,16 +8,17 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// demandTracker counts the requests of the jobs in the state, from which the mix is
-// learned. The counts are a function of the jobs and the revision alone, however the
-// state got there, so that a snapshot decides as the history would.
+// demandTracker counts the requests of the jobs in the state. The workload mix is learned from these counts. The
+// counts depend only on the jobs and on the store revision, not on the order of events. Because the counts do not
+// depend on the order of events, a state restored from a snapshot makes the same decisions as the original state.
 //
-// Only jobs up to a revision that moves rarely are counted, and counts are rounded. So
-// the mix changes rarely, which matters because every score depends on it.
+// Only jobs up to a certain revision, called the horizon, are counted. The demand horizon moves rarely, and the
+// counts are rounded. Therefore the workload mix rarely changes. Scores depend on the mix. Because the mix
+// rarely changes, scores can stay cached for longer.
 type demandTracker struct {
 	CountedUntil int64        // the horizon: the last revision of jobs that are counted
 	pending      []*DemandAsk // jobs after the horizon
-	Window       int64        // first revision of the current window: see demandWindowLength
+	Window       int64        // first revision of the current window; see demandWindowLength
 	Recent       int          // jobs of the current window
 	Kinds        map[demandKind]*demandCount
 	Shares       [cluster.WholeMilli + 1]int // members by thousandths of a device; the last one also counts requests for one whole device
@@ -25,11 +26,11 @@ type demandTracker struct {
 	Mix          WorkloadMix
 }
 
-// demandKind is a kind of request. CPUs and memory are rounded to powers of two for
-// each device, which is precise enough to tell which nodes have too little.
+// demandKind identifies a kind of request by the number of devices and by the CPUs and memory per device. CPUs and
+// memory per device are rounded to powers of two, which is precise enough to find nodes with too little of either.
 type demandKind struct {
 	GPUs    int // whole devices, 0 for shares
-	percent int // of a configured mix: of a device's even share of the node
+	percent int // percentage of a device's even share of the node; used only in a configured mix
 	cpus    int64
 	memory  int64 // MB
 	device  string
@@ -40,10 +41,10 @@ func (k demandKind) compare(o demandKind) int {
 		cmp.Compare(k.device, o.device))
 }
 
-// demandCount is how many members of a kind are requested.
+// demandCount is the number of requested members of one kind.
 type demandCount struct {
 	key     demandKind
-	example *cluster.Request // a request of the kind; its constraints on devices hold for all of them
+	example *cluster.Request // a request of the kind; its constraints on devices apply to all of them
 	Count   int
 }
 
@@ -59,7 +60,7 @@ func demandKindOf(r *cluster.Request) demandKind {
 	return k
 }
 
-// nearestPowerOfTwo returns the nearest power of two; 0 for 0.
+// nearestPowerOfTwo returns the power of two that is nearest to n, or 0 if n is 0.
 func nearestPowerOfTwo(n int) int64 {
 	if n <= 0 {
 		return 0
@@ -76,20 +77,20 @@ func roughCount(n int) int {
 	return n
 }
 
-// DemandAsk is the contribution of one job to the demand: a number of members with one
-// request. It is a part of the job's entry. The zero value contributes nothing.
+// DemandAsk is the contribution of one job to the demand: a request and the number of members that need it. DemandAsk
+// is stored in the job's entry. The zero value of DemandAsk contributes nothing.
 type DemandAsk struct {
 	Request  *cluster.Request // nil without a job
 	Members  int
 	Revision int64 // of the job
 
-	count   *demandCount // the count that includes it, nil for none
-	window  int64        // demandTracker.Window plus 1 while it counts as recent there
+	count   *demandCount // the count that includes it, or nil
+	window  int64        // demandTracker.Window plus 1 while it counts as recent in that window
 	pending bool         // it is in demandTracker.pending
 }
 
-// CountDemand adds a job's request to the counts, or to the pending ones when the job
-// is after the horizon. Requests without devices do not count.
+// CountDemand adds a job's request to the counts. If the job's revision is after the horizon, CountDemand adds the
+// request to the pending requests instead. Requests that need no devices are not counted.
 func (sc *Scorer) CountDemand(a *DemandAsk) {
 	sc.Demand.countRecent(a)
 	if a.Request == nil || !a.Request.NeedsDevices() || a.Request.Milli > cluster.WholeMilli {
@@ -107,7 +108,7 @@ func (sc *Scorer) CountDemand(a *DemandAsk) {
 	d.addMembers(a, +1)
 }
 
-// countFor returns the count of a request's kind, a new one if need be.
+// countFor returns the count for the kind of a request, and creates the count if necessary.
 func (d *demandTracker) countFor(r *cluster.Request) *demandCount {
 	key := demandKindOf(r)
 	k := d.Kinds[key]
@@ -118,7 +119,7 @@ func (d *demandTracker) countFor(r *cluster.Request) *demandCount {
 	return k
 }
 
-// UncountDemand removes a job's request from the counts.
+// UncountDemand subtracts a job's request from the counts.
 func (sc *Scorer) UncountDemand(a *DemandAsk) {
 	sc.Demand.uncountRecent(a)
 	if a.count == nil {
@@ -132,7 +133,7 @@ func (sc *Scorer) UncountDemand(a *DemandAsk) {
 	a.count = nil
 }
 
-// addMembers adds the members of a job to its counts, or removes them with sign -1.
+// addMembers adds the members of a job to the counts if `sign` is 1. It subtracts them if `sign` is -1.
 func (d *demandTracker) addMembers(a *DemandAsk, sign int) {
 	d.stale = d.addTo(&a.count.Count, sign*a.Members) || d.stale
 	switch {
@@ -150,7 +151,7 @@ func (d *demandTracker) addTo(count *int, by int) bool {
 	return roughCount(*count) != before
 }
 
-// RecountDemand counts the requests of all jobs anew.
+// RecountDemand counts the requests of all jobs again from zero.
 func (sc *Scorer) RecountDemand(all iter.Seq[*DemandAsk]) {
 	d := &sc.Demand
 	d.Kinds, d.pending, d.stale = map[demandKind]*demandCount{}, nil, true
@@ -161,8 +162,8 @@ func (sc *Scorer) RecountDemand(all iter.Seq[*DemandAsk]) {
 	}
 }
 
-// ForgetPending removes the pending request of a job that was only simulated: the last
-// one added.
+// ForgetPending removes the given request if it is the last pending one. The request must belong to a job that
+// existed only in a simulation.
 func (d *demandTracker) ForgetPending(a *DemandAsk) {
 	if last := len(d.pending) - 1; last >= 0 && d.pending[last] == a {
 		d.pending[last] = nil

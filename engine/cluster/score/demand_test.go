@@ -6,8 +6,8 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// TestDemandHorizon: with a constant number of jobs the horizon never moves back, is
-// never far behind the revision, and moves rarely.
+// TestDemandHorizon checks the horizon for a constant number of jobs: it never moves back, it is never far behind the
+// revision, and it moves rarely.
 func TestDemandHorizon(t *testing.T) {
 	for _, jobs := range []int{0, 1, 63, 65, 1000, 5000} {
 		span, moves, last := int64(64), 0, int64(0)
@@ -46,8 +46,8 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// TestComputeFills: the free part of a device is worth what expected shares can fill
-// of it.
+// TestComputeFills checks the field Fills, which predicts how much of a device's free capacity will be used by
+// shares.
 func TestComputeFills(t *testing.T) {
 	computed := func(asks map[int]int64) *WorkloadMix {
 		var rates [cluster.WholeMilli + 1]int64

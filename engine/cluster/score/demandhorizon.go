@@ -2,9 +2,10 @@ package score
 
 import "iter"
 
-// demandHorizon returns the last revision of jobs that are counted in a state of so
-// many jobs. Of the revisions in a span behind the current one it is the first that is
-// a multiple of the highest power of four, so it stays the same for many revisions.
+// demandHorizon returns the horizon for the given revision and number of jobs: jobs from later revisions are not
+// counted. The horizon lies in a span that ends at the given revision. With more jobs, the span is longer. The
+// horizon is a multiple of a power of four. This power is the highest one that has a multiple in the span. The
+// horizon is the smallest such multiple. So the horizon stays the same for many consecutive revisions.
 func demandHorizon(revision int64, jobs int) int64 {
 	span := int64(64)
 	for span < int64(jobs) {
@@ -19,20 +20,19 @@ func demandHorizon(revision int64, jobs int) int64 {
 	return round
 }
 
-// demandWindowLength is the number of revisions for which new jobs do not count in the
-// size of the state. Otherwise the horizon would move back and forth with every job
-// that comes and goes near a size where its span changes.
+// demandWindowLength is the length of a window, in revisions. A new job counts toward the size of the state only
+// after the window in which it arrived has ended. Without this delay, each added or removed job could change the
+// length of the span, and so move the horizon back and forth.
 const demandWindowLength = 1024
 
-// BeginWindow starts the window of a revision, if it is a new one. No job in the state
-// is of a new window.
+// BeginWindow starts a new window if the revision is not in the current one. A new window contains no jobs yet.
 func (d *demandTracker) BeginWindow(revision int64) {
 	if window := revision / demandWindowLength * demandWindowLength; window != d.Window {
 		d.Window, d.Recent = window, 0
 	}
 }
 
-// countRecent counts a job of the current window, once.
+// countRecent counts a job that arrived in the current window, but never counts a job twice.
 func (d *demandTracker) countRecent(a *DemandAsk) {
 	if a.Request != nil && a.Revision > d.Window && a.window != d.Window+1 {
 		a.window = d.Window + 1
@@ -47,9 +47,9 @@ func (d *demandTracker) uncountRecent(a *DemandAsk) {
 	}
 }
 
-// AdvanceHorizon moves the horizon to where it belongs at a revision with so many
-// jobs, and counts the jobs that are no longer after it. all yields the requests of
-// all jobs.
+// AdvanceHorizon moves the horizon to its position for the given revision and number of jobs. Then AdvanceHorizon
+// updates the demand, so that the demand includes all jobs up to the horizon. The argument `all` yields the requests
+// of all jobs.
 func (sc *Scorer) AdvanceHorizon(revision int64, jobs int, all iter.Seq[*DemandAsk]) {
 	d := &sc.Demand
 	before := d.CountedUntil

@@ -1,14 +1,12 @@
-// Package score says how good a node is for one member of a job. The default score is
-// the fragmentation that the member causes: how much free capacity the expected jobs
-// could no longer use. The node with the lowest cost is chosen.
+// Package score computes how good a node is for one member of a job. The default score is the fragmentation that the
+// member causes. Fragmentation is free capacity that the expected jobs can no longer use. The node with the lowest
+// cost is chosen.
 //
-// Read Scorer first, then FragmentationCost (fragmentation.go), which compares the
-// freeCapacity of a node before and after, then WorkloadMix, the expected jobs, and
-// demandTracker, which learns them from the jobs in the state. ScoreCache keeps the
-// costs of one request for all nodes and recomputes only those of nodes that changed.
-// Policy replaces the default score; package baseline has policies from the
-// literature.
+// Read Scorer first. FragmentationCost in fragmentation.go compares the freeCapacity of a node before and after a
+// placement. WorkloadMix describes the expected jobs, and demandTracker learns them from the jobs in the state.
+// ScoreCache stores the costs of all nodes for one request, and recomputes a cost only when its node changed. A
+// Policy replaces the default score, and package baseline has policies from the literature.
 //
-// The package does not know jobs, queues or gangs. All arithmetic is in integers, so
-// that a replay gives the same scores.
+// Package score does not use jobs, queues or gangs. All arithmetic uses integers, so that a replay computes the
+// same scores.
 package score

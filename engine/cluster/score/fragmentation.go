@@ -5,12 +5,12 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// WarmCost is the extra cost of a device near the thermal limit. It exceeds any
+// WarmCost is the extra cost of using a device near the thermal limit. WarmCost is larger than the cost of any
 // fragmentation.
 const WarmCost = 1 << 40
 
-// StrandedMilli converts a cost to the unit that users read: the free capacity that
-// the expected jobs can no longer use, in thousandths of a device.
+// StrandedMilli converts a cost to the number that users see: the free capacity that the expected jobs can no longer
+// use, in thousandths of a device.
 func StrandedMilli(cost int64) int {
 	if cost > WarmCost/2 {
 		cost -= WarmCost
@@ -18,18 +18,18 @@ func StrandedMilli(cost int64) int {
 	return int((cost >> tieBits) / mixTotal)
 }
 
-// tieBits is the number of low bits of a cost that break ties between nodes with the
-// same fragmentation.
+// tieBits is the number of low-order bits of a cost that break ties between nodes with the same fragmentation.
 const tieBits = 10
 
-// NoFit is the cost of a node that a member does not fit on.
+// NoFit is the cost of a node on which the member does not fit.
 const NoFit = 1<<63 - 1
 
-// FragmentationCost returns the cost of placing one member on a node; lower is better.
-// It is the usable capacity that the node loses beyond what the member itself takes,
-// plus a tie breaker, WarmCost and HistoryPenalty. The result is NoFit when the member
-// does not fit. A new term that depends on the node must also be compared in
-// cachedIdleCost, which reuses the cost of a like node.
+// FragmentationCost returns the cost of placing one member on a node, where a lower cost is better. The cost is the
+// sum of the fragmentation, a tie breaker, WarmCost and HistoryPenalty. Placing a member reduces the capacity that
+// the expected jobs can use. The fragmentation is the part of this loss that exceeds the member's own devices.
+// FragmentationCost returns NoFit if the member does not fit on the node. If the cost gets a new term that depends
+// on the node, cachedIdleCost must also compare that term. The reason is that cachedIdleCost reuses the cost of a
+// similar node.
 func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
 		return NoFit
@@ -43,7 +43,7 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	}
 	took := int64(r.GPUs*cluster.WholeMilli + r.Milli)
 	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
-	// Ties go to the tightest node: fewest free devices left, then fewest CPUs.
+	// On a tie, prefer the node that would have the fewest free devices left, and then the fewest free CPUs.
 	cost += int64(after.total) * 8
 	if p.CPUs > 0 {
 		cost += min(after.cpus*8/int64(p.CPUs), 7)
@@ -54,13 +54,13 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	return cost + HistoryPenalty(n)
 }
 
-// maxHistoryPenalty is the penalty of a node with history score 0, in thousandths of a
-// stranded device. It is small: a node with a bad history is still better than none,
-// and better than much fragmentation.
+// maxHistoryPenalty is the penalty of a node with history score 0, in thousandths of a stranded device. The penalty
+// is small, because using a node with a bad history is better than not starting the job or causing much
+// fragmentation.
 const maxHistoryPenalty = 250
 
-// HistoryPenalty returns the cost that the history score of a node adds for every
-// request; 0 for a node without a score.
+// HistoryPenalty returns the extra cost of a node that results from its history score. HistoryPenalty returns 0 for
+// a node without a history score.
 func HistoryPenalty(n *cluster.Node) int64 {
 	if n.Score == nil {
 		return 0

@@ -2,8 +2,8 @@ package score
 
 import "testing"
 
-// TestStrandedMilli: the fragmentation that users read from a cost leaves out what the
-// cost adds for warm devices and for ties.
+// TestStrandedMilli checks the fragmentation that users see. It must not include the parts of the cost for warm
+// devices and for breaking ties.
 func TestStrandedMilli(t *testing.T) {
 	for _, milli := range []int64{-8000, -25, 0, 25, 1200, 64_000} {
 		bare := milli*mixTotal<<tieBits + 7

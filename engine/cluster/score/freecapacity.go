@@ -7,8 +7,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// freeCapacity is the free capacity of a node, and what the workload mix could use of
-// it.
+// freeCapacity is the free capacity of a node, and the part of it that jobs of the workload mix could use.
 type freeCapacity struct {
 	whole  [cluster.MaxGroups]int32 // free devices by group
 	total  int32                    // sum of whole
@@ -19,8 +18,8 @@ type freeCapacity struct {
 	usable int64 // capacity usable by the mix: see usableBy
 }
 
-// SyncLayout drops the cached capacities and scores when nodes have new positions, and
-// the cached capacities when the mix has changed.
+// SyncLayout drops the cached capacities if the mix has changed. If nodes have new positions, SyncLayout drops the
+// cached capacities and the cached scores.
 func (sc *Scorer) SyncLayout() {
 	if sc.freeLayout != sc.cluster.Layout {
 		sc.freeLayout = sc.cluster.Layout
@@ -35,8 +34,8 @@ func (sc *Scorer) SyncLayout() {
 	}
 }
 
-// capacityOf returns the free capacity of a schedulable node. It is recomputed when
-// the node has changed since.
+// capacityOf returns the free capacity of a schedulable node. capacityOf recomputes the free capacity if the node has
+// changed since the last call.
 func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 	if sc.freeStamp[n.Pos] != n.Changes {
 		sc.freeStamp[n.Pos] = n.Changes
@@ -63,11 +62,13 @@ func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 	sc.free[n.Pos] = f
 }
 
-// usableBy returns how much of the free capacity the kinds of a mix could use, in
-// thousandths of a device times their weights. Each kind counts as if it came alone,
-// bounded by devices, CPUs and memory. What a placement takes of this beyond its own
-// devices is fragmentation: the gradient of Weng and others (USENIX ATC 2023),
-// extended by CPUs and memory, so that devices are not left with too little of either.
+// usableBy returns the free capacity that requests of the given kinds could use, in thousandths of a device. The
+// result is a sum in which each kind counts with its weight. For each kind, usableBy assumes that all requests are of
+// this kind, and computes how much of the free devices, CPUs and memory these requests could use. If a placement
+// reduces the usable capacity by more than its own devices, the difference is fragmentation. The loss of usable
+// capacity is the fragmentation gradient of Weng and others (USENIX ATC 2023). Unlike the original gradient, usableBy
+// also considers CPUs and memory. So placements avoid idle devices on nodes with too few free CPUs or too little free
+// memory.
 func (f *freeCapacity) usableBy(kinds []mixDemand) int64 {
 	if f.parts == 0 && f.total == 0 {
 		return 0
@@ -90,8 +91,8 @@ func (f *freeCapacity) usableBy(kinds []mixDemand) int64 {
 	return sum
 }
 
-// devicesFor returns how many free devices jobs of a kind could use: a multiple of the
-// devices of one member.
+// devicesFor returns how many of the free devices could be used by jobs of one kind. The number is a multiple of the
+// number of devices that one member needs.
 func (f *freeCapacity) devicesFor(d *mixDemand) int64 {
 	free := int64(f.whole[0])
 	if d.groups != 1 {
@@ -106,8 +107,8 @@ func (f *freeCapacity) devicesFor(d *mixDemand) int64 {
 	return free
 }
 
-// minus removes what a member would take on a node: whole devices, or a share of the
-// device that fits it most tightly.
+// The method `minus` subtracts the capacity that a member would use on a node. A member uses either whole devices or
+// a share of one device. A share is taken from the device with the least free capacity among those where it fits.
 func (f *freeCapacity) minus(r *cluster.Request, n *cluster.Node, m *WorkloadMix) {
 	mask := r.DeviceMask(n.Type)
 	need := int32(r.GPUs)

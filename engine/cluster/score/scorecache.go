@@ -8,22 +8,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// ScoreCache holds the cost of each node for one request. It is updated when a job
-// with the request is placed, and only for nodes that changed since. So a decision
-// costs little more on 10,000 nodes than on 100, and still finds the best of all
-// nodes.
+// ScoreCache holds the cost of each node for one request. The cache is updated when a job with this request is about
+// to be placed, and only for nodes that changed since the last update. With this cache, a decision takes little
+// longer on 10,000 nodes than on 100, and still finds the best of all nodes.
 type ScoreCache struct {
-	Layout int     // cluster layout that the positions are of
-	Mix    int     // ID of the mix that the costs are of
-	seen   int     // changes of capacity up to which it is current
+	Layout int     // cluster layout of the positions
+	Mix    int     // ID of the mix of the costs
+	seen   int     // number of capacity changes up to which it is current
 	Costs  []int64 // by node position
 	Least  []int64 // lowest cost of each block of 64 nodes
-	used   bool    // since the clock hand passed
+	used   bool    // used since the clock hand last passed
 }
 
-// scoreCachePool holds a bounded number of score caches and the request of each. There
-// can be as many requests as jobs: when the pool is full, a request takes the cache
-// that was not used for the longest time, approximately (clock algorithm).
+// scoreCachePool holds a bounded number of score caches, and records which request each cache belongs to. The number
+// of score caches is bounded, because there can be as many different requests as jobs. When the pool is full, the
+// clock algorithm selects a request that was not used recently. The cache of that request is given to the new
+// request.
 type scoreCachePool struct {
 	caches    []*ScoreCache
 	Requests  []*cluster.Request // by slot; Request.ScoreSlot is the slot plus 1
@@ -31,13 +31,13 @@ type scoreCachePool struct {
 	MaxCells  int                // limit on costs in all caches together; 0 means maxScoreCells
 }
 
-// Limits on the score caches of a cluster.
+// These constants limit the size and number of score caches.
 const (
 	maxScoreCells  = 1 << 22 // costs in all caches together: 32 MB
-	MinScoreCaches = 8       // whatever the number of nodes
+	MinScoreCaches = 8       // minimum number of caches, whatever the number of nodes
 )
 
-// Of returns the cache of a request, nil for none.
+// Of returns the score cache of a request, or nil if the request has none.
 func (p *scoreCachePool) Of(r *cluster.Request) *ScoreCache {
 	if r.ScoreSlot == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (p *scoreCachePool) Of(r *cluster.Request) *ScoreCache {
 	return p.caches[r.ScoreSlot-1]
 }
 
-// assignScoreCache gives a request a cache: a new one, or that of another request when
-// the pool is full.
+// assignScoreCache assigns a score cache to a request. If the pool of caches is full, the request gets the cache of
+// another request.
 func (sc *Scorer) assignScoreCache(r *cluster.Request) *ScoreCache {
 	p, nodes := &sc.ScoreCaches, len(sc.cluster.Nodes)
 	if len(p.Requests) < max(cmp.Or(p.MaxCells, maxScoreCells)/max(nodes, 1), MinScoreCaches) {
@@ -67,7 +67,7 @@ func (sc *Scorer) assignScoreCache(r *cluster.Request) *ScoreCache {
 	}
 }
 
-// clear drops all caches, because nodes have new positions.
+// The method `clear` drops all caches when the nodes get new positions.
 func (p *scoreCachePool) clear() {
 	for _, r := range p.Requests {
 		r.ScoreSlot = 0
@@ -75,8 +75,8 @@ func (p *scoreCachePool) clear() {
 	*p = scoreCachePool{MaxCells: p.MaxCells}
 }
 
-// RefreshScores updates the cache of a request and returns it. The request gets a
-// cache if it has none.
+// RefreshScores updates the cache of a request and returns it. If the request has no cache, RefreshScores assigns
+// one.
 func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
 	c := sc.ScoreCaches.Of(r)
 	if c == nil || c.Layout != sc.cluster.Layout || c.Mix != sc.Demand.Mix.ID || sc.cluster.CapacityChanges.HasGap(c.seen) {
@@ -84,7 +84,7 @@ func (sc *Scorer) RefreshScores(r *cluster.Request) *ScoreCache {
 	} else {
 		first := sc.cluster.CapacityChanges.Count - len(sc.cluster.CapacityChanges.Since(c.seen))
 		for i, at := range sc.cluster.CapacityChanges.Since(c.seen) {
-			if sc.cluster.LastCapacityChange[at] == first+i { // otherwise a later entry of the log covers it
+			if sc.cluster.LastCapacityChange[at] == first+i { // skip it if a later entry of the log covers it
 				c.set(int(at), sc.FragmentationCost(r, sc.cluster.Nodes[at]))
 			}
 		}
@@ -117,14 +117,15 @@ func (sc *Scorer) RescoreAll(r *cluster.Request) *ScoreCache {
 	return c
 }
 
-// idleNode is an idle node of a type and its cost for the current request.
+// idleNode is an idle node of one node type and its cost for the current request.
 type idleNode struct {
 	node *cluster.Node
 	cost int64
 }
 
-// cachedIdleCost returns the cost of a node. Idle nodes of one type mostly cost the
-// same, so the cost of the last one is reused where nothing differs.
+// cachedIdleCost returns the cost of placing one member on a node. Idle nodes of the same type usually have the same
+// cost. If the node does not differ from the last idle node of the same type, cachedIdleCost reuses the cost of that
+// idle node.
 func (sc *Scorer) cachedIdleCost(r *cluster.Request, n *cluster.Node) int64 {
 	if n.Seats > 0 || !n.Schedulable() {
 		return sc.FragmentationCost(r, n)
@@ -136,7 +137,7 @@ func (sc *Scorer) cachedIdleCost(r *cluster.Request, n *cluster.Node) int64 {
 	return like.cost
 }
 
-// set changes the cost of one node, and keeps Least right.
+// The method `set` stores the cost of one node and updates the lowest cost in the node's block.
 func (c *ScoreCache) set(at int, cost int64) {
 	before, least := c.Costs[at], &c.Least[at/64]
 	c.Costs[at] = cost
@@ -151,8 +152,9 @@ func (c *ScoreCache) set(at int, cost int64) {
 	}
 }
 
-// cheapest returns the position of the cheapest allowed node from lo up to hi, the
-// first of several; -1 when the request fits on none.
+// The method `cheapest` searches the positions p with lo <= p < hi, and returns the position of the allowed node
+// with the lowest cost. If the request fits on no such node, the method returns -1. If several nodes have the
+// lowest cost, the method returns the first one.
 func (c *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	best, least := -1, int64(NoFit)
 	for k := lo / 64; k < len(c.Least) && 64*k < hi; k++ {
@@ -168,8 +170,8 @@ func (c *ScoreCache) cheapest(allowed *cluster.Set, lo, hi int) int {
 	return best
 }
 
-// BestNode returns the best node for one member among the allowed nodes from lo up to
-// hi; nil when it fits on none.
+// BestNode returns the best node for one member among the allowed nodes at positions p with lo <= p < hi. BestNode
+// returns nil if the member fits on no such node.
 func (sc *Scorer) BestNode(r *cluster.Request, allowed *cluster.Set, lo, hi int) *cluster.Node {
 	switch {
 	case r.AnyNodeDoes:

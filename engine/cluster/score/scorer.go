@@ -5,27 +5,27 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// Scorer computes the cost of placing a member on a node, and finds the best node.
+// Scorer computes the cost of placing a member on a node, and finds the node with the lowest cost.
 type Scorer struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 
-	policy Policy // nil for the default, fragmentation
+	policy Policy // nil for the default policy, fragmentation
 
 	Demand      demandTracker
 	ScoreCaches scoreCachePool
 	idleScratch []idleNode // scratch of RescoreAll, by node type
-	// free holds the free capacity of each node by position. An entry is valid while
-	// freeStamp is the node's count of changes.
+	// The slice `free` holds the free capacity of each node, indexed by the node's position. An entry is valid
+	// while the value in freeStamp equals the node's change count.
 	free       []freeCapacity
 	freeStamp  []int
-	freeLayout int           // cluster layout that free is of
-	freeMix    int           // ID of the mix that free is of
+	freeLayout int           // cluster layout for which free was computed
+	freeMix    int           // ID of the mix for which free was computed
 	types      []typeDemands // by node type
-	MixCount   int           // mixes so far; the ID of the last one
+	MixCount   int           // number of mixes so far, which is the ID of the last one
 }
 
-// New returns a scorer. It panics when the configured policy is not linked in.
+// New returns a scorer. New panics if the configured policy is not linked into the program.
 func New(cfg *config.Config, cluster *cluster.Cluster) *Scorer {
 	sc := &Scorer{cfg: cfg, cluster: cluster}
 	sc.Demand.Kinds = map[demandKind]*demandCount{}

@@ -9,56 +9,57 @@ import (
 )
 
 const (
-	// mixTotal is the sum of the weights of a mix, up to rounding.
+	// mixTotal is the sum of the weights of all kinds in a mix, except for rounding errors.
 	mixTotal = 4096
-	// observedWeight is the weight of one requested member next to the default mix,
-	// whose weights sum to 1000 and count twice: as much as 31 members.
+	// observedWeight is the weight of one requested member in the workload mix. The default mix has a total weight of
+	// 2000, so it has as much weight as about 31 requested members.
 	observedWeight = 64
-	// maxMixKinds limits the kinds of a mix to those that request the most devices in
-	// total, because the cost of a node takes time for each kind.
+	// maxMixKinds is the maximum number of kinds in a mix. The mix retains the kinds that request the most
+	// devices in total. The number of kinds is limited because each kind adds to the time for computing the cost
+	// of a node.
 	maxMixKinds = 16
-	// minMixWeight is the smallest weight of a kind in a mix.
+	// minMixWeight is the smallest weight that a kind in a mix can have.
 	minMixWeight = mixTotal / 1024
-	// rareShift is how much rarer than any request, as a power of two, ComputeFills
-	// assumes that no further request comes.
+	// rareShift sets a probability that computeFills assumes: about once in 2^rareShift requests, no further request
+	// arrives.
 	rareShift = 8
 )
 
-// WorkloadMix is the expected workload: kinds of requests with weights, and how far
-// shares will fill a device that is partly allocated.
+// WorkloadMix is the expected workload. A WorkloadMix consists of kinds of requests and their weights. The field
+// Fills predicts how much of a device's free capacity will be used by shares.
 type WorkloadMix struct {
 	ID    int // unique, from 1 on
 	Kinds []mixKind
-	Fills [cluster.WholeMilli + 1]int32 // by thousandths left of a device: how many of them requests are expected to fill
+	Fills [cluster.WholeMilli + 1]int32 // index: free thousandths of a device; value: how many of them requests are expected to fill
 }
 
-// mixKind is a kind of request with its weight out of MixTotal.
+// mixKind is a kind of request in a mix. The weight of a kind is relative to mixTotal.
 type mixKind struct {
 	Kind    demandKind
 	example *cluster.Request // a request of the kind, nil for one of a configured mix
 	weight  int
 }
 
-// mixDemand is a kind of the mix in terms of nodes of one type.
+// A mixDemand describes one kind of request in a mix: its weight, and what it needs on nodes of one type.
 type mixDemand struct {
 	weight int64
 	gpus   int64 // whole devices, 0 for shares
 	groups uint8 // set of device groups that fit
-	cpu    int64 // thousandths of a device that one CPU serves, shifted by carryBits; 0 when it needs no CPUs
+	cpu    int64 // thousandths of a device that one CPU serves, shifted by carryBits; 0 if the kind needs no CPUs
 	memory int64 // the same for one MB of memory
 }
 
-// carryBits is the binary precision of mixDemand.cpu and mixDemand.memory.
+// carryBits is the number of binary fraction digits in mixDemand.cpu and mixDemand.memory.
 const carryBits = 20
 
-// typeDemands is the mix in terms of nodes of one type.
+// typeDemands holds a mixDemand for each kind of request in a mix, for nodes of one type.
 type typeDemands struct {
-	mixID   int // of the mix that the demands are of
+	mixID   int // ID of the mix for which the demands were computed
 	demands []mixDemand
 }
 
-// demandsOn returns the kinds of the mix that nodes of a type can serve. They are
-// computed once for each mix.
+// demandsOn returns the demands of those kinds of requests that fit on nodes of the given type. The list of kinds for
+// a node type is computed once for each mix.
 func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	for len(sc.types) <= p.ID {
 		sc.types = append(sc.types, typeDemands{})
@@ -72,7 +73,7 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 		e := &m.Kinds[i]
 		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.GPUs), groups: servedGroups(p, e.example)}
 		if a.groups == 0 {
-			continue // nodes of this type can never serve it
+			continue // nodes of this type can never serve the kind
 		}
 		if e.example != nil {
 			a.cpu, a.memory = unitsPerDevice(1, e.Kind.cpus), unitsPerDevice(1, e.Kind.memory)
@@ -86,8 +87,8 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 	return d.demands
 }
 
-// unitsPerDevice returns how much of a device one unit serves, in thousandths shifted
-// by carryBits, when so many devices need so many units.
+// A request needs some units of a resource, such as CPUs, for its devices. unitsPerDevice returns the part of a
+// device that corresponds to one unit. The result is in thousandths of a device, shifted left by carryBits.
 func unitsPerDevice(devices int, units int64) int64 {
 	if units <= 0 {
 		return 0
@@ -95,8 +96,8 @@ func unitsPerDevice(devices int, units int64) int64 {
 	return max(int64(devices)*cluster.WholeMilli<<carryBits/units, 1)
 }
 
-// servedGroups returns the set of device groups that a request can use; all groups for
-// nil.
+// servedGroups returns the set of device groups that a request can use. For a nil request, servedGroups returns all
+// device groups of the node type.
 func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	for g, mask := range p.Groups {
 		if mask != 0 && (like == nil || like.DeviceMask(p)&mask != 0) {
@@ -106,11 +107,12 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// computeFills computes Fills. Requests come at the given rates, each that fits is
-// placed on the device, and rarely no further request comes.
+// computeFills computes the field Fills of a mix. computeFills assumes that requests arrive at the given rates, and
+// that each request that fits is placed on the device. computeFills also assumes a small probability that no
+// further request arrives.
 //
-// So 190 thousandths next to a job of 810 count for little where no job requests less
-// than 200, and 530 can count for 470 and not for all.
+// For example, 190 free thousandths of a device count as 0 if every request is for 200 or more. As another example,
+// 530 free thousandths of a device may count as only 470, because requests do not fill the rest.
 func (m *WorkloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 	const precision = 8
 	var sizes []int
@@ -137,13 +139,13 @@ func (m *WorkloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
 	}
 }
 
-// byDevicesAsked sorts kinds by requested devices, most first, so that a few requests
-// for whole nodes are not lost among many small ones.
+// byDevicesAsked sorts kinds by the total number of requested devices, in descending order. So a few requests for
+// whole nodes rank higher than many small ones.
 func byDevicesAsked(a, b mixKind) int {
 	return cmp.Or(cmp.Compare(b.weight*max(b.Kind.GPUs, 1), a.weight*max(a.Kind.GPUs, 1)), a.Kind.compare(b.Kind))
 }
 
-// RefreshMix updates the mix and reports whether it changed. A configured mix never
+// RefreshMix updates the workload mix and reports whether it changed. A mix that is set in the configuration never
 // changes.
 func (sc *Scorer) RefreshMix() bool {
 	d := &sc.Demand
@@ -176,8 +178,8 @@ func (sc *Scorer) newMixID() int {
 	return sc.MixCount
 }
 
-// blendMix returns the mix of a configured or default mix and the counted demand; d is
-// nil for the configured mix alone.
+// blendMix combines a configured or default mix with the demand that was counted. If d is nil, blendMix returns the
+// configured mix alone.
 func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	var out WorkloadMix
 	var rates [cluster.WholeMilli + 1]int64
@@ -209,7 +211,7 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	return out
 }
 
-// frequentKinds returns the kinds that request the most devices, sorted by kind.
+// frequentKinds returns the kinds that request the most devices in total, sorted by kind.
 func (d *demandTracker) frequentKinds() []mixKind {
 	all := make([]mixKind, 0, len(d.Kinds))
 	for _, k := range d.Kinds { // order-free: sorted right below

@@ -5,15 +5,14 @@ import (
 	"math/bits"
 )
 
-// maxExact is the largest number of devices for which every set is compared.
+// If a machine has more than maxExact devices, Best does not compare all sets of devices.
 const maxExact = 16
 
-// maxMemo limits the results that a Matrix remembers to about 1 MB. When it is
-// reached, all of them are dropped. Machines of 8 devices never reach it,
-// because they have 256 sets of free devices.
+// maxMemo limits the cached results of a Matrix to about 1 MB. When the limit is reached, all cached results
+// are dropped. Machines with 8 devices never reach the limit, because they have only 256 sets of free devices.
 const maxMemo = 8192
 
-// Choice is a set of devices with its properties, the most important first.
+// Choice is a set of devices with its properties. The properties are declared in the order of their importance.
 type Choice struct {
 	Devices        uint64 // bit mask of devices
 	BottleneckMBps int    // bottleneck: MB/s of the slowest link between any two, 0 for one device
@@ -23,31 +22,29 @@ type Choice struct {
 	RemainingValue int    // island value of the free devices that remain
 }
 
-// query is the normalized argument of Best, and the key of remembered results.
+// A `query` is the normalized argument of Best. It is also the key of cached results.
 type query struct {
 	free, local uint64
 	count       int
 }
 
-// Best returns the best set of count free devices. local is the set of devices
-// on the NUMA node with the requested CPUs and memory, or 0 if that does not
-// matter. Best returns false if fewer than count devices are free or count is
-// not positive.
+// Best returns the best set of free devices. The argument `count` is the size of the set. The argument
+// `local` is the set of devices on the NUMA node with the requested CPUs and memory, or 0 if NUMA does not
+// matter. Best returns false if fewer than `count` devices are free, or if `count` is not positive.
 //
-// The better set is the one with, in this order:
+// Of two sets, the better one has, in this order:
 //
-//  1. the faster slowest link,
-//  2. the higher sum of its links,
+//  1. a higher bandwidth of its slowest link,
+//  2. a higher total bandwidth of its links,
 //  3. fewer NUMA nodes, then more local devices,
-//  4. the higher value of the devices that remain (see islandValue),
-//  5. the lowest indexes: of two sets, the one with the lowest device that is not
-//     in both.
+//  4. a higher value of the devices that remain free (see islandValue),
+//  5. the lowest indexes: if two sets differ, the better one contains the lowest device that is not in both sets.
 //
-// On a machine with an NVSwitch, where all links are equal, NUMA nodes and the
-// remaining devices decide; elsewhere the links do. On machines of up to 16
-// devices no set is better than the result; for larger ones see growFrom.
+// On a machine with an NVSwitch, all links are equal. There the NUMA nodes and the remaining devices decide. On
+// machines with unequal links, the links decide. On machines with up to 16 devices, Best always finds the best
+// set. On larger machines, Best uses the algorithm of growFrom.
 //
-// A repeated call costs one map lookup and allocates nothing.
+// A repeated call of Best costs one map lookup and allocates no memory.
 func (m *Matrix) Best(free, local uint64, count int) (Choice, bool) {
 	q := m.normalize(free, local, count)
 	if count < 1 || count > bits.OnesCount64(q.free) {
@@ -65,7 +62,8 @@ func (m *Matrix) Best(free, local uint64, count int) (Choice, bool) {
 	return c, true
 }
 
-// normalize drops what does not change the result.
+// Different arguments may lead to the same result. For such arguments, the method `normalize` returns
+// the same query, so that they share a cached result.
 func (m *Matrix) normalize(free, local uint64, count int) query {
 	free &= m.allDevices()
 	local &= free
@@ -75,7 +73,7 @@ func (m *Matrix) normalize(free, local uint64, count int) query {
 	return query{free, local, count}
 }
 
-// search finds the best set for a query.
+// The method `search` finds the best set for a query.
 func (m *Matrix) search(q query) Choice {
 	if m.count > maxExact {
 		return m.searchGreedy(q)
@@ -93,7 +91,7 @@ func (m *Matrix) search(q query) Choice {
 	return best
 }
 
-// evaluate returns the properties of a set.
+// The method `evaluate` returns the properties of a set.
 func (m *Matrix) evaluate(q query, set uint64) Choice {
 	c := Choice{Devices: set, NUMANodes: m.numaSpan(set), LocalDevices: bits.OnesCount64(set & q.local), RemainingValue: m.islandValue(q.free &^ set)}
 	if m.count > maxExact {
@@ -104,8 +102,8 @@ func (m *Matrix) evaluate(q query, set uint64) Choice {
 	return c
 }
 
-// compareChoices is negative if a is the better choice. It is a total order on
-// the sets that answer one query.
+// compareChoices returns a negative number if choice a is better than b. compareChoices defines a total order on all
+// sets that answer the same query.
 func compareChoices(a, b Choice) int {
 	return cmp.Or(
 		cmp.Compare(b.BottleneckMBps, a.BottleneckMBps),
@@ -117,8 +115,7 @@ func compareChoices(a, b Choice) int {
 	)
 }
 
-// compareLowest is negative if a has the lowest device that is not in both
-// sets.
+// compareLowest returns a negative number if set a contains the lowest device that is not in both sets.
 func compareLowest(a, b uint64) int {
 	switch lowest := (a ^ b) & -(a ^ b); {
 	case lowest == 0:

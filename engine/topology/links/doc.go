@@ -1,9 +1,8 @@
-// Package links chooses devices inside one machine by the links between them:
-// NVLink, PCIe switches, host bridges, sockets.
+// Package links chooses devices inside one machine by the links between them, such as NVLink, PCIe switches, host
+// bridges and sockets.
 //
-// A Matrix has the links of one kind of machine. It is made once and used for
-// every placement on such machines: Best returns a Choice, the best set of free
-// devices, and Explain says in words why it is the best. Devices are numbered by
-// their row in ares.Node.Links. A set of devices is a bit mask, where device i is
-// bit i.
+// A Matrix holds the links between the devices of one kind of machine. A Matrix is made once and used for every
+// placement on such machines. Best returns a Choice, which is the best set of free devices. Explain describes in
+// words why it is the best. A device's number is its row in ares.Node.Links. A set of devices is represented as a bit
+// mask, where bit i stands for device i.
 package links

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Explain says in words why Best returns its result, with one line for each
-// preference until a single set is left. name returns the display name of a
-// device; if it is nil, devices are numbered.
+// Explain describes why Best returns its result. It adds one line for each preference, until a single set is
+// left. The argument `name` is a function that returns the display name of a device. If the function is nil,
+// the text uses device numbers.
 func (m *Matrix) Explain(free, local uint64, count int, name func(device int) string) []string {
 	if name == nil {
 		name = func(device int) string { return fmt.Sprint(device) }
@@ -23,7 +23,7 @@ func (m *Matrix) Explain(free, local uint64, count int, name func(device int) st
 	return e.lines
 }
 
-// explanation collects the lines of Explain.
+// The type `explanation` collects the lines of Explain.
 type explanation struct {
 	m     *Matrix
 	q     query
@@ -32,13 +32,13 @@ type explanation struct {
 	lines []string
 }
 
-// addLine adds a formatted line.
+// addLine adds a formatted line to the explanation.
 func (e *explanation) addLine(format string, args ...any) {
 	e.lines = append(e.lines, fmt.Sprintf(format, args...))
 }
 
-// addPreferences applies the preferences one by one, and adds how many of the
-// sets that were equal so far are as good as the result.
+// addPreferences applies the preferences one after the other. Each preference keeps only the sets that are as good
+// as the result. For each preference, addPreferences adds a line that says how many sets are left.
 func (e *explanation) addPreferences() {
 	b := e.best
 	var sets []Choice
@@ -80,7 +80,7 @@ func (e *explanation) addPreferences() {
 	}
 }
 
-// islandBandwidths describes the best sets among the devices that remain.
+// For each island size, islandBandwidths describes the best set among the devices that remain free.
 func (e *explanation) islandBandwidths(rest uint64) string {
 	var parts []string
 	for _, size := range islandSizes {
@@ -94,7 +94,7 @@ func (e *explanation) islandBandwidths(rest uint64) string {
 	return " (" + strings.Join(parts, ", ") + " MB/s)"
 }
 
-// filterChoices keeps the choices that match, in place.
+// filterChoices keeps only the choices that match, and reuses the memory of the list.
 func filterChoices(sets []Choice, matches func(Choice) bool) []Choice {
 	kept := sets[:0]
 	for _, c := range sets {
@@ -105,7 +105,7 @@ func filterChoices(sets []Choice, matches func(Choice) bool) []Choice {
 	return kept
 }
 
-// tieNote says how many of the sets that were equal so far still are.
+// tieNote describes how many sets are left after a preference, and how many were left before it.
 func tieNote(left, before int) string {
 	switch {
 	case before == 0:
@@ -118,7 +118,7 @@ func tieNote(left, before int) string {
 	return fmt.Sprintf(": %d of %d sets have it", left, before)
 }
 
-// addFirstFit compares the result with a first fit, which ignores links.
+// addFirstFit compares the result with the set that FirstFit would choose. FirstFit ignores links.
 func (e *explanation) addFirstFit() {
 	first := e.m.FirstFit(e.q.free, e.q.count)
 	if e.q.count < 2 {
@@ -136,7 +136,7 @@ func (e *explanation) addFirstFit() {
 	}
 }
 
-// deviceList joins the names of a set's devices.
+// deviceList returns the names of the devices in a set, joined to one string.
 func (e *explanation) deviceList(set uint64) string {
 	var names []string
 	for ; set != 0; set &= set - 1 {
@@ -162,10 +162,10 @@ func linkText(mbps int) string {
 	return fmt.Sprintf("%d MB/s (%s)", mbps, word)
 }
 
-// freeCount formats the number of free devices.
+// freeCount formats the number of free devices as text.
 func (e *explanation) freeCount() string { return plural(bits.OnesCount64(e.q.free), "free device") }
 
-// plural formats a count with its noun.
+// The function `plural` formats a count together with its noun.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

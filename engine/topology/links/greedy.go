@@ -5,10 +5,9 @@ import (
 	"math/bits"
 )
 
-// searchGreedy is used for machines of more than 16 devices: it grows a set
-// from every free device and returns the best of them. If all links are equal,
-// that set spans the fewest possible NUMA nodes; otherwise a better set may
-// exist.
+// searchGreedy handles machines with more than 16 devices. searchGreedy grows a set from every free device and
+// returns the best of these sets. If all links are equal, the returned set spans the fewest possible NUMA nodes. If
+// the links differ, a better set than the returned one may exist.
 func (m *Matrix) searchGreedy(q query) Choice {
 	var best Choice
 	for seeds := q.free; seeds != 0; seeds &= seeds - 1 {
@@ -20,7 +19,7 @@ func (m *Matrix) searchGreedy(q query) Choice {
 	return best
 }
 
-// candidate is a device that may be added to a growing set.
+// A `candidate` is a device that may be added to a growing set.
 type candidate struct {
 	device   int
 	slowest  int  // of its links to the set
@@ -29,9 +28,10 @@ type candidate struct {
 	isLocal  bool // near the requested CPUs and memory
 }
 
-// growFrom grows a set from the device seed. Each step adds the free device
-// with the fastest slowest link to the set, then the highest sum of links to
-// it, then the highest NUMA rank, then a local device, then the lowest index.
+// growFrom grows a set of devices. It starts with the device `seed`. Each step adds one free device. The step
+// first compares the slowest link from each device to the set, and prefers the device where this link is
+// fastest. On a tie, it prefers the highest sum of links to the set. The next criteria are the highest NUMA
+// rank, a local device, and the lowest index.
 func (m *Matrix) growFrom(q query, seed int) uint64 {
 	var slowest, total [MaxDevices]int // of the links from the set to each device
 	set := uint64(0)
@@ -57,15 +57,15 @@ func (m *Matrix) growFrom(q query, seed int) uint64 {
 	}
 }
 
-// isBetter reports whether c is preferred to o, which has the lower index.
+// isBetter reports whether candidate c is better than candidate o, which has the lower index.
 func (c candidate) isBetter(o candidate) bool {
 	order := cmp.Or(cmp.Compare(c.slowest, o.slowest), cmp.Compare(c.total, o.total), cmp.Compare(c.numaRank, o.numaRank))
 	return order > 0 || order == 0 && c.isLocal && !o.isLocal
 }
 
-// numaRank ranks the NUMA node of a device for a growing set: highest is a node
-// that the set uses already, then the node with the most free devices. (A good
-// use of the last node needs no rule: some seed starts there.)
+// numaRank ranks the NUMA node of a device for a growing set. A NUMA node that the set already uses has the highest
+// rank. Other NUMA nodes are ranked by their number of free devices. The last NUMA node of a set needs no special
+// rank, because searchGreedy also grows a set that starts in that NUMA node.
 func (m *Matrix) numaRank(free, set uint64, device int) int {
 	for _, node := range m.numaNodes {
 		switch {

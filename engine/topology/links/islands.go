@@ -2,26 +2,26 @@ package links
 
 import "math/bits"
 
-// islandSizes are the sizes of sets that later jobs will request.
+// islandSizes lists the numbers of devices that later jobs are expected to request.
 var islandSizes = [...]int{2, 4, 8}
 
-// setTables has the properties of every set of a small machine, indexed by its
-// mask. A machine of 16 devices has 65,536 sets, 1.5 MB; one of 8 has 256.
+// setTables holds the properties of every set of devices on a small machine, indexed by the set's mask. A machine
+// with 16 devices has 65,536 sets, which need 1.5 MB. A machine with 8 devices has 256 sets.
 type setTables struct {
 	slowest     []int // slowest link, 0 for fewer than two devices
 	total       []int // sum of the links
 	islandValue []int
 }
 
-// islandValue returns how useful a set of free devices is for later jobs. For
-// each of the sizes 2, 4 and 8, the set is split into disjoint islands of that
-// size. Every device of an island counts with the island's slowest link in
-// MB/s, plus one if the island is within one NUMA node. The best split counts,
-// and the three sizes are added up. Links decide, because they are multiples of
-// 1,000; NUMA nodes decide between equal links.
+// islandValue returns how useful a set of free devices is for later jobs. An island is a group of devices that one
+// later job could use. For each of the sizes 2, 4 and 8, the set is split into disjoint islands of that size. The
+// value of an island is the product of two numbers: its number of devices, and the bandwidth of its slowest link in
+// MB/s. If the island is within one NUMA node, its number of devices is added to the value. For each size, only the
+// split with the highest value counts. The values for the three sizes are added. Bandwidths are multiples of 1,000.
+// Therefore NUMA nodes decide only between islands with equal links.
 //
-// On machines of more than 16 devices, where this would take too long, only
-// NUMA nodes count: every device of an island within one node counts once.
+// On machines with more than 16 devices, comparing links would take too long, so only NUMA nodes count. On such large
+// machines, the value of an island within one NUMA node is its number of devices.
 func (m *Matrix) islandValue(set uint64) int {
 	if m.count <= maxExact {
 		return m.loadTables().islandValue[set]
@@ -36,7 +36,7 @@ func (m *Matrix) islandValue(set uint64) int {
 	return sum
 }
 
-// loadTables returns the tables and computes them at the first call.
+// loadTables returns the tables, and computes them at the first call.
 func (m *Matrix) loadTables() *setTables {
 	if m.tables != nil {
 		return m.tables
@@ -70,10 +70,10 @@ func (m *Matrix) loadTables() *setTables {
 	return t
 }
 
-// packIslands sets out[set] to the highest value of disjoint islands of a size
-// inside each set. The lowest device of a set is in no island, or in one with
-// devices above it. Sets are therefore computed by their lowest device, highest
-// first, so that the value of the devices above an island is known.
+// packIslands considers disjoint islands of the given size inside each set. It computes their highest total value
+// and stores it in out[set]. The device with the lowest index in a set is either in no island, or in an island with
+// devices of higher indexes. Sets whose lowest index is high are computed first, because the values of other sets
+// depend on them.
 func (m *Matrix) packIslands(size int, out []int) {
 	for low := m.count - 1; low >= 0; low-- {
 		above := m.allDevices() &^ (1<<(low+1) - 1)

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// Bandwidth of each link type in MB/s, in one direction. The numbers are
-// approximations that rank links and make their sums meaningful; they are not
-// measured. An NVLink carries 25 GB/s from the second generation to the fourth
-// (V100, A100, H100); the first carried 20 and the fifth carries 50, but all
-// NVLinks of one machine are of one generation, so the ranking is right. The
-// others are PCIe 4.0 x16 (31.5 GB/s on the wire), reduced for every hop towards
-// the other socket. Invariant: all are multiples of 1,000 (see islandValue).
+// These constants are the bandwidth of each link type in one direction, in MB/s. The numbers are approximations, not
+// measurements. The numbers are good enough to rank links and to compare sums of bandwidths. The bandwidth of one
+// NVLink depends on its generation: 20 GB/s in the first, 25 GB/s in the second to fourth (V100, A100, H100), and 50
+// GB/s in the fifth. All NVLinks of one machine are of the same generation, so the ranking of links is still
+// correct. The bandwidths of the other link types are derived from PCIe 4.0 x16 (31.5 GB/s). They are lower for
+// every hop towards the other socket. Invariant: all bandwidths are multiples of 1,000 (see islandValue).
 const (
 	mbpsPerNVLink = 25_000
 	mbpsPIX       = 24_000 // one PCIe switch
@@ -21,12 +20,11 @@ const (
 	mbpsSYS       = 10_000 // between sockets; also every unknown link
 )
 
-// MaxDevices is the largest number of devices per machine. Devices beyond it
-// are not chosen.
+// MaxDevices is the maximum number of devices per machine. Devices beyond this number are not chosen.
 const MaxDevices = 64
 
-// Matrix has the links between the devices of one kind of machine. It remembers
-// results, so it must be used by one goroutine at a time.
+// Matrix holds the links between the devices of one kind of machine. A Matrix caches results, so only one goroutine
+// at a time may use it.
 type Matrix struct {
 	count     int              // number of devices
 	mbps      [][]int          // between each two devices; symmetric
@@ -35,9 +33,9 @@ type Matrix struct {
 	memo      map[query]Choice // results of Best
 }
 
-// NewMatrix makes a Matrix from a node's links and the NUMA node of each device,
-// -1 if unknown. Links may be nil or ragged: a missing entry counts as the
-// slowest link. If the two directions of a pair differ, the slower one counts.
+// NewMatrix makes a Matrix from a node's links and from the NUMA node of each device. A NUMA node of -1 means that
+// it is unknown. The argument `links` may be nil or incomplete. A missing entry counts as the slowest link. If the
+// two directions of a link have different bandwidths, the lower one counts.
 func NewMatrix(links [][]string, numa []int) *Matrix {
 	m := &Matrix{count: min(max(len(links), len(numa)), MaxDevices), memo: map[query]Choice{}}
 	m.mbps = make([][]int, m.count)
@@ -65,7 +63,7 @@ func NewMatrix(links [][]string, numa []int) *Matrix {
 	return m
 }
 
-// cell returns an entry of the links, "" if it is missing.
+// The function `cell` returns the entry of the link matrix for devices i and j, or "" if it is missing.
 func cell(links [][]string, i, j int) string {
 	if i >= len(links) || j >= len(links[i]) {
 		return ""
@@ -73,7 +71,7 @@ func cell(links [][]string, i, j int) string {
 	return links[i][j]
 }
 
-// pairMBps returns the bandwidth of a pair from what both ends report.
+// pairMBps returns the bandwidth between two devices, from the link types that both devices report.
 func pairMBps(there, back string) int {
 	a, b := LinkMBps(there), LinkMBps(back)
 	switch {
@@ -88,8 +86,7 @@ func pairMBps(there, back string) int {
 	return a
 }
 
-// LinkMBps returns the bandwidth of a link type in one direction, 0 for an unknown
-// type.
+// LinkMBps returns the bandwidth of a link type in one direction, or 0 if the type is unknown.
 func LinkMBps(link string) int {
 	switch link {
 	case "PIX":
@@ -117,8 +114,8 @@ func LinkMBps(link string) int {
 	return count * mbpsPerNVLink
 }
 
-// Parts of the displayed score of each pair of devices on one machine. The score
-// is shown with a placement and decides nothing.
+// Users see a pair score for two devices on the same machine. These constants are the parts of this score. The
+// pair score is only displayed with a placement, and no decision depends on it.
 const (
 	scoreSameNode    = 100
 	scoreNVLink      = 50
@@ -126,9 +123,9 @@ const (
 	scoreConsecutive = 10
 )
 
-// PairScore returns what two devices of one machine add to the displayed score,
-// by their link and their indexes. Two consecutive GPUs with an NVLink have
-// 160.
+// PairScore returns the points that two devices of the same machine add to the displayed score. The points depend on
+// the link between the devices and on their indexes. Two GPUs with consecutive indexes that are connected by NVLink
+// add 160 points.
 func PairScore(link string, a, b int) int {
 	score := scoreSameNode
 	if LinkMBps(link) > 0 {
@@ -144,20 +141,20 @@ func PairScore(link string, a, b int) int {
 	return score
 }
 
-// Len returns the number of devices.
+// Len returns the number of devices of the machine.
 func (m *Matrix) Len() int { return m.count }
 
-// allDevices returns the set of all devices.
+// allDevices returns the set of all devices of the machine.
 func (m *Matrix) allDevices() uint64 { return 1<<m.count - 1 }
 
-// BottleneckMBps returns the bottleneck of a set in MB/s: its slowest link between
-// any two devices, 0 for a single device.
+// BottleneckMBps returns the bandwidth of the slowest link between any two devices of a set, in MB/s. It
+// returns 0 for a single device.
 func (m *Matrix) BottleneckMBps(set uint64) int {
 	slowest, _ := m.linkStats(set & m.allDevices())
 	return slowest
 }
 
-// linkStats returns the slowest link of a set and the sum of its links.
+// linkStats returns the bandwidth of the slowest link in a set, and the sum of the bandwidths of all its links.
 func (m *Matrix) linkStats(set uint64) (slowest, total int) {
 	for rest := set; rest != 0; {
 		row := m.mbps[bits.TrailingZeros64(rest)]
@@ -173,8 +170,8 @@ func (m *Matrix) linkStats(set uint64) (slowest, total int) {
 	return slowest, total
 }
 
-// FirstFit returns the set that ignores links: the count lowest free devices,
-// or 0 if there are fewer.
+// FirstFit returns the free devices with the lowest indexes. It ignores links. The parameter `count` is
+// the number of devices. If fewer devices are free, FirstFit returns 0.
 func (m *Matrix) FirstFit(free uint64, count int) uint64 {
 	free &= m.allDevices()
 	if count < 1 || count > bits.OnesCount64(free) {
@@ -187,7 +184,7 @@ func (m *Matrix) FirstFit(free uint64, count int) uint64 {
 	return free &^ rest
 }
 
-// numaSpan returns the number of NUMA nodes of a set.
+// numaSpan returns the number of NUMA nodes that a set of devices spans.
 func (m *Matrix) numaSpan(set uint64) int {
 	n := 0
 	for _, node := range m.numaNodes {

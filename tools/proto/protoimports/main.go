@@ -1,8 +1,8 @@
-// Command protoimports writes the .proto files that the Ares contract imports.
+// Command protoimports writes the .proto files that the Ares API imports.
 //
-// They are printed from the descriptors inside the Go packages that the product
-// links, so the sources buf compiles against and the code the binary runs are
-// one version, pinned in go.mod, and no schema registry is asked.
+// `protoimports` prints the files from the descriptors inside the Go packages that Ares links.
+// With these files, buf compiles against the versions that go.mod pins for the binary. It then
+// needs no schema registry.
 //
 // Usage: protoimports DIR
 package main
@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// imported is what our own .proto files may name in an import, beyond the
-// well-known types that buf carries itself.
+// The variable `imported` lists the files that our own .proto files may import. The well-known
+// types are not in the list, because buf includes them itself.
 var imported = []protoreflect.FileDescriptor{
 	annotations.File_google_api_annotations_proto,
 	annotations.File_google_api_field_behavior_proto,

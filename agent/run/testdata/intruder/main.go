@@ -1,6 +1,5 @@
-// Command intruder is a job that tries what a job must not do. Each argument is an attempt,
-// "verb=object"; for each it prints a line with "did" or with what the kernel said. It asks
-// no more than whether it may: should it be root one day, nothing is harmed.
+// Command intruder is a job that tries operations that a job must not do. Each argument "verb=object" names one operation. For each it
+// prints a line with "did" or the kernel's error. It only checks whether an operation is allowed, so it does no harm even as root.
 package main
 
 import (
@@ -38,10 +37,10 @@ var attempts = map[string]func(string) (string, error){
 		return "did", err
 	},
 	"kill": func(pid string) (string, error) {
-		return "did", syscall.Kill(number(pid), 0) // any signal needs the same right
+		return "did", syscall.Kill(number(pid), 0) // signal 0 needs the same permission as any other signal
 	},
 	"ptrace": func(pid string) (string, error) {
-		const seize = 0x4206 // PTRACE_SEIZE does not stop it
+		const seize = 0x4206 // PTRACE_SEIZE does not stop the process
 		_, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, seize, uintptr(number(pid)), 0, 0, 0, 0)
 		if errno != 0 {
 			return "", errno
@@ -59,7 +58,7 @@ var attempts = map[string]func(string) (string, error){
 		return strings.TrimSpace(string(out)), err
 	},
 	"mknod": func(path string) (string, error) {
-		return "did", syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|3) // another /dev/null
+		return "did", syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|3) // a second /dev/null
 	},
 	"mount": func(path string) (string, error) {
 		return "did", syscall.Mount("none", path, "tmpfs", 0, "")
@@ -70,7 +69,7 @@ var attempts = map[string]func(string) (string, error){
 	"nice": func(n string) (string, error) {
 		return "did", syscall.Setpriority(syscall.PRIO_PROCESS, 0, number(n))
 	},
-	"bomb": func(n string) (string, error) { // how many of n children could be had at once
+	"bomb": func(n string) (string, error) { // how many of n children can exist at once
 		children := 0
 		for range number(n) {
 			c := exec.Command("/bin/sleep", "1000")
@@ -81,7 +80,7 @@ var attempts = map[string]func(string) (string, error){
 		}
 		return strconv.Itoa(children), nil
 	},
-	"eat": func(mb string) (string, error) { // memory, all of it touched
+	"eat": func(mb string) (string, error) { // allocates memory and touches all of it
 		var held [][]byte
 		for range number(mb) {
 			b := make([]byte, 1<<20)
@@ -92,7 +91,7 @@ var attempts = map[string]func(string) (string, error){
 		}
 		return strconv.Itoa(len(held)), nil
 	},
-	"burn": func(ms string) (string, error) { // processors: two threads at once
+	"burn": func(ms string) (string, error) { // uses CPU time in two threads at once
 		done := make(chan struct{})
 		end := time.Now().Add(time.Duration(number(ms)) * time.Millisecond)
 		for range 2 {

@@ -1,13 +1,12 @@
-// Package baseline implements placement policies from the literature for comparisons:
-// random, best fit, dot product, packing, clustering and FGD. Each gives every node
-// that a member fits on a score, as the simulator of "Beware of Fragmentation" (Weng
-// and others, USENIX ATC 2023) does, and the first node with the highest score is
-// chosen. Their time grows with the number of nodes. Gangs are placed by topology
-// whatever the policy.
+// Package baseline implements placement policies from the literature for comparisons: random, best fit, dot product,
+// packing, clustering and FGD. Each policy scores every node on which a member fits. The first node with the highest
+// score is chosen. The simulator of the paper "Beware of Fragmentation" (Weng and others, USENIX ATC 2023) chooses a
+// node in the same way. Choosing a node takes time proportional to the number of nodes. Gangs are always placed by
+// topology, whichever policy is configured.
 //
-// Importing the package makes the policies available by name
-// (config.Config.Placement); a program that does not import it does not link them.
-// Policies know nodes and requests only, no jobs or queues.
+// Importing the package makes the policies available by name (config.Config.Placement). A program that does not
+// import the package does not contain the policies. A policy can read only nodes and requests, not jobs or
+// queues.
 package baseline
 
 import (
@@ -28,37 +27,36 @@ func init() {
 	score.Register(config.PolicyFGD, func(b score.Basis) score.Policy { return &fgd{baseline: baseline{b.Config, b.Cluster}} })
 }
 
-// baseline is what the policies share: what they may read, and the default choice of
-// devices.
+// The type `baseline` holds the data that all policies may read. It chooses devices by the default rule.
 type baseline struct {
 	cfg     *config.Config
 	cluster *cluster.Cluster
 }
 
-// Device leaves the choice to the default.
+// Device returns 0, so that the default rule chooses the device.
 func (baseline) Device(*cluster.Request, *cluster.Node) uint64 { return 0 }
 
-// BeginJob does nothing: only random depends on the job.
+// BeginJob does nothing, because only the policy "random" depends on the job.
 func (baseline) BeginJob(ares.JobID, int) {}
 
-// topScore is the highest score of the policies that have a fixed range.
+// topScore is the highest possible score in the policies that have a fixed range.
 const topScore = 100
 
-// bestFit prefers the node with the fewest CPUs and GPUs left over.
+// bestFit prefers the node that would have the fewest CPUs and GPUs left after the placement.
 type bestFit struct{ baseline }
 
-// Score is high when little is left. CPUs and GPUs count alike, each relative to the
-// largest node.
+// Score returns a higher number if less capacity is left unused on the node after the placement. CPUs and GPUs have
+// equal weight, and both are measured relative to the largest node.
 func (p *bestFit) Score(r *cluster.Request, n *cluster.Node) int {
 	cpus, gpus := p.cluster.LargestSize()
 	left := (n.Type.CPUs-n.CPUs-r.CPUs)*gpus + (n.FreeMilli()-r.GPUMilli())*cpus
 	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
 }
 
-// dotProduct prefers the node where the product of free and requested resources is least.
+// dotProduct prefers the node with the smallest dot product of free and requested resources.
 type dotProduct struct{ baseline }
 
-// Score is low where the free and the requested resources point in the same direction.
+// Score returns a higher number if the dot product of the free and the requested resources is smaller.
 func (p *dotProduct) Score(r *cluster.Request, n *cluster.Node) int {
 	const unit = 1_000_000
 	cpus, gpus := p.cluster.LargestSize()
@@ -66,11 +64,11 @@ func (p *dotProduct) Score(r *cluster.Request, n *cluster.Node) int {
 	return (2*unit - product) * topScore / (2 * unit)
 }
 
-// packing prefers shared devices, then used nodes, then idle ones.
+// The policy `packing` prefers devices that are already shared, then nodes that are partly used, then idle nodes.
 type packing struct{ baseline }
 
-// Score is highest for the fullest device that a share fits on, then for a used node,
-// lower for more requested devices, and then for idle nodes.
+// Score returns its highest numbers for the fullest device on which a share still fits. Other partly used nodes
+// have a lower score. This score is smaller if more devices are requested. Idle nodes have the lowest score.
 func (p *packing) Score(r *cluster.Request, n *cluster.Node) int {
 	free := bits.OnesCount64(n.Free)
 	switch {
@@ -86,11 +84,13 @@ func (p *packing) Score(r *cluster.Request, n *cluster.Node) int {
 	return max(topScore/2-max(r.GPUs, 1), topScore/3)
 }
 
-// clustering prefers nodes with jobs that request the same number of devices.
+// The policy `clustering` prefers nodes whose jobs request the same number of devices as the new job.
 type clustering struct{ baseline }
 
-// Score is highest where all jobs request the same number of devices, then where some
-// do, then for idle nodes; among these for the fullest.
+// Score compares the number of devices that the new job requests with the numbers that the jobs on the node
+// requested. The score is highest if all these numbers are equal, and lower if only some are equal. It is still
+// lower if the node is idle, and lowest if none is equal. In each of these four cases, a node with less free
+// capacity has a higher score.
 func (p *clustering) Score(r *cluster.Request, n *cluster.Node) int {
 	const step = topScore / 4
 	kind := cluster.SeatKindOf(r.GPUs, r.Milli)

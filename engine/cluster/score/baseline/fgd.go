@@ -9,22 +9,22 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
-// fgd is fragmentation gradient descent: it chooses the node where the typical jobs
-// lose the least capacity that they could use (Weng and others, USENIX ATC 2023).
+// The type `fgd` is the placement policy "fragmentation gradient descent". It chooses the node where the
+// placement least reduces the capacity that typical jobs can use (Weng and others, USENIX ATC 2023).
 type fgd struct {
 	baseline
 	byType []fgdWorkload                      // by ID of the node type
 	scores map[*cluster.Request][]cachedScore // by node position
 }
 
-// Device returns the device with the best score for a share. It is computed again
-// because other members of the gang may have been placed since the node was scored.
+// Device returns the device that has the best score for a share. The score is computed again, because other members
+// of the gang may have been placed since the node was scored.
 func (p *fgd) Device(r *cluster.Request, n *cluster.Node) uint64 {
 	_, device := p.score(r, n)
 	return 1 << device
 }
 
-// typicalDemand is what a typical job needs of a node.
+// typicalDemand describes the resources that a typical job needs on a node.
 type typicalDemand struct {
 	devices int
 	each    int // thousandths of each device
@@ -32,9 +32,9 @@ type typicalDemand struct {
 	count   int64
 }
 
-// demands returns the typical jobs that an idle node of a type could serve, the count
-// of those that can never use its devices, and the total count. Without configured
-// typical jobs, the mix is used.
+// The method `demands` returns the typical jobs that could run on an idle node of the given type. It also returns
+// the number of typical jobs that can never use the node's devices, and the total number of typical jobs. If no
+// typical jobs are configured, they are derived from the workload mix.
 func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total int64) {
 	typical := p.cfg.Typical
 	if len(typical) == 0 {
@@ -62,7 +62,7 @@ func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total
 	return list, never, total
 }
 
-// fgdWorkload is the typical jobs in terms of nodes of one type.
+// fgdWorkload holds the needs of the typical jobs, computed for nodes of one type.
 type fgdWorkload struct {
 	known bool
 	kinds []typicalDemand
@@ -70,16 +70,16 @@ type fgdWorkload struct {
 	total int64
 }
 
-// maxFGDRequests is the number of requests for which scores are cached.
+// maxFGDRequests is the maximum number of requests whose scores are cached.
 const maxFGDRequests = 1024
 
-// cachedScore is the score of a request on a node, valid while the node's count of
-// changes is the same.
+// cachedScore is the score of a node for a request. A cached score is valid while the node's change count stays the
+// same.
 type cachedScore struct{ changes, score int }
 
-// Score returns how much less fragmented a node is with a member of the request, in
-// steps; 50 means no difference. It is cached until the node changes, because a
-// decision changes few nodes.
+// Score returns a higher number if placing one member makes the node less fragmented. A score of 50 means that the
+// placement does not change the fragmentation. Score caches its result until the node changes, because a decision
+// changes only a few nodes.
 func (p *fgd) Score(r *cluster.Request, n *cluster.Node) int {
 	scores := p.scores[r]
 	if len(scores) < len(p.cluster.Nodes) {
@@ -97,8 +97,8 @@ func (p *fgd) Score(r *cluster.Request, n *cluster.Node) int {
 	return t.score
 }
 
-// score computes the score of a node with the member placed. For a share it tries each
-// device, and returns the device with the best score.
+// The method `score` computes the score that a node would have if the member were placed on it. For a
+// share, the method tries each device and also returns the device with the best score.
 func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 	var buffer [cluster.MaxDevices]int
 	left := buffer[:len(n.Devices)]
@@ -128,7 +128,7 @@ func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
 		if left[i] < r.Milli || slices.Contains(left[:i], left[i]) {
-			continue // does not fit, or the same as an earlier device
+			continue // the share does not fit, or the device is equal to an earlier one
 		}
 		left[i] -= r.Milli
 		if v := after(); v > score {
@@ -139,8 +139,8 @@ func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 	return score, device
 }
 
-// fragmentation returns how much of the free capacity the typical jobs could not use,
-// in thousandths of devices times their counts.
+// The method `fragmentation` computes, for each typical job, the free capacity that the job cannot use,
+// in thousandths of a device. The result is the sum over all typical jobs.
 func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 	free := 0
 	for _, l := range left {
@@ -168,8 +168,8 @@ func (e *fgdWorkload) fragmentation(cpus int, left []int) int64 {
 	return sum
 }
 
-// fgdThresholds are the gains at which the score rises by one: the logistic curve over
-// devices, in millionths, as integers.
+// fgdThresholds lists the reductions of fragmentation at which the score rises by one. The thresholds follow the
+// logistic curve, in millionths of a device.
 var fgdThresholds = func() (out [topScore - 1]int64) {
 	for i := range out {
 		p := float64(i+1) / topScore
@@ -178,7 +178,7 @@ var fgdThresholds = func() (out [topScore - 1]int64) {
 	return out
 }()
 
-// fgdSteps returns the score of a gain.
+// fgdSteps converts a reduction of fragmentation to a score.
 func fgdSteps(gain, total int64) int {
 	if total == 0 {
 		return topScore / 2

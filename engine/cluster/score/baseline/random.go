@@ -7,24 +7,24 @@ import (
 	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
-// random chooses any node and any device. Its draws depend on the seed, the job and
-// the node alone, so that a replay repeats them.
+// The policy `random` chooses a node and a device at random. The draws depend only on the seed, the job and
+// the node, so that a replay repeats them.
 type random struct {
 	baseline
-	draw uint64 // of the current job
+	draw uint64 // random number of the current job
 }
 
-// BeginJob draws for a job or an element of an array.
+// BeginJob draws a random number for a job, or for one element of a job array.
 func (p *random) BeginJob(id ares.JobID, element int) {
 	p.draw = mixBits(p.hashWithSeed(string(id)) + uint64(element))
 }
 
-// Score draws for the job and the node.
+// Score draws a random number for the job and the node.
 func (p *random) Score(_ *cluster.Request, n *cluster.Node) int {
 	return int(mixBits(p.draw^p.hashWithSeed(n.ID)) >> 1)
 }
 
-// Device draws a device with enough left for a share.
+// Device draws one of the devices that have enough free capacity for the share.
 func (p *random) Device(r *cluster.Request, n *cluster.Node) (set uint64) {
 	nodeDraw, highest := p.hashWithSeed(n.ID), uint64(0)
 	for m := r.DeviceMask(n.Type) & n.Usable; m != 0; m &= m - 1 {
@@ -36,8 +36,7 @@ func (p *random) Device(r *cluster.Request, n *cluster.Node) (set uint64) {
 	return set
 }
 
-// hashWithSeed returns a pseudorandom number that depends on the name and the seed
-// only.
+// hashWithSeed returns a pseudorandom number that depends only on the name and the seed.
 func (p *random) hashWithSeed(name string) uint64 {
 	h := mixBits(uint64(p.cfg.Seed))
 	for i := range len(name) {
@@ -46,8 +45,8 @@ func (p *random) hashWithSeed(name string) uint64 {
 	return mixBits(h)
 }
 
-// mixBits makes every bit of the result depend on every bit of a number: the last
-// steps of Vigna's splitmix64.
+// mixBits makes every bit of the result depend on every bit of the input. It consists of the last steps of
+// Vigna's splitmix64 generator.
 func mixBits(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

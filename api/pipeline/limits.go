@@ -1,0 +1,227 @@
+package pipeline
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"time"
+
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ares-scheduler/ares/api/method"
+	"github.com/ares-scheduler/ares/auth"
+)
+
+// The constants below limit calls, bodies and streams. Everything that a caller can send or hold open has a
+// limit. The file docs/reference/limits.md lists all limits, including those of other packages.
+const (
+	// DefaultMaxBody is the default size limit of a request body, in JSON or protobuf. A stored job has at
+	// most 32 KiB, so a body larger than DefaultMaxBody is certainly a mistake and gets a clear error.
+	DefaultMaxBody = 1 << 20
+	// MaxBatchBody limits the size of a batch of jobs, and of any gRPC message.
+	MaxBatchBody = 16 << 20
+	// SmallBody is the maximum size of a request body that needs no slot of the
+	// limiter for large bodies.
+	SmallBody = 64 << 10
+	// MaxWriteWait is how long a client may take to receive one message or
+	// answer.
+	MaxWriteWait = 30 * time.Second
+	// MaxEnding is how long streams may take to end when the server stops.
+	MaxEnding = time.Second
+
+	maxCall      = 30 * time.Second // for a call that is not a stream
+	maxViewWait  = time.Second      // until this server's view contains its own writes
+	recheckEvery = 15 * time.Second // tokens are cached too, so a revocation takes effect within half a minute
+
+	maxLine         = 4096 // calls of a class that may wait for a slot
+	MaxLargeBodies  = 16   // large bodies that may be read or handled at once
+	maxDumps        = 8
+	maxBackups      = 2
+	maxOpening      = 64 // sessions being opened at once; more would only delay each other
+	maxOpeningLine  = 1024
+	maxOpeningWait  = time.Second // an agent stops waiting after 5 s, so the answer must come well before
+	maxAgentStreams = 32_768      // two streams for each agent
+)
+
+// Limits holds the limits on the concurrent calls and streams of users at one server.
+type Limits struct {
+	// Reads and Writes are the maximum numbers of concurrent reads and writes. By default, 4 reads and 16
+	// writes per core can run at the same time.
+	Reads, Writes int
+	// Wait is the maximum time that a call waits for a slot. The default is 1 s. Rejecting a call
+	// costs about as much as serving a small one, and a caller that is rejected immediately also
+	// retries immediately. If calls did not wait, a thousand retrying connections would use the
+	// processor time that other callers need.
+	Wait time.Duration
+	// EventStreams and LogStreams are the maximum numbers of open streams of each kind. The default is 256
+	// for each of them.
+	EventStreams, LogStreams int
+	// Rate is the limit on the calls per second of one caller. By default, there is no limit.
+	Rate Rate
+}
+
+// DefaultLimits returns limits that depend on the number of cores. Each read keeps one core busy. With a
+// higher limit on reads, all calls, including session renewals, would only wait longer for the processor. A
+// write spends most of its time waiting for the store, which handles several writes at once.
+func DefaultLimits() Limits {
+	cores := runtime.GOMAXPROCS(0)
+	return Limits{Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256}
+}
+
+// The type `limiters` holds one server's limiters.
+type limiters struct {
+	Reads, Writes *Limiter
+	Bodies        *Limiter
+	Events, logs  *Limiter
+	dumps         *Limiter
+	backups       *Limiter
+	opening       *Limiter
+	agents        *Limiter // for streams of agents
+	rates         *RateLimiter
+	byKind        [method.Limiters]*Limiter // nil for method.Unlimited
+}
+
+// newLimiters creates the limiter of each class.
+func newLimiters(l Limits, shed func(class string)) *limiters {
+	g := &limiters{
+		Reads:   NewLimiter("read", "reading calls under way", l.Reads, maxLine, l.Wait),
+		Writes:  NewLimiter("write", "writing calls under way", l.Writes, maxLine, l.Wait),
+		Bodies:  NewLimiter("body", "large requests under way", MaxLargeBodies, 2*MaxLargeBodies, l.Wait),
+		Events:  NewLimiter("events", "open event streams", l.EventStreams, 0, 0),
+		logs:    NewLimiter("logs", "open log streams", l.LogStreams, 0, 0),
+		dumps:   NewLimiter("dump", "open dumps of the store", maxDumps, 0, 0),
+		backups: NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
+		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
+		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
+	}
+	for _, one := range g.all() {
+		one.Shed = shed
+	}
+	g.rates = NewRates(l.Rate, shed)
+	g.byKind = [method.Limiters]*Limiter{
+		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps,
+		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents,
+	}
+	return g
+}
+
+func (g *limiters) all() []*Limiter {
+	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.dumps, g.backups, g.opening, g.agents}
+}
+
+// UnderWay reports the number of running calls and the number of waiting calls for each limiter's class.
+func (d *Pipeline) UnderWay(each func(class string, open, waiting int)) {
+	for _, g := range d.Limiters.all() {
+		open, waiting := g.UnderWay()
+		each(g.class, open, waiting)
+	}
+}
+
+// The method `limit` takes a slot for a call, and counts the call against its caller's rate. It rejects a
+// change or an export that the audit log cannot record. Over REST, a read keeps its slot until the answer is
+// encoded, because encoding costs more than the call itself. A REST call with a large body already has a slot
+// for the body. A call that writes returns its slot before it waits for the audit log. Its answer is small,
+// and one disk write can store the audit entries of many waiting calls.
+func (d *Pipeline) limit(ctx context.Context, c *Call, req any) (err error) {
+	if level := c.Method.Audit.Level; d.Cfg.Audit != nil && (level == method.Changes || level == method.Exports) {
+		if err = d.Cfg.Audit.Ready(); err != nil {
+			return err
+		}
+	}
+	g, who := d.Limiters.byKind[c.Method.Limiter], c.Identity().Name
+	if err = d.Limiters.spend(ctx, g, who); err != nil {
+		return err
+	}
+	if a, ok := ctx.Value(ResponseKey{}).(*Response); ok && req != nil {
+		leave, full := g.Enter(ctx, who)
+		if full == nil && g != d.Limiters.Writes {
+			a.Holds = append(a.Holds, leave)
+			leave = nil
+		}
+		c.leave = leave
+		return full
+	}
+	large := func() {}
+	if m, ok := req.(proto.Message); ok && g != nil && proto.Size(m) > SmallBody {
+		if large, err = d.Limiters.Bodies.Enter(ctx, who); err != nil {
+			return err
+		}
+	}
+	own, err := g.Enter(ctx, who)
+	if err != nil {
+		large()
+		return err
+	}
+	c.leave = func() { own(); large() }
+	return nil
+}
+
+// The method `spend` counts a user's call against the user's rate limit.
+func (g *limiters) spend(ctx context.Context, of *Limiter, who string) error {
+	if of == nil || of == g.opening || of == g.agents {
+		return nil
+	}
+	return g.rates.Spend(ctx, who)
+}
+
+// Tap rejects a gRPC call before its message is read if the limits would reject
+// the call anyway. Tap must not block, because it delays everything else on the
+// connection.
+func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	m := method.Of(info.FullMethodName)
+	if m == nil || m.Limiter == method.Unlimited {
+		return ctx, nil
+	}
+	who, known := d.Cfg.Auth.CachedCaller(BearerOf(info.Header.Get("authorization")))
+	if !known {
+		return ctx, nil // the call itself checks this and is rejected later
+	}
+	if err := d.Limiters.byKind[m.Limiter].WouldReject(who.Identity().Name); err != nil {
+		c := newCall(ctx, nil)
+		c.Caller = who
+		d.auditRejectedGRPC(ctx, c, info.FullMethodName, err)
+		return ctx, d.answer(ctx, info.FullMethodName, err, 0)
+	}
+	return ctx, nil
+}
+
+// WouldReject rejects a REST request before its body is read, as Tap does for
+// gRPC.
+func (d *Pipeline) WouldReject(r *http.Request, who *auth.Caller) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return d.Limiters.Reads.WouldReject(who.Identity().Name)
+	}
+	return d.Limiters.Writes.WouldReject(who.Identity().Name)
+}
+
+type ResponseKey struct{}
+
+// Response writes the answer to a REST request. When Response writes the first byte of the answer, the call
+// returns its slots. A slow reader therefore does not block other callers. Writing fails if the client does
+// not receive the answer in time.
+type Response struct {
+	http.ResponseWriter
+	begun bool
+	Holds []func()
+}
+
+// Unwrap lets http.ResponseController find the original writer.
+func (a *Response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *Response) Write(data []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.Free()
+		_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(MaxWriteWait)) // not every writer supports deadlines
+	}
+	return a.ResponseWriter.Write(data)
+}
+
+// Free gives the call's slots back to their limiters.
+func (a *Response) Free() {
+	for _, leave := range a.Holds {
+		leave()
+	}
+	a.Holds = nil
+}

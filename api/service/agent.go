@@ -1,0 +1,359 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// AgentService serves node agents. AgentService translates the agents' calls into store
+// operations. It sends each agent the seats that this server's view has for the agent's node.
+type AgentService struct {
+	apipb.UnimplementedAgentServiceServer
+
+	Store  *store.Store
+	View   *cache.View
+	Files  *Files
+	Server string // the address of this server
+	// TTL returns the time to live of a new session in a cluster with the given
+	// number of nodes.
+	TTL func(nodes int) time.Duration
+	Now func() time.Time
+	// The function Claimed is called each time an agent has claimed a seat. This function may
+	// be nil.
+	Claimed func()
+	// The function Outrun is called when an agent has seen a revision of this store that is
+	// higher than the store's current revision.
+	Outrun func(*ares.Error)
+}
+
+// resendEvery is the interval at which a node's agent receives the node's
+// unclaimed seats again.
+const resendEvery = 3 * time.Second
+
+// maxAgeMS is the maximum age of a checkpoint that an agent may report: one
+// year in milliseconds.
+const maxAgeMS = 366 * 24 * 3600 * 1000
+
+// maxSeatsBytes limits the total size of the unclaimed seats in one message to
+// an agent.
+const maxSeatsBytes = 8 << 20
+
+// OpenSession opens a session for a node. An open session proves that the node
+// is alive.
+func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRequest) (*apipb.OpenSessionResponse, error) {
+	node := req.GetNode().Node()
+	known := d.View.NodeCount()
+	ttl := d.TTL(known)
+	node.SessionTTL = ttl
+	if err := checkNode(&node); err != nil {
+		return nil, err
+	}
+	if known >= maxNodes && d.View.Node(node.ID) == nil {
+		return nil, ares.Errorf(ares.LimitReached, "the cluster has %d nodes, which is the limit: use `ares node remove` to remove nodes that no longer exist", known)
+	}
+	if n := len(req.GetInstance()); n < 16 || n > 64 {
+		return nil, ares.Errorf(ares.Invalid, "instance: must have 16 to 64 characters, got %d", n).At("instance")
+	}
+	id, err := d.lineage(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	node.ClockAhead = clockAhead(req, d.Now())
+	certified, err := pipeline.CertifiedAt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.Store.OpenSession(ctx, node, req.GetInstance(), d.Server, ttl, certified)
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.OpenSessionResponse{
+		Session: s.Revision, TtlSeconds: int32(ttl / time.Second), Server: d.Server, StoreId: id.Store, RestoreId: id.Restore,
+	}, nil
+}
+
+func checkNode(n *ares.Node) error {
+	var p ares.Problems
+	if !ares.ValidName(n.ID) {
+		p.Add("node.node_id", "%q is not a name", n.ID)
+	}
+	if len(n.Devices) > ares.MaxGPUsPerMember {
+		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
+	}
+	if len(n.Links) > len(n.Devices) {
+		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
+	}
+	if len(n.Address) > ares.MaxNameBytes {
+		p.Add("node.address", "at most %d bytes, got %d", ares.MaxNameBytes, len(n.Address))
+	}
+	if len(n.Labels) > ares.MaxLabels {
+		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
+	}
+	for k, v := range n.Labels {
+		if len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes {
+			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
+		}
+	}
+	if len(n.NUMA) > ares.MaxNUMANodes {
+		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
+	}
+	if len(n.Taints) > ares.MaxTaints {
+		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
+		return p.Err()
+	}
+	for _, t := range n.Taints {
+		if err := t.Check(); err != nil {
+			p.Add("node.taints", "%s", err)
+		}
+	}
+	return p.Err()
+}
+
+// RenewSession answers after the store has extended the session.
+func (d *AgentService) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
+	// gofail: var doorBeforeRenew string
+	// return nil, ares.Errorf(ares.Unavailable, "%s", doorBeforeRenew)
+	if err := d.Store.RenewSession(ctx, req.GetRef().GetNodeId(), req.GetRef().GetSession()); err != nil {
+		return nil, err
+	}
+	// gofail: var doorAfterRenew string
+	// return nil, ares.Errorf(ares.Unavailable, "%s", doorAfterRenew)
+	return &apipb.RenewSessionResponse{}, nil
+}
+
+// UpdateNode changes the resources and properties that a node offers.
+func (d *AgentService) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
+	node, ref := req.GetNode().Node(), req.GetRef()
+	node.ID = ref.GetNodeId()
+	if err := checkNode(&node); err != nil {
+		return nil, err
+	}
+	// Use the TTL that was written with the session. If a longer TTL were
+	// stored, the Reaper would overestimate how long the node has been
+	// silent. Keep the clock difference that was measured when the session
+	// was opened.
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+		return nil, err
+	}
+	if was := d.View.Node(node.ID); was != nil {
+		node.SessionTTL, node.ClockAhead = was.Node.SessionTTL, was.Node.ClockAhead
+	}
+	return &apipb.UpdateNodeResponse{}, d.Store.UpdateNode(ctx, node, ref.GetSession())
+}
+
+// CloseSession ends the session of a node that holds no seats. If the node holds seats, the
+// request is rejected. Otherwise the seats would be freed before it is certain that their
+// processes are dead.
+func (d *AgentService) CloseSession(ctx context.Context, req *apipb.CloseSessionRequest) (*apipb.CloseSessionResponse, error) {
+	ref := req.GetRef()
+	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
+	for _, e := range entries {
+		for _, o := range d.Orders(e, ref.GetNodeId()) {
+			if o.State == string(ares.SeatClaimed) || o.State == string(ares.SeatFinished) {
+				return nil, ares.Errorf(ares.Conflict, "the session of node %s cannot be closed: the node still holds an allocation of job %s", ref.GetNodeId(), e.Job.ID)
+			}
+		}
+	}
+	return &apipb.CloseSessionResponse{}, d.Store.CloseSession(ctx, ref.GetNodeId(), ref.GetSession())
+}
+
+// ClaimSeat claims a seat before the agent starts any process.
+func (d *AgentService) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatRequest) (*apipb.ClaimSeatResponse, error) {
+	err := d.Store.Claim(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), d.Now())
+	if err == nil && d.Claimed != nil {
+		d.Claimed()
+	}
+	return &apipb.ClaimSeatResponse{}, err
+}
+
+// FinishSeat reports the end of a rank.
+func (d *AgentService) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequest) (*apipb.FinishSeatResponse, error) {
+	m := req.GetResult()
+	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
+		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
+		Reason: ares.Truncate(m.GetReason(), 512), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
+	}, d.Now())
+	return &apipb.FinishSeatResponse{}, err
+}
+
+// Reported returns a time that was measured by a node's clock, or zero if JSON cannot represent
+// the time. A single time that JSON cannot represent would prevent every later job from being archived.
+func Reported(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// DeclineSeat reports that a stop request reached a seat before the agent
+// claimed it.
+func (d *AgentService) DeclineSeat(ctx context.Context, req *apipb.DeclineSeatRequest) (*apipb.DeclineSeatResponse, error) {
+	return &apipb.DeclineSeatResponse{}, d.Store.Decline(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), d.Now())
+}
+
+// ReleaseSeat frees a seat's devices after the agent has verified that all
+// processes of the seat are dead.
+func (d *AgentService) ReleaseSeat(ctx context.Context, req *apipb.ReleaseSeatRequest) (*apipb.ReleaseSeatResponse, error) {
+	return &apipb.ReleaseSeatResponse{}, d.Store.Release(ctx, seatRef(req.GetSeat(), req.GetRef()))
+}
+
+// ReportClean frees the resources that earlier attempts held on a node. The agent calls it
+// after it has verified that the processes of these attempts are dead.
+func (d *AgentService) ReportClean(ctx context.Context, req *apipb.ReportCleanRequest) (*apipb.ReportCleanResponse, error) {
+	held := map[ares.Fence]bool{}
+	for _, f := range req.GetHeld() {
+		held[ares.Fence(f)] = true
+	}
+	ref := req.GetRef()
+	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
+	for _, e := range entries {
+		if err := d.Store.Clear(ctx, e.Job.ID, ref.GetNodeId(), ref.GetSession(), held); err != nil {
+			return nil, err
+		}
+	}
+	return &apipb.ReportCleanResponse{}, nil
+}
+
+// ReportProgress stores the progress that a running job reports.
+func (d *AgentService) ReportProgress(ctx context.Context, req *apipb.ReportProgressRequest) (*apipb.ReportProgressResponse, error) {
+	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.Progress{
+		Percent: min(max(req.GetPercent(), 0), 100), Message: ares.Truncate(req.GetMessage(), 256), At: d.Now(),
+	})
+}
+
+// ReportCheckpoint records that a job has saved its progress.
+func (d *AgentService) ReportCheckpoint(ctx context.Context, req *apipb.ReportCheckpointRequest) (*apipb.ReportCheckpointResponse, error) {
+	if rank := req.GetSeat().GetRank(); rank != 0 {
+		return nil, ares.Errorf(ares.Invalid, "seat.rank: must be 0 in a checkpoint report, got %d", rank).At("seat.rank")
+	}
+	age := time.Duration(min(req.GetAgeMs(), maxAgeMS)) * time.Millisecond
+	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), req.GetRef()), d.Now().Add(-age))
+}
+
+// WatchSeats sends all seats of the node whenever one changes, and repeats them
+// periodically while a seat is unclaimed.
+func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentService_WatchSeatsServer) error {
+	ctx := stream.Context()
+	ref := req.GetRef()
+	// Wait until the view contains the session; otherwise a seat that was just
+	// freed might be sent.
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+		return err
+	}
+	resend := time.NewTicker(resendEvery)
+	defer resend.Stop()
+	for {
+		entries, revision, changed := d.View.SeatsOn(ref.GetNodeId())
+		resp := &apipb.WatchSeatsResponse{Revision: revision}
+		size := 0
+		for _, e := range entries {
+			for _, o := range d.Orders(e, ref.GetNodeId()) {
+				// If the message is full, an unclaimed seat can wait for the next message.
+				// Claimed seats must be sent now, even if the message becomes
+				// too large.
+				if size += proto.Size(o); size < maxSeatsBytes || o.State != string(ares.SeatPlaced) {
+					resp.Seats = append(resp.Seats, o)
+				}
+			}
+		}
+		// gofail: var doorBeforeDispatch struct{}
+		if err := stream.Send(resp); err != nil {
+			return err
+		}
+		if n := d.View.Node(ref.GetNodeId()); n != nil && n.Session != nil && n.Session.Revision > ref.GetSession() {
+			return ares.Errorf(ares.Fenced, "node %s has opened a newer session", ref.GetNodeId())
+		}
+		for open := true; open; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-changed:
+				open = false
+			case <-resend.C:
+				open = !unclaimed(resp)
+			}
+		}
+	}
+}
+
+func unclaimed(resp *apipb.WatchSeatsResponse) bool {
+	for _, s := range resp.Seats {
+		if s.State == string(ares.SeatPlaced) {
+			return true
+		}
+	}
+	return false
+}
+
+// Orders returns the seats that one job still holds on a node, in the form that
+// the agent receives.
+func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
+	var out []*apipb.SeatOrder
+	saved := e.Run.Checkpoint()
+	for i := range e.Run.Attempts {
+		a := &e.Run.Attempts[i]
+		for k := range a.Seats {
+			h := &a.Seats[k]
+			if h.Node != node || h.State.Free() {
+				continue
+			}
+			o := &apipb.SeatOrder{
+				Seat:    &apipb.SeatRef{JobId: string(e.Job.ID), Fence: int64(a.Fence), Rank: int32(h.Rank)},
+				Attempt: int32(a.Number), State: string(h.State), Current: !a.Ended(), WorldSize: int32(len(a.Seats)),
+				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
+				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
+				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: int32(e.Job.ArrayIndex), ArrayCount: int32(e.Job.ArrayCount),
+			}
+			for _, sh := range h.Shares {
+				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
+			}
+			if s := e.Run.Stop; s != nil && !a.Ended() {
+				o.Stop, o.StopGraceSeconds = string(s.Why), int32(cmp.Or(s.Grace, e.Job.Grace())/time.Second)
+			}
+			if h.State == ares.SeatPlaced {
+				o.Spec, o.CheckpointedAt = apipb.NewJobSpec(&e.Job.Spec), apipb.Timestamp(saved)
+			}
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (d *AgentService) address(node string) string {
+	if n := d.View.Node(node); n != nil && n.Node.Address != "" {
+		return n.Node.Address
+	}
+	return "127.0.0.1"
+}
+
+// masterPort is the port on which rank 0 of an attempt listens. All ranks of an
+// attempt get the same port, and two attempts are unlikely to get the same
+// port.
+func masterPort(f ares.Fence) int32 {
+	h := fnv.New32a()
+	for i := range 8 {
+		_, _ = h.Write([]byte{byte(f >> (8 * i))}) // a hash never fails
+	}
+	return int32(20_000 + h.Sum32()%10_000)
+}
+
+func seatRef(s *apipb.SeatRef, ref *apipb.SessionRef) store.SeatRef {
+	return store.SeatRef{
+		Job: ares.JobID(s.GetJobId()), Fence: ares.Fence(s.GetFence()), Rank: int(s.GetRank()), Node: ref.GetNodeId(),
+	}
+}

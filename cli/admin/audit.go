@@ -1,0 +1,355 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/cli/command"
+	"github.com/ares-scheduler/ares/cli/exit"
+	"github.com/ares-scheduler/ares/cli/output"
+	"github.com/ares-scheduler/ares/client"
+)
+
+func (a *commands) auditCommand() *cobra.Command {
+	return command.Group("audit", "Show, export and verify the audit log", "  ares audit list --limit 20",
+		`Each server writes two kinds of calls to its audit log: calls that change something, and
+rejected calls. Each entry contains the hash of the previous entry. Every minute, the server
+signs the last entry. From time to time, run "ares audit heads > FILE" to save a signature of
+the last entry. Store this signature, called a head, on another machine. With a stored head,
+"ares audit verify --head FILE" can also detect that the end of the log was removed.
+
+"ares audit list" shows the entries of all servers that share a history database. The other
+audit commands use the log of one server, which you select with --server.`,
+		a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand(), a.auditHeadsCommand())
+}
+
+// auditFlags are the flags that filter audit entries.
+type auditFlags struct{ user, tenant, action, object, status, code, since, until string }
+
+func (f *auditFlags) add(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	flags.StringVar(&f.user, "user", "", "only entries of this user")
+	command.TenantFlag(flags, &f.tenant, "only entries about this tenant")
+	flags.StringVar(&f.action, "action", "", "only entries with this action, such as SUBMIT_JOB")
+	flags.StringVar(&f.object, "object", "", "only entries about this object: a job's ID, queue/red/night, or queue/ for all queues")
+	flags.StringVar(&f.status, "status", "", "only entries with this status: done, refused or unknown")
+	flags.StringVar(&f.code, "code", "", "only failures with this code, such as forbidden")
+	flags.StringVar(&f.since, "since", "", "only entries since this time: 2026-01-31, 2026-01-31T22:00, 22:00, or 90m, 4h, 2d ago")
+	flags.StringVar(&f.until, "until", "", "only entries before this time, in the same formats")
+}
+
+func (f *auditFlags) request(now time.Time) (*apipb.ListAuditEntriesRequest, error) {
+	begin, end, err := command.ReadTimeRange("since", f.since, "until", f.until, now)
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.ListAuditEntriesRequest{
+		User: f.user, TenantId: f.tenant, Action: f.action, Object: f.object, Status: f.status, Code: f.code, Since: begin, Until: end,
+	}, nil
+}
+
+func (a *commands) auditListCommand() *cobra.Command {
+	var f auditFlags
+	var o output.Flags
+	var limit int
+	var own bool
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List audit entries, newest first", Args: command.ExactArgs(),
+		Example: `  ares audit list --status refused --since 1h
+  ares audit list --user token:ci --action SUBMIT_JOB`,
+		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			if limit < 1 {
+				return exit.Usagef("--limit %d: use 1 or more", limit)
+			}
+			req, err := f.request(a.Now())
+			if err != nil {
+				return err
+			}
+			req.PageSize, req.OwnLog = int32(min(limit, 1000)), own
+			list := &apipb.ListAuditEntriesResponse{}
+			err = c.AuditEntries(ctx, req, func(page *apipb.ListAuditEntriesResponse) (bool, error) {
+				list.Server, list.FromHistory = page.GetServer(), page.GetFromHistory()
+				list.Entries = append(list.Entries, page.GetEntries()...)
+				return len(list.GetEntries()) < limit, nil
+			})
+			if err != nil {
+				return err
+			}
+			list.Entries, list.NextPageToken = list.Entries[:min(limit, len(list.Entries))], ""
+			return a.Print(&o, list, func(w io.Writer, _ proto.Message) {
+				a.writeAudit(w, list.GetEntries())
+				switch {
+				case list.GetFromHistory():
+					output.Printf(w, "From history, all servers.\n")
+				case own:
+					output.Printf(w, "From the log of server %s.\n", output.Clean(list.GetServer()))
+				default:
+					output.Printf(w, "From the log of server %s only: history does not answer.\n", output.Clean(list.GetServer()))
+				}
+			})
+		}),
+	}
+	f.add(c.Flags())
+	c.Flags().IntVar(&limit, "limit", 100, "maximum number of entries")
+	c.Flags().BoolVar(&own, "own", false, "only the log file of this server")
+	o.AddOutput(c)
+	return c
+}
+
+func (a *commands) writeAudit(w io.Writer, entries []*apipb.AuditEntry) {
+	if len(entries) == 0 {
+		output.Printf(w, "No entries.\n")
+		return
+	}
+	t := output.Table{Head: []string{"TIME", "ACTION", "STATUS", "CODE", "USER", "TENANT", "OBJECT", "SOURCE", "DETAIL"}}
+	for _, e := range entries {
+		status := e.GetStatus()
+		if e.GetCount() > 1 {
+			status += fmt.Sprintf(" ×%d", e.GetCount())
+		}
+		t.Add(e.GetTime().AsTime().Local().Format("2006-01-02 15:04:05"), e.GetAction(), status, e.GetCode(), e.GetUser(), e.GetTenantId(),
+			e.GetObject(), strings.TrimSpace(e.GetDoor()+" "+e.GetSource()), e.GetDetail())
+	}
+	t.Write(w, a.Color)
+}
+
+func (a *commands) auditExportCommand() *cobra.Command {
+	var f auditFlags
+	c := &cobra.Command{
+		Use: "export", Short: "Export audit entries as JSON lines, oldest first", Args: command.ExactArgs(),
+		Long: `Print entries of the server's audit log as JSON lines, oldest first. Each line has the hash of
+the entry and the hash of the previous entry. If you may read the audit log of only some
+tenants, the output has no hashes. The output then also hides the names of users who do not
+belong to those tenants.`,
+		Example: "  ares audit export --since 30d > audit.jsonl",
+		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			req, err := f.request(a.Now())
+			if err != nil {
+				return err
+			}
+			req.PageSize, req.OldestFirst, req.OwnLog = 1000, true, true
+			out := bufio.NewWriter(a.Out)
+			err = c.AuditEntries(ctx, req, func(page *apipb.ListAuditEntriesResponse) (bool, error) {
+				for _, m := range page.GetEntries() {
+					line, lineErr := auditLine(m)
+					if lineErr != nil {
+						return false, lineErr
+					}
+					_, _ = out.Write(append(line, '\n')) // Flush returns the error
+				}
+				return true, nil
+			})
+			if err != nil {
+				return err
+			}
+			return out.Flush()
+		}),
+	}
+	f.add(c.Flags())
+	return c
+}
+
+// auditLine converts an audit entry to a line in the format of the audit log. Callers that can read
+// only some tenants get audit entries without hashes, so they cannot verify these entries.
+func auditLine(m *apipb.AuditEntry) ([]byte, error) {
+	seq, err := strconv.ParseUint(m.GetSequence(), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the server sent an audit entry without a valid sequence number: %w", err)
+	}
+	e := audit.Entry{
+		Sequence: seq, Time: m.GetTime().AsTime(), Server: m.GetServer(), Cluster: m.GetCluster(), Action: m.GetAction(), User: m.GetUser(),
+		Tenant: m.GetTenantId(), Outside: m.GetOutside(), Object: m.GetObject(), Source: m.GetSource(), Door: m.GetDoor(), Request: m.GetRequestDigest(),
+		Before: m.GetBeforeDigest(), After: m.GetAfterDigest(), Status: audit.Status(m.GetStatus()), Code: m.GetCode(),
+		RequestID: m.GetRequestId(), Detail: m.GetDetail(), Count: int(m.GetCount()), Previous: m.GetPrevious(),
+	}
+	if m.GetSince() != nil {
+		e.Since = m.GetSince().AsTime()
+	}
+	if m.GetHash() == "" {
+		return json.Marshal(e)
+	}
+	line, err := e.Line()
+	if err == nil && e.Hash != m.GetHash() {
+		return nil, ares.Errorf(ares.Internal, "the hash of audit entry %d does not match its content: run \"ares audit verify\" with the server's version of ares", seq)
+	}
+	return line, err
+}
+
+func (a *commands) auditHeadsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "heads", Short: "Print a signature of the last entry of the audit log", Args: command.ExactArgs(),
+		Long: `Print a signature of the last entry of the server's audit log. Store the printed line on a
+machine that the server cannot write to. Later, "ares audit verify --head FILE" detects whether
+an earlier entry was changed or removed.`,
+		Example: "  ares audit heads >> audit-heads.jsonl",
+		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.AuditHead(ctx)
+			if err != nil {
+				return err
+			}
+			h, err := auditHead(m)
+			if err != nil {
+				return err
+			}
+			line, err := json.Marshal(h)
+			if err != nil {
+				return fmt.Errorf("print: %w", err)
+			}
+			output.Printf(a.Out, "%s\n", line)
+			return nil
+		}),
+	}
+}
+
+// auditHead parses one signed head from a file and verifies its signature.
+func auditHead(m *apipb.AuditHead) (audit.Head, error) {
+	number, err := strconv.ParseUint(m.GetN(), 10, 64)
+	seq, badSeq := strconv.ParseUint(m.GetSeq(), 10, 64)
+	at, badTime := time.Parse(time.RFC3339Nano, m.GetTime())
+	h := audit.Head{
+		Kind: audit.HeadKind(m.GetKind()), Number: number, Server: m.GetServer(), Sequence: seq, Hash: m.GetHash(), Time: at,
+		Key: m.GetKey(), Signature: m.GetSignature(),
+	}
+	if err != nil || badSeq != nil || badTime != nil || h.Check() != nil {
+		return h, ares.Errorf(ares.Internal, "the server sent an audit-log head with an invalid signature")
+	}
+	return h, nil
+}
+
+func (a *commands) auditVerifyCommand() *cobra.Command {
+	var dir, key string
+	var files []string
+	var o output.Flags
+	c := &cobra.Command{
+		Use: "verify", Short: "Verify that the audit log was not changed", Args: command.ExactArgs(),
+		Long: `Read the whole log and report every entry that was changed, moved or removed. Without --dir
+the server verifies its own log. With --dir the command reads the log files itself and needs no
+server. The command exits with 1 if the log was changed.`,
+		Example: `  ares audit verify
+  ares audit heads >> audit-heads.jsonl
+  ares audit verify --head audit-heads.jsonl`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			heads, err := readHeadFiles(files)
+			if err != nil {
+				return err
+			}
+			var report *audit.Report
+			if dir != "" {
+				report, err = audit.Verify(dir, audit.Check{Heads: heads, Key: key})
+			} else {
+				report, err = a.verifyThere(cmd.Context(), heads, key)
+			}
+			if err != nil {
+				return err
+			}
+			if err = a.PrintValue(o.Format, report, func(w io.Writer) { writeReport(w, report) }); err != nil {
+				return err
+			}
+			if !report.OK() {
+				return &exit.Error{Code: exit.Failed}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "directory of a log to verify on this machine, without a server")
+	c.Flags().StringArrayVar(&files, "head", nil, "file with signed heads from \"ares audit heads\"; may be repeated")
+	c.Flags().StringVar(&key, "key", "", "public key that verifies the signatures (default the key in --head, or else the key in the log)")
+	o.AddOutput(c)
+	return c
+}
+
+// readHeadFiles reads signed heads from files with one head per line.
+func readHeadFiles(files []string) ([]audit.Head, error) {
+	var out []audit.Head
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, exit.Usagef("--head: %s", err)
+		}
+		found := false
+		for n, line := range strings.Split(string(data), "\n") {
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			h, err := audit.ReadHead([]byte(line))
+			if err != nil {
+				return nil, exit.Usagef("--head %s, line %d: %s", file, n+1, err)
+			}
+			out, found = append(out, h), true
+		}
+		if !found {
+			return nil, exit.Usagef("--head %s: the file has no signed head", file)
+		}
+	}
+	return out, nil
+}
+
+// verifyThere asks the server to verify its own audit log.
+func (a *commands) verifyThere(ctx context.Context, heads []audit.Head, key string) (*audit.Report, error) {
+	c, err := a.Connect()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // closing can lose no data, because the connection was only read
+	var kept []*apipb.AuditHead
+	for i := range heads {
+		h := &heads[i]
+		kept = append(kept, &apipb.AuditHead{
+			Kind: string(h.Kind), N: strconv.FormatUint(h.Number, 10), Server: h.Server, Seq: strconv.FormatUint(h.Sequence, 10), Hash: h.Hash,
+			Time: h.Time.Format(time.RFC3339Nano), Key: h.Key, Signature: h.Signature,
+		})
+	}
+	m, err := c.VerifyAudit(ctx, kept...)
+	if err != nil {
+		return nil, err
+	}
+	number := func(s string) uint64 {
+		n, _ := strconv.ParseUint(s, 10, 64) // a text that is not a number is shown as 0
+		return n
+	}
+	r := &audit.Report{
+		Segments: int(m.GetSegments()), Entries: number(m.GetEntries()), First: number(m.GetFirst()), Last: number(m.GetLast()), Hash: m.GetHash(),
+		Heads: int(m.GetHeads()), Signed: number(m.GetSigned()), Key: m.GetKey(), More: int(m.GetMoreFaults()), Faults: []audit.Fault{},
+	}
+	for _, f := range m.GetFaults() {
+		r.Faults = append(r.Faults, audit.Fault{File: f.GetFile(), Line: int(f.GetLine()), Text: f.GetText()})
+	}
+	if key != "" && r.Key != key {
+		r.Faults = append(r.Faults, audit.Fault{File: "the server's log", Text: fmt.Sprintf("is signed with the key %s", r.Key)})
+	}
+	return r, nil
+}
+
+func writeReport(w io.Writer, r *audit.Report) {
+	for _, f := range r.Faults {
+		output.Printf(w, "%s\n", output.Clean(f.String()))
+	}
+	if r.More > 0 {
+		output.Printf(w, "and %d more\n", r.More)
+	}
+	word := "was not changed"
+	if !r.OK() {
+		word = "WAS CHANGED"
+	}
+	output.Printf(w, "The log %s: entries %d to %d in %s, signed up to %d.\n", word, r.First, r.Last, output.Count(int32(r.Segments), "file"), r.Signed)
+	if r.Last > r.Signed {
+		output.Printf(w, "Entries from %d on are not signed yet: verify cannot detect their removal.\n", r.Signed+1)
+	}
+	if r.Key != "" {
+		output.Printf(w, "Signed with the key %s\n", output.Clean(r.Key))
+	}
+}

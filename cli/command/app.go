@@ -1,0 +1,101 @@
+// Package command contains the code that all commands share: the global flags, the connection
+// to a server, arguments, files, times and the report of errors. Package command depends on
+// no specific command.
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/cli/output"
+	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/server"
+)
+
+// InvocationFor returns the start of a command line that uses the data directory `dir` and works in
+// another terminal. The returned command line depends neither on the working directory nor on the
+// environment of this process.
+func (a *App) InvocationFor(dir string) string {
+	if dir == server.DefaultDataDir() {
+		return "ares"
+	}
+	if whole, err := filepath.Abs(dir); err == nil {
+		dir = whole
+	}
+	return "ares --data-dir " + output.CommandLine([]string{dir})
+}
+
+// App is one invocation of the program. An App contains the input, the output and the global flags.
+type App struct {
+	output.Printer
+	In      io.Reader
+	Version string
+
+	Servers   []string
+	DataDir   string
+	TokenFile string
+	TLS       bool
+	TLSCA     string
+}
+
+// Program returns the path by which this program was called, or "ares" if it was found
+// through PATH.
+func Program() string {
+	if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
+		return path
+	}
+	return "ares"
+}
+
+// Invocation returns the program name with the global flags that are needed to reach the same
+// server.
+func (a *App) Invocation() string {
+	words := []string{Program()}
+	if a.DataDir != "" {
+		words = append(words, "--data-dir", a.DataDir)
+	}
+	if len(a.Servers) > 0 {
+		words = append(words, "--server", strings.Join(a.Servers, ","))
+	}
+	if a.TokenFile != "" {
+		words = append(words, "--token-file", a.TokenFile)
+	}
+	return output.CommandLine(words)
+}
+
+// WithClient connects to a server, runs the command with the client, and closes the client.
+func (a *App) WithClient(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		return errors.Join(run(cmd.Context(), c, elementIDs(args)), c.Close())
+	}
+}
+
+// elementPattern matches the name of an array element, such as JOB[3].
+var elementPattern = regexp.MustCompile(`^(job-[a-z2-7]{24})\[([0-9]{1,6})\]$`)
+
+// elementIDs replaces names such as JOB[3] with the IDs of the array elements.
+func elementIDs(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range args {
+		if m := elementPattern.FindStringSubmatch(arg); m != nil {
+			index, err := strconv.Atoi(m[2])
+			output.Must(err)
+			out[i] = string(ares.ElementID(ares.JobID(m[1]), index))
+		}
+	}
+	return out
+}

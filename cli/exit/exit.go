@@ -1,0 +1,28 @@
+// Package exit defines the exit codes of ares and the errors that carry them. Package exit depends
+// on no command.
+package exit
+
+import "fmt"
+
+// These are the exit codes of ares. With --follow, ares returns the exit code of the job instead.
+const (
+	OK      = 0
+	Failed  = 1
+	Usage   = 2
+	Refused = 3
+)
+
+// UsageError is the error for a mistake on the command line.
+type UsageError struct{ message string }
+
+func (e *UsageError) Error() string { return e.message }
+
+func Usagef(format string, args ...any) error {
+	return &UsageError{fmt.Sprintf(format, args...)}
+}
+
+// An Error makes the program end with the exit code that the Error contains. The program prints
+// nothing for an Error, because the message has already been printed.
+type Error struct{ Code int }
+
+func (e *Error) Error() string { return fmt.Sprintf("exit code %d", e.Code) }

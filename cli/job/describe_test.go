@@ -1,0 +1,183 @@
+package job
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/cli/command"
+	"github.com/ares-scheduler/ares/cli/output"
+)
+
+func sampleJob() *apipb.Job {
+	return &apipb.Job{
+		JobId: "job-1", Name: "train \x1b]0;owned\x07\x1b[31mme\nnow", TenantId: "vision", Queue: "default", State: "pending",
+		Reason: "waiting for another place", Priority: 500, PriorityClass: "normal", Members: 2, GpuCount: 4, CpuCores: 8,
+		Command: []string{"python", "train.py", "it's"}, CreatedAt: at(-3700), Retries: 1,
+		WaitingFor: []string{"8 GPUs: 2 free", "tenant limit"},
+		Stop:       &apipb.StopIntent{Why: "cancel", By: "ann", At: at(-5)},
+		Progress:   &apipb.JobProgress{Percent: 42.5, Message: "epoch 3", At: at(-2)},
+		Result:     &apipb.JobResult{Outcome: "failed", ExitCode: 7, Reason: "exit status 7"},
+		Attempts: []*apipb.Attempt{{
+			Number: 1, Fence: "41", StartedAt: at(-100), EndedAt: at(-40), Outcome: "failed", Reason: "exit status 7",
+			Seats: []*apipb.JobSeat{
+				{Rank: 0, Node: "a", Gpus: []int32{0, 1, 2, 6}, State: "released", Outcome: "failed", ExitCode: 7},
+				{Rank: 1, Node: "b", State: "voided"},
+			},
+		}},
+	}
+}
+
+func TestJobSheet(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	a, out := newTestCommands()
+	a.writeJob(out, sampleJob())
+	got := strings.ReplaceAll(out.String(), at(-3700).AsTime().Local().Format(time.RFC3339), "THEN")
+	want := `Job          job-1
+Name         train me now
+State        pending
+Reason       waiting for another place
+Waits for    - 8 GPUs: 2 free
+             - tenant limit
+Stopping     cancel by ann, requested 5.0s ago
+Progress     42.5 % epoch 3 (2.0s ago)
+Result       failed: exit code 7, exit status 7
+Retries      1
+Tenant       vision
+Queue        default
+Priority     500 (normal)
+Asks         2 members, each: 4 GPUs, 8 CPU cores
+Command      python train.py 'it'\''s'
+Created      THEN (1h01m ago)
+
+ATTEMPT  RANK  NODE  GPUS   SEAT      OUTCOME  EXIT  RAN  FENCE  REASON
+1        0     a     0-2,6  released  failed   7     60s  41     exit status 7
+1        1     b     -      voided                   60s  41     exit status 7
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestJobTable(t *testing.T) {
+	a, out := newTestCommands()
+	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: new(int32(5))})
+	want := `ID      NAME          TENANT  STATE    PRIORITY  GPUS  AGE    REASON
+job-1   train me now  vision  pending  500       2x4   1h01m  8 GPUs: 2 free; tenant limit
+job-22  überlang              running  0         0     -
+2 of 5 jobs; show more with --limit N
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+	out.Reset()
+	a.Color = true
+	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob()}})
+	if !strings.Contains(out.String(), "\x1b[33mpending\x1b[0m") || strings.Contains(out.String(), "owned") {
+		t.Errorf("colors: %q", out)
+	}
+}
+
+// TestJobShowsConstraints checks that `ares job get` shows constraints in the syntax of
+// --constraint.
+func TestJobShowsConstraints(t *testing.T) {
+	var out strings.Builder
+	rs := []*apipb.NodeRequirement{{Key: "gpu.memory", Operator: ">=", Values: []string{"80G"}}, {Key: "spot", Operator: "DoesNotExist"}}
+	(&commands{&command.App{}}).writeJob(&out, &apipb.Job{Spec: &apipb.JobSpec{Placement: &apipb.Placement{NodeRequirements: rs}}})
+	if !strings.Contains(out.String(), "\nConstraints  gpu.memory>=80G, !spot\n") {
+		t.Error(out.String())
+	}
+	out.Reset()
+	if (&commands{&command.App{}}).writeJob(&out, &apipb.Job{}); strings.Contains(out.String(), "Constraints") {
+		t.Error(out.String())
+	}
+}
+
+func TestAnEndedJobSaysWhetherItMetItsDeadline(t *testing.T) {
+	due := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		state string
+		ended time.Duration
+		want  string
+	}{
+		{"succeeded", -time.Minute, "2030-01-02T12:00:00Z: met"},
+		{"succeeded", 2 * time.Minute, "2030-01-02T12:00:00Z: missed, the job ended 2m00s late"},
+		{"failed", -time.Minute, "2030-01-02T12:00:00Z: the job ended before it, but did not succeed"},
+	} {
+		j := &apipb.Job{State: c.state, Spec: &apipb.JobSpec{Deadline: timestamppb.New(due)}, FinishedAt: timestamppb.New(due.Add(c.ended))}
+		if got := deadlineKept(j); got != c.want {
+			t.Errorf("%s after %s: %q, want %q", c.state, c.ended, got, c.want)
+		}
+	}
+	if got := deadlineKept(&apipb.Job{Spec: &apipb.JobSpec{}, FinishedAt: timestamppb.New(due)}); got != "" {
+		t.Errorf("no deadline was set: %q", got)
+	}
+}
+
+func TestWriteExplanation(t *testing.T) {
+	e := &apipb.Explanation{
+		JobId: "job-1", Queue: "training", Rank: 2, Of: 5,
+		Blockers: []*apipb.Blocker{{Kind: "nodes", Count: 3, Of: 40, Detail: "GPU model"}, {Kind: "quota", Detail: "tenant quota 16 of 16"}},
+		Remedies: []*apipb.Remedy{
+			{Steps: []*apipb.Step{{Kind: "raise_quota", Text: "raise the quota by 2"}, {Kind: "uncordon_node", Target: "n1"}}},
+			{Steps: []*apipb.Step{{Text: "end job-7"}}},
+		},
+		Ahead:   []*apipb.Ahead{{TenantId: "vision", Jobs: 1, First: "job-9"}, {Jobs: 3}},
+		Holders: []*apipb.Holder{{TenantId: "vision", JobId: "job-7", Gpus: 8, Nodes: 1}, {Gpus: 1, Nodes: 2}},
+	}
+	var out bytes.Buffer
+	(&commands{&command.App{Printer: output.Printer{Now: time.Now}}}).writeExplanation(&out, e)
+	want := `Job          job-1
+Queue        training
+In line      2 of 5 in queue training
+Waits for    - 3 of 40 nodes: GPU model
+             - tenant quota 16 of 16
+Would help   - raise the quota by 2, and uncordon_node n1
+             - end job-7
+Ahead        - 1 job of tenant vision, next job-9
+             - 3 jobs of other tenants
+Held         - 8 GPUs on 1 node by job-7
+             - 1 GPU on 2 nodes by other tenants
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	out.Reset()
+	uncolored().writeJob(&out, &apipb.Job{JobId: "job-1", State: "pending", WaitingFor: []string{"tenant quota 16 of 16"}, Explanation: e})
+	for _, want := range []string{
+		"Waits for    - tenant quota 16 of 16\n", "In line      2 of 5 in queue training\n",
+		"Would help   raise the quota by 2, and uncordon_node n1\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the job shows no %q in\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	(&commands{&command.App{Printer: output.Printer{Now: time.Now}}}).writeExplanation(&out, &apipb.Explanation{JobId: "job-1"})
+	if !strings.Contains(out.String(), "nothing: the next cycle can place it") {
+		t.Errorf("a job that nothing keeps shows\n%s", out.String())
+	}
+}
+
+func TestAPlacedJobShowsItsScoreByParts(t *testing.T) {
+	var out bytes.Buffer
+	uncolored().writeJob(&out, &apipb.Job{JobId: "job-1", State: "running", Attempts: []*apipb.Attempt{{Number: 1, Score: 1}, {
+		Number: 2, Score: 2300, PlacementScore: &apipb.PlacementScore{
+			Level: "leaf", Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 810,
+			StrandedMilli: -250, BandwidthMbps: 300_000, FirstFitMbps: 100_000,
+		},
+	}}})
+	for _, want := range []string{
+		"Score        2300\n", "Within       leaf leaf-1\n", "Strands      -0.250 GPUs\n",
+		"Domain       810 of 1000: availability 900, alignment 800, utilization 700, history 600\n",
+		"Bandwidth    300000 MB/s at the slowest link, 3.00 times the 100000 of a first fit\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package estimate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/controltest"
+	"github.com/ares-scheduler/ares/store/storetest"
+)
+
+// The type `watch` sends nodes and jobs to a Scorer in a test without a store.
+type watch struct {
+	*Scorer
+	now      time.Time
+	revision int64
+}
+
+func newWatch() *watch {
+	w := &watch{now: storetest.Noon}
+	w.Scorer = NewScorer(cache.NewView(time.Now))
+	w.Now, w.Log = func() time.Time { return w.now }, controltest.Quiet
+	return w
+}
+
+func (w *watch) tell(reset bool, events ...ares.Event) {
+	w.revision++
+	w.inbox.put(ares.Batch{Revision: w.revision, Reset: reset, Events: events})
+	w.read()
+}
+
+func (w *watch) score(node string) int {
+	for _, r := range w.scores.Compute(w.now) {
+		if r.Node == node {
+			return r.Score
+		}
+	}
+	return ares.FullScore
+}
+
+func machine(id string) ares.Event {
+	return ares.Event{Node: &ares.Node{ID: id, Devices: []ares.Device{{ID: id + "-0", Model: "H100", Healthy: true}}}}
+}
+
+// lostOn returns the events of a job whose only attempt was lost with a node.
+func lostOn(id ares.JobID, node string, at time.Time) []ares.Event {
+	a := ares.Attempt{Number: 1, Outcome: ares.OutcomeLost, StartedAt: at.Add(-time.Hour), EndedAt: at}
+	a.Seats = []ares.SeatStatus{{Seat: ares.Seat{Node: node}, State: ares.SeatVoided, Result: &ares.RankResult{Outcome: ares.OutcomeLost, EndedAt: at}}}
+	return []ares.Event{trainEvent(id), {Run: &ares.RunEvent{Job: id, Run: ares.Run{Phase: ares.Pending, Placed: 1, Attempts: []ares.Attempt{a}}}}}
+}
+
+// TestScorerCountsOnce checks that each attempt is counted once. The test includes repeated events, snapshots, and a server that starts
+// from another server's records.
+func TestScorerCountsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	w.tell(true, machine("n"))
+	first := lostOn("a", "n", storetest.Noon)
+	w.tell(false, first...)
+	after := w.score("n")
+	w.tell(false, first...)
+	if w.score("n") != after || after == ares.FullScore {
+		t.Fatalf("told twice it is %d, once %d", w.score("n"), after)
+	}
+	due := w.due()
+	if len(due) != 1 || due[0].Score != after {
+		t.Fatalf("due are %+v", due)
+	}
+	w.kept(due)
+	record := ares.Event{Score: &due[0]}
+	second := lostOn("b", "n", storetest.Noon.Add(time.Second))
+	w.now = storetest.Noon.Add(time.Second)
+	w.tell(false, second...)
+	want := w.score("n")
+	if want >= after {
+		t.Fatalf("the second loss makes it %d after %d", want, after)
+	}
+	for name, next := range map[string]*watch{"a new server": newWatch(), "the same, behind the store's window": w} {
+		next.now = w.now
+		// A snapshot is sorted by kind: jobs, nodes, runs, scores.
+		next.tell(true, first[0], second[0], machine("n"), first[1], second[1], record)
+		if got := next.score("n"); got != want {
+			t.Errorf("%s says %d, want %d", name, got, want)
+		}
+	}
+}
+
+// TestScorerWritesRarely checks that a score is written only when it has changed noticeably, and at most once a minute per node.
+// TestScorerWritesRarely also checks that the record is deleted once old attempts no longer affect
+// the score.
+func TestScorerWritesRarely(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	w.tell(true, machine("n"), machine("other"))
+	written := 0
+	step := func(d time.Duration) {
+		w.now = w.now.Add(d)
+		if due := w.due(); len(due) > 0 {
+			written += len(due)
+			w.kept(due)
+		}
+	}
+	for i := range 30 {
+		w.tell(false, lostOn(ares.JobID(fmt.Sprint("j", i)), "n", w.now)...)
+		step(time.Second)
+	}
+	if written != 1 {
+		t.Errorf("written %d times in half a minute", written)
+	}
+	if step(time.Minute); written != 2 || w.told["n"].Score > 150 || !strings.Contains(w.told["n"].Why, "it ended 30 of 30 attempts") {
+		t.Errorf("after a minute %d times, %+v", written, w.told["n"])
+	}
+	last := w.told["n"].Score
+	for range 24 * 20 {
+		step(time.Hour)
+		if now := cache.ScoreOf(w.told["n"]); now < last {
+			t.Fatalf("it got worse by itself: %d after %d", now, last)
+		} else {
+			last = now
+		}
+	}
+	if w.told["n"] != nil || written > 45 {
+		t.Errorf("after twenty days %+v is left, written %d times", w.told["n"], written)
+	}
+}
+
+// TestDevicesThatFail checks that a device lowers its node's score when it becomes unhealthy. A device that was already unhealthy in
+// the first record must not lower the score.
+func TestDevicesThatFail(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	sick := machine("n")
+	sick.Node.Devices[0].Healthy = false
+	w.tell(true, sick, machine("m"))
+	w.tell(false, sick)
+	if w.score("n") != ares.FullScore {
+		t.Error("the device was unhealthy before the first record")
+	}
+	w.tell(false, machine("n"))
+	w.tell(false, sick)
+	if w.score("n") == ares.FullScore {
+		t.Error("the failure of the device was not counted")
+	}
+	w.tell(false, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: "n"}})
+	if w.score("n") != ares.FullScore {
+		t.Error("a new node of the same name has the old score")
+	}
+}
+
+// TestScoresAreWritten checks that a leader writes the score of a node that loses attempts. The next leader must continue from that
+// score. The test also checks that the score is removed together with the node.
+func TestScoresAreWritten(t *testing.T) {
+	s := storetest.Embedded(t)
+	node := storetest.NewNode(t, s)
+	losses := 0
+	reign := func() ares.NodeScore {
+		v := cache.NewView(time.Now)
+		scorer := NewScorer(v)
+		scorer.Store, scorer.Now, scorer.Log = s, func() time.Time { return storetest.Noon.Add(time.Minute) }, controltest.Quiet
+		scorer.Every, scorer.Rest = time.Millisecond, -1
+		lead, resign := storetest.NewLead(t, s)
+		stops := []func(){
+			controltest.Run(t, func(ctx context.Context) error { return scorer.Lead(ctx, lead) }), controltest.Run(t, scorer.Run),
+			controltest.Run(t, func(ctx context.Context) error { return v.Run(ctx, s, func(error) {}) }), resign,
+		}
+		job := storetest.NewJob(t, s)
+		seats := storetest.Place(t, s, lead, job, node)
+		storetest.Claim(t, s, seats, node)
+		losses++
+		if _, err := s.Finish(t.Context(), seats[0], storetest.Result(ares.OutcomeLost), storetest.Noon.Add(time.Duration(losses)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Release(t, s, seats[0])
+		controltest.Await(t, v, "the loss to be counted", func() bool {
+			e := v.Node(node.ID)
+			return e != nil && e.Score != nil && e.Score.Failures > int64(losses)*1000-100
+		})
+		for _, stop := range stops {
+			stop()
+		}
+		return *v.Node(node.ID).Score
+	}
+	first, second := reign(), reign()
+	if first.Score <= second.Score || second.Failures > 2000 || second.Samples > 2000 || !second.Until.Equal(storetest.Noon.Add(2*time.Second)) {
+		t.Errorf("%+v, and then %+v", first, second)
+	}
+	node.Close(t, s)
+	if _, _, err := s.RemoveNode(t.Context(), node.ID, nil, false, storetest.Noon); err != nil {
+		t.Fatal(err)
+	}
+	if left := storetest.Records(t, s, "scores/"); len(left) != 0 {
+		t.Errorf("%d scores are left", len(left))
+	}
+}
+
+// TestEstimatorDoesNotHoldUpTheView checks that batches are queued while the estimator learns.
+func TestEstimatorDoesNotHoldUpTheView(t *testing.T) {
+	t.Parallel()
+	l := newLife()
+	l.mu.Lock() // as the estimator does while it learns or predicts
+	l.inbox.put(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{trainEvent("a")}})
+	l.inbox.put(ares.Batch{Revision: 2, Events: []ares.Event{trainEvent("b")}})
+	l.mu.Unlock()
+	if l.read(); len(l.live) != 2 {
+		t.Errorf("%d jobs are known", len(l.live))
+	}
+}
+
+// TestFailedSaveIsTriedAgain checks that a failed save is repeated even if no other run ends.
+func TestFailedSaveIsTriedAgain(t *testing.T) {
+	s := storetest.Embedded(t)
+	l := newLife()
+	l.Store = s
+	l.tell(true, trainEvent("a"))
+	l.tell(false, attempts("a", ares.Succeeded, storetest.Noon, endedAfter(time.Hour, ares.OutcomeSucceeded)))
+	lead, resign := storetest.NewLead(t, s)
+	failing, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.save(failing, lead); err == nil {
+		t.Fatal("it was saved")
+	}
+	if err := l.save(t.Context(), lead); err != nil {
+		t.Fatal(err)
+	}
+	if memory, _, err := s.Forecaster(t.Context()); err != nil || memory == nil {
+		t.Errorf("saved are %d bytes, %v", len(memory), err)
+	}
+	if err := l.save(failing, lead); err != nil {
+		t.Errorf("nothing is left to save: %v", err)
+	}
+	resign()
+}

@@ -1,0 +1,117 @@
+// Package rounds measures the programs of a comparison alternately and prints
+// the results. On a shared machine, two measurements are comparable only if
+// they alternate within one run. Each printed figure is a median with its
+// range, together with the machine's load.
+package rounds
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Count is the number of rounds. Each round measures every program of a comparison once.
+const Count = 5
+
+// Lap holds the wall time and the processor times that a piece of work took.
+type Lap struct {
+	Thread  time.Duration // processor time of the thread that did it
+	Process time.Duration // processor time of all threads, including garbage collection
+	Wall    time.Duration
+}
+
+// Time is the method that runs the work and measures it. It adds the work's duration and
+// processor times to the lap.
+func (l *Lap) Time(work func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, process, wall := clock(unix.CLOCK_THREAD_CPUTIME_ID), CPU(), time.Now()
+	work()
+	l.Wall += time.Since(wall)
+	l.Process += CPU() - process
+	l.Thread += clock(unix.CLOCK_THREAD_CPUTIME_ID) - thread
+}
+
+// CPU returns the processor time that this process has used so far.
+func CPU() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func clock(id int32) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(id, &ts); err != nil {
+		panic(err) // every Linux has these clocks
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Figures holds one figure for each round.
+type Figures []float64
+
+// Rate adds a throughput in operations per second. The throughput is n divided by the
+// given time.
+func (f *Figures) Rate(n int, took time.Duration) { *f = append(*f, float64(n)/took.Seconds()) }
+
+// Each is the method that adds the average time of one operation, in nanoseconds. The
+// average is the given time divided by n.
+func (f *Figures) Each(n int, took time.Duration) {
+	*f = append(*f, float64(took.Nanoseconds())/float64(n))
+}
+
+// Over is the method that divides the figures in f by the figures in `other`, round by
+// round. The division is valid because both programs of a round ran while the machine
+// had the same load.
+func (f Figures) Over(other Figures) Figures {
+	out := make(Figures, len(f))
+	for i := range f {
+		out[i] = f[i] / other[i]
+	}
+	return out
+}
+
+func (f Figures) Median() float64 { return slices.Sorted(slices.Values(f))[len(f)/2] }
+
+// Text formats the median and the range, each divided by a unit.
+func (f Figures) Text(unit float64, decimals int) string {
+	return fmt.Sprintf("%s (%s–%s)", number(f.Median()/unit, decimals), number(slices.Min(f)/unit, decimals), number(slices.Max(f)/unit, decimals))
+}
+
+// String formats the median and the range as whole numbers.
+func (f Figures) String() string { return f.Text(1, 0) }
+
+// This function formats v with separators between thousands.
+func number(v float64, decimals int) string {
+	text := fmt.Sprintf("%.*f", decimals, v)
+	whole, rest, _ := strings.Cut(text, ".")
+	for at := len(whole) - 3; at > 0; at -= 3 {
+		whole = whole[:at] + "," + whole[at:]
+	}
+	if rest != "" {
+		return whole + "." + rest
+	}
+	return whole
+}
+
+// Table prints aligned rows under a title that includes the machine's load.
+func Table(out io.Writer, title string, rows [][]string) error {
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "\n%s  (load %.4s)\n", title, load); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	for _, r := range rows {
+		for _, cell := range r {
+			_, _ = fmt.Fprint(w, cell, "\t")
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	return w.Flush()
+}

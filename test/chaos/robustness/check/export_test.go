@@ -1,0 +1,4 @@
+package check
+
+// RunWithin is like Run, but has a shorter time limit for each job.
+var RunWithin = runWithin

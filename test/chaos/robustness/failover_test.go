@@ -1,0 +1,211 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
+	"github.com/ares-scheduler/ares/test/live"
+)
+
+// BenchmarkFailover measures how long scheduling stops when a leader dies or
+// resigns. During this time, 64 clients keep submitting jobs. The benchmark also
+// measures how long a job takes to start on another node when its node dies. The
+// store must contain every acknowledged submission.
+func BenchmarkFailover(b *testing.B) {
+	dir := b.TempDir()
+	record, err := trace.Create(filepath.Join(dir, "record"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer record.Close()
+	f := newFleet(b, usual, dir, record.Dir)
+	defer f.end()
+	ctx, stop := context.WithCancel(b.Context())
+	rec := newRecorder(b, f.endpoints(), record)
+	var background sync.WaitGroup
+	background.Go(func() { rec.run(ctx) })
+	defer background.Wait()
+	defer stop()
+
+	for b.Loop() {
+		lost := nodeLoss(b, f, record, 3)
+		begun := time.Now()
+		hammer := startHammer(b, f)
+		killed := outages(b, f, rec, syscall.SIGKILL, 5)
+		resigned := outages(b, f, rec, syscall.SIGTERM, 5)
+		accepted := hammer.end()
+		fmt.Printf("\n%d clients, %.0f submissions a second acknowledged\n", hammerers, float64(len(accepted))/time.Since(begun).Seconds())
+		fmt.Printf("leader killed (TTL %s), next decision after:   %v\n", f.patience.leader, killed)
+		fmt.Printf("leader resigned, next decision after:           %v\n", resigned)
+		fmt.Printf("node lost (lost_after 20s), runs elsewhere after: %v\n", lost)
+		fmt.Printf("submissions acknowledged meanwhile: %d, lost: %d\n", len(accepted), missing(b, f, accepted))
+		b.ReportMetric(slices.Max(killed).Seconds(), "s-killed-max")
+		b.ReportMetric(slices.Max(resigned).Seconds(), "s-resigned-max")
+		b.ReportMetric(slices.Max(lost).Seconds(), "s-node-lost-max")
+	}
+}
+
+// This function stops the leader several times. It measures the time until the
+// next leader places a job.
+func outages(b *testing.B, f *fleet, rec *recorder, sig syscall.Signal, times int) []time.Duration {
+	var out []time.Duration
+	for range times {
+		i := awaitLeader(b, f)
+		since := rec.placements()
+		live.Await(b, time.Minute, "the leader to decide", func() (bool, string) { return rec.placements() >= since+5, "" })
+		at := trace.Now()
+		f.servers[i].Stop(sig, 20*time.Second)
+		gone := trace.Now()
+		out = append(out, (rec.placedAfter(gone) - at).Round(time.Millisecond))
+		f.servers[i].Start()
+		c := f.client(i, 5*time.Second)
+		live.Await(b, time.Minute, "the server to be ready again", func() (bool, string) {
+			err := c.Ready(b.Context())
+			return err == nil, fmt.Sprint(err)
+		})
+		_ = c.Close()
+	}
+	return out
+}
+
+func awaitLeader(b *testing.B, f *fleet) int {
+	for {
+		if i := f.leader(b.Context()); i >= 0 {
+			return i
+		}
+		if b.Context().Err() != nil {
+			b.Fatal("there is no leader")
+		}
+	}
+}
+
+// nodeLoss kills everything on a job's node several times. It measures the time
+// until the job's next attempt has started on another node.
+func nodeLoss(b *testing.B, f *fleet, record *trace.Writer, times int) []time.Duration {
+	c := f.client(0, 10*time.Second)
+	defer c.Close()
+	var out []time.Duration
+	for n := range times {
+		spec := &apipb.JobSpec{
+			RequestId: fmt.Sprintf("lost-%d", n), Name: "lost", GpuCount: 1, LostAfterSeconds: 20, GraceSeconds: new(int32(1)),
+			Command: []string{witnessProgram(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
+		}
+		answer, err := c.Submit(b.Context(), spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		file := filepath.Join(record.Dir, trace.JobsDir, answer.GetJobId()+".trace")
+		first := awaitStart(b, file, 1)
+		i := slices.IndexFunc(f.workers, func(m *machine) bool { return m.name == first.Node })
+		at := trace.Now()
+		f.crash(i)
+		out = append(out, (awaitStart(b, file, 2).At - at).Round(time.Millisecond))
+		f.agents[i].Start()
+		if _, err := c.Cancel(b.Context(), answer.GetJobId()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return out
+}
+
+func awaitStart(b *testing.B, file string, attempt int) trace.Witness {
+	var started trace.Witness
+	live.Await(b, 2*time.Minute, fmt.Sprintf("attempt %d to start", attempt), func() (bool, string) {
+		data, _ := os.ReadFile(file) // the file may not exist yet
+		for _, w := range trace.ParseWitnesses(string(data)) {
+			if w.Verb == trace.Started && w.Attempt == attempt {
+				started = w
+				return true, ""
+			}
+		}
+		return false, file
+	})
+	return started
+}
+
+const hammerers = 64
+
+// A `hammer` is a set of clients that submit jobs as fast as two CPU cores
+// allow.
+type hammer struct {
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	accepted []string
+}
+
+func startHammer(b *testing.B, f *fleet) *hammer {
+	ctx, stop := context.WithCancel(b.Context())
+	h := &hammer{stop: stop}
+	var number atomic.Int64
+	for k := range hammerers {
+		h.wg.Go(func() {
+			c := f.anyClient(k)
+			defer c.Close()
+			for ctx.Err() == nil {
+				n := number.Add(1)
+				spec := &apipb.JobSpec{RequestId: fmt.Sprintf("hammer-%d", n), Name: "hammer", GpuCount: 1, LostAfterSeconds: 20, Command: []string{"true"}}
+				if n%50 != 0 { // two cores cannot run that many: most jobs only wait
+					spec.Placement = &apipb.Placement{NodeSelector: map[string]string{"there": "is-none"}}
+				}
+				answer, err := c.Submit(ctx, spec)
+				if err == nil {
+					h.mu.Lock()
+					h.accepted = append(h.accepted, answer.GetJobId())
+					h.mu.Unlock()
+				}
+				rest(ctx, 50*time.Millisecond)
+			}
+		})
+	}
+	return h
+}
+
+func (h *hammer) end() []string {
+	h.stop()
+	h.wg.Wait()
+	return h.accepted
+}
+
+// anyClient returns a client that switches between the servers by itself.
+func (f *fleet) anyClient(first int) *client.Client {
+	var at []string
+	for k := range f.controls {
+		at = append(at, fmt.Sprintf("%s:%d", f.controls[(first+k)%members].ip, grpcPort))
+	}
+	c, err := client.New(client.Options{Addresses: at, Token: f.token, TLS: f.tls, Attempts: 20, CallTimeout: 5 * time.Second})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// This function counts the accepted jobs that the servers have no record of.
+func missing(b *testing.B, f *fleet, accepted []string) int {
+	c := f.anyClient(0)
+	defer c.Close()
+	n := 0
+	for _, id := range accepted {
+		switch _, err := c.Job(b.Context(), id); ares.CodeOf(err) {
+		case "":
+		case ares.NotFound:
+			b.Errorf("%s was accepted and is not there", id)
+			n++
+		default:
+			b.Fatal(err)
+		}
+	}
+	return n
+}

@@ -1,0 +1,206 @@
+package robustness_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/chaos/robustness/check"
+	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
+	"github.com/ares-scheduler/ares/test/live"
+)
+
+var (
+	seed   = flag.Uint64("seed", 1, "of the faults and the jobs")
+	length = flag.Duration("length", 5*time.Minute, "how long faults are made")
+	only   = flag.String("only", "", "the kinds of faults to make, comma-separated, or none; all by default")
+	keep   = flag.String("keep", "", "directory in which the record of each run is kept, whether it fails or not")
+)
+
+// TestFaultsBySeed is one run of the robustness suite. The seed determines
+// which faults are injected.
+func TestFaultsBySeed(t *testing.T) {
+	dir := t.TempDir()
+	home := filepath.Join(dir, "record")
+	if *keep != "" {
+		home = filepath.Join(*keep, fmt.Sprintf("seed-%d", *seed))
+	}
+	record, err := trace.Create(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	fleet := newFleet(t, short, dir, home)
+	defer fleet.end()
+	meta := trace.Meta{
+		Seed: *seed, Version: os.Getenv("ARES_TEST_VERSION"), StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,
+	}
+	for _, m := range fleet.controls {
+		meta.Servers = append(meta.Servers, m.name)
+	}
+	for _, m := range fleet.workers {
+		meta.Nodes = append(meta.Nodes, m.name)
+	}
+	note(t, record, meta)
+
+	watching, stopWatching := context.WithCancel(t.Context())
+	rec := newRecorder(t, fleet.endpoints(), record)
+	var background sync.WaitGroup
+	background.Go(func() { rec.run(watching) })
+	createTenants(t, fleet)
+
+	crowd := &crowd{fleet: fleet, record: record, recorder: rec, witness: witnessProgram(t), seed: *seed, most: 60}
+	submitting, stopSubmitting := context.WithTimeout(t.Context(), *length)
+	var work sync.WaitGroup
+	work.Go(func() { crowd.run(submitting) })
+	scene := &scene{taken: map[string]bool{}, rec: rec}
+	chosen := choose(t, *only)
+	for k := range uint64(tempters) {
+		tempter := &tempter{Rand: rand.New(rand.NewPCG(*seed, k)), ctx: submitting, faults: chosen, fleet: fleet, scene: scene, record: record}
+		work.Go(tempter.tempt)
+	}
+	work.Wait()
+	stopSubmitting()
+	meta.Healed, meta.Restores = trace.Now(), scene.restores
+	note(t, record, meta)
+	settle(t, rec)
+	remembered(t, fleet)
+	stopWatching()
+	background.Wait()
+	meta.End = trace.Now()
+	note(t, record, meta)
+	judge(t, fleet, home)
+}
+
+// The constant `tempters` is the maximum number of simultaneous faults.
+const tempters = 3
+
+// This function selects faults by their kinds.
+func choose(t testing.TB, kinds string) []fault {
+	t.Helper()
+	switch kinds {
+	case "":
+		return faults
+	case "none":
+		return nil
+	}
+	var out []fault
+	for kind := range strings.SplitSeq(kinds, ",") {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.kind == kind })
+		if i < 0 {
+			t.Fatalf("there is no fault %q; see fault_kinds_test.go", kind)
+		}
+		out = append(out, faults[i])
+	}
+	return out
+}
+
+// This function waits until every job has ended and every device is free. Once
+// no more faults are injected, every job must end and free its devices.
+func settle(t *testing.T, rec *recorder) {
+	t.Helper()
+	const atMost = 5 * time.Minute // a job that was lost repeatedly waits up to a minute
+	deadline := time.Now().Add(atMost)
+	for {
+		job, n := rec.unsettled()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s after the last fault %d jobs have not ended or hold devices; one of them: %s", atMost, n, job)
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+func note(t *testing.T, record *trace.Writer, meta trace.Meta) {
+	t.Helper()
+	if err := record.Meta(meta); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createTenants(t testing.TB, f *fleet) {
+	t.Helper()
+	c := f.client(0, 20*time.Second)
+	defer c.Close()
+	for name, gpus := range quotas {
+		_, err := c.CreateTenant(t.Context(), &apipb.Tenant{
+			Id: name, Name: name, MaxGpus: new(int32(gpus)), MaxGpuMemoryMb: new(int32(1 << 30)), MaxCpuCores: new(int32(1 << 20)),
+			MaxMemoryMb: new(int32(1 << 30)), MaxConcurrentJobs: new(int32(1 << 20)),
+		})
+		if err != nil {
+			t.Fatalf("create tenant %s: %v", name, err)
+		}
+	}
+}
+
+// witnessProgram finds the program that the suite's jobs run.
+func witnessProgram(t testing.TB) string {
+	return live.Witness.Path(t)
+}
+
+// `judge` checks the run's record, and checks that no job process reported a
+// violation. If the run failed, `judge` prints the histories of a few jobs and
+// saves the record.
+func judge(t *testing.T, f *fleet, home string) {
+	t.Helper()
+	run, err := trace.Load(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := check.Run(run)
+	var text strings.Builder
+	report.Print(&text)
+	t.Log("\n" + text.String())
+	told := map[string]bool{}
+	for _, v := range report.Violations {
+		t.Error(v)
+		if v.Job != "" && !told[v.Job] && len(told) < 3 {
+			told[v.Job] = true
+			var story strings.Builder
+			check.Story(run, v.Job, &story)
+			t.Log("\n" + story.String())
+		}
+	}
+	for _, p := range f.processes() {
+		data, err := os.ReadFile(p.LogFile)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+			said := strings.ReplaceAll(string(data), "failpoint panic: ", "")
+			if _, rest, found := strings.Cut(said, bad); found && !strings.HasPrefix(p.Name, "etcd") {
+				t.Errorf("%s says %s%s", p.Name, bad, rest[:min(len(rest), 4000)])
+			}
+		}
+	}
+	if t.Failed() {
+		preserve(t, home)
+	}
+}
+
+// The function `preserve` copies the record of a failed run to a permanent
+// directory.
+func preserve(t *testing.T, home string) {
+	t.Helper()
+	at := home
+	if *keep == "" {
+		at = filepath.Join(os.TempDir(), fmt.Sprintf("ares-robustness-seed-%d", *seed))
+		if err := errors.Join(os.RemoveAll(at), os.CopyFS(at, os.DirFS(home))); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Errorf("seed %d failed; its record is in %s\njudge it again: go run ./test/chaos/robustness/recheck %s\nrun it again: make robustness SEEDS=%d", *seed, at, at, *seed)
+}

@@ -1,3 +1,0 @@
-// Package kueue prints how Ares fares with the workloads of Kueue's
-// performance tests, in virtual time and beside what Kueue takes for them.
-package kueue
