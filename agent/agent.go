@@ -49,6 +49,7 @@ type Agent struct {
 	store      storeIdentity // identity of the store that the servers use
 	seats      map[run.Key]*seat
 	orders     []*apipb.SeatOrder // as last sent by a server
+	released   map[run.Key]bool   // seats that a server has released in this session; an older list may still name them
 	seen       int64              // revision of the state that the orders were read from
 	wg         sync.WaitGroup     // one for each seat goroutine
 	life       context.Context    // ends with the agent
@@ -69,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}}
 	if cfg.Token == "" {
 		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
 			return nil, err

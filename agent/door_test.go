@@ -67,6 +67,7 @@ type door struct {
 	session int64
 	orders  map[int64]*apipb.SeatOrder // by fence
 	changed chan struct{}              // closed when orders change
+	held    bool                       // no list of seats is sent, so the agent keeps the last one
 	calls   []call
 	hooks   map[string]func() error // functions that are called before the answer, by verb
 }
@@ -100,6 +101,13 @@ func (d *door) order(o *apipb.SeatOrder) {
 	d.orders[o.Seat.Fence] = o
 	close(d.changed)
 	d.changed = make(chan struct{})
+}
+
+// The method `holdLists` lets the agent keep the list of seats that it has.
+func (d *door) holdLists() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held = true
 }
 
 // The method `said` returns the agent's calls with the given verbs, in the order in which they arrived.
@@ -196,10 +204,12 @@ func (d *door) WatchSeats(_ *apipb.WatchSeatsRequest, stream apipb.AgentService_
 	for {
 		d.mu.Lock()
 		resp := &apipb.WatchSeatsResponse{Revision: 1 << 40, Seats: slices.Collect(maps.Values(d.orders))}
-		changed := d.changed
+		changed, held := d.changed, d.held
 		d.mu.Unlock()
-		if err := stream.Send(resp); err != nil {
-			return err
+		if !held {
+			if err := stream.Send(resp); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-changed:

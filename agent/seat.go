@@ -225,7 +225,12 @@ func (s *seat) release(ctx context.Context) {
 	if err := os.RemoveAll(s.scratch()); err != nil {
 		s.agent.log.Warn("remove a seat's working directory", "seat", s.key, "error", err)
 	}
-	s.agent.drop(s)
+	if err != nil {
+		s.agent.drop(s)
+		s.reconcileLater(ctx) // if the seat is still in the list, its end is reported again
+		return
+	}
+	s.agent.dropReleased(s)
 	s.agent.reconcile(s.agent.session.Load()) // another seat may be waiting for these devices
 }
 
@@ -237,6 +242,10 @@ func (s *seat) decline(ctx context.Context) {
 	})
 	if err != nil && ctx.Err() == nil {
 		s.agent.log.Warn("declining a seat was rejected", "seat", s.key, "error", err)
+	}
+	if err == nil {
+		s.agent.dropReleased(s)
+		return
 	}
 	s.agent.drop(s)
 }

@@ -109,6 +109,30 @@ func TestARenewalCountsFromItsSending(t *testing.T) {
 	}
 }
 
+// TestAReleasedSeatIsNotReportedAgain checks that a list of seats from before a release does not make the agent report the seat as lost. The
+// second seat waits for the device of the first one, so the agent reads the old list once more when the first seat is released.
+func TestAReleasedSeatIsNotReportedAgain(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	goOn := filepath.Join(h.dir, "go")
+	device := []*apipb.DeviceShare{{DeviceId: h.Node().Devices[0].ID, Milli: 1000}}
+	first := seatOf(100, ares.SeatPlaced, time.Hour, "while [ ! -e "+goOn+" ]; do sleep 0.01; done")
+	second := seatOf(101, ares.SeatPlaced, time.Hour, "true")
+	first.Shares, second.Shares = device, device
+	d.order(first)
+	eventually(t, "the first seat's start", func() bool { return h.says("seat started") })
+	d.order(second)
+	eventually(t, "the second seat to wait", func() bool { return h.says("its devices are still in use") })
+	d.holdLists()
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both releases", func() bool { return len(d.said("release")) > 1 })
+	if got := d.said("finish"); len(got) != 2 || got[0].fence != 100 || got[1].fence != 101 {
+		t.Errorf("the ends of two seats were reported as %+v", got)
+	}
+}
+
 // TestALostSeatIsReported checks that a seat without its process is reported as lost (rule R1). A claimed seat without a process on this
 // node is reported as lost, and only then released.
 func TestALostSeatIsReported(t *testing.T) {

@@ -40,6 +40,9 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 	if err != nil {
 		return apipb.FromStatus(err)
 	}
+	a.mu.Lock()
+	clear(a.released) // the store may have been restored to a time before those releases
+	a.mu.Unlock()
 	clean := false
 	for {
 		resp, err := stream.Recv()
@@ -72,6 +75,7 @@ func (a *Agent) reconcile(session int64) {
 		wanted[key] = true
 		s := a.seats[key]
 		switch {
+		case a.released[key]: // the list was read before the release
 		case s != nil:
 			s.applyOrder(o)
 		case o.State == string(ares.SeatPlaced) && o.Current && o.Stop != "":
@@ -129,6 +133,15 @@ func (a *Agent) drop(s *seat) {
 		delete(a.seats, s.key)
 	}
 	a.mu.Unlock()
+}
+
+// dropReleased removes a seat that a server has released. Nothing may start this seat again, or report it as lost, when a list of the
+// node's seats from before the release is read once more.
+func (a *Agent) dropReleased(s *seat) {
+	a.mu.Lock()
+	a.released[s.key] = true
+	a.mu.Unlock()
+	a.drop(s)
 }
 
 // isHeld reports whether the agent still has the seat in its table.
