@@ -96,6 +96,8 @@ type Server struct {
 	closing   atomic.Bool
 	caughtUp  atomic.Int64               // a revision up to which the view is complete
 	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
+	mark      *revisionMark              // the highest revision of the store that this server has seen
+	ahead     aheadNodes                 // nodes that claim a higher one
 	redisAway atomic.Bool                // calls to Redis are suspended for now
 	resign    context.CancelFunc         // ends the loop
 }
@@ -137,6 +139,9 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	if err = s.register(ctx); err != nil {
+		return err
+	}
+	if err = s.openMark(ctx); err != nil {
 		return err
 	}
 	if err = s.openAudit(ctx, run, m); err != nil {
@@ -232,6 +237,9 @@ func (s *Server) register(ctx context.Context) error {
 // `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
+	if s.outrun.Load() != nil {
+		s.resign()
+	}
 	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &lifecycle.Reaper{
@@ -260,7 +268,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	}
 	s.startRecording(run)
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
-	s.Loop.Before = hold.Wait
+	s.Loop.Before = s.beforeLeading(hold.Wait)
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -282,7 +290,12 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		err := s.Loop.Run(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
-	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
+	return func() string {
+		if why := s.outrun.Load(); why != nil {
+			return why.Error()
+		}
+		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()))
+	}
 }
 
 // startEstimator starts the Estimator with its stored state. The Estimator predicts runtimes. The method also starts
@@ -325,7 +338,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		AgentService: &service.AgentService{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})
 	if err == nil {
@@ -367,6 +380,7 @@ func (s *Server) Close() {
 		s.drain(ctx)
 		s.stop()
 		s.parts.Wait()
+		s.closeMark()
 		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {

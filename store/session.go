@@ -210,6 +210,9 @@ func (s *Store) CloseSession(ctx context.Context, node string, session int64) er
 
 // UpdateNode rewrites a node's record, if the given session is still current.
 func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) error {
+	if session <= 0 {
+		return sessionGone(node.ID) // the comparison would succeed for a node without a session
+	}
 	node.SessionCut = false
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
 	if err != nil {

@@ -130,7 +130,8 @@ const (
 	// a successful call is on disk. A server whose disk is full must not lose its nodes.
 	AgentSessions
 	// AgentReports is the level for the reports of agents, which arrive many times per second. An agent's
-	// report is recorded in the audit log only if the caller is not authenticated or lacks the permission.
+	// report is recorded in the audit log only if it is rejected. The server does not wait until the entry is
+	// on disk.
 	AgentReports
 	// NotAudited is the level for methods that are open to everybody. Their calls are never recorded.
 	NotAudited

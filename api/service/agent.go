@@ -32,9 +32,10 @@ type AgentService struct {
 	// The function Claimed is called each time an agent has claimed a seat. This function may
 	// be nil.
 	Claimed func()
-	// The function Outrun is called when an agent has seen a revision of this store that is
-	// higher than the store's current revision.
-	Outrun func(*ares.Error)
+	// The function RevisionClaimed is called each time an agent opens a session. The error is not
+	// nil if the agent claims to have seen a revision that the store has not reached. The claim
+	// only raises an alert. This function may be nil.
+	RevisionClaimed func(node string, refused *ares.Error)
 }
 
 // resendEvery is the interval at which a node's agent receives the node's
@@ -85,6 +86,7 @@ func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRe
 
 func checkNode(n *ares.Node) error {
 	var p ares.Problems
+	cleanNode(n, &p)
 	if !ares.ValidName(n.ID) {
 		p.Add("node.node_id", "%q is not a name", n.ID)
 	}
@@ -184,7 +186,7 @@ func (d *AgentService) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequ
 	m := req.GetResult()
 	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
 		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
-		Reason: ares.Truncate(m.GetReason(), 512), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
+		Reason: ares.Truncate(ares.Printable(m.GetReason()), maxReasonText), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
 	}, d.Now())
 	return &apipb.FinishSeatResponse{}, err
 }
@@ -229,9 +231,11 @@ func (d *AgentService) ReportClean(ctx context.Context, req *apipb.ReportCleanRe
 
 // ReportProgress stores the progress that a running job reports.
 func (d *AgentService) ReportProgress(ctx context.Context, req *apipb.ReportProgressRequest) (*apipb.ReportProgressResponse, error) {
-	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.Progress{
-		Percent: min(max(req.GetPercent(), 0), 100), Message: ares.Truncate(req.GetMessage(), 256), At: d.Now(),
-	})
+	p, err := progress(req, d.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), p)
 }
 
 // ReportCheckpoint records that a job has saved its progress.
@@ -240,7 +244,8 @@ func (d *AgentService) ReportCheckpoint(ctx context.Context, req *apipb.ReportCh
 		return nil, ares.Errorf(ares.Invalid, "seat.rank: must be 0 in a checkpoint report, got %d", rank).At("seat.rank")
 	}
 	age := time.Duration(min(req.GetAgeMs(), maxAgeMS)) * time.Millisecond
-	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), req.GetRef()), d.Now().Add(-age))
+	ref := req.GetRef()
+	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), ref), ref.GetSession(), d.Now().Add(-age))
 }
 
 // WatchSeats sends all seats of the node whenever one changes, and repeats them

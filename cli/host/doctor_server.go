@@ -126,7 +126,7 @@ func notReadyRemedy(word string) string {
 	case strings.Contains(word, "takes no writes"):
 		return "free space for the store; jobs that end now are committed later"
 	case strings.Contains(word, "earlier time"):
-		return "stop every server, restore the backup with ares restore, and start them again"
+		return "make a backup with ares backup, stop every server, restore that backup with ares restore, and start the servers again"
 	case strings.Contains(word, "lags"):
 		return "check the server's log, and restart the server if it does not catch up"
 	case strings.Contains(word, "stopping"), strings.Contains(word, "still being read"):
