@@ -298,6 +298,7 @@ func (c *Config) Check() error {
 		{"recording.files", c.Recording.Files, 2, 10_000},
 		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 		{"limits.calls_at_once", c.Limits.CallsAtOnce, 0, 1_000_000},
+		{"limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)

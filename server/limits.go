@@ -1,9 +1,6 @@
 package server
 
 import (
-	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ares-scheduler/ares/api/pipeline"
@@ -41,6 +38,10 @@ type LimitsConfig struct {
 	// GRPCConnections is the number of gRPC connections; each agent needs two.
 	// Default 16384, 16 to 1000000.
 	GRPCConnections int `yaml:"grpc_connections"`
+	// ConnectionsPerAddress is the number of connections of one client address
+	// to each listener; an IPv6 network of 64 bits counts as one address.
+	// Default 0: half of the listener's connections. Up to 1000000.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
 }
 
 // maxMetricsConnections is the maximum number of connections to the metrics listener.
@@ -86,42 +87,4 @@ func (l *LimitsConfig) burst() int {
 		return l.CallsAtOnce
 	}
 	return max(1, int(2*l.CallsPerSecond))
-}
-
-// limitedListener is a listener with a limit on the number of open connections. A connection beyond the limit is
-// closed immediately. Connections beyond the limit are accepted first. Otherwise they would fill the kernel's
-// queue, and later connections would wait without an answer.
-type limitedListener struct {
-	net.Listener
-	limit   int64
-	refused func()
-	open    atomic.Int64
-}
-
-// Accept implements net.Listener.
-func (b *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if b.open.Add(1) <= b.limit {
-			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.open.Add(-1) })}, nil
-		}
-		b.open.Add(-1)
-		_ = c.Close() // no byte was exchanged
-		b.refused()
-	}
-}
-
-// countedConn is a connection that is counted until it is closed.
-type countedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }

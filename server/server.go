@@ -190,6 +190,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
+	s.runPart("revision mark", func() error { return s.watchMark(run) })
 	s.serve(listeners, m)
 	return s.writeEndpoints()
 }
@@ -441,28 +442,31 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 }
 
 func (s *Server) serve(l listeners, m *metrics) {
-	l = listeners{
-		http:    m.limitConnections("http", l.http, s.cfg.Limits.HTTPConnections),
-		grpc:    m.limitConnections("grpc", l.grpc, s.cfg.Limits.GRPCConnections),
-		metrics: m.limitConnections("metrics", l.metrics, maxMetricsConnections),
-	}
-	var opts []grpc.ServerOption
+	limits := &s.cfg.Limits
+	rest := m.limitConnections("http", l.http, limits.HTTPConnections, limits.ConnectionsPerAddress)
+	calls := m.limitConnections("grpc", l.grpc, limits.GRPCConnections, limits.ConnectionsPerAddress)
+	scrapes := m.limitConnections("metrics", l.metrics, maxMetricsConnections, limits.ConnectionsPerAddress)
+	opts := calls.grpcOptions()
 	if config := s.grpcTLS(); config != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = s.doors.GRPC(opts...)
-	s.runPart("grpc", func() error { return s.grpc.Serve(l.grpc) })
+	s.runPart("grpc", func() error { return s.grpc.Serve(calls) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	for name, h := range map[string]struct {
-		listener net.Listener
+		listener *connections
 		handler  http.Handler
 		tls      *tls.Config
-	}{"http": {l.http, s.doors.HTTP(), s.tlsFor(s.Endpoints.HTTP)}, "metrics": {l.metrics, mux, s.tlsFor(s.Endpoints.Metrics)}} {
+	}{
+		"http":    {rest, s.doors.HTTP(), s.tlsFor(s.Endpoints.HTTP)},
+		"metrics": {scrapes, mux, s.tlsFor(s.Endpoints.Metrics)},
+	} {
 		srv := &http.Server{
 			Handler: h.handler, TLSConfig: h.tls, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
+		h.listener.watch(srv)
 		s.http = append(s.http, srv)
 		s.runPart(name, func() error {
 			var err error

@@ -189,6 +189,9 @@ func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, er
 // WouldReject rejects a REST request before its body is read, as Tap does for
 // gRPC.
 func (d *Pipeline) WouldReject(r *http.Request, who *auth.Caller) error {
+	if isReserved(r.Context()) {
+		return ErrConnections
+	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return d.Limiters.Reads.WouldReject(who.Identity().Name)
 	}
