@@ -143,6 +143,16 @@ func (s *Server) beforeLeading(next func(context.Context, *store.Leadership) err
 	}
 }
 
+// startMark lets the server compare the store with the mark while it may lead. A server that has noticed a rollback at its
+// start never leads.
+func (s *Server) startMark(run context.Context) {
+	if s.outrun.Load() != nil {
+		s.resign()
+		return
+	}
+	s.runPart("revision mark", func() error { return s.watchMark(run) })
+}
+
 // watchMark compares the store with the mark from time to time, and writes the mark. While the store is silent, the mark
 // stays as it is.
 func (s *Server) watchMark(ctx context.Context) error {

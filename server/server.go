@@ -141,9 +141,6 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err = s.register(ctx); err != nil {
 		return err
 	}
-	if err = s.openMark(ctx); err != nil {
-		return err
-	}
 	if err = s.openAudit(ctx, run, m); err != nil {
 		return err
 	}
@@ -190,7 +187,6 @@ func (s *Server) start(ctx, run context.Context) error {
 		listeners.close()
 		return err
 	}
-	s.runPart("revision mark", func() error { return s.watchMark(run) })
 	s.serve(listeners, m)
 	return s.writeEndpoints()
 }
@@ -210,7 +206,8 @@ func (s *Server) loadView(ctx context.Context) error {
 	return nil
 }
 
-// This method ensures that the store has an identity, the default tenant and this server's tokens.
+// This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
+// with this server's revision mark.
 func (s *Server) register(ctx context.Context) error {
 	id, err := serverID(s.cfg.DataDir)
 	if err != nil {
@@ -230,17 +227,17 @@ func (s *Server) register(ctx context.Context) error {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
-	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id)
-	return err
+	if s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id); err != nil {
+		return err
+	}
+	return s.openMark(ctx)
 }
 
 // startLoop starts the scheduling loop. On the leader, the Reaper, Drainer and Archiver also run. The returned function
 // `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
-	if s.outrun.Load() != nil {
-		s.resign()
-	}
+	s.startMark(run)
 	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &lifecycle.Reaper{
