@@ -77,6 +77,9 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 
+	marker   *audit.Marker
+	recorded chan struct{} // closed when the recording of decisions has ended, nil without a recording
+
 	cfg      Config
 	log      *slog.Logger
 	name     string
@@ -165,6 +168,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	shipped := s.shipAudit(run, m)
+	s.startMarker(run, m)
 	s.startEstimator(ctx, run, m)
 	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
@@ -258,7 +262,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			s.log.Error("record a decision", "error", err)
 		}
 	}
-	s.startRecording(run)
+	s.startRecording(run, m)
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	s.Loop.Before = hold.Wait
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
@@ -282,7 +286,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		err := s.Loop.Run(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
-	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
+	return func() string { return cmp.Or(hold.Alert(), reaper.Alert(), s.auditAlert()) }
 }
 
 // startEstimator starts the Estimator with its stored state. The Estimator predicts runtimes. The method also starts
@@ -323,7 +327,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		AgentService: &service.AgentService{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
 		},
@@ -360,6 +364,7 @@ func (s *Server) Close() {
 		if s.resign != nil {
 			s.resign()
 		}
+		s.awaitRecording(ctx)
 		s.removeEndpoints()
 		if s.doors != nil {
 			s.doors.Close(ctx)
@@ -367,6 +372,7 @@ func (s *Server) Close() {
 		s.drain(ctx)
 		s.stop()
 		s.parts.Wait()
+		s.markLast()
 		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
