@@ -97,6 +97,8 @@ type Config struct {
 	// AuditHistory has the entries of all servers. If AuditHistory is nil,
 	// AuditLog is used.
 	AuditHistory service.AuditHistory
+	// AuditMarks returns what places outside the log's files remember of its end. AuditMarks may be nil.
+	AuditMarks service.AuditMarks
 	// When a limit rejects a call, the function Shed is called with the limiter's class. This
 	// function may be nil.
 	Shed func(class string)
@@ -141,7 +143,7 @@ func New(cfg Config) (*Server, error) {
 		Admission: cfg.Admission, View: cfg.View, Store: cfg.Store, Accounting: cfg.Accounting, Policies: cfg.Policies,
 		Engine: cfg.Engine, Predict: cfg.Predict, Notifier: cfg.Notifier, Logs: cfg.Logs,
 		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService,
-		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory,
+		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,
 		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, Log: cfg.Log,
 	})

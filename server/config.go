@@ -255,7 +255,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Auth:      defaultAuth(),
-		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Recording: defaultRecording(),
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
@@ -284,7 +284,7 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
+	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges()), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
@@ -293,9 +293,7 @@ func (c *Config) Check() error {
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
-		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
 		{"pki.node_cert_seconds", c.PKI.NodeCertSeconds, 10, int(pki.MaxNodeLife / time.Second)},
-		{"recording.files", c.Recording.Files, 2, 10_000},
 		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 		{"limits.calls_at_once", c.Limits.CallsAtOnce, 0, 1_000_000},
 		{"limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000},

@@ -77,6 +77,9 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 
+	marker   *audit.Marker
+	recorded chan struct{} // closed when the recording of decisions has ended, nil without a recording
+
 	cfg      Config
 	log      *slog.Logger
 	name     string
@@ -167,6 +170,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	shipped := s.shipAudit(run, m)
+	s.startMarker(run, m)
 	s.startEstimator(ctx, run, m)
 	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
@@ -264,7 +268,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			s.log.Error("record a decision", "error", err)
 		}
 	}
-	s.startRecording(run)
+	s.startRecording(run, m)
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	s.Loop.Before = s.beforeLeading(hold.Wait)
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
@@ -292,7 +296,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		if why := s.outrun.Load(); why != nil {
 			return why.Error()
 		}
-		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()))
+		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()), s.auditAlert())
 	}
 }
 
@@ -334,7 +338,7 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		AgentService: &service.AgentService{
 			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
@@ -371,6 +375,7 @@ func (s *Server) Close() {
 		if s.resign != nil {
 			s.resign()
 		}
+		s.awaitRecording(ctx)
 		s.removeEndpoints()
 		if s.doors != nil {
 			s.doors.Close(ctx)
@@ -379,6 +384,7 @@ func (s *Server) Close() {
 		s.stop()
 		s.parts.Wait()
 		s.closeMark()
+		s.markLast()
 		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {

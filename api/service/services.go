@@ -49,6 +49,9 @@ type Config struct {
 	// AuditHistory has the entries of all servers. If AuditHistory is nil,
 	// AuditLog is used.
 	AuditHistory AuditHistory
+	// AuditMarks returns what places outside the log's files remember of its end, and the names of the places that do not answer. If
+	// AuditMarks is nil, the log is compared with no such place.
+	AuditMarks AuditMarks
 	// Alert returns a warning about the whole cluster, or "" if there is none. Alert may be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. FreeMB may be nil.

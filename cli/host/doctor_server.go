@@ -86,7 +86,7 @@ func (a *commands) examineServer(ctx context.Context, p *checkedServer) []findin
 		found = append(found, finding{What: "versions", State: note, Detail: fmt.Sprintf("this command is %s, the server %s", a.Version, status.GetVersion())})
 	}
 	found = append(found, examineStore(status)...)
-	found = append(found, examineHistory(status))
+	found = append(found, examineHistory(status), examineAudit(p.client.VerifyAuditEnd(ctx)))
 	found = append(found, a.examineAuthority(ctx, p)...)
 	if mb := status.GetDataDirFreeMb(); mb >= 0 && mb < littleSpaceMB {
 		found = append(found, space("server's disk", "the data directory of "+p.at, int64(mb)))

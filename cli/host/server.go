@@ -35,7 +35,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "grpc-addr", "", "address for gRPC (default 127.0.0.1:9090)")
 	c.Flags().StringVar(&f.metrics, "metrics-addr", "", "address for /metrics (default 127.0.0.1:9091)")
 	c.Flags().StringVar(&f.advertise, "advertise-addr", "", "address at which agents and other servers reach gRPC, HOST:PORT (ARES_ADVERTISE_ADDR; default --grpc-addr)")
-	c.Flags().StringVar(&f.record, "record", "", "directory for recordings of decisions, for ares sim (ARES_RECORDING_DIR)")
+	c.Flags().StringVar(&f.record, "record", "", "directory for recordings of decisions (ARES_RECORDING_DIR; default recordings in the data directory)")
 	c.Flags().StringVar(&f.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 }
 

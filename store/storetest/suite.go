@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Trust", trustLaws},
 		{"Policies", policyLaws},
 		{"Remove", removeLaws},
+		{"AuditMarks", auditMarkLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, l := range group.laws {
