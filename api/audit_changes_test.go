@@ -63,6 +63,7 @@ func changesInTurn() []change {
 		{"DELETE", "/api/v1/tenants/default/tokens/ci", nil, "REVOKE_TOKEN", "token/default/ci", "default", true, false},
 		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, true},
 		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, false},
+		{"POST", "/api/v1/bindings:accept", binding, "ACCEPT_BINDING", "binding/group:ml/viewer/default", "default", false, false},
 		{"DELETE", "/api/v1/bindings?subject=group:ml&role=viewer&tenant_id=default", nil, "DELETE_BINDING", "binding/group:ml/viewer/default", "default", true, false},
 		{"PUT", "/api/v1/policies?check_only=true", rule("true"), "APPLY_POLICY", "policy/small", "", false, false},
 		{"PUT", "/api/v1/policies", rule("true"), "APPLY_POLICY", "policy/small", "", false, true},

@@ -43,6 +43,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Metrics   MetricsConfig   `yaml:"metrics"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Isolation IsolationConfig `yaml:"isolation"`
@@ -313,9 +314,7 @@ func (c *Config) Check() error {
 	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
 	c.Redis.check(&p)
-	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
-		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
-	}
+	c.Limits.checkRates(&p)
 	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,7 @@ import (
 	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/control/scheduler"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
-	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/notify"
-	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/rediscache"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -97,6 +94,7 @@ type Server struct {
 
 	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing   atomic.Bool
+	withAgent atomic.Bool                // a node agent runs in this process
 	caughtUp  atomic.Int64               // a revision up to which the view is complete
 	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
 	mark      *revisionMark              // the highest revision of the store that this server has seen
@@ -328,10 +326,11 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 	if s.auth, err = s.cfg.Auth.open(s.Store); err != nil {
 		return err
 	}
+	s.View.Feed(s.auth.Apply)
 	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
-		limits.Rate.Shared = beside
+		limits.Rate.Shared, limits.TenantRate.Shared = beside, beside
 	}
 	s.doors, err = api.New(api.Config{
 		Policies: s.Policies, Notifier: s.notifier,
@@ -484,28 +483,6 @@ func (s *Server) serve(l listeners, m *metrics) {
 			return err
 		})
 	}
-}
-
-// On a loopback address, guardMetrics lets anyone read the metrics. On other addresses, guardMetrics requires a token.
-func (s *Server) guardMetrics(next http.Handler) http.Handler {
-	if host, _, err := net.SplitHostPort(s.Endpoints.Metrics); err == nil && loopback.Host(host) {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		who, err := s.auth.Check(r.Context(), token)
-		if err != nil {
-			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, err.Error(), http.StatusUnauthorized)
-			return
-		}
-		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // the metrics show every tenant
-			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func (s *Server) writeEndpoints() error {

@@ -15,6 +15,9 @@ func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 	if err != nil {
 		return t, err
 	}
+	if err = s.dropRightsElsewhere(ctx, t.ID); err != nil {
+		return t, err
+	}
 	return s.putTenant(ctx, t, value, 0, append(dropQueues(t.ID), dropRights(t.ID)...)...)
 }
 

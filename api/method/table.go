@@ -285,6 +285,10 @@ var table = []Method{
 		Audit: read("LIST_BINDINGS", ""), Limiter: Reads,
 	},
 	{
+		Name: apipb.IdentityService_AcceptBinding_FullMethodName, Permission: roles.BindingWrite, Scope: AnyScope,
+		Audit: change("ACCEPT_BINDING", "binding", "subject", "role", "tenant_id", "queue"), Limiter: Writes,
+	},
+	{
 		Name: apipb.IdentityService_DeleteBinding_FullMethodName, Permission: roles.BindingWrite, Scope: AnyScope,
 		Audit: change("DELETE_BINDING", "binding", "subject", "role", "tenant_id", "queue"), Limiter: Writes,
 	},

@@ -296,7 +296,7 @@ func (d *Handler) takeBody(r *http.Request) (leave func(), code int, err error) 
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, pipeline.SmallBody+1))
 	if err == nil && len(data) > pipeline.SmallBody {
-		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.CallerName(r.Context())); err != nil {
+		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.AccountOf(pipeline.IdentityOf(r.Context()))); err != nil {
 			return leave, pipeline.StatusOf[ares.CodeOf(err)], err
 		}
 		var more []byte

@@ -11,6 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // clusterService implements ClusterService.
@@ -217,7 +218,7 @@ func (d *clusterService) GetClusterStatus(ctx context.Context, _ *apipb.GetClust
 			resp.CordonedNodes++
 		}
 	}
-	counts := d.Cfg.View.PhasesOf(visibilityOf(ctx).tenants())
+	counts := d.Cfg.View.PhasesIn(visibilityOf(ctx).scopes(roles.JobRead))
 	for _, p := range ares.Phases() {
 		n := int32(counts[p])
 		resp.Jobs[string(p)] = n

@@ -130,8 +130,8 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 	if d.Cfg.Accounting != nil {
 		job.Use = d.use(ctx, d.Cfg.Accounting.Parts(snap.Job, &snap.Run))
 	}
-	job.Forecast = d.forecast(snap.Job, &snap.Run)
-	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
+	job.Forecast = d.forecast(to, snap.Job, &snap.Run)
+	job.DeadlineOutlook = d.outlook(to, snap.Job, &snap.Run)
 	job.Nomination = d.newNomination(to, snap.Run.Nominated)
 	for _, p := range cache.PreemptionsOf(snap.Job, &snap.Run) {
 		for _, a := range job.Attempts {

@@ -3460,10 +3460,14 @@ func (x *Grant) GetQueue() string {
 
 // Binding gives a subject a role. Where, and which, is its key.
 type Binding struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Subject       string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
-	CreatedBy     string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	CreatedAt     int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Subject   string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The binding has no effect, because the subject's tenant has not accepted it.
+	Pending bool `protobuf:"varint,4,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Who accepted it; "" if no consent was needed.
+	AcceptedBy    string `protobuf:"bytes,5,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3517,6 +3521,20 @@ func (x *Binding) GetCreatedAt() int64 {
 		return x.CreatedAt
 	}
 	return 0
+}
+
+func (x *Binding) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *Binding) GetAcceptedBy() string {
+	if x != nil {
+		return x.AcceptedBy
+	}
+	return ""
 }
 
 // Identity tells one store from another. It is part of every backup.
@@ -4651,13 +4669,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Grant\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\"a\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\x9c\x01\n" +
 	"\aBinding\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x02 \x01(\tR\tcreatedBy\x12\x1d\n" +
 	"\n" +
-	"created_at\x18\x03 \x01(\x03R\tcreatedAt\":\n" +
+	"created_at\x18\x03 \x01(\x03R\tcreatedAt\x12\x18\n" +
+	"\apending\x18\x04 \x01(\bR\apending\x12\x1f\n" +
+	"\vaccepted_by\x18\x05 \x01(\tR\n" +
+	"acceptedBy\":\n" +
 	"\bIdentity\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
 	"\arestore\x18\x02 \x01(\tR\arestore\"\x8b\x01\n" +

@@ -68,10 +68,10 @@ type scene struct {
 	made                      map[string]bool // attempts
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, config ...string) *scene {
 	t.Helper()
 	i := newIssuer(t)
-	p := startServer(t, fmt.Sprintf("auth: {oidc: {issuer: %q, audience: ares, tenant_claim: team, groups_claim: groups, roles: {writers: submitter}, clock_skew_seconds: 1}}\n", i.URL))
+	p := startServer(t, fmt.Sprintf("auth: {oidc: {issuer: %q, audience: ares, tenant_claim: team, groups_claim: groups, roles: {writers: submitter}, clock_skew_seconds: 1}}\n", i.URL)+strings.Join(config, ""))
 	s := &scene{testServer: p, issuer: i, t: t, made: map[string]bool{}}
 	for _, name := range []string{"blue", "red"} {
 		p.do(t, http.MethodPost, "/api/v1/tenants", fmt.Sprintf(`{"id":%q,"name":%q,"max_gpus":64,"max_gpu_memory_mb":8000000,"max_cpu_cores":640,"max_memory_mb":8000000,"max_concurrent_jobs":64}`, name, name))
@@ -186,7 +186,10 @@ func (s *scene) judge(a *attempt, id string, got result) {
 // This method checks that the audit log contains every rejection. A rejection is
 // either an entry with its request ID, or part of an entry that counts similar
 // rejections.
-func (s *scene) audited(heard []string) {
+func (s *scene) audited(heard []string) { s.t.Helper(); s.auditedAtLeast(heard, least) }
+
+// auditedAtLeast is `audited` for a scene with fewer attempts.
+func (s *scene) auditedAtLeast(heard []string, least int) {
 	s.t.Helper()
 	var entries []struct {
 		RequestID string `json:"request_id"`

@@ -113,6 +113,7 @@ var foreign = map[string]struct {
 	"IdentityService/RevokeToken":   {`{"name":"{token}","tenant_id":"{tenant}"}`, absent},
 	"IdentityService/CreateBinding": {`{"binding":{"subject":"oidc:mallory","role":"viewer","tenant_id":"{tenant}"}}`, absent},
 	"IdentityService/ListBindings":  {`{"tenant_id":"{tenant}"}`, filtered},
+	"IdentityService/AcceptBinding": {`{"subject":"oidc:cyan","role":"viewer","tenant_id":"{tenant}"}`, absent},
 	"IdentityService/DeleteBinding": {`{"subject":"oidc:cyan","role":"viewer","tenant_id":"{tenant}"}`, absent},
 
 	"TrustService/CreateJoinToken":  {`{"node_id":"evil"}`, refused},
