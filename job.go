@@ -40,6 +40,7 @@ type Spec struct {
 	After             []string          `json:"after,omitzero"`
 	Array             Array             `json:"array,omitzero"`
 	Labels            map[string]string `json:"labels,omitzero"`
+	Secrets           []SecretRef       `json:"secrets,omitzero"`
 }
 
 // Placement constrains where a job runs.

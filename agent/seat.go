@@ -97,6 +97,9 @@ func (s *seat) start(ctx context.Context) error {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
 		return nil
 	}
+	if spec.Secrets, err = s.fetchSecrets(ctx); err != nil {
+		return s.withoutSecrets(ctx, err)
+	}
 	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
 	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())

@@ -25,7 +25,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), After: m.After,
 		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
-		Labels: m.Labels,
+		Labels: m.Labels, Secrets: m.secrets(),
 	}
 }
 
@@ -92,7 +92,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry),
+		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets),
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}

@@ -53,6 +53,7 @@ type Config struct {
 	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
+	Secrets   SecretsConfig   `yaml:"secrets"`
 
 	wrong ares.Problems // mistakes that Load found
 }

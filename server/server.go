@@ -327,6 +327,8 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		return err
 	}
 	s.View.Feed(s.auth.Apply)
+	secrets := s.secrets()
+	s.Admission.Secrets = secrets
 	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
@@ -338,8 +340,10 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		Secrets: secrets,
 		AgentService: &service.AgentService{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
+			Secrets: secrets,
+			Store:   s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})
 	if err == nil {

@@ -41,6 +41,7 @@ func (r *Runner) Forget(key Key) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
+	r.removeSecrets(key)
 	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
 	// later.
 	if err := errors.Join(r.root.RemoveAll(to), r.root.Rename(from, to)); err != nil {

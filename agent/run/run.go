@@ -32,6 +32,8 @@ type (
 	Spec = seat.Spec
 	// User is the user that a job runs as.
 	User = seat.User
+	// Secret is one value of a secret, for a variable or a file.
+	Secret = seat.Secret
 	// Result describes how a seat ended.
 	Result = seat.Result
 	// Outcome is one word for how a seat ended.

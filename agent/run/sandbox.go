@@ -130,6 +130,9 @@ func (r *Runner) place(o *seat.Order) error {
 	if o.Sandbox.Private && (o.User == nil || r.noSandbox != "") {
 		return fmt.Errorf("the job cannot run in a sandbox: the job must have a separate user (has one: %t), and the machine must support sandboxes (problem: %q)", o.User != nil, r.noSandbox)
 	}
+	if o.SecretsDir = r.secretsDir(o.Key); o.Sandbox.Private {
+		o.SecretsDir = seat.SandboxSecrets
+	}
 	if o.Sandbox.Private {
 		o.Progress, o.Checkpoint, o.Tmp = seat.SandboxProgress, seat.SandboxCheckpoint, seat.SandboxTmp
 		if o.Sandbox.OwnTmp {

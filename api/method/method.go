@@ -78,6 +78,8 @@ const (
 	// NewPolicyScope is the tenant that a new policy names, or all tenants if the
 	// policy names none.
 	NewPolicyScope
+	// SecretScope is the tenant of the secret that the request names.
+	SecretScope
 	// UsageScope is the tenant and queue whose usage is requested.
 	UsageScope
 	// AuditScope is the tenant whose audit entries are requested.

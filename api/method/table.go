@@ -210,6 +210,25 @@ var table = []Method{
 		Audit: change("TEST_ALERT_CHANNEL", "channel", "name"), Limiter: Writes,
 	},
 
+	// SecretService
+
+	{
+		Name: apipb.SecretService_PutSecret_FullMethodName, Permission: roles.SecretWrite, Scope: SecretScope,
+		Audit: change("PUT_SECRET", "secret", "tenant_id", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.SecretService_ListSecrets_FullMethodName, Permission: roles.SecretRead, Scope: TenantListScope,
+		Audit: read("LIST_SECRETS", ""), Limiter: Reads,
+	},
+	{
+		Name: apipb.SecretService_DeleteSecret_FullMethodName, Permission: roles.SecretWrite, Scope: SecretScope,
+		Audit: change("DELETE_SECRET", "secret", "tenant_id", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.SecretService_RotateSecretKey_FullMethodName, Permission: roles.SecretRotate, Scope: GlobalScope,
+		Audit: change("ROTATE_SECRET_KEY", "secret-key", "key_id"), Limiter: Writes,
+	},
+
 	// HistoryService
 
 	{
@@ -395,6 +414,11 @@ var table = []Method{
 	{
 		Name: apipb.AgentService_ReportCheckpoint_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: report("REPORT_CHECKPOINT", "node", "ref.node_id"),
+	},
+	{
+		// Each delivery of secrets to a node is recorded.
+		Name: apipb.AgentService_FetchSecrets_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: session("FETCH_SECRETS", "", "seat.job_id"),
 	},
 	{
 		Name: apipb.AgentService_ServeFiles_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,

@@ -84,6 +84,7 @@ func New(services *service.Services, cfg Config) (*Handler, error) {
 		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
 		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
 		apipb.RegisterPolicyServiceHandlerClient(ctx, mux, apipb.NewPolicyServiceClient(conn)),
+		apipb.RegisterSecretServiceHandlerClient(ctx, mux, apipb.NewSecretServiceClient(conn)),
 		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
 		handle(mux, apipb.ClusterService_WatchEvents_FullMethodName, d.serveEvents),
 		handle(mux, apipb.JobService_StreamLogs_FullMethodName, d.serveLogs),

@@ -13,6 +13,7 @@ import (
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -29,6 +30,8 @@ type AgentService struct {
 	// number of nodes.
 	TTL func(nodes int) time.Duration
 	Now func() time.Time
+	// Secrets decrypts the secrets of jobs. If Secrets is nil, jobs cannot use secrets.
+	Secrets *secrets.Secrets
 	// The function Claimed is called each time an agent has claimed a seat. This function may
 	// be nil.
 	Claimed func()

@@ -14,6 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	// Policies are the user-defined policies. If Policies is nil, there are no
 	// policies.
 	Policies *admission.Policies
+	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
+	Secrets *secrets.Secrets
 	// Engine explains why jobs wait and where they would be placed.
 	Engine Engine
 	// Predict estimates the runtime of a job. If Predict is nil, there are no
@@ -96,6 +99,7 @@ func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTrustServiceServer(s, &trustService{Services: d, Trust: d.Cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditService{Services: d})
 	apipb.RegisterPolicyServiceServer(s, &policyService{Services: d})
+	apipb.RegisterSecretServiceServer(s, &secretService{Services: d})
 	apipb.RegisterHistoryServiceServer(s, &historyService{Services: d})
 	if d.Cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.Cfg.AgentService)

@@ -264,6 +264,7 @@ func (s *supervisor) wait() {
 // The method `finish` stores the result once all processes are dead, and ends the supervisor.
 func (s *supervisor) finish() {
 	s.out.settle()
+	removeSecrets(&s.order)
 	r := s.result()
 	if err := writeResult(&r, &s.out); err != nil {
 		die("write result: " + err.Error())

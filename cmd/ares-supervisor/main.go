@@ -50,6 +50,9 @@ func main() {
 	if err != nil {
 		die("read spec: " + err.Error())
 	}
+	if err = readSecrets(&order); err != nil {
+		die("read secrets: " + err.Error())
+	}
 	s, err := newSupervisor(order)
 	if err != nil {
 		die(err.Error())

@@ -24,6 +24,11 @@ const (
 // been started, and the failure is attributed to the machine.
 func (s *supervisor) apart() error {
 	o := &s.order
+	if !o.Sandbox.Private { // otherwise the files are inside the sandbox
+		if err := furnishSecrets(o); err != nil {
+			return err
+		}
+	}
 	if o.User == nil {
 		return nil // the job runs as root or as the agent's own user, which could undo the isolation
 	}
@@ -104,7 +109,7 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
-	return nil
+	return furnishSecrets(o)
 }
 
 func bind(from, to string) error {

@@ -74,6 +74,7 @@ func (s *supervisor) spawn() birth {
 	if err != nil {
 		return failed(s.apartToo(explain(path, err)))
 	}
+	o.Secrets = nil // only the job has them from now on
 	s.out.begin(pipe[0], o.LogLimit)
 	return birth{pid: pid, at: now, wall: wall}
 }
@@ -86,14 +87,14 @@ func environment(o *seat.Order) []string {
 	hasTmp := o.Tmp == ""
 	for _, v := range o.Env {
 		hasTmp = hasTmp || strings.HasPrefix(v, "TMPDIR=")
-		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
+		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, secretsEnv) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
 			env = append(env, v)
 		}
 	}
 	if !hasTmp {
 		env = append(env, "TMPDIR="+o.Tmp)
 	}
-	return append(env, progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
+	return append(withSecrets(env, o), progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
 }
 
 func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }

@@ -41,6 +41,8 @@ type Admission struct {
 	DeadlinePolicy DeadlinePolicy
 	// Policies are the users' rules for submitted jobs. Policies may be nil.
 	Policies *Policies
+	// Secrets finds the secrets that a job refers to. If Secrets is nil, no job may refer to a secret.
+	Secrets SecretFinder
 	// The cache Seen remembers requests that any server accepted recently. It may be nil.
 	Seen SeenCache
 }
@@ -230,8 +232,8 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After) > 0 {
-		if c.After, err = a.resolveDependencies(ctx, &stored, fresh); err != nil {
+	if len(stored.After)+len(stored.Secrets) > 0 {
+		if c.After, err = a.resolveReferences(ctx, &stored, fresh); err != nil {
 			return c, err
 		}
 	}

@@ -59,6 +59,7 @@ type Record struct {
 	//	*Record_Revocation
 	//	*Record_Joined
 	//	*Record_AuditMark
+	//	*Record_Secret
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,6 +379,15 @@ func (x *Record) GetAuditMark() *AuditMark {
 	return nil
 }
 
+func (x *Record) GetSecret() *Secret {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Secret); ok {
+			return x.Secret
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -502,6 +512,10 @@ type Record_AuditMark struct {
 	AuditMark *AuditMark `protobuf:"bytes,41,opt,name=audit_mark,json=auditMark,proto3,oneof"`
 }
 
+type Record_Secret struct {
+	Secret *Secret `protobuf:"bytes,31,opt,name=secret,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -561,6 +575,8 @@ func (*Record_Revocation) isRecord_Body() {}
 func (*Record_Joined) isRecord_Body() {}
 
 func (*Record_AuditMark) isRecord_Body() {}
+
+func (*Record_Secret) isRecord_Body() {}
 
 // AuditMark is the position that a server's audit log has reached.
 type AuditMark struct {
@@ -4350,11 +4366,114 @@ func (x *Revocation) GetReason() string {
 	return ""
 }
 
+// Secret is one version of a secret, encrypted. Its tenant and name are its key.
+type Secret struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Names of its values.
+	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The key-encryption key that wraps the data key. It is not in the store.
+	KeyId         string `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	WrappedKey    []byte `protobuf:"bytes,4,opt,name=wrapped_key,json=wrappedKey,proto3" json:"wrapped_key,omitempty"`
+	Ciphertext    []byte `protobuf:"bytes,5,opt,name=ciphertext,proto3" json:"ciphertext,omitempty"`
+	CreatedAt     int64  `protobuf:"varint,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     int64  `protobuf:"varint,7,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	By            string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_store_storepb_store_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Secret) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Secret) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Secret) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *Secret) GetWrappedKey() []byte {
+	if x != nil {
+		return x.WrappedKey
+	}
+	return nil
+}
+
+func (x *Secret) GetCiphertext() []byte {
+	if x != nil {
+		return x.Ciphertext
+	}
+	return nil
+}
+
+func (x *Secret) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *Secret) GetUpdatedAt() int64 {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return 0
+}
+
+func (x *Secret) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xb3\f\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xe4\f\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4394,7 +4513,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"revocation\x12/\n" +
 	"\x06joined\x18\x1e \x01(\v2\x15.ares.store.v1.JoinedH\x00R\x06joined\x129\n" +
 	"\n" +
-	"audit_mark\x18) \x01(\v2\x18.ares.store.v1.AuditMarkH\x00R\tauditMarkB\x06\n" +
+	"audit_mark\x18) \x01(\v2\x18.ares.store.v1.AuditMarkH\x00R\tauditMark\x12/\n" +
+	"\x06secret\x18\x1f \x01(\v2\x15.ares.store.v1.SecretH\x00R\x06secretB\x06\n" +
 	"\x04body\"]\n" +
 	"\tAuditMark\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -4748,7 +4868,21 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"Revocation\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reasonB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xdc\x01\n" +
+	"\x06Secret\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\x12\x15\n" +
+	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x1f\n" +
+	"\vwrapped_key\x18\x04 \x01(\fR\n" +
+	"wrappedKey\x12\x1e\n" +
+	"\n" +
+	"ciphertext\x18\x05 \x01(\fR\n" +
+	"ciphertext\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02byB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -4762,7 +4896,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -4811,11 +4945,12 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Authority)(nil),         // 44: ares.store.v1.Authority
 	(*Joined)(nil),            // 45: ares.store.v1.Joined
 	(*Revocation)(nil),        // 46: ares.store.v1.Revocation
-	nil,                       // 47: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 48: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 49: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 50: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 51: ares.v1.DeviceShare
+	(*Secret)(nil),            // 47: ares.store.v1.Secret
+	nil,                       // 48: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 49: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 50: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 51: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 52: ares.v1.DeviceShare
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -4824,7 +4959,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	17, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
 	18, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
 	19, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	49, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	50, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
 	20, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
 	21, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
 	30, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
@@ -4848,35 +4983,36 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	46, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
 	45, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	50, // 30: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	3,  // 31: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	47, // 32: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	11, // 33: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	15, // 34: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	16, // 35: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	8,  // 36: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	13, // 37: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	9,  // 38: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	10, // 39: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	13, // 40: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	12, // 41: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	10, // 42: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	51, // 43: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	14, // 44: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	10, // 45: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	22, // 46: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	22, // 47: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	48, // 48: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	26, // 49: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	27, // 50: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	28, // 51: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	34, // 52: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	39, // 53: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	47, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	51, // 31: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 32: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	48, // 33: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	11, // 34: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	15, // 35: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	16, // 36: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	8,  // 37: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	13, // 38: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	9,  // 39: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	10, // 40: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	13, // 41: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	12, // 42: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	10, // 43: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	52, // 44: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	14, // 45: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	10, // 46: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	22, // 47: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	22, // 48: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	49, // 49: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	26, // 50: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	27, // 51: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	28, // 52: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 53: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	39, // 54: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4915,6 +5051,7 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Revocation)(nil),
 		(*Record_Joined)(nil),
 		(*Record_AuditMark)(nil),
+		(*Record_Secret)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4922,7 +5059,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Reservations", reservationLaws},
 		{"Trust", trustLaws},
 		{"Policies", policyLaws},
+		{"Secrets", secretLaws},
 		{"Remove", removeLaws},
 		{"AuditMarks", auditMarkLaws},
 	} {

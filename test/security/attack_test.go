@@ -95,7 +95,7 @@ func newScene(t *testing.T, config ...string) *scene {
 func (s *scene) estate() string {
 	s.t.Helper()
 	var all []string
-	for _, path := range []string{"/api/v1/tenants/blue", "/api/v1/jobs?tenant_id=blue", "/api/v1/tenants/blue/queues", "/api/v1/tokens?tenant_id=blue", "/api/v1/bindings?tenant_id=blue", "/api/v1/policies?tenant_id=blue", "/api/v1/reservations", "/api/v1/tenants", "/api/v1/join-tokens", "/api/v1/revocations", "/api/v1/prices"} {
+	for _, path := range []string{"/api/v1/tenants/blue", "/api/v1/jobs?tenant_id=blue", "/api/v1/tenants/blue/queues", "/api/v1/tokens?tenant_id=blue", "/api/v1/bindings?tenant_id=blue", "/api/v1/policies?tenant_id=blue", "/api/v1/reservations", "/api/v1/tenants", "/api/v1/join-tokens", "/api/v1/secrets?tenant_id=blue", "/api/v1/revocations", "/api/v1/prices"} {
 		got := s.do(s.t, http.MethodGet, path, "")
 		delete(got, "revision")
 		delete(got, "as_of_revision")
@@ -114,7 +114,7 @@ func TestHostile(t *testing.T) {
 	s := newScene(t)
 	streams := s.openStreams()
 	ending := s.endingTokens()
-	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes(), s.auditAttempts())
+	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes(), s.auditAttempts(), s.stealSecrets())
 	before := s.estate()
 	heard := s.make(trials)
 	heard = append(heard, s.make(streams())...)

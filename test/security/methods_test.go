@@ -80,6 +80,11 @@ var foreign = map[string]struct {
 	"PolicyService/ListAlertChannels": {`{}`, refused},
 	"PolicyService/TestAlertChannel":  {`{"name":"ops"}`, refused},
 
+	"SecretService/PutSecret":       {`{"name":"violet","tenant_id":"{tenant}","data":{"value":"eA=="}}`, absent},
+	"SecretService/ListSecrets":     {`{"tenant_id":"{tenant}"}`, absent},
+	"SecretService/DeleteSecret":    {`{"name":"violet","tenant_id":"{tenant}"}`, absent},
+	"SecretService/RotateSecretKey": {`{}`, refused},
+
 	"HistoryService/GetUsage":    {`{"tenant_id":"{tenant}"}`, absent},
 	"HistoryService/ListPrices":  {`{}`, filtered},
 	"HistoryService/SetPrice":    {`{"price":{"gpu_model":"H100","price_per_gpu_hour":1}}`, refused},
@@ -141,6 +146,7 @@ var foreign = map[string]struct {
 	"AgentService/ReportClean":      {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 	"AgentService/ReportProgress":   {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ReportCheckpoint": {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
+	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 }
 

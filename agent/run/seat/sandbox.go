@@ -38,6 +38,7 @@ const (
 	SandboxProgress   = SandboxDir + "/progress"
 	SandboxCheckpoint = SandboxDir + "/checkpoint"
 	SandboxTmp        = SandboxDir + "/tmp"
+	SandboxSecrets    = SandboxDir + "/secrets"
 )
 
 // These files in a seat directory are used for a sandbox.
@@ -59,6 +60,10 @@ func (o *Order) encodeSandbox(e *encoder) {
 	e.num("limit_memory", o.Limits.MemoryMB)
 	e.num("limit_pids", o.Limits.Pids)
 	e.str("tmp", o.Tmp)
+	if o.SecretCount > 0 {
+		e.num("secrets", int64(o.SecretCount))
+		e.str("secrets_dir", o.SecretsDir)
+	}
 	e.str("memory_group", o.MemoryGroup)
 	for _, g := range o.Groups {
 		e.str("v1_dir", g.Dir)
@@ -89,6 +94,10 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Limits.Pids = d.num(f)
 	case "tmp":
 		o.Tmp = f.value
+	case "secrets":
+		o.SecretCount = int(d.num(f))
+	case "secrets_dir":
+		o.SecretsDir = f.value
 	case "memory_group":
 		o.MemoryGroup = f.value
 	case "v1_dir":
