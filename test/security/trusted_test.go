@@ -29,7 +29,7 @@ func TestUntrustedJobs(t *testing.T) {
 	// The administrator's own job runs there, also for another tenant. A user of that tenant must not run it again.
 	done := p.do(t, http.MethodPost, "/api/v1/jobs", `{"tenant_id":"red","command":["true"],"request_id":"of-the-admin"}`)["job_id"].(string)
 	live.Await(t, cluster.Patience, "the administrator's job to succeed", func() (bool, string) {
-		phase := fmt.Sprint(p.do(t, http.MethodGet, "/api/v1/jobs/"+done, "")["job"].(map[string]any)["state"])
+		phase := fmt.Sprint(p.do(t, http.MethodGet, "/api/v1/jobs/"+done, "")["state"])
 		return strings.EqualFold(phase, "succeeded"), phase
 	})
 	steal := fmt.Sprintf(`"command":["cp",%q,%q]`, filepath.Join(p.server.Dir, "admin.token"), loot)
@@ -43,7 +43,9 @@ func TestUntrustedJobs(t *testing.T) {
 			"declared trusted": `,"trusted":true`, "with the administrator as owner": `,"owner":"token:admin"`, "with labels": `,"labels":{"trusted":"true"}`,
 			"after the administrator's job": fmt.Sprintf(`,"after":[%q]`, done), "repeating the administrator's request": `,"request_id":"of-the-admin"`,
 		} {
-			all = append(all, s.rest(role+" submits "+name, token, "POST", "/api/v1/jobs", `{`+steal+fields+`}`, nil))
+			a := s.rest(role+" submits "+name, token, "POST", "/api/v1/jobs", `{`+steal+fields+`}`, nil)
+			a.unheard = strings.Contains(fields, "request_id") // its audit entry has that ID, not the attempt's
+			all = append(all, a)
 		}
 		all = append(all,
 			s.rest(role+" retries the administrator's job", token, "POST", "/api/v1/jobs/"+done+"/retry", `{}`, nil),
