@@ -240,8 +240,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	}
 	c.TenantRevision = tenant.Revision
 	c.Job = &ares.Job{
-		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf,
-		Trusted: r.Trusted,
+		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf, Trusted: r.Trusted,
 	}
 	if !stored.Deadline.IsZero() && r.retryOf == "" {
 		if c.warnings, err = a.checkDeadline(c.Job); err != nil {
