@@ -235,6 +235,10 @@ func TestIsolationChecks(t *testing.T) {
 		{func(i *Isolation) { i.UIDRange = 0 }, "isolation.uid_base"},
 		{func(i *Isolation) { i.UIDBase = 1<<31 - 5 }, "isolation.uid_base"},
 		{func(i *Isolation) { i.Pids = -1 }, "isolation.pids"},
+		{func(i *Isolation) { i.ShmMB = -2 }, "isolation.shm_mb"},
+		{func(i *Isolation) { i.TmpMB = -1 }, "isolation.tmp_mb"},
+		{func(i *Isolation) { i.WorkMB = -1 }, "isolation.work_mb"},
+		{func(i *Isolation) { i.TmpMB, i.PrivateTmp = 5, false }, "isolation.tmp_mb"},
 	} {
 		i := DefaultIsolation()
 		c.spoil(&i)

@@ -52,7 +52,10 @@ type NodeInfo struct {
 	Isolation string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	// Its last session was ended by a revocation, not by silence; set by the
 	// server.
-	SessionCut    bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
+	SessionCut bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
+	// Jobs run there as the agent's own user, so only jobs that a platform
+	// administrator submitted may run there.
+	TrustedOnly   bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +205,13 @@ func (x *NodeInfo) GetIsolation() string {
 func (x *NodeInfo) GetSessionCut() bool {
 	if x != nil {
 		return x.SessionCut
+	}
+	return false
+}
+
+func (x *NodeInfo) GetTrustedOnly() bool {
+	if x != nil {
+		return x.TrustedOnly
 	}
 	return false
 }
@@ -2322,7 +2332,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x05\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x05\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2342,7 +2352,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12&\n" +
 	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x12\x1f\n" +
 	"\vsession_cut\x18\x11 \x01(\bR\n" +
-	"sessionCut\x1a9\n" +
+	"sessionCut\x12!\n" +
+	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +

@@ -47,6 +47,7 @@ func (r *Runner) Forget(key Key) error {
 	if err := errors.Join(r.root.RemoveAll(to), r.root.Rename(from, to)); err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
+	r.unmountShm()
 	return r.tidyLogs()
 }
 

@@ -90,6 +90,8 @@ type Runner struct {
 	why        string      // why it does not work
 	limits     limiter     // limits a job's use of the machine
 	noSandbox  string      // why jobs cannot have a Sandbox, "" if they can
+	shm        sync.Mutex  // guards the mounts in sharedShmDir
+	noSeccomp  string      // why jobs cannot have Sandbox.Seccomp, "" if they can
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -138,7 +140,8 @@ func (r *Runner) prepare() error {
 		return err
 	}
 	r.findCgroups(string(mounts), string(own))
-	r.noSandbox = r.probeSandbox()
+	r.noSandbox, r.noSeccomp = r.probeSandbox(), r.probeSeccomp()
+	r.unmountShm()
 	return r.tidyLogs()
 }
 

@@ -57,7 +57,7 @@ func (d *jobService) ExplainJob(ctx context.Context, req *apipb.ExplainJobReques
 
 // PlanJob implements apipb.JobServiceServer.
 func (d *jobService) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apipb.PlanJobResponse, error) {
-	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.CallerName(ctx))
+	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.IdentityOf(ctx))
 	if err != nil {
 		return nil, err
 	}

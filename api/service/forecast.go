@@ -18,7 +18,7 @@ func (d *jobService) PredictJob(ctx context.Context, req *apipb.PredictJobReques
 	case d.Cfg.Predict == nil:
 		return nil, errNoForecasts
 	}
-	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.CallerName(ctx))
+	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.IdentityOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,8 @@ type Accepted struct {
 type Request struct {
 	Submitted ares.Spec
 	Owner     string
+	// Trusted is true if the authenticated caller is a platform administrator. Only then may the job run where jobs are not isolated.
+	Trusted bool
 
 	retryOf    ares.JobID // the finished job that this submission retries, or ""
 	identified bool       // digest and named are set, and Submitted has a request ID
@@ -78,8 +80,9 @@ type candidate struct {
 }
 
 // Retry submits a finished job again, as a new job that refers to the old one. The new job is accepted even if the
-// deadline of the old job has passed.
-func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID, owner string) (Accepted, error) {
+// deadline of the old job has passed. The new job is trusted only if the old job was trusted too: an administrator who
+// retries a tenant's job did not write its command.
+func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID string, who *ares.Identity) (Accepted, error) {
 	snap, err := a.Store.Job(ctx, id)
 	if err != nil {
 		return Accepted{}, err
@@ -94,14 +97,14 @@ func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID, owner s
 	if spec.RequestID = requestID; requestID == "" {
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
-	out := a.Submit(ctx, Request{Submitted: spec, Owner: owner, retryOf: id})[0]
+	out := a.Submit(ctx, Request{Submitted: spec, Owner: who.Name, Trusted: snap.Job.Trusted && who.IsPlatformAdmin(), retryOf: id})[0]
 	return out, out.Err
 }
 
 // Draft returns the job that a submission would become now, with its effective
 // spec. Draft stores nothing.
-func (a *Admission) Draft(ctx context.Context, spec ares.Spec, owner string) (*ares.Job, error) {
-	c, err := a.prepare(ctx, &Request{Submitted: spec, Owner: owner}, true, &batchCounts{by: map[string]int{}})
+func (a *Admission) Draft(ctx context.Context, spec ares.Spec, who *ares.Identity) (*ares.Job, error) {
+	c, err := a.prepare(ctx, &Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}, true, &batchCounts{by: map[string]int{}})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +212,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		return c, err
 	}
 	if a.Feasibility != nil {
-		if err = a.Feasibility.checkCapacity(&stored); err != nil { // may split the job into members
+		if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
 			return c, err
 		}
 	}
@@ -239,7 +242,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	}
 	c.TenantRevision = tenant.Revision
 	c.Job = &ares.Job{
-		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf,
+		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf, Trusted: r.Trusted,
 	}
 	if !stored.Deadline.IsZero() && r.retryOf == "" {
 		if c.warnings, err = a.checkDeadline(c.Job); err != nil {

@@ -104,6 +104,13 @@ var Filters = [...]Filter{
 		Text:    text("a taint that the job does not tolerate"), // the remedy is to tolerate the taint
 	},
 	{
+		// A job on such a node runs as the agent's own user. Dropping a field of the job cannot help, so the text says what does.
+		Reason: ReasonUntrusted, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return n.Record.TrustedOnly && !w.rules.trusted },
+		Text: text("the node runs jobs without isolation, so it accepts only jobs of platform administrators: " +
+			"run its agent as root (docs/guide/isolation.md), or set isolation.allow_untrusted there"),
+	},
+	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
 		passesDevice: func(d *DeviceSpec, w *Request) bool { return d.isKind(w) },
 		Text: func(d *Details) string {

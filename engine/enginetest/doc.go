@@ -86,6 +86,7 @@
 //	temperature=CELSIUS      temperature of the devices
 //	unhealthy=(I)            indexes of unhealthy devices
 //	unfit=TEXT               reason why the node takes no jobs
+//	trusted-only             the node takes only jobs of platform administrators
 //	region= zone= spine= leaf= rack=  location labels
 //	labels=(NAME:VALUE)      labels
 //	taints=(NAME=VALUE:EFFECT)  taints
@@ -181,6 +182,7 @@
 //	preferred-domain=D       in this domain if possible
 //	strategy=STRATEGY        topology strategy
 //	bandwidth=TEXT           required network bandwidth
+//	trusted                  a platform administrator submitted it
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
 //	runtime=DURATION         how long it runs in simulate; forever if left out
 //	count=N                  submits N such jobs: J000, J001, …

@@ -215,6 +215,9 @@ func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
 
 // checkConstraints checks the requirements of a job on one node.
 func (m *nodeUse) checkConstraints(job *ares.Job) error {
+	if m.Node.TrustedOnly && !job.Trusted {
+		return errors.New("the node accepts only jobs of platform administrators, and the job is not one")
+	}
 	where := &job.Placement
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {

@@ -667,7 +667,10 @@ type Job struct {
 	ArrayIndex int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	ArrayCount int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// What policies said of it.
-	Notes         []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	// A platform administrator submitted it. Older versions did not store this, so
+	// their jobs are not trusted.
+	Trusted       bool `protobuf:"varint,30,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -770,6 +773,13 @@ func (x *Job) GetNotes() []*PolicyNote {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *Job) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
+	}
+	return false
 }
 
 // PolicyNote is what a policy said of a job.
@@ -4520,7 +4530,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\xbf\x02\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xd9\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -4534,7 +4544,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\t \x01(\x05R\n" +
 	"arrayCount\x12/\n" +
-	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\"\xb2\x01\n" +
+	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x18\n" +
+	"\atrusted\x18\x1e \x01(\bR\atrusted\"\xb2\x01\n" +
 	"\n" +
 	"PolicyNote\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +

@@ -44,6 +44,10 @@ const Probe = "probe"
 // with 0. If the setup fails, the supervisor prints the reason.
 const ProbeSandbox = "probe-room"
 
+// ProbeSeccomp is the argument that makes the supervisor start a process with the filter of system calls as a test. It exits like
+// ProbeSandbox.
+const ProbeSeccomp = "probe-seccomp"
+
 // BootTime is CLOCK_BOOTTIME in nanoseconds. CLOCK_BOOTTIME continues during suspend and cannot be set. Go's own timers
 // stop during suspend, and the wall clock may jump.
 type BootTime int64
