@@ -21,8 +21,8 @@ import (
 const RevisionMarkFile = "revision.mark"
 
 // markEvery is the interval at which a server compares the store with its mark. It is also the minimum time between two
-// writes of the file.
-const markEvery = 5 * time.Second
+// writes of the file. A rollback that is shorter than this may stay unnoticed after a crash; see aheadNodes.
+const markEvery = time.Second
 
 // revisionMark is the highest revision of the store that this server has seen. A store whose revision is lower was rolled
 // back, and would issue fencing tokens a second time.
