@@ -68,8 +68,8 @@ func (a *commands) bindingAcceptCommand() *cobra.Command {
 	b := &apipb.Binding{}
 	c := &cobra.Command{
 		Use: "accept SUBJECT", Short: "Accept a role that another tenant grants to a subject of your tenant", Args: command.ExactArgs("SUBJECT"),
-		Example: "  ares binding list --subject token:vision/ci\n" +
-			"  ares binding accept token:vision/ci --role viewer --tenant-id speech",
+		Example: "  ares binding list --subject group:vision\n" +
+			"  ares binding accept group:vision --role submitter --tenant-id vision",
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			b.Subject = args[0]
 			if b.Role == "" {

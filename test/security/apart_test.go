@@ -66,7 +66,7 @@ func TestTenantsApart(t *testing.T) {
 	if got := ask(s.blueToken, http.MethodGet, "/api/v1/auth/whoami", "", http.StatusOK); strings.Contains(got, "red") {
 		t.Errorf("without consent, blue's token is %s", got)
 	}
-	ask(s.blueToken, http.MethodGet, "/api/v1/jobs?tenant_id=red", "", http.StatusNotFound)
+	ask(s.blueToken, http.MethodGet, "/api/v1/tenants/red", "", http.StatusNotFound)
 	ask(s.blueToken, http.MethodDelete, "/api/v1/bindings?subject=token:blue/navy&role=submitter&tenant_id=red", "", http.StatusOK)
 	for i := range 2 {
 		ask(s.red, http.MethodPost, "/api/v1/tokens", fmt.Sprintf(`{"name":"extra%d","tenant_id":"red","bindings":[{"role":"viewer","tenant_id":"red"}]}`, i), http.StatusCreated)
