@@ -1,6 +1,10 @@
 package apipb
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // The method `secrets` translates references to secrets from their wire form.
 func (m *JobSpec) secrets() []ares.SecretRef {
@@ -17,4 +21,12 @@ func newSecretRefs(list []ares.SecretRef) []*SecretRef {
 		out = append(out, &SecretRef{Name: r.Name, Key: r.Key, Env: r.Env, File: r.File})
 	}
 	return out
+}
+
+// withoutBytes removes the value from an error about a field of type bytes. Such a field can hold a secret.
+func withoutBytes(text string) string {
+	if before, _, ok := strings.Cut(text, "invalid value for bytes field"); ok {
+		return before + "a value is not base64: encode it with `base64 -w0`"
+	}
+	return text
 }

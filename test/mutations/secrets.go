@@ -18,8 +18,8 @@ var secrets = []Mutation{
 	},
 	{
 		"secrets-for-a-claim-only", "the check of the claim's session",
-		edit(keeping, " || claim.GetNode() != ref.Node || claim.GetSession() != session {", " {"),
-		law("Secrets/SecretsAreForTheClaimOfTheCurrentSession"), `refused|want`,
+		edit(keeping, " || claim.GetSession() != session {", " {"),
+		law("Secrets/SecretsAreForTheClaimOfTheCurrentSession"), `want code "fenced"`,
 	},
 	{
 		"secrets-not-in-dumps", "the text that replaces them in a dump",
