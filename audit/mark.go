@@ -67,8 +67,8 @@ func (v *verifier) lineAgainstMarks(s segment, n int, e *Entry) {
 	}
 }
 
-// endAgainstMarks checks that the log reaches every mark. The marks must have been read before the position at which Verify stops, so that
-// an entry that a mark remembers was on disk before that position.
+// endAgainstMarks checks that the log reaches every mark. The marks must have been read before the position at which Verify
+// stops, so that an entry that a mark remembers was on disk before that position.
 func (v *verifier) endAgainstMarks() {
 	for i := range v.check.Marks {
 		if m := &v.check.Marks[i]; m.Sequence > v.Last {
