@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Find reads the entries that a query selects from the files of a log, oldest first, without a server. The fields OldestFirst, From and Limit
-// of the query are ignored. Find leaves out damaged lines, which Verify reports.
+// Find reads the entries that a query selects from the files of a log, oldest first, without a server. The fields OldestFirst,
+// From and Limit of the query are ignored. Find leaves out damaged lines, which Verify reports.
 func Find(dir string, q Query) ([]Entry, error) {
 	all, err := segments(dir)
 	if err != nil {

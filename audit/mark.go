@@ -20,8 +20,8 @@ type Mark struct {
 	Origin string
 }
 
-// NotOutside is what the report says if no head from outside was given.
-const NotOutside = "an outside head"
+// OutsideHead is the name of a head that was stored elsewhere. Without one, the report lists it among what the log was not compared with.
+const OutsideHead = "an outside head"
 
 func (m *Mark) fork(e *Entry) bool { return m.Hash != e.Hash }
 
@@ -36,10 +36,13 @@ func (v *verifier) listComparisons() {
 			v.fault(v.dir, 0, "%s names the key %s, not %s: this is another log", m.Origin, m.Key, v.Key)
 		}
 	}
-	if n := len(v.check.Heads); n > 0 {
+	switch n := len(v.check.Heads); n {
+	case 0:
+		v.NotCompared = append(v.NotCompared, OutsideHead)
+	case 1:
+		v.Compared = append(v.Compared, OutsideHead)
+	default:
 		v.Compared = append(v.Compared, fmt.Sprintf("%d outside heads", n))
-	} else {
-		v.NotCompared = append(v.NotCompared, NotOutside)
 	}
 }
 
@@ -64,8 +67,8 @@ func (v *verifier) lineAgainstMarks(s segment, n int, e *Entry) {
 	}
 }
 
-// endAgainstMarks checks that the log reaches every mark. The marks must have been read before the position at which Verify stops, so that
-// an entry that a mark remembers was on disk before that position.
+// endAgainstMarks checks that the log reaches every mark. The marks must have been read before the position at which Verify
+// stops, so that an entry that a mark remembers was on disk before that position.
 func (v *verifier) endAgainstMarks() {
 	for i := range v.check.Marks {
 		if m := &v.check.Marks[i]; m.Sequence > v.Last {

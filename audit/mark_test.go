@@ -110,10 +110,10 @@ func TestEndOnlyLeavesOutTheBeginning(t *testing.T) {
 func TestReportNamesWhatIsMissing(t *testing.T) {
 	dir, head := written(t)
 	r := against(t, dir, Check{NotCompared: []string{"history: it is down"}})
-	if !slices.Equal(r.NotCompared, []string{"history: it is down", NotOutside}) || len(r.Compared) != 0 {
+	if !slices.Equal(r.NotCompared, []string{"history: it is down", OutsideHead}) || len(r.Compared) != 0 {
 		t.Errorf("compared with %v, not with %v", r.Compared, r.NotCompared)
 	}
-	if r = against(t, dir, Check{Heads: []Head{head}}); len(r.NotCompared) != 0 || !slices.Equal(r.Compared, []string{"1 outside heads"}) {
+	if r = against(t, dir, Check{Heads: []Head{head}}); len(r.NotCompared) != 0 || !slices.Equal(r.Compared, []string{OutsideHead}) {
 		t.Errorf("compared with %v, not with %v", r.Compared, r.NotCompared)
 	}
 }

@@ -29,8 +29,8 @@ const (
 
 // Marker writes the position of a log into a store, so that a log that was cut or put back from an older copy can be found.
 //
-// Invariant: the mark only moves forward along one log. Before the first move, Marker checks that the log contains the stored mark. If the
-// log does not contain it, Marker leaves the mark in place for good, because a new mark would hide what happened.
+// Invariant: the mark only moves forward along one log. Before the first move, Marker checks that the log contains the stored
+// mark. If the log does not contain it, Marker leaves the mark in place for good, because a new mark would hide what happened.
 type Marker struct {
 	Log   *Log
 	Store MarkStore
@@ -64,8 +64,8 @@ func (m *Marker) Run(ctx context.Context) error {
 	}
 }
 
-// Step writes a mark if one is due, or if the argument `now` is true and the log has grown. A store that fails is tried again with the next
-// step.
+// Step writes a mark if one is due, or if the argument `now` is true and the log has grown. A store that fails is tried again
+// with the next step.
 func (m *Marker) Step(ctx context.Context, now bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

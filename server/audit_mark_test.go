@@ -33,8 +33,8 @@ func auditedServer(t *testing.T, data string, use func(context.Context, *client.
 	use(ctx, c)
 }
 
-// verifiedAudit returns what the server says about its own log, after the log's entries have reached history. Both ways of verification, the whole
-// log and only its end, must agree.
+// verifiedAudit returns what the server says about its own log, after the log's entries have reached history. Both ways of
+// verification, the whole log and only its end, must agree.
 func verifiedAudit(ctx context.Context, t *testing.T, c *client.Client) *apipb.VerifyAuditResponse {
 	t.Helper()
 	must(t, c.AuditEntries(ctx, &apipb.ListAuditEntriesRequest{}, func(*apipb.ListAuditEntriesResponse) (bool, error) { return false, nil })) // ships
@@ -56,8 +56,8 @@ func texts(r *apipb.VerifyAuditResponse) string {
 	return strings.Join(out, "\n")
 }
 
-// TestAnAuditLogThatWasPutBackIsFound puts an older copy of the audit directory back, and in another copy cuts the log and its heads alike. The files
-// alone verify clean. The server must say that its log is behind the mark in the store and behind history, even after the log has grown.
+// TestAnAuditLogThatWasPutBackIsFound puts an older copy of the audit directory back. The files alone verify clean. The server
+// must say that its log is behind the mark in the store and behind history, even after the log has grown.
 func TestAnAuditLogThatWasPutBackIsFound(t *testing.T) {
 	data := t.TempDir()
 	dir := server.AuditDir(data)
@@ -76,7 +76,7 @@ func TestAnAuditLogThatWasPutBackIsFound(t *testing.T) {
 			tenant(ctx, c, id)
 		}
 		got := verifiedAudit(ctx, t, c)
-		if !got.Ok || len(got.Compared) != 2 || !slices.Equal(got.NotCompared, []string{audit.NotOutside}) {
+		if !got.Ok || len(got.Compared) != 2 || !slices.Equal(got.NotCompared, []string{audit.OutsideHead}) {
 			t.Errorf("an unchanged log: %v", got)
 		}
 	})
@@ -102,8 +102,9 @@ func TestAnAuditLogThatWasPutBackIsFound(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreChained runs jobs on a server with the default configuration, and kills nothing. The recordings must agree with the signed log, and
-// the engine must decide the same again. A recording that is changed or missing must be found, even if the log is unchanged.
+// TestDecisionsAreChained runs jobs on a server with the default configuration, and kills nothing. The recordings must agree
+// with the signed log, and the engine must decide the same again. A recording that is changed or missing must be found, even if
+// the log is unchanged.
 func TestDecisionsAreChained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

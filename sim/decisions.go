@@ -51,9 +51,10 @@ type loggedRecording struct {
 	removed bool
 }
 
-// VerifyDecisions compares the recordings in a directory with the digests in the audit log, and replays their decisions. The function `entries`
-// returns the log's entries about recordings, oldest first. It is called again if a recording is missing, because a running server may have
-// removed that recording in the meantime. The argument `version` is the version of this program.
+// VerifyDecisions compares the recordings in a directory with the digests in the audit log, and replays their decisions. The
+// function `entries` returns the log's entries about recordings, oldest first. It is called again if a recording is missing,
+// because a running server may have removed that recording in the meantime. The argument `version` is the version of this
+// program.
 func VerifyDecisions(dir string, entries func() ([]audit.Entry, error), version string) (*DecisionsReport, error) {
 	out := &DecisionsReport{Unknown: []string{}, OtherVersion: []string{}, Faults: []string{}}
 	logged, err := readLogged(entries)

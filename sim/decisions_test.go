@@ -130,8 +130,8 @@ func TestVerifyDecisions(t *testing.T) {
 	}
 }
 
-// TestVerifyDecisionsAfterRemoval checks that a recording that the server itself removed is no fault, not even if the server removes it while the
-// recordings are being verified.
+// TestVerifyDecisionsAfterRemoval checks that a recording that the server itself removed is no fault, not even if the server
+// removes it while the recordings are being verified.
 func TestVerifyDecisionsAfterRemoval(t *testing.T) {
 	dir := t.TempDir()
 	entries := recordedDecisions(t, dir, "a.recording", "v1")
@@ -157,7 +157,8 @@ func TestVerifyDecisionsAfterRemoval(t *testing.T) {
 	}
 }
 
-// TestVerifyDecisionsOfAnOpenRecording checks that an open recording is compared up to its last digest, and that the report counts the bytes after it.
+// TestVerifyDecisionsOfAnOpenRecording checks that an open recording is compared up to its last digest, and that the report
+// counts the bytes after it.
 func TestVerifyDecisionsOfAnOpenRecording(t *testing.T) {
 	dir := t.TempDir()
 	entries := recordedDecisions(t, dir, "a.recording", "v1")[:1]
@@ -168,8 +169,8 @@ func TestVerifyDecisionsOfAnOpenRecording(t *testing.T) {
 	}
 }
 
-// TestVerifyDecisionsThatDiffer checks that decisions which the engine would not make again are a fault. If another version of Ares made them, the
-// report only says that they were not compared.
+// TestVerifyDecisionsThatDiffer checks that decisions which the engine would not make again are a fault. If another version of
+// Ares made them, the report only says that they were not compared.
 func TestVerifyDecisionsThatDiffer(t *testing.T) {
 	for build, fault := range map[string]bool{"v1": true, "v0": false} {
 		dir := t.TempDir()

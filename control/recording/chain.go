@@ -22,8 +22,8 @@ const (
 // ObjectPrefix is the beginning of the object of such an entry. The name of the file follows.
 const ObjectPrefix = "recording/"
 
-// FileDigest states what a recording file contained at one moment. Whatever is appended later, the first Bytes bytes of the file keep this
-// digest.
+// FileDigest states what a recording file contained at one moment. Whatever is appended later, the first Bytes bytes of the
+// file keep this digest.
 type FileDigest struct {
 	File      string // name without its directory
 	Bytes     int64
@@ -89,8 +89,8 @@ func fileOf(e *audit.Entry, action string) (string, bool) {
 	return name, ok && e.Action == action && filepath.Base(name) == name && strings.HasSuffix(name, Suffix)
 }
 
-// The method `digest` reports the digest of the file so far, after the file is on disk. Otherwise a power failure could leave a shorter file
-// than the one that the audit log knows.
+// The method `digest` reports the digest of the file so far, after the file is on disk. Otherwise a power failure could leave a
+// shorter file than the one that the audit log knows.
 func (f *recordingFile) digest(why string) error {
 	f.fresh, f.seconds = false, 0
 	if f.recorder.Wrote == nil {
@@ -103,8 +103,8 @@ func (f *recordingFile) digest(why string) error {
 	return nil
 }
 
-// The method `prune` removes the oldest recordings beyond the limits. The file that is being written stays, and has the given size. The method
-// returns the size of the other files that are left.
+// The method `prune` removes the oldest recordings beyond the limits. The file that is being written stays, and has the given
+// size. The method returns the size of the other files that are left.
 func (t *DecisionRecorder) prune(current string, size int64) (left int64, err error) {
 	names, err := filepath.Glob(filepath.Join(t.Dir, "*"+Suffix))
 	if err != nil {

@@ -41,8 +41,8 @@ func (c *chained) counts() (digests, removed int) {
 	return len(c.digests), len(c.removed)
 }
 
-// TestDigestsOfRecordings checks that each file is reported with its snapshot and at its end, that every reported digest is the digest of the
-// beginning of the file, and that the number of decisions is right.
+// TestDigestsOfRecordings checks that each file is reported with its snapshot and at its end, that every reported digest is the
+// digest of the beginning of the file, and that the number of decisions is right.
 func TestDigestsOfRecordings(t *testing.T) {
 	t.Parallel()
 	b := newBand(t, 10_000, 1000, slog.New(slog.DiscardHandler))
@@ -127,8 +127,8 @@ func TestDigestOfAnOpenRecording(t *testing.T) {
 	stop()
 }
 
-// TestRecordingsAreBounded checks that the oldest files are removed beyond the limit, that each removal is reported before, and that the limit
-// holds while the current file grows.
+// TestRecordingsAreBounded checks that the oldest files are removed beyond the limit, that each removal is reported before, and
+// that the limit holds while the current file grows.
 func TestRecordingsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBand(t, 10_000, 1000, slog.New(slog.DiscardHandler))
@@ -174,7 +174,8 @@ func TestRecordingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEntriesOfRecordings checks that the entries of the audit log are read as they were written, and that other entries are not taken for them.
+// TestEntriesOfRecordings checks that the entries of the audit log are read as they were written, and that other entries are
+// not taken for them.
 func TestEntriesOfRecordings(t *testing.T) {
 	t.Parallel()
 	for _, d := range []FileDigest{

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// auditAttempts returns attempts to read, write or weaken the audit log, its mark in the store and the recordings of decisions. Tenants may read
-// the entries about themselves. The rest belongs to the platform: heads, verification, entries about recordings and the mark.
+// auditAttempts returns attempts to read, write or weaken the audit log, its mark in the store and the recordings of decisions.
+// Tenants may read the entries about themselves. The rest belongs to the platform: heads, verification, entries about
+// recordings and the mark.
 func (s *scene) auditAttempts() []attempt {
 	var out []attempt
 	for _, who := range []struct{ name, token string }{{"red's admin", s.red}, {"red's submitter", s.submitter}, {"nobody", ""}, {"a node", s.node}} {
