@@ -91,11 +91,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
+	if err = a.openRunner(supervisor); err != nil {
 		return nil, err
-	}
-	if err = a.openTrash(); err != nil {
-		return nil, errors.Join(err, a.runner.Close())
 	}
 	if a.isolation, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
 		return nil, errors.Join(err, a.bin.Close(), a.runner.Close())

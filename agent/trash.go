@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,17 @@ const (
 	workDir  = "work"
 	trashDir = "trash"
 )
+
+// openRunner opens the directory of the seats and the bin for their working directories.
+func (a *Agent) openRunner(supervisor string) (err error) {
+	if a.runner, err = run.Open(filepath.Join(a.cfg.Dir, "seats"), supervisor); err != nil {
+		return err
+	}
+	if err = a.openTrash(); err != nil {
+		return errors.Join(err, a.runner.Close())
+	}
+	return nil
+}
 
 // openTrash opens the bin for working directories. No part of a clean-up may keep the agent from starting, because jobs decide what has to
 // be cleaned up.

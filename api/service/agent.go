@@ -56,7 +56,7 @@ func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRe
 	known := d.View.NodeCount()
 	ttl := d.TTL(known)
 	node.SessionTTL = ttl
-	if err := checkNode(&node); err != nil {
+	if err := node.Check(); err != nil {
 		return nil, err
 	}
 	if known >= maxNodes && d.View.Node(node.ID) == nil {
@@ -83,43 +83,6 @@ func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRe
 	}, nil
 }
 
-func checkNode(n *ares.Node) error {
-	var p ares.Problems
-	if !ares.ValidName(n.ID) {
-		p.Add("node.node_id", "%q is not a name", n.ID)
-	}
-	if len(n.Devices) > ares.MaxGPUsPerMember {
-		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
-	}
-	if len(n.Links) > len(n.Devices) {
-		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
-	}
-	if len(n.Address) > ares.MaxNameBytes {
-		p.Add("node.address", "at most %d bytes, got %d", ares.MaxNameBytes, len(n.Address))
-	}
-	if len(n.Labels) > ares.MaxLabels {
-		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
-	}
-	for k, v := range n.Labels {
-		if len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes {
-			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
-		}
-	}
-	if len(n.NUMA) > ares.MaxNUMANodes {
-		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
-	}
-	if len(n.Taints) > ares.MaxTaints {
-		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
-		return p.Err()
-	}
-	for _, t := range n.Taints {
-		if err := t.Check(); err != nil {
-			p.Add("node.taints", "%s", err)
-		}
-	}
-	return p.Err()
-}
-
 // RenewSession answers after the store has extended the session.
 func (d *AgentService) RenewSession(ctx context.Context, req *apipb.RenewSessionRequest) (*apipb.RenewSessionResponse, error) {
 	// gofail: var doorBeforeRenew string
@@ -136,7 +99,7 @@ func (d *AgentService) RenewSession(ctx context.Context, req *apipb.RenewSession
 func (d *AgentService) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequest) (*apipb.UpdateNodeResponse, error) {
 	node, ref := req.GetNode().Node(), req.GetRef()
 	node.ID = ref.GetNodeId()
-	if err := checkNode(&node); err != nil {
+	if err := node.Check(); err != nil {
 		return nil, err
 	}
 	// Use the TTL that was written with the session. If a longer TTL were

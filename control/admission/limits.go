@@ -146,6 +146,9 @@ func NewFeasibility(view *cache.View) *Feasibility {
 // more GPUs than any node has without saying how many members it needs. checkCapacity splits such a
 // gang into as few equal members as possible. The split does not change the total number of GPUs.
 func (f *Feasibility) checkCapacity(stored *ares.Spec) error {
+	if f == nil {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	never := f.nodes.Infeasible(stored.WithDefaults())
