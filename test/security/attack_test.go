@@ -114,7 +114,7 @@ func TestHostile(t *testing.T) {
 	s := newScene(t)
 	streams := s.openStreams()
 	ending := s.endingTokens()
-	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes())
+	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes(), s.nodeClaims())
 	before := s.estate()
 	heard := s.make(trials)
 	heard = append(heard, s.make(streams())...)
