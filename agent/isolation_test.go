@@ -327,7 +327,7 @@ func TestNoSecretReachesAJob(t *testing.T) {
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
 	eventually(t, "the end of its directory", func() bool {
 		left, err := os.ReadDir(filepath.Join(dir, "work"))
-		return err == nil && len(left) == 0
+		return err == nil && len(left) == 1 && left[0].Name() == trashDir && isEmpty(t, dir)
 	})
 	log, err := h.runner.OpenLog(run.Key{Job: "job-x", Fence: 100})
 	if err != nil {

@@ -75,6 +75,8 @@ func changesInTurn() []change {
 		{"POST", "/api/v1/join-tokens", map[string]any{"node_id": "n9"}, "CREATE_JOIN_TOKEN", "join-token/TOKEN", "", false, true},
 		{"DELETE", "/api/v1/join-tokens/TOKEN", nil, "REVOKE_JOIN_TOKEN", "join-token/TOKEN", "", true, false},
 		{"POST", "/api/v1/nodes/n9:revoke", map[string]any{}, "REVOKE_NODE", "node/n9", "", false, true},
+		{"POST", "/api/v1/nodes/n1:label", map[string]any{"labels": map[string]any{"ares.io/pool": "prod"}}, "LABEL_NODE", "node-grant/n1", "", false, true},
+		{"POST", "/api/v1/nodes/n1:label", map[string]any{"remove": []string{"ares.io/pool"}}, "LABEL_NODE", "node-grant/n1", "", true, false},
 		{"POST", "/api/v1/nodes/n1/cordon", map[string]any{}, "CORDON_NODE", "node/n1", "", false, true},
 		{"POST", "/api/v1/nodes/n1/uncordon", map[string]any{}, "UNCORDON_NODE", "node/n1", "", true, false},
 		{"POST", "/api/v1/nodes/n1/drain", map[string]any{}, "DRAIN_NODE", "node/n1", "", false, true},

@@ -12,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/pki"
 )
 
@@ -101,6 +102,16 @@ type SchedulerConfig struct {
 	SchedulingIntervalMS int `yaml:"scheduling_interval_ms"`
 	// MaxQueueSize limits the waiting jobs of all tenants. Default 1000000.
 	MaxQueueSize int `yaml:"max_queue_size"`
+	// MaxRanksPerNode limits the ranks that run on one node at the same time,
+	// however little they request. Default 128, 1 to 512.
+	MaxRanksPerNode int `yaml:"max_ranks_per_node"`
+	// DefaultCPUCores is the number of CPU cores of a job that requests neither
+	// CPU cores nor whole GPUs. Default 1; 0 for none, so that such jobs are not
+	// limited and not counted.
+	DefaultCPUCores int `yaml:"default_cpu_cores"`
+	// DefaultMemoryMB is the memory of a job that requests neither memory nor
+	// whole GPUs. Default 1024; 0 for none.
+	DefaultMemoryMB int `yaml:"default_memory_mb"`
 	// EnableGangScheduling allows jobs with several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
 	// EnablePreemption allows preemption by a class that is at least two higher,
@@ -290,6 +301,9 @@ func (c *Config) Check() error {
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
+		{"scheduler.max_ranks_per_node", c.Scheduler.MaxRanksPerNode, 1, config.MaxNodeRanks},
+		{"scheduler.default_cpu_cores", c.Scheduler.DefaultCPUCores, 0, ares.MaxCPUs},
+		{"scheduler.default_memory_mb", c.Scheduler.DefaultMemoryMB, 0, ares.MaxMemoryMB},
 		{"scheduler.leader_ttl_seconds", c.Scheduler.LeaderTTLSeconds, 1, 60},
 		{"sessions.ttl_seconds", cmp.Or(c.Sessions.TTLSeconds, 2), 2, 300},
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},

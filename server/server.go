@@ -135,6 +135,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		Dir: storeDir(s.cfg.DataDir), Endpoints: s.cfg.Etcd.Endpoints, TLS: etcdTLS,
 		Username: s.cfg.Etcd.Username, Password: s.cfg.Etcd.Password,
 		Timeout: time.Duration(s.cfg.Etcd.TimeoutSeconds) * time.Second, Log: s.log, Observe: m.stored,
+		ReservedLabels: s.cfg.PKI.ReservedLabels,
 	})
 	if err != nil {
 		return err
@@ -158,6 +159,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		Feasibility: admission.NewFeasibility(s.View),
 		MaxQueue:    s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
+		DefaultCPUs:    s.cfg.Scheduler.DefaultCPUCores, DefaultMemoryMB: s.cfg.Scheduler.DefaultMemoryMB,
 	}
 	if err = s.startPolicies(run, m); err != nil {
 		listeners.close()

@@ -51,7 +51,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 			if p != nil {
 				p.reap(cleaning)
 			}
-			err = errors.Join(err, r.root.RemoveAll(seatsDir+"/"+spec.Key.String()))
+			err = errors.Join(err, r.discardSeat(seatsDir+"/"+spec.Key.String()))
 		}
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}

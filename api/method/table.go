@@ -331,6 +331,10 @@ var table = []Method{
 		Audit: change("REVOKE_NODE", "node", "node_id"), Limiter: Writes,
 	},
 	{
+		Name: apipb.TrustService_LabelNode_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("LABEL_NODE", "node-grant", "node_id"), Limiter: Writes,
+	},
+	{
 		Name: apipb.TrustService_ListRevocations_FullMethodName, Permission: roles.ServerRead, Scope: GlobalScope,
 		Audit: read("LIST_REVOCATIONS", ""), Limiter: Reads,
 	},

@@ -87,42 +87,14 @@ func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRe
 	}, nil
 }
 
+// checkNode removes or refuses what cannot be printed in what a node says of itself, and refuses what no machine can be.
 func checkNode(n *ares.Node) error {
 	var p ares.Problems
 	cleanNode(n, &p)
-	if !ares.ValidName(n.ID) {
-		p.Add("node.node_id", "%q is not a name", n.ID)
+	if err := p.Err(); err != nil {
+		return err
 	}
-	if len(n.Devices) > ares.MaxGPUsPerMember {
-		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
-	}
-	if len(n.Links) > len(n.Devices) {
-		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
-	}
-	if len(n.Address) > ares.MaxNameBytes {
-		p.Add("node.address", "at most %d bytes, got %d", ares.MaxNameBytes, len(n.Address))
-	}
-	if len(n.Labels) > ares.MaxLabels {
-		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
-	}
-	for k, v := range n.Labels {
-		if len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes {
-			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
-		}
-	}
-	if len(n.NUMA) > ares.MaxNUMANodes {
-		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
-	}
-	if len(n.Taints) > ares.MaxTaints {
-		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
-		return p.Err()
-	}
-	for _, t := range n.Taints {
-		if err := t.Check(); err != nil {
-			p.Add("node.taints", "%s", err)
-		}
-	}
-	return p.Err()
+	return n.Check()
 }
 
 // RenewSession answers after the store has extended the session.

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -33,6 +34,10 @@ type Admission struct {
 	MaxQueue int
 	// Feasibility determines which jobs the cluster can never run. Feasibility may be nil.
 	Feasibility *Feasibility
+	// DefaultCPUs and DefaultMemoryMB are the requests of a job that requests no whole GPUs and leaves them out. Without a request, a job
+	// would be neither limited on its node nor counted, so any number of such jobs would fit on one node.
+	DefaultCPUs     int
+	DefaultMemoryMB int
 	// NoGangs rejects jobs with several members.
 	NoGangs bool
 	// Predict estimates the runtime of a job. Predict may be nil.
@@ -211,14 +216,13 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	if err != nil {
 		return c, err
 	}
-	if a.Feasibility != nil {
-		if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
-			return c, err
-		}
+	if stored.GPUs == 0 {
+		stored.CPUs, stored.MemoryMB = cmp.Or(stored.CPUs, a.DefaultCPUs), cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
 	}
-	if stored.LostAfterSeconds == 0 {
-		stored.LostAfterSeconds = tenant.LostAfterSecs
+	if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
+		return c, err
 	}
+	stored.LostAfterSeconds = cmp.Or(stored.LostAfterSeconds, tenant.LostAfterSecs)
 	effective := stored.WithDefaults()
 	if least := int(a.MinLostAfter / time.Second); effective.LostAfterSeconds < least {
 		if asked := r.Submitted.LostAfterSeconds; asked != 0 {

@@ -147,6 +147,9 @@ func NewFeasibility(view *cache.View) *Feasibility {
 // gang into as few equal members as possible. The split does not change the total number of GPUs. The argument
 // `trusted` says whether the job may use nodes that accept only jobs of platform administrators.
 func (f *Feasibility) checkCapacity(stored *ares.Spec, trusted bool) error {
+	if f == nil {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	never := f.nodes.Infeasible(stored.WithDefaults(), trusted)

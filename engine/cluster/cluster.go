@@ -77,7 +77,7 @@ func (c *Cluster) ExceedsLeafLimit(w *Request) bool {
 func (c *Cluster) Node(id string) *Node {
 	n := c.NodesByID[id]
 	if n == nil {
-		n = &Node{ID: id}
+		n = &Node{ID: id, SeatLimit: c.cfg.RankLimit()}
 		c.NodesByID[id] = n
 		c.Stale.layout = true
 		c.locateNode(n) // the topology may list the node before it has a record

@@ -44,6 +44,8 @@ type Details struct {
 	Request  *Request
 	Model    string // gpu_model as the job spells it
 	MostFree int    // largest number of free devices among the nodes with too few
+	// SeatLimit is the maximum number of ranks on one node.
+	SeatLimit int
 }
 
 // Droppable is a field of a job that a remedy may drop.
@@ -178,8 +180,10 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,
-		rejects: func(n *Node, _ *Request) bool { return n.Seats >= MaxSeats },
-		Text:    func(*Details) string { return fmt.Sprintf("%d ranks run on the node, which is the limit", MaxSeats) },
+		rejects: func(n *Node, _ *Request) bool { return n.Seats >= n.SeatLimit },
+		Text: func(d *Details) string {
+			return fmt.Sprintf("%d ranks run on the node, which is the limit", d.SeatLimit)
+		},
 	},
 	{
 		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, lasting: true,

@@ -42,6 +42,7 @@
 //
 //	thermal-limit=CELSIUS            a hotter device gets no new work
 //	thermal-margin=CELSIUS           how far below the limit cooler devices are preferred
+//	max-ranks-per-node=N             how many ranks one node can have
 //	ageing-step=DURATION             waiting time per point of priority
 //	half-life=DURATION               how long past usage takes to count half
 //	model-weights=(MODEL:N)          weights of GPU models in fair shares, in thousandths

@@ -4106,9 +4106,10 @@ type JoinToken struct {
 	CreatedAt int64                  `protobuf:"varint,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExpiresAt int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Set by its use.
-	UsedAt        int64  `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
-	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
-	UsedKey       []byte `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	UsedAt        int64            `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedBy        string           `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
+	UsedKey       []byte           `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	Grant         *apipb.NodeGrant `protobuf:"bytes,9,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4199,6 +4200,13 @@ func (x *JoinToken) GetUsedKey() []byte {
 	return nil
 }
 
+func (x *JoinToken) GetGrant() *apipb.NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 // Authority is the internal certificate authority of all servers.
 type Authority struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -4263,9 +4271,11 @@ func (x *Authority) GetSalt() []byte {
 
 // Joined is that a node was let in by a join token. Its key has the node's name.
 type Joined struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // its ID
-	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // its ID; "" when only an administrator labelled the node
+	At    int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	// From the join token, with what administrators changed since.
+	Grant         *apipb.NodeGrant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4312,6 +4322,13 @@ func (x *Joined) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *Joined) GetGrant() *apipb.NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
 }
 
 // Revocation ends every certificate of a node that was issued at a revision
@@ -4483,7 +4500,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xe4\f\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xe4\f\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4855,7 +4872,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x03R\x02at\x12\x14\n" +
 	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
 	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
-	"\x03why\x18\r \x01(\tR\x03why\"\xdd\x01\n" +
+	"\x03why\x18\r \x01(\tR\x03why\"\x87\x02\n" +
 	"\tJoinToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
@@ -4867,14 +4884,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\x03R\texpiresAt\x12\x17\n" +
 	"\aused_at\x18\x06 \x01(\x03R\x06usedAt\x12\x17\n" +
 	"\aused_by\x18\a \x01(\tR\x06usedBy\x12\x19\n" +
-	"\bused_key\x18\b \x01(\fR\ausedKey\"S\n" +
+	"\bused_key\x18\b \x01(\fR\ausedKey\x12(\n" +
+	"\x05grant\x18\t \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"S\n" +
 	"\tAuthority\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
-	"\x04salt\x18\x03 \x01(\fR\x04salt\".\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"X\n" +
 	"\x06Joined\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x03R\x02at\"D\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12(\n" +
+	"\x05grant\x18\x03 \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"D\n" +
 	"\n" +
 	"Revocation\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
@@ -4962,6 +4981,7 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*apipb.NodeInfo)(nil),    // 50: ares.v1.NodeInfo
 	(*apipb.JobSpec)(nil),     // 51: ares.v1.JobSpec
 	(*apipb.DeviceShare)(nil), // 52: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 53: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
@@ -5019,11 +5039,13 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	28, // 52: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
 	34, // 53: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
 	39, // 54: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	53, // 55: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	53, // 56: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }

@@ -14,7 +14,7 @@ import (
 )
 
 // The constant `least` is the minimum number of distinct attempts.
-const least = 200
+const least = 320
 
 // This type holds the object names in a request. The names are either those of
 // tenant blue's objects, or unknown names of the same lengths.
@@ -114,7 +114,7 @@ func TestHostile(t *testing.T) {
 	s := newScene(t)
 	streams := s.openStreams()
 	ending := s.endingTokens()
-	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes(), s.auditAttempts(), s.stealSecrets())
+	trials := slices.Concat(s.everyMethod(), s.forgeries(), s.paths(), s.headers(), s.raw(), s.tokens(), s.sizes(), s.nodes(), s.auditAttempts(), s.stealSecrets(), s.nodeClaims())
 	before := s.estate()
 	heard := s.make(trials)
 	heard = append(heard, s.make(streams())...)

@@ -125,6 +125,7 @@ var foreign = map[string]struct {
 	"TrustService/ListJoinTokens":   {`{}`, refused},
 	"TrustService/RevokeJoinToken":  {`{"id":"abc"}`, refused},
 	"TrustService/RevokeNode":       {`{"node_id":"other"}`, refused},
+	"TrustService/LabelNode":        {`{"node_id":"other","labels":{"ares.io/pool":"prod"}}`, refused},
 	"TrustService/ListRevocations":  {`{}`, refused},
 	"TrustService/GetAuthority":     {`{}`, filtered},
 	"TrustService/JoinNode":         {`{"token":"ares-join.x","node_id":"evil"}`, refused},
