@@ -668,9 +668,9 @@ type Job struct {
 	ArrayCount int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// What policies said of it.
 	Notes []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
-	// A platform administrator submitted it. Older versions did not store this, so
-	// their jobs are not trusted.
-	Trusted       bool `protobuf:"varint,30,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// Somebody other than a platform administrator submitted the job, so it must not run where jobs are not isolated. Jobs of earlier
+	// versions do not have this field, and go on as before.
+	Untrusted     bool `protobuf:"varint,30,opt,name=untrusted,proto3" json:"untrusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,9 +775,9 @@ func (x *Job) GetNotes() []*PolicyNote {
 	return nil
 }
 
-func (x *Job) GetTrusted() bool {
+func (x *Job) GetUntrusted() bool {
 	if x != nil {
-		return x.Trusted
+		return x.Untrusted
 	}
 	return false
 }
@@ -4547,7 +4547,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\xd9\x02\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xdd\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -4561,8 +4561,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\t \x01(\x05R\n" +
 	"arrayCount\x12/\n" +
-	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x18\n" +
-	"\atrusted\x18\x1e \x01(\bR\atrusted\"\xb2\x01\n" +
+	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x1c\n" +
+	"\tuntrusted\x18\x1e \x01(\bR\tuntrusted\"\xb2\x01\n" +
 	"\n" +
 	"PolicyNote\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
