@@ -133,6 +133,22 @@ func TestAReleasedSeatIsNotReportedAgain(t *testing.T) {
 	}
 }
 
+// TestReleasedSeatsAreForgotten checks that the agent does not remember every seat that it has released. Only the last list may have come too
+// early to forget its seat.
+func TestReleasedSeatsAreForgotten(t *testing.T) {
+	d := newDoor(t)
+	h := newHands(t, d, t.TempDir())
+	for n := range 3 {
+		d.order(seatOf(int64(100+n), ares.SeatPlaced, time.Hour, "true"))
+		eventually(t, "its release", func() bool { return len(d.said("release")) > n })
+	}
+	eventually(t, "released seats to be forgotten", func() bool {
+		h.Agent.mu.Lock()
+		defer h.Agent.mu.Unlock()
+		return len(h.released) <= 1
+	})
+}
+
 // TestALostSeatIsReported checks that a seat without its process is reported as lost (rule R1). A claimed seat without a process on this
 // node is reported as lost, and only then released.
 func TestALostSeatIsReported(t *testing.T) {

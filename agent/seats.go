@@ -52,6 +52,7 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 		a.mu.Lock()
 		a.orders, a.seen = resp.Seats, resp.Revision
 		a.noteFences()
+		a.forgetReleased()
 		a.mu.Unlock()
 		a.reconcile(ref.Session)
 		if !clean {
@@ -142,6 +143,13 @@ func (a *Agent) dropReleased(s *seat) {
 	a.released[s.key] = true
 	a.mu.Unlock()
 	a.drop(s)
+}
+
+// forgetReleased forgets the released seats that the current list no longer names, because no later list names them. The caller holds a.mu.
+func (a *Agent) forgetReleased() {
+	maps.DeleteFunc(a.released, func(key run.Key, _ bool) bool {
+		return !slices.ContainsFunc(a.orders, func(o *apipb.SeatOrder) bool { return keyOf(o.Seat) == key })
+	})
 }
 
 // isHeld reports whether the agent still has the seat in its table.
