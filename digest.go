@@ -45,6 +45,7 @@ func (c digestWriter) identity(s *Spec) digestWriter {
 	c = c.text(9, s.WorkingDir)
 	c = c.list(10, s.After)
 	c = c.pairs(11, s.Labels)
+	c = c.secrets(12, s.Secrets)
 	return c
 }
 

@@ -45,6 +45,12 @@ type Identity struct {
 	Node     string    // the only node that an agent acts for, "" for any
 }
 
+// IsPlatformAdmin reports whether the identity has the role platform-admin. That role always applies to all tenants, so a binding with a
+// narrower scope does not count.
+func (i *Identity) IsPlatformAdmin() bool {
+	return slices.Contains(i.Bindings, Binding{Role: PlatformAdmin})
+}
+
 // IdentityKind is the way in which an identity was authenticated.
 type IdentityKind string
 

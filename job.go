@@ -40,6 +40,7 @@ type Spec struct {
 	After             []string          `json:"after,omitzero"`
 	Array             Array             `json:"array,omitzero"`
 	Labels            map[string]string `json:"labels,omitzero"`
+	Secrets           []SecretRef       `json:"secrets,omitzero"`
 }
 
 // Placement constrains where a job runs.
@@ -120,6 +121,9 @@ type Job struct {
 	ArrayIndex int          // of an element: its index, from 0
 	ArrayCount int          // of an element: how many there are
 	Notes      []PolicyNote // notes that policies added when the job was accepted
+	// Trusted is true if a platform administrator submitted the job. It is decided from the authenticated caller when the job is
+	// accepted, and never from the submission. Only a trusted job may run on a node with Node.TrustedOnly.
+	Trusted bool
 }
 
 // DefaultsVersion is the version of the defaults below. A stored job consists of the submitted

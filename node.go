@@ -36,6 +36,9 @@ type Node struct {
 	Unfit    string // why no job can be started there now, "" when jobs can
 	// Isolation describes how the node isolates jobs from each other: by users, mounts and limits.
 	Isolation string
+	// TrustedOnly is true when jobs run as the agent's own user. Such a job can read the agent's files and, beside a server,
+	// the administrator's token. Therefore only jobs with Job.Trusted are placed there.
+	TrustedOnly bool
 	// SessionTTL is how long the node's session lasts after its last renewal. The session's TTL is stored with the node,
 	// because servers may be configured differently. SessionTTL is negative when a revocation ended the session.
 	SessionTTL time.Duration

@@ -297,6 +297,15 @@ func (r *Run) Checkpointed(f Fence, at time.Time) error {
 	return nil
 }
 
+// CheckClaimed returns an error unless a rank of the attempt with the given fence is claimed and has not ended.
+func (r *Run) CheckClaimed(f Fence, rank int) error {
+	_, h, err := r.current(f, rank)
+	if err == nil && h.State != SeatClaimed {
+		err = Errorf(Fenced, "rank %d is %s and does not run", rank, h.State)
+	}
+	return err
+}
+
 // NoteLateness records a new Lateness value. It returns an error if the job is final, or if this
 // value or LatenessMissed is already recorded.
 func (r *Run) NoteLateness(n *Noting, now time.Time) error {

@@ -43,6 +43,7 @@ func (s Spec) Check() error {
 	s.checkNames(&p)
 	s.checkSizes(&p)
 	s.checkProcess(&p)
+	s.checkSecrets(&p)
 	s.checkLife(&p)
 	s.Placement.check(&p)
 	s.Retry.check(&p)

@@ -15,6 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/gpu"
 	"github.com/ares-scheduler/ares/agent/run"
+	"github.com/ares-scheduler/ares/agent/trash"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/pki"
@@ -30,6 +31,7 @@ type Agent struct {
 	log       *slog.Logger
 	link      *serverLink
 	runner    *run.Runner
+	bin       *trash.Bin // working directories of ended seats, which are being deleted
 	source    gpu.Source
 	instance  string
 	isolation *isolation
@@ -89,11 +91,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.runner, err = run.Open(filepath.Join(cfg.Dir, "seats"), supervisor); err != nil {
+	if err = a.openRunner(supervisor); err != nil {
 		return nil, err
 	}
 	if a.isolation, err = openIsolation(cfg.Isolation, a.runner.Means(), cfg.Dir); err != nil {
-		return nil, errors.Join(err, a.runner.Close())
+		return nil, errors.Join(err, a.bin.Close(), a.runner.Close())
 	}
 	if a.source, err = gpu.Find(ctx, cfg.Mock, cfg.Node, a.log); err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
-		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512),
+		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
 	}
 	return a, nil
 }
@@ -138,7 +140,7 @@ func (a *Agent) Node() ares.Node {
 // restarted agent adopts them.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.link.Close()
-	defer func() { _ = a.runner.Close() }()
+	defer func() { _ = errors.Join(a.bin.Close(), a.runner.Close()) }()
 	life, stop := context.WithCancel(ctx)
 	defer a.wg.Wait()
 	defer stop()
@@ -146,6 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.adopt(life); err != nil {
 		return err
 	}
+	a.emptyTrash(life)
 	for ctx.Err() == nil {
 		err := a.ensureCertificate(life)
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
 )
@@ -56,9 +57,14 @@ func (s *seat) lastCheckpoint(ctx context.Context) {
 	if !news {
 		return
 	}
-	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
-		return s.tellCheckpoint(ctx, c, ref, at)
-	})
+	var err error
+	for again := true; again; {
+		session := s.agent.session.Load()
+		err = s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
+			return s.tellCheckpoint(ctx, c, ref, at)
+		})
+		again = ares.CodeOf(err) == ares.Fenced && s.agent.session.Load() != session // a new session was opened during the call
+	}
 	if err != nil && ctx.Err() == nil {
 		s.agent.log.Warn("a checkpoint report was rejected", "seat", s.key, "error", err)
 	}

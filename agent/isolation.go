@@ -22,7 +22,7 @@ import (
 // each other. See docs/guide/isolation.md.
 type Isolation struct {
 	// Mode decides under which user the jobs run. In mode "tenant", each tenant has its own user. In mode "user",
-	// all jobs run as one user. In mode "none", jobs run as the agent's user. Mode "auto" means "tenant" if the
+	// all jobs run as one user. In mode "job", each job has its own user. In mode "none", jobs run as the agent's user. Mode "auto" means "tenant" if the
 	// agent is root and the machine supports it, and "none" otherwise. The default is "auto".
 	Mode string `yaml:"mode"`
 	// User is the user that all jobs run as in mode "user". The value is a name in /etc/passwd, or UID:GID.
@@ -46,28 +46,48 @@ type Isolation struct {
 	// PrivateTmp gives each job a private /tmp, which is removed with the job.
 	// The default is true.
 	PrivateTmp bool `yaml:"private_tmp"`
+	// Seccomp gives each job a filter of system calls, like the default filter of Docker. It is used if jobs have users of their own.
+	// The default is true.
+	Seccomp bool `yaml:"seccomp"`
+	// UserNamespaces lets jobs create user namespaces, which rootless containers need. With false, the filter denies them.
+	// The default is false.
+	UserNamespaces bool `yaml:"user_namespaces"`
+	// ShmMB is the size of the private /dev/shm of each job. 0 means half of the machine's memory, or the job's memory_mb if that is
+	// less. -1 means that jobs use the machine's /dev/shm. The default is 0.
+	ShmMB int `yaml:"shm_mb"`
+	// TmpMB is the size of the private /tmp of each job, which is then in memory and limits the number of files too. 0 means that the
+	// private /tmp is a directory on disk without a limit. The default is 0.
+	TmpMB int `yaml:"tmp_mb"`
+	// WorkMB is the size of the directory in which a job without working_dir starts. The directory is then in memory and limits the
+	// number of files too. 0 means that it is on the agent's disk without a limit. The default is 0.
+	WorkMB int `yaml:"work_mb"`
 	// Require makes a node reject all jobs if the node cannot fully isolate them. Full isolation needs
 	// separate users, mounts, and limits on CPU, memory and processes. The default is false.
 	Require bool `yaml:"require"`
+	// AllowUntrusted lets jobs of all users run on a node that runs jobs as the agent's own user. Such a job can read the agent's
+	// files, and beside a server the administrator's token. With false, such a node runs only jobs that platform administrators
+	// submit. The default is false.
+	AllowUntrusted bool `yaml:"allow_untrusted"`
 }
 
 // Modes of isolation.
 const (
 	IsolateAuto   = "auto"
 	IsolateTenant = "tenant"
+	IsolateJob    = "job"
 	IsolateUser   = "user"
 	IsolateNone   = "none"
 )
 
 // DefaultIsolation isolates jobs as far as the machine allows.
 func DefaultIsolation() Isolation {
-	return Isolation{Mode: IsolateAuto, UIDBase: 0x7000_0000, UIDRange: 0x0800_0000, Pids: 4096, PrivateTmp: true}
+	return Isolation{Mode: IsolateAuto, UIDBase: 0x7000_0000, UIDRange: 0x0800_0000, Pids: 4096, PrivateTmp: true, Seccomp: true}
 }
 
 // Check reports every mistake in the isolation settings. Each mistake is reported with its configuration key.
 func (i *Isolation) Check(p *ares.Problems) {
 	switch i.Mode {
-	case IsolateAuto, IsolateTenant, IsolateNone:
+	case IsolateAuto, IsolateTenant, IsolateJob, IsolateNone:
 		if i.User != "" {
 			p.Add("isolation.user", "is used only with mode user, and the mode is %s", i.Mode)
 		}
@@ -76,7 +96,7 @@ func (i *Isolation) Check(p *ares.Problems) {
 			p.Add("isolation.user", "is empty: name the user that jobs run as")
 		}
 	default:
-		p.Add("isolation.mode", "%q is unknown: use auto, tenant, user or none", i.Mode)
+		p.Add("isolation.mode", "%q is unknown: use auto, tenant, job, user or none", i.Mode)
 	}
 	// UIDs below 65536 belong to the machine's own users. Some programs misread UIDs of 2^31 and above.
 	if i.UIDBase < 65536 || i.UIDRange < 1 || i.UIDRange > 1<<31 || i.UIDBase > 1<<31-i.UIDRange {
@@ -85,13 +105,26 @@ func (i *Isolation) Check(p *ares.Problems) {
 	if i.Pids < 0 || i.Pids > 4_194_304 {
 		p.Add("isolation.pids", "must be between 0 and 4194304, got %d", i.Pids)
 	}
+	const maxMB = 64 << 20 // 64 TiB
+	if i.ShmMB < -1 || i.ShmMB > maxMB {
+		p.Add("isolation.shm_mb", "must be between -1 and %d, got %d", maxMB, i.ShmMB)
+	}
+	if i.TmpMB < 0 || i.TmpMB > maxMB {
+		p.Add("isolation.tmp_mb", "must be between 0 and %d, got %d", maxMB, i.TmpMB)
+	}
+	if i.WorkMB < 0 || i.WorkMB > maxMB {
+		p.Add("isolation.work_mb", "must be between 0 and %d, got %d", maxMB, i.WorkMB)
+	}
+	if i.TmpMB > 0 && !i.PrivateTmp {
+		p.Add("isolation.tmp_mb", "is used only with isolation.private_tmp")
+	}
 }
 
 // The type `isolation` is the isolation in effect on this machine.
 type isolation struct {
 	Isolation
 	means  run.Means
-	mode   string // tenant, user or none
+	mode   string // tenant, job, user or none
 	why    string // why auto became none, "" otherwise
 	single *run.User
 	named  map[string]*run.User // by tenant
@@ -101,6 +134,7 @@ type isolation struct {
 	path   string            // of the file that stores the tenants' UIDs
 	taken  map[uint32]string // UID to tenant, for tenants that had jobs here
 	exists func(uid string) bool
+	jobs   map[uint32]ares.JobID // UID to job, in mode job, since the agent's start
 }
 
 // openIsolation decides how jobs are isolated. The decision depends on the configuration and on what the machine
@@ -264,11 +298,40 @@ func (i *isolation) login(tenant string) string {
 	return name
 }
 
+// ofJob returns the user that a job runs as, like the method `of`. In mode job, the user depends on the job.
+func (i *isolation) ofJob(tenant string, job ares.JobID) (*run.User, error) {
+	if i.mode != IsolateJob || i.named[tenant] != nil {
+		return i.of(tenant)
+	}
+	uid := i.derivedUID("job " + string(job))
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if other, known := i.jobs[uid]; known && other != job {
+		return nil, fmt.Errorf("jobs %s and %s would get the same UID %d: submit the job again", other, job, uid)
+	}
+	if _, known := i.taken[uid]; known || i.exists(strconv.Itoa(int(uid))) {
+		return nil, fmt.Errorf("job %s cannot use UID %d, because this UID already belongs to another user of this machine: submit the job again", job, uid)
+	}
+	if i.jobs == nil || len(i.jobs) >= maxJobUIDs {
+		i.jobs = map[uint32]ares.JobID{}
+	}
+	i.jobs[uid] = job
+	return &run.User{UID: uid, GID: uid, Groups: i.groups}, nil
+}
+
+// maxJobUIDs is how many UIDs of jobs the agent remembers, to notice that two jobs would share one.
+const maxJobUIDs = 65536
+
+// derivedUID returns the UID that belongs to a name, on every node the same.
+func (i *isolation) derivedUID(name string) uint32 {
+	sum := sha256.Sum256([]byte(name))
+	return uint32(i.UIDBase) + uint32(binary.BigEndian.Uint64(sum[:8])%uint64(i.UIDRange))
+}
+
 // makeUser derives a user from a tenant's name. The user is the same on every node, and no other tenant has it. Two
 // tenants are unlikely to get the same UID. If two tenants do get the same UID, the second one is rejected.
 func (i *isolation) makeUser(tenant string) (*run.User, error) {
-	sum := sha256.Sum256([]byte(tenant))
-	uid := uint32(i.UIDBase) + uint32(binary.BigEndian.Uint64(sum[:8])%uint64(i.UIDRange))
+	uid := i.derivedUID(tenant)
 	for _, u := range i.named { // order-free: any conflict is an error
 		if u.UID == uid {
 			return nil, fmt.Errorf("tenant %s cannot use UID %d, because isolation.tenants assigns this UID to another tenant: set a different UID in isolation.tenants", tenant, uid)
@@ -323,6 +386,8 @@ func (i *isolation) describe() string {
 	switch i.mode {
 	case IsolateTenant:
 		parts = append(parts, "a user for each tenant")
+	case IsolateJob:
+		parts = append(parts, "a user for each job")
 	case IsolateUser:
 		parts = append(parts, fmt.Sprintf("user %d for all jobs", i.single.UID))
 	default:
@@ -341,11 +406,23 @@ func (i *isolation) describe() string {
 	default:
 		parts = append(parts, "no mounts of their own ("+i.means.NoSandbox+")")
 	}
-	if len(i.means.Limited) == 0 {
-		return strings.Join(append(parts, "no limits (no cgroup controllers)"), "; ")
+	if i.mode != IsolateNone && i.Seccomp && i.means.NoSeccomp != "" {
+		parts = append(parts, "no filter of system calls ("+i.means.NoSeccomp+")")
 	}
-	return strings.Join(append(parts, fmt.Sprintf("limits of %s (cgroup v%d)", strings.Join(i.means.Limited, ", "), i.means.CgroupVersion)), "; ")
+	limits := "no limits (no cgroup controllers)"
+	if len(i.means.Limited) > 0 {
+		limits = fmt.Sprintf("limits of %s (cgroup v%d)", strings.Join(i.means.Limited, ", "), i.means.CgroupVersion)
+	}
+	parts = append(parts, limits)
+	if i.trustedOnly() {
+		parts = append(parts, "only jobs of platform administrators (see isolation.allow_untrusted)")
+	}
+	return strings.Join(parts, "; ")
 }
+
+// trustedOnly reports whether only jobs of platform administrators may run on this machine. A job that runs as the agent's own user can
+// read what the agent can read.
+func (i *isolation) trustedOnly() bool { return i.mode == IsolateNone && !i.AllowUntrusted }
 
 // If isolation.require is set and the isolation is incomplete, refusalReason returns the reason why no job may run
 // on this machine. If jobs may run, it returns "".
@@ -356,6 +433,9 @@ func (i *isolation) refusalReason() string {
 	}
 	if !i.means.Sandbox {
 		missing = append(missing, "mounts of their own ("+i.means.NoSandbox+")")
+	}
+	if i.Seccomp && i.means.NoSeccomp != "" {
+		missing = append(missing, "a filter of system calls ("+i.means.NoSeccomp+")")
 	}
 	for _, c := range []string{"cpu", "memory", "pids"} {
 		if !slices.Contains(i.means.Limited, c) {

@@ -235,6 +235,10 @@ func TestIsolationChecks(t *testing.T) {
 		{func(i *Isolation) { i.UIDRange = 0 }, "isolation.uid_base"},
 		{func(i *Isolation) { i.UIDBase = 1<<31 - 5 }, "isolation.uid_base"},
 		{func(i *Isolation) { i.Pids = -1 }, "isolation.pids"},
+		{func(i *Isolation) { i.ShmMB = -2 }, "isolation.shm_mb"},
+		{func(i *Isolation) { i.TmpMB = -1 }, "isolation.tmp_mb"},
+		{func(i *Isolation) { i.WorkMB = -1 }, "isolation.work_mb"},
+		{func(i *Isolation) { i.TmpMB, i.PrivateTmp = 5, false }, "isolation.tmp_mb"},
 	} {
 		i := DefaultIsolation()
 		c.spoil(&i)
@@ -323,7 +327,7 @@ func TestNoSecretReachesAJob(t *testing.T) {
 	eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
 	eventually(t, "the end of its directory", func() bool {
 		left, err := os.ReadDir(filepath.Join(dir, "work"))
-		return err == nil && len(left) == 0
+		return err == nil && len(left) == 1 && left[0].Name() == trashDir && isEmpty(t, dir)
 	})
 	log, err := h.runner.OpenLog(run.Key{Job: "job-x", Fence: 100})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -97,6 +96,9 @@ func (s *seat) start(ctx context.Context) error {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
 		return nil
 	}
+	if spec.Secrets, err = s.fetchSecrets(ctx); err != nil {
+		return s.withoutSecrets(ctx, err)
+	}
 	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
 	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
@@ -142,7 +144,8 @@ func (s *seat) finish(ctx context.Context) {
 	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		// Before the release, report a device that is still in use or a node that cannot start jobs. If the release came first, the freed
 		// devices could be allocated to another job.
-		if err := s.agent.reportNode(ctx, c, ref); err != nil {
+		// A server that refuses what the node claims to be also refuses its next session, so no job is placed here.
+		if err := s.agent.reportNode(ctx, c, ref); err != nil && ares.CodeOf(apipb.FromStatus(err)) != ares.Forbidden {
 			// The session may just have changed. Even if the session has changed, keep trying to report the seat's end.
 			return ares.Errorf(ares.Unavailable, "report the node's devices and readiness: %v", err)
 		}
@@ -222,7 +225,7 @@ func (s *seat) release(ctx context.Context) {
 	if err := s.agent.runner.Forget(s.key); err != nil {
 		s.agent.log.Warn("forget a seat", "seat", s.key, "error", err)
 	}
-	if err := os.RemoveAll(s.scratch()); err != nil {
+	if err := s.agent.bin.Discard(s.scratch()); err != nil {
 		s.agent.log.Warn("remove a seat's working directory", "seat", s.key, "error", err)
 	}
 	if err != nil {
@@ -356,7 +359,7 @@ func (s *seat) lostAfter() time.Duration {
 
 // The method `scratch` returns the path of the seat's own working directory.
 func (s *seat) scratch() string {
-	return filepath.Join(s.agent.cfg.Dir, "work", s.key.String())
+	return filepath.Join(s.agent.cfg.Dir, workDir, s.key.String())
 }
 
 // resultOf translates the end of a process into a rank's result.

@@ -184,7 +184,7 @@ func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, 
 		a.mu.Lock()
 		running := make([]*run.Proc, 0, len(a.seats))
 		for _, s := range a.seats {
-			if s.proc != nil {
+			if s.proc != nil && s.result == nil { // a report after the end is rejected
 				running = append(running, s.proc)
 			}
 		}

@@ -25,7 +25,7 @@ func (s *seat) spec() (run.Spec, error) {
 	if job.Image != "" && !s.agent.cfg.RunImages {
 		return run.Spec{}, fmt.Errorf("the job requests image %s, but Ares does not run containers: remove the image from the job, or start the agent with --run-images to ignore it", job.Image)
 	}
-	user, err := s.agent.isolation.of(job.Tenant)
+	user, err := s.agent.isolation.ofJob(job.Tenant, ares.JobID(o.GetSeat().GetJobId()))
 	if err != nil {
 		return run.Spec{}, err
 	}
@@ -34,11 +34,8 @@ func (s *seat) spec() (run.Spec, error) {
 		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
 		Limits: run.Limits{MilliCPU: int64(job.CPUs) * 1000, MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.isolation.Pids)},
 	}
-	if user != nil && s.agent.isolation.means.Sandbox {
-		spec.Sandbox = run.Sandbox{
-			Private: true, OwnTmp: s.agent.isolation.PrivateTmp && !isUnderTmp(job.WorkingDir) && !isUnderTmp(job.Checkpoint.Path),
-			Scratch: s.scratch(), Hide: s.agent.hiddenDevices(o.Shares),
-		}
+	if user != nil {
+		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))
 	}
 	if spec.Dir == "" || user != nil {
 		if err := s.makeScratch(user); err != nil {

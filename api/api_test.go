@@ -93,7 +93,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 
 		Policies: policies,
 		Store:    st,
-		Auth:     auth.New(auth.Config{Tokens: st.Tokens, Bindings: st.Bindings}),
+		Auth:     auth.New(auth.Config{Tokens: st.Tokens, Bindings: st.Bindings, Tenants: st.TenantIDs}),
 		Trust:    newTrust(t, st),
 		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
 		Engine:   &fakeEngine{},

@@ -46,7 +46,7 @@ func TestGateShares(t *testing.T) {
 	g.Shed = func(string) { shed++ }
 	enter := func(who string) func() {
 		t.Helper()
-		leave, err := g.Enter(t.Context(), who)
+		leave, err := g.Enter(t.Context(), pipeline.Account{Name: who})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestGateShares(t *testing.T) {
 	answers := make(chan string)
 	wait := func(who string) {
 		go func() {
-			leave, err := g.Enter(t.Context(), who)
+			leave, err := g.Enter(t.Context(), pipeline.Account{Name: who})
 			answers <- fmt.Sprint(who, " ", ares.CodeOf(err))
 			if err == nil {
 				leave()
@@ -67,16 +67,16 @@ func TestGateShares(t *testing.T) {
 	until(func() bool { return has(g, 2, 1) })
 	wait("greedy")
 	until(func() bool { return has(g, 2, 2) })
-	if err := g.WouldReject("greedy"); ares.CodeOf(err) != ares.Exhausted || !strings.Contains(err.Error(), "greedy has reached this server's limit for one caller (2 ") {
+	if err := g.WouldReject(pipeline.Account{Name: "greedy"}); ares.CodeOf(err) != ares.Exhausted || !strings.Contains(err.Error(), "greedy has reached this server's limit for one caller (2 ") {
 		t.Errorf("a full line says %v", err)
 	}
-	if _, err := g.Enter(t.Context(), "greedy"); ares.CodeOf(err) != ares.Exhausted {
+	if _, err := g.Enter(t.Context(), pipeline.Account{Name: "greedy"}); ares.CodeOf(err) != ares.Exhausted {
 		t.Errorf("one too many: %v", err)
 	}
 	modest := enter("modest") // overtakes the waiting calls, because the other half of the slots is free
 	enter("modest")()
 	other := enter("other")
-	if err := g.WouldReject("modest"); err != nil {
+	if err := g.WouldReject(pipeline.Account{Name: "modest"}); err != nil {
 		t.Errorf("a newcomer is refused: %v", err)
 	}
 	wait("modest") // all four slots are in use now, and the queue is full
@@ -105,16 +105,16 @@ func TestGateShares(t *testing.T) {
 // waits for all running calls.
 func TestGateLeaving(t *testing.T) {
 	g := pipeline.NewLimiter("read", "calls under way", 1, 8, time.Nanosecond)
-	leave, err := g.Enter(t.Context(), "a")
+	leave, err := g.Enter(t.Context(), pipeline.Account{Name: "a"})
 	must(t, err)
-	if _, err = g.Enter(t.Context(), "b"); ares.CodeOf(err) != ares.Exhausted {
+	if _, err = g.Enter(t.Context(), pipeline.Account{Name: "b"}); ares.CodeOf(err) != ares.Exhausted {
 		t.Errorf("waited and was told %v", err)
 	}
 	g.Wait = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan error)
 	go func() {
-		_, entered := g.Enter(ctx, "b")
+		_, entered := g.Enter(ctx, pipeline.Account{Name: "b"})
 		told <- entered
 	}()
 	until(func() bool { return has(g, 1, 1) })
@@ -123,7 +123,7 @@ func TestGateLeaving(t *testing.T) {
 		t.Errorf("gave up and was told %v", err)
 	}
 	go func() {
-		_, entered := g.Enter(t.Context(), "b")
+		_, entered := g.Enter(t.Context(), pipeline.Account{Name: "b"})
 		told <- entered
 	}()
 	until(func() bool { return has(g, 1, 1) })
@@ -142,7 +142,7 @@ func TestGateLeaving(t *testing.T) {
 	}
 	leave()
 	<-closed
-	if _, err = g.Enter(t.Context(), "c"); ares.CodeOf(err) != ares.Unavailable {
+	if _, err = g.Enter(t.Context(), pipeline.Account{Name: "c"}); ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("after the close: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestGateUnderLoad(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					cancel()
 				}
-				leave, err := g.Enter(ctx, who)
+				leave, err := g.Enter(ctx, pipeline.Account{Name: who})
 				cancel()
 				if err != nil {
 					continue
@@ -361,7 +361,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	close(b.letGo)
 	var leaves []func()
 	for range pipeline.MaxLargeBodies / 2 {
-		leave, err := b.Limiters.Bodies.Enter(t.Context(), "token:admin")
+		leave, err := b.Limiters.Bodies.Enter(t.Context(), pipeline.Account{Name: "token:admin"})
 		must(t, err)
 		leaves = append(leaves, leave)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,14 +12,20 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 )
 
-// TestAgentsThatHaveSeenMore checks that the server rejects an agent that has seen a higher revision of this
-// store than the store now has. The server process must be notified of this. An agent that has seen only
-// another store must be accepted.
+// TestAgentsThatHaveSeenMore checks that the server gives no session to an agent that claims a higher revision
+// of this store than the store has, and that the server process is notified of each claim. An agent that
+// has seen only another store must be accepted.
 func TestAgentsThatHaveSeenMore(t *testing.T) {
 	h := newHouse(t)
 	var told *ares.Error
+	calls := 0
 	door := &service.AgentService{
-		Store: h.store, View: h.view, Server: "here", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now, Outrun: func(why *ares.Error) { told = why },
+		Store: h.store, View: h.view, Server: "here", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now,
+		RevisionClaimed: func(node string, why *ares.Error) {
+			if told, calls = why, calls+1; node != "node" {
+				t.Errorf("told of node %s", node)
+			}
+		},
 	}
 	id, revision, err := h.store.Identity(t.Context())
 	if err != nil {
@@ -46,9 +53,16 @@ func TestAgentsThatHaveSeenMore(t *testing.T) {
 		if c.ok && (err != nil || told != nil || resp.GetStoreId() != id.Store) {
 			t.Errorf("%s: %v, %v, told %v", c.name, resp, err, told)
 		}
-		if !c.ok && (ares.CodeOf(err) != ares.Unavailable || told == nil) {
+		if !c.ok && (ares.CodeOf(err) != ares.Fenced || told == nil) {
 			t.Errorf("%s: let in: %v, told %v", c.name, err, told)
 		}
+		// An agent may be wrong, so its word must not lead an administrator to roll the store back.
+		if !c.ok && (strings.Contains(err.Error(), "ares restore") || !strings.Contains(err.Error(), "ares doctor")) {
+			t.Errorf("%s: the advice is %q", c.name, err)
+		}
+	}
+	if calls != 4 {
+		t.Errorf("told %d times", calls)
 	}
 	must(t, h.view.WaitFor(t.Context(), revision+1))
 	if n := h.view.Node("node"); n == nil || n.Node.ClockAhead > -time.Hour || n.Node.ClockAhead < -time.Hour-time.Minute {

@@ -132,8 +132,8 @@ func TestExamples(t *testing.T) {
 	for _, id := range []string{
 		"TenantService_CreateTenant", "TenantService_UpdateTenant", "QueueService_CreateQueue", "QueueService_UpdateQueue",
 		"JobService_SubmitJob", "JobService_SubmitJobs", "JobService_PlanJob", "JobService_RetryJob",
-		"ReservationService_CreateReservation", "IdentityService_CreateToken", "IdentityService_CreateBinding", "TrustService_CreateJoinToken",
-		"ClusterService_CordonNode", "ClusterService_UncordonNode", "ClusterService_DrainNode", "TrustService_RevokeNode",
+		"ReservationService_CreateReservation", "IdentityService_CreateToken", "IdentityService_CreateBinding", "IdentityService_AcceptBinding", "TrustService_CreateJoinToken",
+		"ClusterService_CordonNode", "ClusterService_UncordonNode", "ClusterService_DrainNode", "TrustService_LabelNode", "TrustService_RevokeNode",
 		"PolicyService_ApplyPolicy", "TopologyService_ApplyTopology",
 	} {
 		c, ok := calls[id]

@@ -247,6 +247,8 @@ func TestObjects(t *testing.T) {
 type channels struct{ fails error }
 
 func (c *channels) Has(name string) bool { return name == "ops" }
+
+func (c *channels) Allows(_, tenant string) bool { return tenant == "" || tenant == "allowed" }
 func (c *channels) Status() []notify.Status {
 	return []notify.Status{{Name: "ops", Kind: "slack", Sent: 3, Repeated: 2, LastError: "the webhook answered with status 500"}}
 }

@@ -62,7 +62,7 @@ func TestPreemptionsAreListedWithTheirReckoning(t *testing.T) {
 	}
 	c := h.preempt()
 	at := storetest.Noon.Add(10 * time.Second)
-	must(t, h.store.Checkpointed(t.Context(), c.own, at))
+	must(t, h.store.Checkpointed(t.Context(), c.own, storetest.SessionOf(t, h.store, c.own.Node), at))
 	if _, err := h.store.Finish(t.Context(), c.own, storetest.Result(ares.OutcomeStopped), at.Add(2*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 	}
 	theirs, ours := reader("vision"), reader("default")
 	secret := []string{string(c.to.ID), "default", "urgent"}
-	must(t, h.store.Checkpointed(t.Context(), c.other, storetest.Noon.Add(time.Second)))
+	must(t, h.store.Checkpointed(t.Context(), c.other, storetest.SessionOf(t, h.store, c.other.Node), storetest.Noon.Add(time.Second)))
 	for _, end := range []bool{false, true} {
 		if end {
 			if _, err := h.store.Finish(t.Context(), c.other, storetest.Result(ares.OutcomeStopped), storetest.Noon.Add(2*time.Second)); err != nil {

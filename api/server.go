@@ -20,6 +20,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -72,6 +73,8 @@ type Config struct {
 	Hosts []string
 	// Logs reads the output of jobs. If Logs is nil, logs are unavailable.
 	Logs service.LogSource
+	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
+	Secrets *secrets.Secrets
 	// AgentService serves node agents. If AgentService is nil, the server does
 	// not offer it.
 	AgentService apipb.AgentServiceServer
@@ -97,6 +100,8 @@ type Config struct {
 	// AuditHistory has the entries of all servers. If AuditHistory is nil,
 	// AuditLog is used.
 	AuditHistory service.AuditHistory
+	// AuditMarks returns what places outside the log's files remember of its end. AuditMarks may be nil.
+	AuditMarks service.AuditMarks
 	// When a limit rejects a call, the function Shed is called with the limiter's class. This
 	// function may be nil.
 	Shed func(class string)
@@ -140,8 +145,8 @@ func New(cfg Config) (*Server, error) {
 	services := service.New(calls, &service.Config{
 		Admission: cfg.Admission, View: cfg.View, Store: cfg.Store, Accounting: cfg.Accounting, Policies: cfg.Policies,
 		Engine: cfg.Engine, Predict: cfg.Predict, Notifier: cfg.Notifier, Logs: cfg.Logs,
-		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService,
-		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory,
+		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService, Secrets: cfg.Secrets,
+		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,
 		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, Log: cfg.Log,
 	})

@@ -52,7 +52,10 @@ type NodeInfo struct {
 	Isolation string `protobuf:"bytes,16,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	// Its last session was ended by a revocation, not by silence; set by the
 	// server.
-	SessionCut    bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
+	SessionCut bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
+	// Jobs run there as the agent's own user, so only jobs that a platform
+	// administrator submitted may run there.
+	TrustedOnly   bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +205,13 @@ func (x *NodeInfo) GetIsolation() string {
 func (x *NodeInfo) GetSessionCut() bool {
 	if x != nil {
 		return x.SessionCut
+	}
+	return false
+}
+
+func (x *NodeInfo) GetTrustedOnly() bool {
+	if x != nil {
+		return x.TrustedOnly
 	}
 	return false
 }
@@ -1934,6 +1944,163 @@ func (*ReportCheckpointResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_agent_proto_rawDescGZIP(), []int{30}
 }
 
+type FetchSecretsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat          *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchSecretsRequest) Reset() {
+	*x = FetchSecretsRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchSecretsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchSecretsRequest) ProtoMessage() {}
+
+func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
+func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *FetchSecretsRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *FetchSecretsRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+type FetchSecretsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Secrets       []*SeatSecret          `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchSecretsResponse) Reset() {
+	*x = FetchSecretsResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchSecretsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchSecretsResponse) ProtoMessage() {}
+
+func (x *FetchSecretsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchSecretsResponse.ProtoReflect.Descriptor instead.
+func (*FetchSecretsResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *FetchSecretsResponse) GetSecrets() []*SeatSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// SeatSecret is one value of a secret, as the job's spec requests it.
+type SeatSecret struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Env           string                 `protobuf:"bytes,1,opt,name=env,proto3" json:"env,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeatSecret) Reset() {
+	*x = SeatSecret{}
+	mi := &file_apipb_agent_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeatSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeatSecret) ProtoMessage() {}
+
+func (x *SeatSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeatSecret.ProtoReflect.Descriptor instead.
+func (*SeatSecret) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SeatSecret) GetEnv() string {
+	if x != nil {
+		return x.Env
+	}
+	return ""
+}
+
+func (x *SeatSecret) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *SeatSecret) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 type ServeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set in the first message; later messages contain data.
@@ -1949,7 +2116,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2128,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[31]
+	mi := &file_apipb_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2141,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{31}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -2028,7 +2195,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2207,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[32]
+	mi := &file_apipb_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2220,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{32}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -2098,7 +2265,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[33]
+	mi := &file_apipb_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2277,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[33]
+	mi := &file_apipb_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2290,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{33}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2165,7 +2332,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\x05\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x05\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2185,7 +2352,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06taints\x18\x0f \x03(\v2\x0e.ares.v1.TaintR\x06taints\x12&\n" +
 	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x12\x1f\n" +
 	"\vsession_cut\x18\x11 \x01(\bR\n" +
-	"sessionCut\x1a9\n" +
+	"sessionCut\x12!\n" +
+	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
@@ -2310,7 +2478,17 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x12\x1e\n" +
 	"\x06age_ms\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05ageMs\"\x1a\n" +
-	"\x18ReportCheckpointResponse\"\x93\x01\n" +
+	"\x18ReportCheckpointResponse\"j\n" +
+	"\x13FetchSecretsRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"E\n" +
+	"\x14FetchSecretsResponse\x12-\n" +
+	"\asecrets\x18\x01 \x03(\v2\x13.ares.v1.SeatSecretR\asecrets\"M\n" +
+	"\n" +
+	"SeatSecret\x12\x10\n" +
+	"\x03env\x18\x01 \x01(\tR\x03env\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x19\n" +
+	"\x05value\x18\x03 \x01(\fB\x03\x80\x01\x01R\x05value\"\x93\x01\n" +
 	"\x11ServeFilesRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
@@ -2328,7 +2506,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xe2\a\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xaf\b\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -2344,7 +2522,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\vReleaseSeat\x12\x1b.ares.v1.ReleaseSeatRequest\x1a\x1c.ares.v1.ReleaseSeatResponse\x12H\n" +
 	"\vReportClean\x12\x1b.ares.v1.ReportCleanRequest\x1a\x1c.ares.v1.ReportCleanResponse\x12Q\n" +
 	"\x0eReportProgress\x12\x1e.ares.v1.ReportProgressRequest\x1a\x1f.ares.v1.ReportProgressResponse\x12W\n" +
-	"\x10ReportCheckpoint\x12 .ares.v1.ReportCheckpointRequest\x1a!.ares.v1.ReportCheckpointResponse\x12I\n" +
+	"\x10ReportCheckpoint\x12 .ares.v1.ReportCheckpointRequest\x1a!.ares.v1.ReportCheckpointResponse\x12K\n" +
+	"\fFetchSecrets\x12\x1c.ares.v1.FetchSecretsRequest\x1a\x1d.ares.v1.FetchSecretsResponse\x12I\n" +
 	"\n" +
 	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -2360,7 +2539,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
 	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
@@ -2393,24 +2572,27 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*ReportProgressResponse)(nil),   // 28: ares.v1.ReportProgressResponse
 	(*ReportCheckpointRequest)(nil),  // 29: ares.v1.ReportCheckpointRequest
 	(*ReportCheckpointResponse)(nil), // 30: ares.v1.ReportCheckpointResponse
-	(*ServeFilesRequest)(nil),        // 31: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),       // 32: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),                 // 33: ares.v1.LogQuery
-	nil,                              // 34: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                  // 35: ares.v1.LinkRow
-	(*NumaNode)(nil),                 // 36: ares.v1.NumaNode
-	(*Taint)(nil),                    // 37: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
-	(*JobSpec)(nil),                  // 39: ares.v1.JobSpec
+	(*FetchSecretsRequest)(nil),      // 31: ares.v1.FetchSecretsRequest
+	(*FetchSecretsResponse)(nil),     // 32: ares.v1.FetchSecretsResponse
+	(*SeatSecret)(nil),               // 33: ares.v1.SeatSecret
+	(*ServeFilesRequest)(nil),        // 34: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),       // 35: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),                 // 36: ares.v1.LogQuery
+	nil,                              // 37: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 38: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 39: ares.v1.NumaNode
+	(*Taint)(nil),                    // 40: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 42: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	35, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	34, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	36, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	37, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	38, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	37, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	39, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	40, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	38, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	41, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -2418,13 +2600,13 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	39, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	42, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	38, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	41, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
 	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	38, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	38, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	41, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	41, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
 	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
@@ -2437,39 +2619,44 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	15, // 30: ares.v1.ReportProgressRequest.seat:type_name -> ares.v1.SeatRef
 	4,  // 31: ares.v1.ReportCheckpointRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 32: ares.v1.ReportCheckpointRequest.seat:type_name -> ares.v1.SeatRef
-	4,  // 33: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	33, // 34: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	2,  // 35: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 36: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 37: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 38: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 39: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 40: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 41: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 42: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 43: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 44: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 45: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 46: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 47: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	3,  // 48: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 49: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 50: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 51: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 52: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 53: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 54: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 55: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 56: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 57: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 58: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 59: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 60: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	48, // [48:61] is the sub-list for method output_type
-	35, // [35:48] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	4,  // 33: ares.v1.FetchSecretsRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 34: ares.v1.FetchSecretsRequest.seat:type_name -> ares.v1.SeatRef
+	33, // 35: ares.v1.FetchSecretsResponse.secrets:type_name -> ares.v1.SeatSecret
+	4,  // 36: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	36, // 37: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	2,  // 38: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 39: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 40: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 41: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 42: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 43: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 44: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 45: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 46: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 47: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 48: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 49: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 50: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 51: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 52: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 53: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 54: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 55: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 56: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 57: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 58: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 59: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 60: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 61: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 62: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 63: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 64: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 65: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	52, // [52:66] is the sub-list for method output_type
+	38, // [38:52] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2485,7 +2672,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

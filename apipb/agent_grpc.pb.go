@@ -31,6 +31,7 @@ const (
 	AgentService_ReportClean_FullMethodName      = "/ares.v1.AgentService/ReportClean"
 	AgentService_ReportProgress_FullMethodName   = "/ares.v1.AgentService/ReportProgress"
 	AgentService_ReportCheckpoint_FullMethodName = "/ares.v1.AgentService/ReportCheckpoint"
+	AgentService_FetchSecrets_FullMethodName     = "/ares.v1.AgentService/FetchSecrets"
 	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
 )
 
@@ -68,6 +69,9 @@ type AgentServiceClient interface {
 	ReportProgress(ctx context.Context, in *ReportProgressRequest, opts ...grpc.CallOption) (*ReportProgressResponse, error)
 	// ReportCheckpoint reports that a job has saved its state.
 	ReportCheckpoint(ctx context.Context, in *ReportCheckpointRequest, opts ...grpc.CallOption) (*ReportCheckpointResponse, error)
+	// FetchSecrets returns the secrets of a job for a rank that the agent has claimed
+	// under its current session.
+	FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (*FetchSecretsResponse, error)
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
@@ -210,6 +214,16 @@ func (c *agentServiceClient) ReportCheckpoint(ctx context.Context, in *ReportChe
 	return out, nil
 }
 
+func (c *agentServiceClient) FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (*FetchSecretsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FetchSecretsResponse)
+	err := c.cc.Invoke(ctx, AgentService_FetchSecrets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *agentServiceClient) ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_ServeFiles_FullMethodName, cOpts...)
@@ -257,6 +271,9 @@ type AgentServiceServer interface {
 	ReportProgress(context.Context, *ReportProgressRequest) (*ReportProgressResponse, error)
 	// ReportCheckpoint reports that a job has saved its state.
 	ReportCheckpoint(context.Context, *ReportCheckpointRequest) (*ReportCheckpointResponse, error)
+	// FetchSecrets returns the secrets of a job for a rank that the agent has claimed
+	// under its current session.
+	FetchSecrets(context.Context, *FetchSecretsRequest) (*FetchSecretsResponse, error)
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
@@ -305,6 +322,9 @@ func (UnimplementedAgentServiceServer) ReportProgress(context.Context, *ReportPr
 }
 func (UnimplementedAgentServiceServer) ReportCheckpoint(context.Context, *ReportCheckpointRequest) (*ReportCheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportCheckpoint not implemented")
+}
+func (UnimplementedAgentServiceServer) FetchSecrets(context.Context, *FetchSecretsRequest) (*FetchSecretsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FetchSecrets not implemented")
 }
 func (UnimplementedAgentServiceServer) ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ServeFiles not implemented")
@@ -539,6 +559,24 @@ func _AgentService_ReportCheckpoint_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_FetchSecrets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FetchSecretsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).FetchSecrets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_FetchSecrets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).FetchSecrets(ctx, req.(*FetchSecretsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AgentService_ServeFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AgentServiceServer).ServeFiles(&grpc.GenericServerStream[ServeFilesRequest, ServeFilesResponse]{ServerStream: stream})
 }
@@ -596,6 +634,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportCheckpoint",
 			Handler:    _AgentService_ReportCheckpoint_Handler,
+		},
+		{
+			MethodName: "FetchSecrets",
+			Handler:    _AgentService_FetchSecrets_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -653,7 +653,9 @@ func (x *GetAuditHeadResponse) GetHead() *AuditHead {
 type VerifyAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Heads that were kept elsewhere. The log must contain each of them.
-	Heads         []*AuditHead `protobuf:"bytes,1,rep,name=heads,proto3" json:"heads,omitempty"`
+	Heads []*AuditHead `protobuf:"bytes,1,rep,name=heads,proto3" json:"heads,omitempty"`
+	// Read only the end of the log, from the first entry that it is compared with.
+	EndOnly       bool `protobuf:"varint,2,opt,name=end_only,json=endOnly,proto3" json:"end_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,6 +695,13 @@ func (x *VerifyAuditRequest) GetHeads() []*AuditHead {
 		return x.Heads
 	}
 	return nil
+}
+
+func (x *VerifyAuditRequest) GetEndOnly() bool {
+	if x != nil {
+		return x.EndOnly
+	}
+	return false
 }
 
 type AuditFault struct {
@@ -773,8 +782,13 @@ type VerifyAuditResponse struct {
 	Signed string `protobuf:"bytes,9,opt,name=signed,proto3" json:"signed,omitempty"`
 	Key    string `protobuf:"bytes,10,opt,name=key,proto3" json:"key,omitempty"`
 	// The first 100.
-	Faults        []*AuditFault `protobuf:"bytes,11,rep,name=faults,proto3" json:"faults,omitempty"`
-	MoreFaults    int32         `protobuf:"varint,12,opt,name=more_faults,json=moreFaults,proto3" json:"more_faults,omitempty"`
+	Faults     []*AuditFault `protobuf:"bytes,11,rep,name=faults,proto3" json:"faults,omitempty"`
+	MoreFaults int32         `protobuf:"varint,12,opt,name=more_faults,json=moreFaults,proto3" json:"more_faults,omitempty"`
+	// What the end of the log was compared with, beside the signed heads in its
+	// files: the mark in the store, history, heads of the request.
+	Compared []string `protobuf:"bytes,13,rep,name=compared,proto3" json:"compared,omitempty"`
+	// What it was not compared with, and why.
+	NotCompared   []string `protobuf:"bytes,14,rep,name=not_compared,json=notCompared,proto3" json:"not_compared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -893,6 +907,20 @@ func (x *VerifyAuditResponse) GetMoreFaults() int32 {
 	return 0
 }
 
+func (x *VerifyAuditResponse) GetCompared() []string {
+	if x != nil {
+		return x.Compared
+	}
+	return nil
+}
+
+func (x *VerifyAuditResponse) GetNotCompared() []string {
+	if x != nil {
+		return x.NotCompared
+	}
+	return nil
+}
+
 var File_apipb_audit_proto protoreflect.FileDescriptor
 
 const file_apipb_audit_proto_rawDesc = "" +
@@ -956,14 +984,15 @@ const file_apipb_audit_proto_rawDesc = "" +
 	"\tsignature\x18\b \x01(\tR\tsignature\"\x15\n" +
 	"\x13GetAuditHeadRequest\">\n" +
 	"\x14GetAuditHeadResponse\x12&\n" +
-	"\x04head\x18\x01 \x01(\v2\x12.ares.v1.AuditHeadR\x04head\"I\n" +
+	"\x04head\x18\x01 \x01(\v2\x12.ares.v1.AuditHeadR\x04head\"d\n" +
 	"\x12VerifyAuditRequest\x123\n" +
-	"\x05heads\x18\x01 \x03(\v2\x12.ares.v1.AuditHeadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05heads\"H\n" +
+	"\x05heads\x18\x01 \x03(\v2\x12.ares.v1.AuditHeadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05heads\x12\x19\n" +
+	"\bend_only\x18\x02 \x01(\bR\aendOnly\"H\n" +
 	"\n" +
 	"AuditFault\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"\xbf\x02\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\xfe\x02\n" +
 	"\x13VerifyAuditResponse\x12\x0e\n" +
 	"\x02ok\x18\x01 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12\x1a\n" +
@@ -978,7 +1007,9 @@ const file_apipb_audit_proto_rawDesc = "" +
 	" \x01(\tR\x03key\x12+\n" +
 	"\x06faults\x18\v \x03(\v2\x13.ares.v1.AuditFaultR\x06faults\x12\x1f\n" +
 	"\vmore_faults\x18\f \x01(\x05R\n" +
-	"moreFaults2\xd8\x02\n" +
+	"moreFaults\x12\x1a\n" +
+	"\bcompared\x18\r \x03(\tR\bcompared\x12!\n" +
+	"\fnot_compared\x18\x0e \x03(\tR\vnotCompared2\xd8\x02\n" +
 	"\fAuditService\x12n\n" +
 	"\x10ListAuditEntries\x12 .ares.v1.ListAuditEntriesRequest\x1a!.ares.v1.ListAuditEntriesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/audit\x12m\n" +
 	"\fGetAuditHead\x12\x1c.ares.v1.GetAuditHeadRequest\x1a\x1d.ares.v1.GetAuditHeadResponse\" \x82\xd3\xe4\x93\x02\x1ab\x04head\x12\x12/api/v1/audit/head\x12i\n" +

@@ -923,7 +923,10 @@ type Node struct {
 	// Its reliability; absent when unknown.
 	Score *NodeScore `protobuf:"bytes,24,opt,name=score,proto3" json:"score,omitempty"`
 	// How jobs are isolated on the node: users, mounts, limits.
-	Isolation     string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	Isolation string `protobuf:"bytes,26,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	// Only jobs that a platform administrator submitted run there, because the
+	// node does not isolate jobs.
+	TrustedOnly   bool `protobuf:"varint,40,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1138,6 +1141,13 @@ func (x *Node) GetIsolation() string {
 		return x.Isolation
 	}
 	return ""
+}
+
+func (x *Node) GetTrustedOnly() bool {
+	if x != nil {
+		return x.TrustedOnly
+	}
+	return false
 }
 
 // NodeScore is the reliability of a node. Counts decay with a half-life of one
@@ -3466,7 +3476,7 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x13DeleteTenantRequest\x12\x1b\n" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\"0\n" +
 	"\x14DeleteTenantResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xde\a\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\x81\b\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12;\n" +
@@ -3497,7 +3507,8 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05links\x18\x17 \x03(\v2\x10.ares.v1.LinkRowR\x05links\x128\n" +
 	"\freservations\x18\x19 \x03(\v2\x14.ares.v1.ReservationR\freservations\x12(\n" +
 	"\x05score\x18\x18 \x01(\v2\x12.ares.v1.NodeScoreR\x05score\x12\x1c\n" +
-	"\tisolation\x18\x1a \x01(\tR\tisolation\x1a9\n" +
+	"\tisolation\x18\x1a \x01(\tR\tisolation\x12!\n" +
+	"\ftrusted_only\x18( \x01(\bR\vtrustedOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x02\n" +

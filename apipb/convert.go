@@ -25,7 +25,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), After: m.After,
 		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
-		Labels: m.Labels,
+		Labels: m.Labels, Secrets: m.secrets(),
 	}
 }
 
@@ -92,7 +92,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry),
+		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets),
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
@@ -154,7 +154,7 @@ func (m *NodeInfo) Node() ares.Node {
 		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
 		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
-		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(),
+		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(),
 	}
 	for _, d := range m.GetDevices() {
 		n.Devices = append(n.Devices, ares.Device{
@@ -179,7 +179,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), MemoryMb: int32(n.MemoryMB),
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
-		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut,
+		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly,
 		Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {

@@ -35,7 +35,7 @@ func UnmarshalJSON(data []byte, m proto.Message) error {
 		return err
 	}
 	if err := protojson.Unmarshal(data, m); err != nil {
-		return ares.Errorf(ares.Invalid, "cannot read the JSON: %s", strings.TrimPrefix(cut(err.Error(), 300), "proto: "))
+		return ares.Errorf(ares.Invalid, "cannot read the JSON: %s", strings.TrimPrefix(cut(withoutBytes(err.Error()), 300), "proto: "))
 	}
 	return nil
 }

@@ -36,8 +36,14 @@ type Binding struct {
 	// "" for all queues of the tenant.
 	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Not part of a request.
-	CreatedBy     string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Not part of a request. The binding has no effect yet, because the tenant of
+	// the subject has not accepted it.
+	Pending bool `protobuf:"varint,7,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Not part of a request. The administrator who accepted the binding; "" if no
+	// consent was needed.
+	AcceptedBy    string `protobuf:"bytes,8,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -112,6 +118,20 @@ func (x *Binding) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Binding) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *Binding) GetAcceptedBy() string {
+	if x != nil {
+		return x.AcceptedBy
+	}
+	return ""
 }
 
 // Token describes a token without its secret.
@@ -1131,11 +1151,123 @@ func (x *DeleteBindingResponse) GetMessage() string {
 	return ""
 }
 
+type AcceptBindingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Subject       string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	TenantId      string                 `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptBindingRequest) Reset() {
+	*x = AcceptBindingRequest{}
+	mi := &file_apipb_identity_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptBindingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptBindingRequest) ProtoMessage() {}
+
+func (x *AcceptBindingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_identity_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptBindingRequest.ProtoReflect.Descriptor instead.
+func (*AcceptBindingRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_identity_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AcceptBindingRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *AcceptBindingRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *AcceptBindingRequest) GetTenantId() string {
+	if x != nil {
+		return x.TenantId
+	}
+	return ""
+}
+
+func (x *AcceptBindingRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+type AcceptBindingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Binding       *Binding               `protobuf:"bytes,1,opt,name=binding,proto3" json:"binding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptBindingResponse) Reset() {
+	*x = AcceptBindingResponse{}
+	mi := &file_apipb_identity_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptBindingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptBindingResponse) ProtoMessage() {}
+
+func (x *AcceptBindingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_identity_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptBindingResponse.ProtoReflect.Descriptor instead.
+func (*AcceptBindingResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_identity_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *AcceptBindingResponse) GetBinding() *Binding {
+	if x != nil {
+		return x.Binding
+	}
+	return nil
+}
+
 var File_apipb_identity_proto protoreflect.FileDescriptor
 
 const file_apipb_identity_proto_rawDesc = "" +
 	"\n" +
-	"\x14apipb/identity.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x01\n" +
+	"\x14apipb/identity.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n" +
 	"\aBinding\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x1b\n" +
@@ -1144,7 +1276,10 @@ const file_apipb_identity_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\x05 \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x95\x02\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
+	"\apending\x18\a \x01(\bR\apending\x12\x1f\n" +
+	"\vaccepted_by\x18\b \x01(\tR\n" +
+	"acceptedBy\"\x95\x02\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x18\n" +
@@ -1219,7 +1354,15 @@ const file_apipb_identity_proto_rawDesc = "" +
 	"\ttenant_id\x18\x03 \x01(\tR\btenantId\x12\x14\n" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\"1\n" +
 	"\x15DeleteBindingResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage2\xe2\x06\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\x8c\x01\n" +
+	"\x14AcceptBindingRequest\x12$\n" +
+	"\asubject\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\asubject\x12\x1b\n" +
+	"\x04role\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04role\x12\x1b\n" +
+	"\ttenant_id\x18\x03 \x01(\tR\btenantId\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\"C\n" +
+	"\x15AcceptBindingResponse\x12*\n" +
+	"\abinding\x18\x01 \x01(\v2\x10.ares.v1.BindingR\abinding2\xdf\a\n" +
 	"\x0fIdentityService\x12V\n" +
 	"\x06WhoAmI\x12\x16.ares.v1.WhoAmIRequest\x1a\x17.ares.v1.WhoAmIResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/auth/whoami\x12O\n" +
 	"\x04CanI\x12\x14.ares.v1.CanIRequest\x1a\x15.ares.v1.CanIResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/api/v1/auth/can-i\x12c\n" +
@@ -1228,7 +1371,8 @@ const file_apipb_identity_proto_rawDesc = "" +
 	"ListTokens\x12\x1a.ares.v1.ListTokensRequest\x1a\x1b.ares.v1.ListTokensResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v1/tokens\x12\x94\x01\n" +
 	"\vRevokeToken\x12\x1b.ares.v1.RevokeTokenRequest\x1a\x1c.ares.v1.RevokeTokenResponse\"J\x82\xd3\xe4\x93\x02DZ+*)/api/v1/tenants/{tenant_id}/tokens/{name}*\x15/api/v1/tokens/{name}\x12z\n" +
 	"\rCreateBinding\x12\x1d.ares.v1.CreateBindingRequest\x1a\x1e.ares.v1.CreateBindingResponse\"*\x82\xd3\xe4\x93\x02$:\abindingb\abinding\"\x10/api/v1/bindings\x12e\n" +
-	"\fListBindings\x12\x1c.ares.v1.ListBindingsRequest\x1a\x1d.ares.v1.ListBindingsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/bindings\x12h\n" +
+	"\fListBindings\x12\x1c.ares.v1.ListBindingsRequest\x1a\x1d.ares.v1.ListBindingsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/bindings\x12{\n" +
+	"\rAcceptBinding\x12\x1d.ares.v1.AcceptBindingRequest\x1a\x1e.ares.v1.AcceptBindingResponse\"+\x82\xd3\xe4\x93\x02%:\x01*b\abinding\"\x17/api/v1/bindings:accept\x12h\n" +
 	"\rDeleteBinding\x12\x1d.ares.v1.DeleteBindingRequest\x1a\x1e.ares.v1.DeleteBindingResponse\"\x18\x82\xd3\xe4\x93\x02\x12*\x10/api/v1/bindingsB&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
@@ -1243,7 +1387,7 @@ func file_apipb_identity_proto_rawDescGZIP() []byte {
 	return file_apipb_identity_proto_rawDescData
 }
 
-var file_apipb_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_apipb_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_apipb_identity_proto_goTypes = []any{
 	(*Binding)(nil),               // 0: ares.v1.Binding
 	(*Token)(nil),                 // 1: ares.v1.Token
@@ -1263,42 +1407,47 @@ var file_apipb_identity_proto_goTypes = []any{
 	(*ListBindingsResponse)(nil),  // 15: ares.v1.ListBindingsResponse
 	(*DeleteBindingRequest)(nil),  // 16: ares.v1.DeleteBindingRequest
 	(*DeleteBindingResponse)(nil), // 17: ares.v1.DeleteBindingResponse
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*AcceptBindingRequest)(nil),  // 18: ares.v1.AcceptBindingRequest
+	(*AcceptBindingResponse)(nil), // 19: ares.v1.AcceptBindingResponse
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_apipb_identity_proto_depIdxs = []int32{
-	18, // 0: ares.v1.Binding.created_at:type_name -> google.protobuf.Timestamp
+	20, // 0: ares.v1.Binding.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: ares.v1.Token.bindings:type_name -> ares.v1.Binding
-	18, // 2: ares.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	18, // 3: ares.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	20, // 2: ares.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	20, // 3: ares.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 4: ares.v1.WhoAmIResponse.bindings:type_name -> ares.v1.Binding
-	18, // 5: ares.v1.WhoAmIResponse.expires_at:type_name -> google.protobuf.Timestamp
+	20, // 5: ares.v1.WhoAmIResponse.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: ares.v1.CreateTokenRequest.bindings:type_name -> ares.v1.Binding
 	1,  // 7: ares.v1.CreateTokenResponse.record:type_name -> ares.v1.Token
 	1,  // 8: ares.v1.ListTokensResponse.tokens:type_name -> ares.v1.Token
 	0,  // 9: ares.v1.CreateBindingRequest.binding:type_name -> ares.v1.Binding
 	0,  // 10: ares.v1.CreateBindingResponse.binding:type_name -> ares.v1.Binding
 	0,  // 11: ares.v1.ListBindingsResponse.bindings:type_name -> ares.v1.Binding
-	2,  // 12: ares.v1.IdentityService.WhoAmI:input_type -> ares.v1.WhoAmIRequest
-	4,  // 13: ares.v1.IdentityService.CanI:input_type -> ares.v1.CanIRequest
-	6,  // 14: ares.v1.IdentityService.CreateToken:input_type -> ares.v1.CreateTokenRequest
-	8,  // 15: ares.v1.IdentityService.ListTokens:input_type -> ares.v1.ListTokensRequest
-	10, // 16: ares.v1.IdentityService.RevokeToken:input_type -> ares.v1.RevokeTokenRequest
-	12, // 17: ares.v1.IdentityService.CreateBinding:input_type -> ares.v1.CreateBindingRequest
-	14, // 18: ares.v1.IdentityService.ListBindings:input_type -> ares.v1.ListBindingsRequest
-	16, // 19: ares.v1.IdentityService.DeleteBinding:input_type -> ares.v1.DeleteBindingRequest
-	3,  // 20: ares.v1.IdentityService.WhoAmI:output_type -> ares.v1.WhoAmIResponse
-	5,  // 21: ares.v1.IdentityService.CanI:output_type -> ares.v1.CanIResponse
-	7,  // 22: ares.v1.IdentityService.CreateToken:output_type -> ares.v1.CreateTokenResponse
-	9,  // 23: ares.v1.IdentityService.ListTokens:output_type -> ares.v1.ListTokensResponse
-	11, // 24: ares.v1.IdentityService.RevokeToken:output_type -> ares.v1.RevokeTokenResponse
-	13, // 25: ares.v1.IdentityService.CreateBinding:output_type -> ares.v1.CreateBindingResponse
-	15, // 26: ares.v1.IdentityService.ListBindings:output_type -> ares.v1.ListBindingsResponse
-	17, // 27: ares.v1.IdentityService.DeleteBinding:output_type -> ares.v1.DeleteBindingResponse
-	20, // [20:28] is the sub-list for method output_type
-	12, // [12:20] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	0,  // 12: ares.v1.AcceptBindingResponse.binding:type_name -> ares.v1.Binding
+	2,  // 13: ares.v1.IdentityService.WhoAmI:input_type -> ares.v1.WhoAmIRequest
+	4,  // 14: ares.v1.IdentityService.CanI:input_type -> ares.v1.CanIRequest
+	6,  // 15: ares.v1.IdentityService.CreateToken:input_type -> ares.v1.CreateTokenRequest
+	8,  // 16: ares.v1.IdentityService.ListTokens:input_type -> ares.v1.ListTokensRequest
+	10, // 17: ares.v1.IdentityService.RevokeToken:input_type -> ares.v1.RevokeTokenRequest
+	12, // 18: ares.v1.IdentityService.CreateBinding:input_type -> ares.v1.CreateBindingRequest
+	14, // 19: ares.v1.IdentityService.ListBindings:input_type -> ares.v1.ListBindingsRequest
+	18, // 20: ares.v1.IdentityService.AcceptBinding:input_type -> ares.v1.AcceptBindingRequest
+	16, // 21: ares.v1.IdentityService.DeleteBinding:input_type -> ares.v1.DeleteBindingRequest
+	3,  // 22: ares.v1.IdentityService.WhoAmI:output_type -> ares.v1.WhoAmIResponse
+	5,  // 23: ares.v1.IdentityService.CanI:output_type -> ares.v1.CanIResponse
+	7,  // 24: ares.v1.IdentityService.CreateToken:output_type -> ares.v1.CreateTokenResponse
+	9,  // 25: ares.v1.IdentityService.ListTokens:output_type -> ares.v1.ListTokensResponse
+	11, // 26: ares.v1.IdentityService.RevokeToken:output_type -> ares.v1.RevokeTokenResponse
+	13, // 27: ares.v1.IdentityService.CreateBinding:output_type -> ares.v1.CreateBindingResponse
+	15, // 28: ares.v1.IdentityService.ListBindings:output_type -> ares.v1.ListBindingsResponse
+	19, // 29: ares.v1.IdentityService.AcceptBinding:output_type -> ares.v1.AcceptBindingResponse
+	17, // 30: ares.v1.IdentityService.DeleteBinding:output_type -> ares.v1.DeleteBindingResponse
+	22, // [22:31] is the sub-list for method output_type
+	13, // [13:22] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_apipb_identity_proto_init() }
@@ -1312,7 +1461,7 @@ func file_apipb_identity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_identity_proto_rawDesc), len(file_apipb_identity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	IdentityService_RevokeToken_FullMethodName   = "/ares.v1.IdentityService/RevokeToken"
 	IdentityService_CreateBinding_FullMethodName = "/ares.v1.IdentityService/CreateBinding"
 	IdentityService_ListBindings_FullMethodName  = "/ares.v1.IdentityService/ListBindings"
+	IdentityService_AcceptBinding_FullMethodName = "/ares.v1.IdentityService/AcceptBinding"
 	IdentityService_DeleteBinding_FullMethodName = "/ares.v1.IdentityService/DeleteBinding"
 )
 
@@ -50,11 +51,17 @@ type IdentityServiceClient interface {
 	// within half a minute.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// CreateBinding grants a role. A caller cannot grant permissions that it lacks.
-	// Repeating a request changes nothing.
+	// A binding to a subject of another tenant has no effect until it is accepted
+	// (AcceptBinding). Repeating a request changes nothing.
 	CreateBinding(ctx context.Context, in *CreateBindingRequest, opts ...grpc.CallOption) (*CreateBindingResponse, error)
 	// ListBindings lists the bindings the caller may see.
 	ListBindings(ctx context.Context, in *ListBindingsRequest, opts ...grpc.CallOption) (*ListBindingsResponse, error)
-	// DeleteBinding revokes a role.
+	// AcceptBinding lets a pending binding take effect. Platform administrators and
+	// administrators of the subject's tenant can accept a binding. Accepting a
+	// binding again changes nothing.
+	AcceptBinding(ctx context.Context, in *AcceptBindingRequest, opts ...grpc.CallOption) (*AcceptBindingResponse, error)
+	// DeleteBinding revokes a role. Administrators of a tenant can also delete the
+	// bindings of the tenant's own tokens, in any tenant.
 	DeleteBinding(ctx context.Context, in *DeleteBindingRequest, opts ...grpc.CallOption) (*DeleteBindingResponse, error)
 }
 
@@ -136,6 +143,16 @@ func (c *identityServiceClient) ListBindings(ctx context.Context, in *ListBindin
 	return out, nil
 }
 
+func (c *identityServiceClient) AcceptBinding(ctx context.Context, in *AcceptBindingRequest, opts ...grpc.CallOption) (*AcceptBindingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptBindingResponse)
+	err := c.cc.Invoke(ctx, IdentityService_AcceptBinding_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *identityServiceClient) DeleteBinding(ctx context.Context, in *DeleteBindingRequest, opts ...grpc.CallOption) (*DeleteBindingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteBindingResponse)
@@ -167,11 +184,17 @@ type IdentityServiceServer interface {
 	// within half a minute.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// CreateBinding grants a role. A caller cannot grant permissions that it lacks.
-	// Repeating a request changes nothing.
+	// A binding to a subject of another tenant has no effect until it is accepted
+	// (AcceptBinding). Repeating a request changes nothing.
 	CreateBinding(context.Context, *CreateBindingRequest) (*CreateBindingResponse, error)
 	// ListBindings lists the bindings the caller may see.
 	ListBindings(context.Context, *ListBindingsRequest) (*ListBindingsResponse, error)
-	// DeleteBinding revokes a role.
+	// AcceptBinding lets a pending binding take effect. Platform administrators and
+	// administrators of the subject's tenant can accept a binding. Accepting a
+	// binding again changes nothing.
+	AcceptBinding(context.Context, *AcceptBindingRequest) (*AcceptBindingResponse, error)
+	// DeleteBinding revokes a role. Administrators of a tenant can also delete the
+	// bindings of the tenant's own tokens, in any tenant.
 	DeleteBinding(context.Context, *DeleteBindingRequest) (*DeleteBindingResponse, error)
 	mustEmbedUnimplementedIdentityServiceServer()
 }
@@ -203,6 +226,9 @@ func (UnimplementedIdentityServiceServer) CreateBinding(context.Context, *Create
 }
 func (UnimplementedIdentityServiceServer) ListBindings(context.Context, *ListBindingsRequest) (*ListBindingsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListBindings not implemented")
+}
+func (UnimplementedIdentityServiceServer) AcceptBinding(context.Context, *AcceptBindingRequest) (*AcceptBindingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptBinding not implemented")
 }
 func (UnimplementedIdentityServiceServer) DeleteBinding(context.Context, *DeleteBindingRequest) (*DeleteBindingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteBinding not implemented")
@@ -354,6 +380,24 @@ func _IdentityService_ListBindings_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _IdentityService_AcceptBinding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptBindingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityServiceServer).AcceptBinding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityService_AcceptBinding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityServiceServer).AcceptBinding(ctx, req.(*AcceptBindingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _IdentityService_DeleteBinding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteBindingRequest)
 	if err := dec(in); err != nil {
@@ -406,6 +450,10 @@ var IdentityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListBindings",
 			Handler:    _IdentityService_ListBindings_Handler,
+		},
+		{
+			MethodName: "AcceptBinding",
+			Handler:    _IdentityService_AcceptBinding_Handler,
 		},
 		{
 			MethodName: "DeleteBinding",

@@ -84,9 +84,12 @@ type JobSpec struct {
 	Checkpoint   *Checkpoint `protobuf:"bytes,32,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// Jobs that must succeed before this one starts. They must exist when this one is
 	// submitted.
-	After         []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
-	Array         *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	After  []string          `protobuf:"bytes,33,rep,name=after,proto3" json:"after,omitempty"`
+	Array  *Array            `protobuf:"bytes,34,opt,name=array,proto3" json:"array,omitempty"`
+	Labels map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Secrets that the job's processes get, at most 16. The secrets must exist when the
+	// job is submitted and when it starts.
+	Secrets       []*SecretRef `protobuf:"bytes,36,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -366,6 +369,86 @@ func (x *JobSpec) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *JobSpec) GetSecrets() []*SecretRef {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// SecretRef passes one value of a secret to a job. It has either env or file.
+type SecretRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A secret of the job's tenant.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// One of the keys of the secret. Default: its only key.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The environment variable that gets the value.
+	Env string `protobuf:"bytes,3,opt,name=env,proto3" json:"env,omitempty"`
+	// The file in the directory ARES_SECRETS_DIR that gets the value.
+	File          string `protobuf:"bytes,4,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretRef) Reset() {
+	*x = SecretRef{}
+	mi := &file_apipb_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretRef) ProtoMessage() {}
+
+func (x *SecretRef) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretRef.ProtoReflect.Descriptor instead.
+func (*SecretRef) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SecretRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SecretRef) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SecretRef) GetEnv() string {
+	if x != nil {
+		return x.Env
+	}
+	return ""
+}
+
+func (x *SecretRef) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 // Placement is what a job requires and prefers of its nodes.
 type Placement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -401,7 +484,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +496,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +509,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Placement) GetStrategy() string {
@@ -550,7 +633,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +645,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +658,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -615,7 +698,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +710,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +723,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -690,7 +773,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +785,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +798,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -752,7 +835,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +847,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +860,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Array) GetCount() int32 {
@@ -872,7 +955,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +967,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +980,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Job) GetJobId() string {
@@ -1224,7 +1307,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1319,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1332,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1298,7 +1381,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1393,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1406,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1381,7 +1464,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1476,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1489,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1478,7 +1561,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1573,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1586,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1539,7 +1622,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1634,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1647,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1601,7 +1684,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1696,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1709,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1676,7 +1759,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1771,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1784,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1814,7 +1897,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1909,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1922,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -1907,7 +1990,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2002,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2015,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -1958,7 +2041,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2053,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2066,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -2030,7 +2113,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2125,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2138,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -2077,7 +2160,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2172,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2185,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2152,7 +2235,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2247,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2260,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2233,7 +2316,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2328,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2341,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ErrorDetail) GetField() string {
@@ -2284,7 +2367,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2379,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2392,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2328,7 +2411,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2423,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2436,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2392,7 +2475,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2487,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2500,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2521,7 +2604,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2616,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2629,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2586,7 +2669,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2681,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2694,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2633,7 +2716,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2728,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2741,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2693,7 +2776,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2788,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +2801,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2749,7 +2832,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2844,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2857,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2824,7 +2907,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +2919,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +2932,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -2875,7 +2958,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2970,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2983,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -2919,7 +3002,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3014,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3027,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -2963,7 +3046,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3058,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3071,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3007,7 +3090,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3102,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3115,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3061,7 +3144,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3156,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3169,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3147,7 +3230,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3242,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3255,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3193,7 +3276,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3288,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3301,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3248,7 +3331,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3343,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3356,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3320,7 +3403,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3415,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3428,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3392,7 +3475,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3487,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3500,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3431,7 +3514,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\v\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3475,7 +3558,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"checkpoint\x12\x14\n" +
 	"\x05after\x18! \x03(\tR\x05after\x12$\n" +
 	"\x05array\x18\" \x01(\v2\x0e.ares.v1.ArrayR\x05array\x124\n" +
-	"\x06labels\x18# \x03(\v2\x1c.ares.v1.JobSpec.LabelsEntryR\x06labels\x1a>\n" +
+	"\x06labels\x18# \x03(\v2\x1c.ares.v1.JobSpec.LabelsEntryR\x06labels\x12,\n" +
+	"\asecrets\x18$ \x03(\v2\x12.ares.v1.SecretRefR\asecrets\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3484,7 +3568,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"\xa9\x05\n" +
+	"\x0e_grace_seconds\"W\n" +
+	"\tSecretRef\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
+	"\x03env\x18\x03 \x01(\tR\x03env\x12\x12\n" +
+	"\x04file\x18\x04 \x01(\tR\x04file\"\xa9\x05\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -3781,147 +3870,149 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
-	(*Placement)(nil),                 // 1: ares.v1.Placement
-	(*NodeRequirement)(nil),           // 2: ares.v1.NodeRequirement
-	(*RetryPolicy)(nil),               // 3: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 4: ares.v1.Checkpoint
-	(*Array)(nil),                     // 5: ares.v1.Array
-	(*Job)(nil),                       // 6: ares.v1.Job
-	(*JobUse)(nil),                    // 7: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 8: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 9: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 10: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 11: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 12: ares.v1.JobResult
-	(*Attempt)(nil),                   // 13: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 14: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 15: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 16: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 17: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 18: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 19: ares.v1.SubmitResult
-	(*ErrorDetail)(nil),               // 20: ares.v1.ErrorDetail
-	(*GetJobRequest)(nil),             // 21: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 22: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 23: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 24: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),          // 25: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 26: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 27: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 28: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 29: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 30: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 31: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 32: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 33: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 34: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 35: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 36: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 37: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 38: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 39: ares.v1.StreamLogsResponse
-	nil,                               // 40: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 41: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 42: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 43: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 44: ares.v1.Explanation
-	(*Nomination)(nil),                // 45: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 46: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 47: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 48: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 49: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 50: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 51: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 52: ares.v1.PlanConsolidationResponse
+	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
+	(*Placement)(nil),                 // 2: ares.v1.Placement
+	(*NodeRequirement)(nil),           // 3: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 4: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 5: ares.v1.Checkpoint
+	(*Array)(nil),                     // 6: ares.v1.Array
+	(*Job)(nil),                       // 7: ares.v1.Job
+	(*JobUse)(nil),                    // 8: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 9: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 10: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 11: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 12: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 13: ares.v1.JobResult
+	(*Attempt)(nil),                   // 14: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 15: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 16: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 17: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 18: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 19: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 20: ares.v1.SubmitResult
+	(*ErrorDetail)(nil),               // 21: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 22: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 23: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 24: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 25: ares.v1.ListJobsResponse
+	(*CancelJobRequest)(nil),          // 26: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 27: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 28: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 29: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 30: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 31: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 32: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 33: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 34: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 35: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 36: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 37: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 38: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 39: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 40: ares.v1.StreamLogsResponse
+	nil,                               // 41: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 42: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 43: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 44: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 45: ares.v1.Explanation
+	(*Nomination)(nil),                // 46: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 47: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 48: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 49: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 50: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 51: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 52: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 53: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	40, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
-	1,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	43, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	3,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	4,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	5,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	41, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	42, // 7: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	2,  // 8: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	43, // 9: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	43, // 10: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	43, // 11: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	43, // 12: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	10, // 13: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	11, // 14: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	12, // 15: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	13, // 16: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 17: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	44, // 18: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	9,  // 19: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	8,  // 20: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	45, // 21: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	46, // 22: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	7,  // 23: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	43, // 24: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	43, // 25: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	43, // 26: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	43, // 27: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	14, // 28: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	43, // 29: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	43, // 30: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	43, // 31: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	47, // 32: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	43, // 33: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	48, // 34: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 35: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 36: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	19, // 37: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	20, // 38: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	6,  // 39: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	43, // 40: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	43, // 41: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	6,  // 42: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 43: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	8,  // 44: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	44, // 45: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 46: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	14, // 47: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	47, // 48: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	44, // 49: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	46, // 50: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	37, // 51: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	43, // 52: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	15, // 53: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	17, // 54: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	21, // 55: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	23, // 56: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	25, // 57: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	27, // 58: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	35, // 59: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	31, // 60: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	33, // 61: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	29, // 62: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	49, // 63: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	50, // 64: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	38, // 65: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	16, // 66: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	18, // 67: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	22, // 68: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	24, // 69: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	26, // 70: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	28, // 71: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	36, // 72: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	32, // 73: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	34, // 74: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	30, // 75: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	51, // 76: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	52, // 77: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	39, // 78: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	66, // [66:79] is the sub-list for method output_type
-	53, // [53:66] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	41, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
+	44, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	42, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
+	43, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	44, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	44, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	44, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	44, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	45, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	46, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	47, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	44, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	44, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	44, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	44, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	44, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	44, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	44, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	48, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	44, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	49, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	44, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	44, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	0,  // 44: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	9,  // 45: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	45, // 46: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 47: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	15, // 48: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	48, // 49: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	45, // 50: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	47, // 51: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	38, // 52: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	44, // 53: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	16, // 54: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	18, // 55: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	22, // 56: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	24, // 57: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	26, // 58: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	28, // 59: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	36, // 60: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	32, // 61: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	34, // 62: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	30, // 63: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	50, // 64: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	51, // 65: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	39, // 66: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	17, // 67: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	19, // 68: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	23, // 69: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	25, // 70: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	27, // 71: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	29, // 72: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	37, // 73: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	33, // 74: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	35, // 75: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	31, // 76: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	52, // 77: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	53, // 78: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	40, // 79: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	67, // [67:80] is the sub-list for method output_type
+	54, // [54:67] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -3933,15 +4024,15 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[3].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[24].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

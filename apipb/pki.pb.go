@@ -29,7 +29,9 @@ type CreateJoinTokenRequest struct {
 	// The node that may join with it; "" for any unknown node.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// How long it is valid: a minute to a week. Default an hour.
-	TtlSeconds    int32 `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
+	TtlSeconds int32 `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
+	// What the node that joins with it may be. A node that offers more is rejected.
+	Grant         *NodeGrant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -78,6 +80,201 @@ func (x *CreateJoinTokenRequest) GetTtlSeconds() int32 {
 	return 0
 }
 
+func (x *CreateJoinTokenRequest) GetGrant() *NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+// NodeGrant is what an administrator says about a node. The node cannot change it.
+type NodeGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Labels of the node. They win over those that its agent reports.
+	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The most GPUs that it may offer; 0 is no limit.
+	MaxGpus int32 `protobuf:"varint,2,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	// The only GPU model that it may offer; "" is any.
+	GpuModel string `protobuf:"bytes,3,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	// The most CPU cores that it may offer; 0 is no limit.
+	MaxCpuCores int32 `protobuf:"varint,4,opt,name=max_cpu_cores,json=maxCpuCores,proto3" json:"max_cpu_cores,omitempty"`
+	// The most memory that it may offer; 0 is no limit.
+	MaxMemoryMb   int32 `protobuf:"varint,5,opt,name=max_memory_mb,json=maxMemoryMb,proto3" json:"max_memory_mb,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeGrant) Reset() {
+	*x = NodeGrant{}
+	mi := &file_apipb_pki_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeGrant) ProtoMessage() {}
+
+func (x *NodeGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_pki_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeGrant.ProtoReflect.Descriptor instead.
+func (*NodeGrant) Descriptor() ([]byte, []int) {
+	return file_apipb_pki_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeGrant) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *NodeGrant) GetMaxGpus() int32 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
+}
+
+func (x *NodeGrant) GetGpuModel() string {
+	if x != nil {
+		return x.GpuModel
+	}
+	return ""
+}
+
+func (x *NodeGrant) GetMaxCpuCores() int32 {
+	if x != nil {
+		return x.MaxCpuCores
+	}
+	return 0
+}
+
+func (x *NodeGrant) GetMaxMemoryMb() int32 {
+	if x != nil {
+		return x.MaxMemoryMb
+	}
+	return 0
+}
+
+type LabelNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Labels to set.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys of labels to remove.
+	Remove        []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelNodeRequest) Reset() {
+	*x = LabelNodeRequest{}
+	mi := &file_apipb_pki_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelNodeRequest) ProtoMessage() {}
+
+func (x *LabelNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_pki_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelNodeRequest.ProtoReflect.Descriptor instead.
+func (*LabelNodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_pki_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LabelNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *LabelNodeRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *LabelNodeRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+type LabelNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Grant         *NodeGrant             `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelNodeResponse) Reset() {
+	*x = LabelNodeResponse{}
+	mi := &file_apipb_pki_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelNodeResponse) ProtoMessage() {}
+
+func (x *LabelNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_pki_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelNodeResponse.ProtoReflect.Descriptor instead.
+func (*LabelNodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_pki_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LabelNodeResponse) GetGrant() *NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 type CreateJoinTokenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -88,7 +285,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[1]
+	mi := &file_apipb_pki_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -100,7 +297,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[1]
+	mi := &file_apipb_pki_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -113,7 +310,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{1}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateJoinTokenResponse) GetToken() string {
@@ -141,14 +338,15 @@ type JoinToken struct {
 	// Absent until it is used.
 	UsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
 	// The node that joined with it.
-	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	UsedBy        string     `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	Grant         *NodeGrant `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_apipb_pki_proto_msgTypes[2]
+	mi := &file_apipb_pki_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +358,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[2]
+	mi := &file_apipb_pki_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +371,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{2}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JoinToken) GetId() string {
@@ -225,6 +423,13 @@ func (x *JoinToken) GetUsedBy() string {
 	return ""
 }
 
+func (x *JoinToken) GetGrant() *NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 type ListJoinTokensRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -233,7 +438,7 @@ type ListJoinTokensRequest struct {
 
 func (x *ListJoinTokensRequest) Reset() {
 	*x = ListJoinTokensRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[3]
+	mi := &file_apipb_pki_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +450,7 @@ func (x *ListJoinTokensRequest) String() string {
 func (*ListJoinTokensRequest) ProtoMessage() {}
 
 func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[3]
+	mi := &file_apipb_pki_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +463,7 @@ func (x *ListJoinTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListJoinTokensRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{3}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{6}
 }
 
 type ListJoinTokensResponse struct {
@@ -270,7 +475,7 @@ type ListJoinTokensResponse struct {
 
 func (x *ListJoinTokensResponse) Reset() {
 	*x = ListJoinTokensResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[4]
+	mi := &file_apipb_pki_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +487,7 @@ func (x *ListJoinTokensResponse) String() string {
 func (*ListJoinTokensResponse) ProtoMessage() {}
 
 func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[4]
+	mi := &file_apipb_pki_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +500,7 @@ func (x *ListJoinTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListJoinTokensResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{4}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListJoinTokensResponse) GetJoinTokens() []*JoinToken {
@@ -314,7 +519,7 @@ type RevokeJoinTokenRequest struct {
 
 func (x *RevokeJoinTokenRequest) Reset() {
 	*x = RevokeJoinTokenRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[5]
+	mi := &file_apipb_pki_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -326,7 +531,7 @@ func (x *RevokeJoinTokenRequest) String() string {
 func (*RevokeJoinTokenRequest) ProtoMessage() {}
 
 func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[5]
+	mi := &file_apipb_pki_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -339,7 +544,7 @@ func (x *RevokeJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{5}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevokeJoinTokenRequest) GetId() string {
@@ -358,7 +563,7 @@ type RevokeJoinTokenResponse struct {
 
 func (x *RevokeJoinTokenResponse) Reset() {
 	*x = RevokeJoinTokenResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[6]
+	mi := &file_apipb_pki_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +575,7 @@ func (x *RevokeJoinTokenResponse) String() string {
 func (*RevokeJoinTokenResponse) ProtoMessage() {}
 
 func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[6]
+	mi := &file_apipb_pki_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +588,7 @@ func (x *RevokeJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{6}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevokeJoinTokenResponse) GetMessage() string {
@@ -404,7 +609,7 @@ type RevokeNodeRequest struct {
 
 func (x *RevokeNodeRequest) Reset() {
 	*x = RevokeNodeRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[7]
+	mi := &file_apipb_pki_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +621,7 @@ func (x *RevokeNodeRequest) String() string {
 func (*RevokeNodeRequest) ProtoMessage() {}
 
 func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[7]
+	mi := &file_apipb_pki_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +634,7 @@ func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{7}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RevokeNodeRequest) GetNodeId() string {
@@ -455,7 +660,7 @@ type RevokeNodeResponse struct {
 
 func (x *RevokeNodeResponse) Reset() {
 	*x = RevokeNodeResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[8]
+	mi := &file_apipb_pki_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +672,7 @@ func (x *RevokeNodeResponse) String() string {
 func (*RevokeNodeResponse) ProtoMessage() {}
 
 func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[8]
+	mi := &file_apipb_pki_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +685,7 @@ func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{8}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeNodeResponse) GetRevocation() *Revocation {
@@ -503,7 +708,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_apipb_pki_proto_msgTypes[9]
+	mi := &file_apipb_pki_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +720,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[9]
+	mi := &file_apipb_pki_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +733,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{9}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Revocation) GetNodeId() string {
@@ -567,7 +772,7 @@ type ListRevocationsRequest struct {
 
 func (x *ListRevocationsRequest) Reset() {
 	*x = ListRevocationsRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[10]
+	mi := &file_apipb_pki_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +784,7 @@ func (x *ListRevocationsRequest) String() string {
 func (*ListRevocationsRequest) ProtoMessage() {}
 
 func (x *ListRevocationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[10]
+	mi := &file_apipb_pki_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +797,7 @@ func (x *ListRevocationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevocationsRequest.ProtoReflect.Descriptor instead.
 func (*ListRevocationsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{10}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{13}
 }
 
 type ListRevocationsResponse struct {
@@ -604,7 +809,7 @@ type ListRevocationsResponse struct {
 
 func (x *ListRevocationsResponse) Reset() {
 	*x = ListRevocationsResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[11]
+	mi := &file_apipb_pki_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +821,7 @@ func (x *ListRevocationsResponse) String() string {
 func (*ListRevocationsResponse) ProtoMessage() {}
 
 func (x *ListRevocationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[11]
+	mi := &file_apipb_pki_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +834,7 @@ func (x *ListRevocationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevocationsResponse.ProtoReflect.Descriptor instead.
 func (*ListRevocationsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{11}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRevocationsResponse) GetRevocations() []*Revocation {
@@ -647,7 +852,7 @@ type GetAuthorityRequest struct {
 
 func (x *GetAuthorityRequest) Reset() {
 	*x = GetAuthorityRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[12]
+	mi := &file_apipb_pki_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +864,7 @@ func (x *GetAuthorityRequest) String() string {
 func (*GetAuthorityRequest) ProtoMessage() {}
 
 func (x *GetAuthorityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[12]
+	mi := &file_apipb_pki_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +877,7 @@ func (x *GetAuthorityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthorityRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthorityRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{12}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{15}
 }
 
 type GetAuthorityResponse struct {
@@ -693,7 +898,7 @@ type GetAuthorityResponse struct {
 
 func (x *GetAuthorityResponse) Reset() {
 	*x = GetAuthorityResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[13]
+	mi := &file_apipb_pki_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +910,7 @@ func (x *GetAuthorityResponse) String() string {
 func (*GetAuthorityResponse) ProtoMessage() {}
 
 func (x *GetAuthorityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[13]
+	mi := &file_apipb_pki_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +923,7 @@ func (x *GetAuthorityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthorityResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthorityResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{13}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetAuthorityResponse) GetCertificate() string {
@@ -768,7 +973,7 @@ type JoinNodeRequest struct {
 
 func (x *JoinNodeRequest) Reset() {
 	*x = JoinNodeRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[14]
+	mi := &file_apipb_pki_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +985,7 @@ func (x *JoinNodeRequest) String() string {
 func (*JoinNodeRequest) ProtoMessage() {}
 
 func (x *JoinNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[14]
+	mi := &file_apipb_pki_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +998,7 @@ func (x *JoinNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinNodeRequest.ProtoReflect.Descriptor instead.
 func (*JoinNodeRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{14}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JoinNodeRequest) GetToken() string {
@@ -829,7 +1034,7 @@ type JoinNodeResponse struct {
 
 func (x *JoinNodeResponse) Reset() {
 	*x = JoinNodeResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[15]
+	mi := &file_apipb_pki_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +1046,7 @@ func (x *JoinNodeResponse) String() string {
 func (*JoinNodeResponse) ProtoMessage() {}
 
 func (x *JoinNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[15]
+	mi := &file_apipb_pki_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +1059,7 @@ func (x *JoinNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinNodeResponse.ProtoReflect.Descriptor instead.
 func (*JoinNodeResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{15}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JoinNodeResponse) GetCertificate() []byte {
@@ -881,7 +1086,7 @@ type RenewCertificateRequest struct {
 
 func (x *RenewCertificateRequest) Reset() {
 	*x = RenewCertificateRequest{}
-	mi := &file_apipb_pki_proto_msgTypes[16]
+	mi := &file_apipb_pki_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1098,7 @@ func (x *RenewCertificateRequest) String() string {
 func (*RenewCertificateRequest) ProtoMessage() {}
 
 func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[16]
+	mi := &file_apipb_pki_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1111,7 @@ func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{16}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewCertificateRequest) GetRequest() []byte {
@@ -926,7 +1131,7 @@ type RenewCertificateResponse struct {
 
 func (x *RenewCertificateResponse) Reset() {
 	*x = RenewCertificateResponse{}
-	mi := &file_apipb_pki_proto_msgTypes[17]
+	mi := &file_apipb_pki_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1143,7 @@ func (x *RenewCertificateResponse) String() string {
 func (*RenewCertificateResponse) ProtoMessage() {}
 
 func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_pki_proto_msgTypes[17]
+	mi := &file_apipb_pki_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1156,7 @@ func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_pki_proto_rawDescGZIP(), []int{17}
+	return file_apipb_pki_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewCertificateResponse) GetCertificate() []byte {
@@ -972,15 +1177,34 @@ var File_apipb_pki_proto protoreflect.FileDescriptor
 
 const file_apipb_pki_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/pki.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"h\n" +
+	"\x0fapipb/pki.proto\x12\aares.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x01\n" +
 	"\x16CreateJoinTokenRequest\x12 \n" +
 	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06nodeId\x12,\n" +
 	"\vttl_seconds\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\x80\xf5$(\x00R\n" +
-	"ttlSeconds\"b\n" +
+	"ttlSeconds\x12(\n" +
+	"\x05grant\x18\x03 \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"\xad\x02\n" +
+	"\tNodeGrant\x12@\n" +
+	"\x06labels\x18\x01 \x03(\v2\x1e.ares.v1.NodeGrant.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12\"\n" +
+	"\bmax_gpus\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\amaxGpus\x12%\n" +
+	"\tgpu_model\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\bgpuModel\x12+\n" +
+	"\rmax_cpu_cores\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxCpuCores\x12+\n" +
+	"\rmax_memory_mb\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxMemoryMb\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xda\x01\n" +
+	"\x10LabelNodeRequest\x12 \n" +
+	"\anode_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06nodeId\x12G\n" +
+	"\x06labels\x18\x02 \x03(\v2%.ares.v1.LabelNodeRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12 \n" +
+	"\x06remove\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\x06remove\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"=\n" +
+	"\x11LabelNodeResponse\x12(\n" +
+	"\x05grant\x18\x01 \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"b\n" +
 	"\x17CreateJoinTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x121\n" +
 	"\n" +
-	"join_token\x18\x02 \x01(\v2\x12.ares.v1.JoinTokenR\tjoinToken\"\x97\x02\n" +
+	"join_token\x18\x02 \x01(\v2\x12.ares.v1.JoinTokenR\tjoinToken\"\xc1\x02\n" +
 	"\tJoinToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1d\n" +
@@ -991,7 +1215,8 @@ const file_apipb_pki_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
 	"\aused_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x17\n" +
-	"\aused_by\x18\a \x01(\tR\x06usedBy\"\x17\n" +
+	"\aused_by\x18\a \x01(\tR\x06usedBy\x12(\n" +
+	"\x05grant\x18\b \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"\x17\n" +
 	"\x15ListJoinTokensRequest\"M\n" +
 	"\x16ListJoinTokensResponse\x123\n" +
 	"\vjoin_tokens\x18\x01 \x03(\v2\x12.ares.v1.JoinTokenR\n" +
@@ -1037,13 +1262,14 @@ const file_apipb_pki_proto_rawDesc = "" +
 	"\arequest\x18\x01 \x01(\fB\b\xbaH\x05z\x03\x18\x80 R\arequest\"Z\n" +
 	"\x18RenewCertificateResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x1c\n" +
-	"\tauthority\x18\x02 \x01(\fR\tauthority2\xd3\x06\n" +
+	"\tauthority\x18\x02 \x01(\fR\tauthority2\xc1\a\n" +
 	"\fTrustService\x12t\n" +
 	"\x0fCreateJoinToken\x12\x1f.ares.v1.CreateJoinTokenRequest\x1a .ares.v1.CreateJoinTokenResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/join-tokens\x12n\n" +
 	"\x0eListJoinTokens\x12\x1e.ares.v1.ListJoinTokensRequest\x1a\x1f.ares.v1.ListJoinTokensResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/join-tokens\x12v\n" +
 	"\x0fRevokeJoinToken\x12\x1f.ares.v1.RevokeJoinTokenRequest\x1a .ares.v1.RevokeJoinTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/api/v1/join-tokens/{id}\x12p\n" +
 	"\n" +
-	"RevokeNode\x12\x1a.ares.v1.RevokeNodeRequest\x1a\x1b.ares.v1.RevokeNodeResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/nodes/{node_id}:revoke\x12q\n" +
+	"RevokeNode\x12\x1a.ares.v1.RevokeNodeRequest\x1a\x1b.ares.v1.RevokeNodeResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/nodes/{node_id}:revoke\x12l\n" +
+	"\tLabelNode\x12\x19.ares.v1.LabelNodeRequest\x1a\x1a.ares.v1.LabelNodeResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/nodes/{node_id}:label\x12q\n" +
 	"\x0fListRevocations\x12\x1f.ares.v1.ListRevocationsRequest\x1a .ares.v1.ListRevocationsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/revocations\x12f\n" +
 	"\fGetAuthority\x12\x1c.ares.v1.GetAuthorityRequest\x1a\x1d.ares.v1.GetAuthorityResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/api/v1/authority\x12?\n" +
 	"\bJoinNode\x12\x18.ares.v1.JoinNodeRequest\x1a\x19.ares.v1.JoinNodeResponse\x12W\n" +
@@ -1061,60 +1287,72 @@ func file_apipb_pki_proto_rawDescGZIP() []byte {
 	return file_apipb_pki_proto_rawDescData
 }
 
-var file_apipb_pki_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_apipb_pki_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_apipb_pki_proto_goTypes = []any{
 	(*CreateJoinTokenRequest)(nil),   // 0: ares.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),  // 1: ares.v1.CreateJoinTokenResponse
-	(*JoinToken)(nil),                // 2: ares.v1.JoinToken
-	(*ListJoinTokensRequest)(nil),    // 3: ares.v1.ListJoinTokensRequest
-	(*ListJoinTokensResponse)(nil),   // 4: ares.v1.ListJoinTokensResponse
-	(*RevokeJoinTokenRequest)(nil),   // 5: ares.v1.RevokeJoinTokenRequest
-	(*RevokeJoinTokenResponse)(nil),  // 6: ares.v1.RevokeJoinTokenResponse
-	(*RevokeNodeRequest)(nil),        // 7: ares.v1.RevokeNodeRequest
-	(*RevokeNodeResponse)(nil),       // 8: ares.v1.RevokeNodeResponse
-	(*Revocation)(nil),               // 9: ares.v1.Revocation
-	(*ListRevocationsRequest)(nil),   // 10: ares.v1.ListRevocationsRequest
-	(*ListRevocationsResponse)(nil),  // 11: ares.v1.ListRevocationsResponse
-	(*GetAuthorityRequest)(nil),      // 12: ares.v1.GetAuthorityRequest
-	(*GetAuthorityResponse)(nil),     // 13: ares.v1.GetAuthorityResponse
-	(*JoinNodeRequest)(nil),          // 14: ares.v1.JoinNodeRequest
-	(*JoinNodeResponse)(nil),         // 15: ares.v1.JoinNodeResponse
-	(*RenewCertificateRequest)(nil),  // 16: ares.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 17: ares.v1.RenewCertificateResponse
-	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
+	(*NodeGrant)(nil),                // 1: ares.v1.NodeGrant
+	(*LabelNodeRequest)(nil),         // 2: ares.v1.LabelNodeRequest
+	(*LabelNodeResponse)(nil),        // 3: ares.v1.LabelNodeResponse
+	(*CreateJoinTokenResponse)(nil),  // 4: ares.v1.CreateJoinTokenResponse
+	(*JoinToken)(nil),                // 5: ares.v1.JoinToken
+	(*ListJoinTokensRequest)(nil),    // 6: ares.v1.ListJoinTokensRequest
+	(*ListJoinTokensResponse)(nil),   // 7: ares.v1.ListJoinTokensResponse
+	(*RevokeJoinTokenRequest)(nil),   // 8: ares.v1.RevokeJoinTokenRequest
+	(*RevokeJoinTokenResponse)(nil),  // 9: ares.v1.RevokeJoinTokenResponse
+	(*RevokeNodeRequest)(nil),        // 10: ares.v1.RevokeNodeRequest
+	(*RevokeNodeResponse)(nil),       // 11: ares.v1.RevokeNodeResponse
+	(*Revocation)(nil),               // 12: ares.v1.Revocation
+	(*ListRevocationsRequest)(nil),   // 13: ares.v1.ListRevocationsRequest
+	(*ListRevocationsResponse)(nil),  // 14: ares.v1.ListRevocationsResponse
+	(*GetAuthorityRequest)(nil),      // 15: ares.v1.GetAuthorityRequest
+	(*GetAuthorityResponse)(nil),     // 16: ares.v1.GetAuthorityResponse
+	(*JoinNodeRequest)(nil),          // 17: ares.v1.JoinNodeRequest
+	(*JoinNodeResponse)(nil),         // 18: ares.v1.JoinNodeResponse
+	(*RenewCertificateRequest)(nil),  // 19: ares.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 20: ares.v1.RenewCertificateResponse
+	nil,                              // 21: ares.v1.NodeGrant.LabelsEntry
+	nil,                              // 22: ares.v1.LabelNodeRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
 }
 var file_apipb_pki_proto_depIdxs = []int32{
-	2,  // 0: ares.v1.CreateJoinTokenResponse.join_token:type_name -> ares.v1.JoinToken
-	18, // 1: ares.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
-	18, // 2: ares.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 3: ares.v1.JoinToken.used_at:type_name -> google.protobuf.Timestamp
-	2,  // 4: ares.v1.ListJoinTokensResponse.join_tokens:type_name -> ares.v1.JoinToken
-	9,  // 5: ares.v1.RevokeNodeResponse.revocation:type_name -> ares.v1.Revocation
-	18, // 6: ares.v1.Revocation.revoked_at:type_name -> google.protobuf.Timestamp
-	9,  // 7: ares.v1.ListRevocationsResponse.revocations:type_name -> ares.v1.Revocation
-	18, // 8: ares.v1.GetAuthorityResponse.expires_at:type_name -> google.protobuf.Timestamp
-	18, // 9: ares.v1.GetAuthorityResponse.server_expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 10: ares.v1.TrustService.CreateJoinToken:input_type -> ares.v1.CreateJoinTokenRequest
-	3,  // 11: ares.v1.TrustService.ListJoinTokens:input_type -> ares.v1.ListJoinTokensRequest
-	5,  // 12: ares.v1.TrustService.RevokeJoinToken:input_type -> ares.v1.RevokeJoinTokenRequest
-	7,  // 13: ares.v1.TrustService.RevokeNode:input_type -> ares.v1.RevokeNodeRequest
-	10, // 14: ares.v1.TrustService.ListRevocations:input_type -> ares.v1.ListRevocationsRequest
-	12, // 15: ares.v1.TrustService.GetAuthority:input_type -> ares.v1.GetAuthorityRequest
-	14, // 16: ares.v1.TrustService.JoinNode:input_type -> ares.v1.JoinNodeRequest
-	16, // 17: ares.v1.TrustService.RenewCertificate:input_type -> ares.v1.RenewCertificateRequest
-	1,  // 18: ares.v1.TrustService.CreateJoinToken:output_type -> ares.v1.CreateJoinTokenResponse
-	4,  // 19: ares.v1.TrustService.ListJoinTokens:output_type -> ares.v1.ListJoinTokensResponse
-	6,  // 20: ares.v1.TrustService.RevokeJoinToken:output_type -> ares.v1.RevokeJoinTokenResponse
-	8,  // 21: ares.v1.TrustService.RevokeNode:output_type -> ares.v1.RevokeNodeResponse
-	11, // 22: ares.v1.TrustService.ListRevocations:output_type -> ares.v1.ListRevocationsResponse
-	13, // 23: ares.v1.TrustService.GetAuthority:output_type -> ares.v1.GetAuthorityResponse
-	15, // 24: ares.v1.TrustService.JoinNode:output_type -> ares.v1.JoinNodeResponse
-	17, // 25: ares.v1.TrustService.RenewCertificate:output_type -> ares.v1.RenewCertificateResponse
-	18, // [18:26] is the sub-list for method output_type
-	10, // [10:18] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	1,  // 0: ares.v1.CreateJoinTokenRequest.grant:type_name -> ares.v1.NodeGrant
+	21, // 1: ares.v1.NodeGrant.labels:type_name -> ares.v1.NodeGrant.LabelsEntry
+	22, // 2: ares.v1.LabelNodeRequest.labels:type_name -> ares.v1.LabelNodeRequest.LabelsEntry
+	1,  // 3: ares.v1.LabelNodeResponse.grant:type_name -> ares.v1.NodeGrant
+	5,  // 4: ares.v1.CreateJoinTokenResponse.join_token:type_name -> ares.v1.JoinToken
+	23, // 5: ares.v1.JoinToken.created_at:type_name -> google.protobuf.Timestamp
+	23, // 6: ares.v1.JoinToken.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 7: ares.v1.JoinToken.used_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: ares.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	5,  // 9: ares.v1.ListJoinTokensResponse.join_tokens:type_name -> ares.v1.JoinToken
+	12, // 10: ares.v1.RevokeNodeResponse.revocation:type_name -> ares.v1.Revocation
+	23, // 11: ares.v1.Revocation.revoked_at:type_name -> google.protobuf.Timestamp
+	12, // 12: ares.v1.ListRevocationsResponse.revocations:type_name -> ares.v1.Revocation
+	23, // 13: ares.v1.GetAuthorityResponse.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 14: ares.v1.GetAuthorityResponse.server_expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 15: ares.v1.TrustService.CreateJoinToken:input_type -> ares.v1.CreateJoinTokenRequest
+	6,  // 16: ares.v1.TrustService.ListJoinTokens:input_type -> ares.v1.ListJoinTokensRequest
+	8,  // 17: ares.v1.TrustService.RevokeJoinToken:input_type -> ares.v1.RevokeJoinTokenRequest
+	10, // 18: ares.v1.TrustService.RevokeNode:input_type -> ares.v1.RevokeNodeRequest
+	2,  // 19: ares.v1.TrustService.LabelNode:input_type -> ares.v1.LabelNodeRequest
+	13, // 20: ares.v1.TrustService.ListRevocations:input_type -> ares.v1.ListRevocationsRequest
+	15, // 21: ares.v1.TrustService.GetAuthority:input_type -> ares.v1.GetAuthorityRequest
+	17, // 22: ares.v1.TrustService.JoinNode:input_type -> ares.v1.JoinNodeRequest
+	19, // 23: ares.v1.TrustService.RenewCertificate:input_type -> ares.v1.RenewCertificateRequest
+	4,  // 24: ares.v1.TrustService.CreateJoinToken:output_type -> ares.v1.CreateJoinTokenResponse
+	7,  // 25: ares.v1.TrustService.ListJoinTokens:output_type -> ares.v1.ListJoinTokensResponse
+	9,  // 26: ares.v1.TrustService.RevokeJoinToken:output_type -> ares.v1.RevokeJoinTokenResponse
+	11, // 27: ares.v1.TrustService.RevokeNode:output_type -> ares.v1.RevokeNodeResponse
+	3,  // 28: ares.v1.TrustService.LabelNode:output_type -> ares.v1.LabelNodeResponse
+	14, // 29: ares.v1.TrustService.ListRevocations:output_type -> ares.v1.ListRevocationsResponse
+	16, // 30: ares.v1.TrustService.GetAuthority:output_type -> ares.v1.GetAuthorityResponse
+	18, // 31: ares.v1.TrustService.JoinNode:output_type -> ares.v1.JoinNodeResponse
+	20, // 32: ares.v1.TrustService.RenewCertificate:output_type -> ares.v1.RenewCertificateResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_apipb_pki_proto_init() }
@@ -1128,7 +1366,7 @@ func file_apipb_pki_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_pki_proto_rawDesc), len(file_apipb_pki_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	TrustService_ListJoinTokens_FullMethodName   = "/ares.v1.TrustService/ListJoinTokens"
 	TrustService_RevokeJoinToken_FullMethodName  = "/ares.v1.TrustService/RevokeJoinToken"
 	TrustService_RevokeNode_FullMethodName       = "/ares.v1.TrustService/RevokeNode"
+	TrustService_LabelNode_FullMethodName        = "/ares.v1.TrustService/LabelNode"
 	TrustService_ListRevocations_FullMethodName  = "/ares.v1.TrustService/ListRevocations"
 	TrustService_GetAuthority_FullMethodName     = "/ares.v1.TrustService/GetAuthority"
 	TrustService_JoinNode_FullMethodName         = "/ares.v1.TrustService/JoinNode"
@@ -46,6 +47,10 @@ type TrustServiceClient interface {
 	// RevokeNode revokes every certificate of a node. The node may join again with
 	// a new token that names it.
 	RevokeNode(ctx context.Context, in *RevokeNodeRequest, opts ...grpc.CallOption) (*RevokeNodeResponse, error)
+	// LabelNode gives labels to a node or takes them away. Labels with a reserved
+	// key (ares.io/) come only from here and from join tokens. Without changes, it
+	// returns what the node is granted.
+	LabelNode(ctx context.Context, in *LabelNodeRequest, opts ...grpc.CallOption) (*LabelNodeResponse, error)
 	// ListRevocations lists the nodes whose certificates are revoked.
 	ListRevocations(ctx context.Context, in *ListRevocationsRequest, opts ...grpc.CallOption) (*ListRevocationsResponse, error)
 	// GetAuthority returns the certificate of the authority.
@@ -100,6 +105,16 @@ func (c *trustServiceClient) RevokeNode(ctx context.Context, in *RevokeNodeReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevokeNodeResponse)
 	err := c.cc.Invoke(ctx, TrustService_RevokeNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *trustServiceClient) LabelNode(ctx context.Context, in *LabelNodeRequest, opts ...grpc.CallOption) (*LabelNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LabelNodeResponse)
+	err := c.cc.Invoke(ctx, TrustService_LabelNode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +178,10 @@ type TrustServiceServer interface {
 	// RevokeNode revokes every certificate of a node. The node may join again with
 	// a new token that names it.
 	RevokeNode(context.Context, *RevokeNodeRequest) (*RevokeNodeResponse, error)
+	// LabelNode gives labels to a node or takes them away. Labels with a reserved
+	// key (ares.io/) come only from here and from join tokens. Without changes, it
+	// returns what the node is granted.
+	LabelNode(context.Context, *LabelNodeRequest) (*LabelNodeResponse, error)
 	// ListRevocations lists the nodes whose certificates are revoked.
 	ListRevocations(context.Context, *ListRevocationsRequest) (*ListRevocationsResponse, error)
 	// GetAuthority returns the certificate of the authority.
@@ -194,6 +213,9 @@ func (UnimplementedTrustServiceServer) RevokeJoinToken(context.Context, *RevokeJ
 }
 func (UnimplementedTrustServiceServer) RevokeNode(context.Context, *RevokeNodeRequest) (*RevokeNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeNode not implemented")
+}
+func (UnimplementedTrustServiceServer) LabelNode(context.Context, *LabelNodeRequest) (*LabelNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LabelNode not implemented")
 }
 func (UnimplementedTrustServiceServer) ListRevocations(context.Context, *ListRevocationsRequest) (*ListRevocationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRevocations not implemented")
@@ -300,6 +322,24 @@ func _TrustService_RevokeNode_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TrustService_LabelNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LabelNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrustServiceServer).LabelNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TrustService_LabelNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrustServiceServer).LabelNode(ctx, req.(*LabelNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TrustService_ListRevocations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRevocationsRequest)
 	if err := dec(in); err != nil {
@@ -394,6 +434,10 @@ var TrustService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeNode",
 			Handler:    _TrustService_RevokeNode_Handler,
+		},
+		{
+			MethodName: "LabelNode",
+			Handler:    _TrustService_LabelNode_Handler,
 		},
 		{
 			MethodName: "ListRevocations",

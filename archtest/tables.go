@@ -11,6 +11,7 @@ var layers = map[string]int{
 	"pause":      0, // waits that a context can cut short
 	"loopback":   0, // addresses that cannot leave this machine
 	"apipb":      1, // the wire contract; store and api both use it
+	"secret":     1, // encryption of secrets; its keys are outside the store
 	"audit":      1, // the hash-chained audit log; history stores its entries too
 	"engine":     2,
 	"policy":     2,
@@ -111,6 +112,7 @@ var ranks = map[string][]string{
 		"control/lifecycle",
 		"control/estimate",
 		"control/accounting",
+		"control/secrets",
 		"control/cache",
 		"control/recording",
 	},

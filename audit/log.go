@@ -18,6 +18,7 @@ const (
 	ActionRecover = "AUDIT_RECOVERED" // an incomplete end was cut off after a crash
 	ActionExpire  = "AUDIT_EXPIRED"   // a segment was removed because of its age
 	ActionGap     = "AUDIT_GAP"       // entries were lost while the disk failed
+	ActionBehind  = "AUDIT_BEHIND"    // the log is not the one that the mark in the store was written for
 )
 
 // Config is the location and the settings of a log.

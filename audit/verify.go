@@ -19,6 +19,14 @@ type Check struct {
 	// Key is the signing key in base64, if the caller knows it from another source. The default is the key of Heads. Without Heads,
 	// the default is the key of the heads that are stored with the log.
 	Key string
+	// Marks are positions that this log is known to have reached. They come from outside the log's files, but without a signature. The log
+	// must contain the entry of each mark.
+	Marks []Mark
+	// NotCompared names what the log should also be compared with, but cannot be, with the reason. Verify only copies it to the report.
+	NotCompared []string
+	// If EndOnly is set, Verify leaves out the segments before the first mark or given head. This is fast for a long log, and still finds that
+	// the log's end was cut off or that an older copy of the log was put back.
+	EndOnly bool
 	// End is the position at which Verify stops reading, for a log that is still being written. End consists of the last entry and
 	// the size of the last file. By default Verify reads the whole log.
 	End Position
@@ -62,6 +70,10 @@ type Report struct {
 	Faults []Fault `json:"faults"`
 	// More is the number of faults that are not listed in Faults.
 	More int `json:"more,omitempty"`
+	// Compared names what the log's end was compared with, beside the heads in its own files. NotCompared names what it was not compared
+	// with, and why.
+	Compared    []string `json:"compared"`
+	NotCompared []string `json:"not_compared"`
 }
 
 // OK reports whether no fault was found.
@@ -88,6 +100,7 @@ func Verify(dir string, check Check) (*Report, error) {
 	if v.Key == "" && len(check.Heads) > 0 {
 		v.Key = check.Heads[0].Key
 	}
+	v.listComparisons()
 	for i := range check.Heads {
 		v.claim("the given head", i+1, &check.Heads[i], check.Heads[i].Check())
 	}
@@ -104,6 +117,7 @@ func Verify(dir string, check Check) (*Report, error) {
 		}
 	}
 	v.ends(all)
+	v.endAgainstMarks()
 	return v.Report, nil
 }
 
@@ -123,6 +137,8 @@ type verifier struct {
 	low   Head                   // the last entry that was removed because of its age
 	check *Check
 	begun bool
+	// If the field partial is true, segments at the beginning of the log are left out because of Check.EndOnly.
+	partial bool
 }
 
 // The method `claim` adds a head that was read from a file.
@@ -162,6 +178,9 @@ func (v *verifier) present(all []segment) []segment {
 	}
 	for len(all) > 1 && all[1].first-1 <= v.low.Sequence {
 		all = all[1:]
+	}
+	for low := v.lowest(); v.check.EndOnly && len(all) > 1 && all[1].first <= low; {
+		all, v.partial = all[1:], true
 	}
 	return all
 }
@@ -253,6 +272,7 @@ func (v *verifier) line(s segment, n int, line []byte) {
 			v.fault(s.path, n, "entry %d differs from the entry that was signed: %s says so", e.Sequence, h.from)
 		}
 	}
+	v.lineAgainstMarks(s, n, &e)
 }
 
 // The method `begin` checks whether the first entry may be the beginning of the log. The first entry must be entry 1.
@@ -261,6 +281,9 @@ func (v *verifier) begin(s segment, n int, e *Entry) {
 	v.First = e.Sequence
 	if s.first != e.Sequence {
 		v.fault(s.path, n, "the file name says that the segment begins with entry %d, but its first entry is %d", s.first, e.Sequence)
+	}
+	if v.partial {
+		return // the entries before it were not read
 	}
 	if e.Sequence == 1 {
 		if e.Previous != genesis {

@@ -31,6 +31,9 @@ type Config struct {
 	// Bindings may be nil.
 	Tokens   func(context.Context) ([]store.Token, error)
 	Bindings func(context.Context) ([]store.Binding, error)
+	// Tenants reads the IDs of all tenants. A token of a tenant that does not exist is not accepted, and a binding in such a
+	// tenant has no effect. If Tenants is nil, every tenant exists.
+	Tenants func(context.Context) ([]string, error)
 	// OIDC checks the tokens of an OpenID issuer. If OIDC is nil, no tokens of an issuer are accepted.
 	OIDC *OIDC
 	// Now is the clock. The default is time.Now.
@@ -48,6 +51,8 @@ type Auth struct {
 	tried   time.Time                 // when the store was last read
 	loaded  time.Time                 // when it last answered
 	err     error                     // error of the last read
+	forgot  int                       // how often tenants were forgotten; a read that began before is read again
+	ended   chan struct{}             // closed and replaced when tenants are forgotten
 }
 
 // New returns an Auth. Auth reads the tokens when it first needs them, and again when its cache is too old. Auth also
@@ -60,7 +65,7 @@ func New(cfg Config) *Auth {
 	if cfg.Bindings == nil {
 		cfg.Bindings = func(context.Context) ([]store.Binding, error) { return nil, nil }
 	}
-	return &Auth{cfg: cfg}
+	return &Auth{cfg: cfg, ended: make(chan struct{})}
 }
 
 // Caller is an authenticated caller. A caller's bindings may change while a stream is open, so they are refreshed.
@@ -131,6 +136,11 @@ func (a *Auth) CachedCaller(token string) (*Caller, bool) {
 func (a *Auth) Changed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.changed()
+}
+
+// The method `changed` is Changed for a caller that holds mu.
+func (a *Auth) changed() {
 	a.tried = time.Time{}
 	if past := a.cfg.Now().Add(-refreshAfter - 1); a.loaded.After(past) {
 		a.loaded = past
@@ -223,13 +233,23 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 	// The read continues even if this caller gives up, because other callers need the answer too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	asked := a.cfg.Now()
-	holders, bound, err := a.load(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tried, a.err = asked, err
-	if err == nil {
-		a.holders, a.bound, a.loaded = holders, bound, asked
+	for {
+		a.mu.RLock()
+		forgot := a.forgot
+		a.mu.RUnlock()
+		asked := a.cfg.Now()
+		holders, bound, err := a.load(ctx)
+		a.mu.Lock()
+		if a.forgot != forgot && err == nil { // it may have what was forgotten meanwhile
+			a.mu.Unlock()
+			continue
+		}
+		a.tried, a.err = asked, err
+		if err == nil {
+			a.holders, a.bound, a.loaded = holders, bound, asked
+		}
+		a.mu.Unlock()
+		return
 	}
 }
 
@@ -242,15 +262,23 @@ func (a *Auth) load(ctx context.Context) (map[[sha256.Size]byte]ares.Identity, m
 	if err != nil {
 		return nil, nil, err
 	}
+	exists, err := a.tenants(ctx) // read last, so that it has the tenant of every token that was read
+	if err != nil {
+		return nil, nil, err
+	}
 	holders := make(map[[sha256.Size]byte]ares.Identity, len(tokens))
 	for i := range tokens {
-		if len(tokens[i].Hash) == sha256.Size {
-			holders[[sha256.Size]byte(tokens[i].Hash)] = identityOf(&tokens[i])
+		if len(tokens[i].Hash) == sha256.Size && exists(tokens[i].Tenant()) {
+			id := identityOf(&tokens[i])
+			id.Bindings = slices.DeleteFunc(slices.Clone(id.Bindings), func(b ares.Binding) bool { return !exists(b.Tenant) })
+			holders[[sha256.Size]byte(tokens[i].Hash)] = id
 		}
 	}
 	bound := map[string][]ares.Binding{}
 	for _, b := range bindings {
-		bound[b.Subject] = append(bound[b.Subject], b.Binding)
+		if !b.Pending && exists(b.Tenant) {
+			bound[b.Subject] = append(bound[b.Subject], b.Binding)
+		}
 	}
 	return holders, bound, nil
 }

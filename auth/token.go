@@ -42,6 +42,20 @@ func HashToken(token string) []byte {
 // Subject returns the subject that names a token in bindings. The subject is also the name of the token's identity.
 func Subject(token string) string { return tokenSubject + token }
 
+// TenantOf returns the tenant of the token that a subject names. The result "isToken" is false for users and groups. The
+// tenant is "" for a token of the platform.
+func TenantOf(subject string) (tenant string, isToken bool) {
+	name, isToken := strings.CutPrefix(subject, tokenSubject)
+	if !isToken {
+		return "", false
+	}
+	tenant, _, ok := strings.Cut(name, "/")
+	if !ok {
+		return "", true
+	}
+	return tenant, true
+}
+
 // CheckSubject reports the mistakes in a subject.
 func CheckSubject(p *ares.Problems, field, subject string) {
 	kind, name, _ := strings.Cut(subject, ":")

@@ -40,3 +40,11 @@ func (c *Client) VerifyAudit(ctx context.Context, heads ...*apipb.AuditHead) (*a
 	answer, err := apipb.NewAuditServiceClient(c.Conn()).VerifyAudit(ctx, &apipb.VerifyAuditRequest{Heads: heads})
 	return answer, apipb.FromStatus(err)
 }
+
+// VerifyAuditEnd asks the connected server to compare only the end of its audit log with the store and history. This takes less
+// time than VerifyAudit for a long log.
+func (c *Client) VerifyAuditEnd(ctx context.Context) (*apipb.VerifyAuditResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.VerifyAuditResponse, error) {
+		return apipb.NewAuditServiceClient(conn).VerifyAudit(ctx, &apipb.VerifyAuditRequest{EndOnly: true})
+	})
+}

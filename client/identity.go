@@ -85,6 +85,16 @@ func (c *Client) Bindings(ctx context.Context, tenant, subject string) (*apipb.L
 	}
 }
 
+// AcceptBinding lets a pending binding take effect.
+func (c *Client) AcceptBinding(ctx context.Context, b *apipb.Binding) (*apipb.Binding, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.AcceptBindingResponse, error) {
+		return apipb.NewIdentityServiceClient(conn).AcceptBinding(ctx, &apipb.AcceptBindingRequest{
+			Subject: b.GetSubject(), Role: b.GetRole(), TenantId: b.GetTenantId(), Queue: b.GetQueue(),
+		})
+	})
+	return answer.GetBinding(), err
+}
+
 // DeleteBinding deletes a binding.
 func (c *Client) DeleteBinding(ctx context.Context, b *apipb.Binding) error {
 	return once(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.DeleteBindingResponse, error) {

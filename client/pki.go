@@ -16,9 +16,23 @@ import (
 // default time. If CreateJoinToken's answer is lost, the created token stays
 // unused until it expires.
 func (c *Client) CreateJoinToken(ctx context.Context, node string, ttl time.Duration) (*apipb.CreateJoinTokenResponse, error) {
+	return c.CreateJoinTokenWithGrant(ctx, node, ttl, nil)
+}
+
+// CreateJoinTokenWithGrant is like CreateJoinToken, and also says what the joining
+// node may be.
+func (c *Client) CreateJoinTokenWithGrant(ctx context.Context, node string, ttl time.Duration, grant *apipb.NodeGrant) (*apipb.CreateJoinTokenResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CreateJoinTokenResponse, error) {
-		return apipb.NewTrustServiceClient(conn).CreateJoinToken(ctx, &apipb.CreateJoinTokenRequest{NodeId: node, TtlSeconds: int32(ttl / time.Second)})
+		return apipb.NewTrustServiceClient(conn).CreateJoinToken(ctx, &apipb.CreateJoinTokenRequest{NodeId: node, TtlSeconds: int32(ttl / time.Second), Grant: grant})
 	})
+}
+
+// LabelNode sets and removes labels of a node, and returns what the node is granted.
+func (c *Client) LabelNode(ctx context.Context, node string, set map[string]string, remove []string) (*apipb.NodeGrant, error) {
+	answer, err := try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.LabelNodeResponse, error) {
+		return apipb.NewTrustServiceClient(conn).LabelNode(ctx, &apipb.LabelNodeRequest{NodeId: node, Labels: set, Remove: remove})
+	})
+	return answer.GetGrant(), err
 }
 
 // JoinTokens lists the join tokens that have not expired, without their secrets.

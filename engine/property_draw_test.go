@@ -82,6 +82,7 @@ func drawNode(t *rapid.T, id string) ares.Node {
 	case 1:
 		n.Taints = []ares.Taint{{Key: "spot", Value: "old", Effect: ares.PreferNoSchedule}}
 	}
+	n.TrustedOnly = once(t, 12, "trusted only") // jobs of this test are not trusted, so the laws reject any plan that uses it
 	if once(t, 12, "unfit") {
 		n.Unfit = "no space left"
 	}

@@ -65,19 +65,19 @@ func idleEvents(ev *ares.Event) []ares.Event {
 
 // Infeasible returns why a job with this spec can never run on these nodes. The result is nil if the job can run,
 // or if there are no nodes yet. Limits, quotas, dependencies and affinity to other jobs are ignored, because they
-// can change.
-func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
+// can change. The argument `trusted` is the field Trusted of the job, because some nodes accept only such jobs.
+func (f *StaticFeasibility) Infeasible(spec ares.Spec, trusted bool) *ares.Refusal {
 	if len(f.state.core.Cluster.NodesByID) == 0 {
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
 	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs start and end
-	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec})
+	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec, Trusted: trusted})
 	b.Queue = "" // the verdict does not depend on the queue
 	if verdict, known := f.verdictsByKey[b]; plain && known {
 		return verdict
 	}
-	verdict := f.evaluate(spec)
+	verdict := f.evaluate(&ares.Job{Spec: spec, Trusted: trusted})
 	if plain {
 		if len(f.verdictsByKey) >= maxVerdicts {
 			clear(f.verdictsByKey)
@@ -87,10 +87,9 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec) *ares.Refusal {
 	return verdict
 }
 
-// The method `evaluate` returns the verdict for a spec. It is called only if no verdict is cached for the spec's
+// The method `evaluate` returns the verdict for a job. It is called only if no verdict is cached for the job's
 // ShapeKey.
-func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
-	job := &ares.Job{Spec: spec}
+func (f *StaticFeasibility) evaluate(job *ares.Job) *ares.Refusal {
 	key := f.state.core.Jobs.NewShape(job).Key
 	verdict, known := f.verdicts[key]
 	if known {
@@ -109,8 +108,8 @@ func (f *StaticFeasibility) evaluate(spec ares.Spec) *ares.Refusal {
 // Split takes a job of one member that can never run on these nodes. It splits the job into the smallest number of
 // equal members that can run. The total request stays the same, except for rounding. If no split is feasible, Split
 // returns the unchanged spec and the reason.
-func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
-	infeasible := f.Infeasible(spec.WithDefaults())
+func (f *StaticFeasibility) Split(spec ares.Spec, trusted bool) (ares.Spec, *ares.Refusal) {
+	infeasible := f.Infeasible(spec.WithDefaults(), trusted)
 	if infeasible == nil {
 		return spec, nil
 	}
@@ -121,7 +120,7 @@ func (f *StaticFeasibility) Split(spec ares.Spec) (ares.Spec, *ares.Refusal) {
 		part := spec
 		part.Members, part.GPUs = k, spec.GPUs/k
 		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(spec.GPUMemoryMB, k), ceilDiv(spec.CPUs, k), ceilDiv(spec.MemoryMB, k)
-		if f.Infeasible(part.WithDefaults()) == nil {
+		if f.Infeasible(part.WithDefaults(), trusted) == nil {
 			return part, nil
 		}
 	}

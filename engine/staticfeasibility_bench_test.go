@@ -31,7 +31,7 @@ func BenchmarkStaticFeasibility(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				if r := f.Infeasible(c.spec(i % 1_000_000).WithDefaults()); (r != nil) != (c.name == "new, infeasible") {
+				if r := f.Infeasible(c.spec(i%1_000_000).WithDefaults(), false); (r != nil) != (c.name == "new, infeasible") {
 					b.Fatal(r)
 				}
 			}

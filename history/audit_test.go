@@ -69,6 +69,20 @@ func names(entries []audit.Entry) string {
 	return strings.Join(out, " ")
 }
 
+// theLastEntryIsAMark checks that the last shipped entry of a server is returned with its hash, whatever other servers have shipped.
+func theLastEntryIsAMark(t *testing.T, d history.AuditEntries) {
+	none, err := d.LastMark(t.Context(), "a")
+	if err != nil || none.Sequence != 0 || none.Origin == "" {
+		t.Errorf("%+v, %v", none, err)
+	}
+	taken(t, d, chained("b", 5))
+	taken(t, d, chained("a", 3))
+	got, err := d.LastMark(t.Context(), "a")
+	if err != nil || got.Sequence != 3 || got.Hash != "a3" || !got.Time.Equal(noon.Add(3*time.Second)) || got.Server != "a" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func serversAreListedTogether(t *testing.T, d history.AuditEntries) {
 	taken(t, d, chained("b", 3))
 	taken(t, d, chained("a", 3))

@@ -28,6 +28,7 @@ func TestAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sinktest.Run(t, func(t *testing.T) audit.Sink { return history.AuditEntries{History: open(t).Open(t)} }, entriesOf)
 			t.Run("ServersAreListedTogether", func(t *testing.T) { serversAreListedTogether(t, history.AuditEntries{History: open(t).Open(t)}) })
+			t.Run("TheLastEntryIsAMark", func(t *testing.T) { theLastEntryIsAMark(t, history.AuditEntries{History: open(t).Open(t)}) })
 			t.Run("QueriesFindWhatTheLogWould", func(t *testing.T) { queriesFindWhatTheLogWould(t, history.AuditEntries{History: open(t).Open(t)}) })
 			t.Run("AnotherLogIsRefused", func(t *testing.T) { anotherLogIsRefused(t, history.AuditEntries{History: open(t).Open(t)}) })
 			t.Run("OldEntriesGo", func(t *testing.T) { oldEntriesGo(t, history.AuditEntries{History: open(t).Open(t)}) })

@@ -182,22 +182,6 @@ func (q *query) equals(column, value string) {
 	}
 }
 
-// This method adds a condition that selects only rows in the given scopes.
-func (q *query) within(tenant, queue string, scopes []Scope) {
-	if scopes == nil {
-		return
-	}
-	terms, args := []string{"1 = 0"}, []any{}
-	for _, s := range scopes {
-		if s.Queue == "" {
-			terms, args = append(terms, tenant+" = ?"), append(args, s.Tenant)
-		} else {
-			terms, args = append(terms, "("+tenant+" = ? AND "+queue+" = ?)"), append(args, s.Tenant, s.Queue)
-		}
-	}
-	q.and("("+strings.Join(terms, " OR ")+")", args...)
-}
-
 // This method adds a condition that selects the elements of one array, or all jobs that are not
 // array elements.
 func (q *query) array(f *Filter) {

@@ -26,6 +26,9 @@ type Alert struct {
 	// Repeats is the number of suppressed alerts with the same key. It counts from the time when the last one was
 	// sent.
 	Repeats int
+	// Tenant and Policy are the origin of the alert: the tenant whose policy made it, and the name of this policy. Tenant is
+	// "" for an alert of the platform. The method Tell adds the origin to the text of a tenant's alert.
+	Tenant, Policy string
 }
 
 // Detail is one detail of an alert.
@@ -41,11 +44,15 @@ type Channel struct {
 	Name   string
 	Kind   string
 	Sender Sender
+	// Tenants are the tenants whose policies may use the channel. AnyTenant stands for all tenants. By default, only
+	// policies of the platform may use it.
+	Tenants []string
 }
 
 // Options are the limits on sending.
 type Options struct {
 	PerMinute int           // alerts that a channel sends per minute
+	PerTenant int           // alerts per minute that a channel accepts from the policies of one tenant
 	Window    time.Duration // the same alert is sent only once within this time
 	Queue     int           // maximum number of alerts that wait for a channel
 	Tries     int           // tries for one alert
@@ -54,15 +61,15 @@ type Options struct {
 	Timeout   time.Duration // time limit of one try
 	Now       func() time.Time
 	Log       *slog.Logger
-	// Observe is called with the outcome of each alert: sent, failed, repeated, dropped or unknown. Observe may be
-	// nil.
+	// Observe is called with the outcome of each alert: sent, failed, repeated, dropped, limited, forbidden or unknown.
+	// Observe may be nil.
 	Observe func(channel, outcome string)
 }
 
 // DefaultOptions returns the options that apply without a configuration.
 func DefaultOptions() Options {
 	return Options{
-		PerMinute: 20, Window: 10 * time.Minute, Queue: 256, Tries: 6, Backoff: time.Second, MaxWait: time.Minute, Timeout: 10 * time.Second,
+		PerMinute: 20, PerTenant: 4, Window: 10 * time.Minute, Queue: 256, Tries: 6, Backoff: time.Second, MaxWait: time.Minute, Timeout: 10 * time.Second,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -72,11 +79,13 @@ const maxKeys = 10_000
 
 // These are the possible outcomes of an alert.
 const (
-	Sent     = "sent"
-	Failed   = "failed"   // every try failed
-	Repeated = "repeated" // the same alert was sent within the window
-	Dropped  = "dropped"  // the queue is full, or the server stopped
-	Unknown  = "unknown"  // this server has no such channel
+	Sent      = "sent"
+	Failed    = "failed"    // every try failed
+	Repeated  = "repeated"  // the same alert was sent within the window
+	Dropped   = "dropped"   // the queue is full, or the server stopped
+	Limited   = "limited"   // the tenant has used up its alerts per minute
+	Forbidden = "forbidden" // the tenant may not use the channel
+	Unknown   = "unknown"   // this server has no such channel
 )
 
 // Notifier sends alerts. It is safe for concurrent use.
@@ -92,10 +101,12 @@ type Notifier struct {
 // The type `channel` is a Channel together with its queue.
 type channel struct {
 	Channel
-	queue chan Alert
-	pace  *rate.Limiter
+	queue   chan Alert // of the platform; sent first
+	tenants chan Alert // of tenants
+	pace    *rate.Limiter
 
 	mu        sync.Mutex
+	paces     map[string]*rate.Limiter // by tenant
 	told      map[string]sentAlert
 	count     map[string]int64
 	lastError string
@@ -113,7 +124,7 @@ func New(channels []Channel, opts Options) *Notifier {
 	n := &Notifier{opts: opts, channels: map[string]*channel{}, strange: map[string]bool{}}
 	for _, c := range channels {
 		n.channels[c.Name] = &channel{
-			Channel: c, queue: make(chan Alert, opts.Queue),
+			Channel: c, queue: make(chan Alert, opts.Queue), tenants: make(chan Alert, opts.Queue), paces: map[string]*rate.Limiter{},
 			pace: rate.NewLimiter(rate.Every(time.Minute/time.Duration(opts.PerMinute)), max(1, opts.PerMinute/4)),
 			told: map[string]sentAlert{}, count: map[string]int64{},
 		}
@@ -136,14 +147,27 @@ func (n *Notifier) Tell(name string, a Alert) {
 		n.unknown(name)
 		return
 	}
+	if !c.allows(a.Tenant) {
+		n.setStatus(c, Forbidden, nil)
+		return
+	}
 	repeats, again := c.isRepeat(a.Key, n.opts.Now(), n.opts.Window)
 	if again {
 		n.setStatus(c, Repeated, nil)
 		return
 	}
+	if !c.hasTurn(a.Tenant, n.opts.Now(), n.opts.PerTenant) {
+		c.forget(a.Key)
+		n.setStatus(c, Limited, nil)
+		return
+	}
 	a.Repeats = repeats
+	queue := c.queue
+	if a.Tenant != "" {
+		queue = c.tenants
+	}
 	select {
-	case c.queue <- a:
+	case queue <- a.cleaned():
 	default:
 		c.forget(a.Key)
 		n.setStatus(c, Dropped, nil)
@@ -217,18 +241,31 @@ func (n *Notifier) serve(ctx context.Context, c *channel) {
 	for {
 		select {
 		case <-ctx.Done():
-			for len(c.queue) > 0 {
-				<-c.queue
+			for len(c.queue)+len(c.tenants) > 0 {
+				select {
+				case <-c.queue:
+				case <-c.tenants:
+				}
 				n.setStatus(c, Dropped, nil)
 			}
 			return
 		case a := <-c.queue:
-			if c.pace.Wait(ctx) == nil {
-				n.deliver(ctx, c, a)
-			} else {
-				n.setStatus(c, Dropped, nil)
+			n.sendPaced(ctx, c, a)
+		case a := <-c.tenants:
+			for len(c.queue) > 0 { // alerts of the platform do not wait for those of tenants
+				n.sendPaced(ctx, c, <-c.queue)
 			}
+			n.sendPaced(ctx, c, a)
 		}
+	}
+}
+
+// sendPaced sends an alert as soon as the channel's rate allows it.
+func (n *Notifier) sendPaced(ctx context.Context, c *channel, a Alert) {
+	if c.pace.Wait(ctx) == nil {
+		n.deliver(ctx, c, a)
+	} else {
+		n.setStatus(c, Dropped, nil)
 	}
 }
 
@@ -295,7 +332,7 @@ func (n *Notifier) Status() []Status {
 		c.mu.Lock()
 		out = append(out, Status{
 			Name: name, Kind: c.Kind, Sent: c.count[Sent], Failed: c.count[Failed], Repeated: c.count[Repeated], Dropped: c.count[Dropped],
-			Waiting: len(c.queue), LastError: c.lastError,
+			Waiting: len(c.queue) + len(c.tenants), LastError: c.lastError,
 		})
 		c.mu.Unlock()
 	}

@@ -12,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/pki"
 )
 
@@ -43,6 +44,7 @@ type Config struct {
 	Sessions  SessionsConfig  `yaml:"sessions"`
 	Jobs      JobsConfig      `yaml:"jobs"`
 	Limits    LimitsConfig    `yaml:"limits"`
+	Metrics   MetricsConfig   `yaml:"metrics"`
 	Auth      AuthConfig      `yaml:"auth"`
 	Recording RecordingConfig `yaml:"recording"`
 	Isolation IsolationConfig `yaml:"isolation"`
@@ -52,6 +54,7 @@ type Config struct {
 	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
+	Secrets   SecretsConfig   `yaml:"secrets"`
 
 	wrong ares.Problems // mistakes that Load found
 }
@@ -99,6 +102,16 @@ type SchedulerConfig struct {
 	SchedulingIntervalMS int `yaml:"scheduling_interval_ms"`
 	// MaxQueueSize limits the waiting jobs of all tenants. Default 1000000.
 	MaxQueueSize int `yaml:"max_queue_size"`
+	// MaxRanksPerNode limits the ranks that run on one node at the same time,
+	// however little they request. Default 128, 1 to 512.
+	MaxRanksPerNode int `yaml:"max_ranks_per_node"`
+	// DefaultCPUCores is the number of CPU cores of a job that requests neither
+	// CPU cores nor whole GPUs. Default 1; 0 for none, so that such jobs are not
+	// limited and not counted.
+	DefaultCPUCores int `yaml:"default_cpu_cores"`
+	// DefaultMemoryMB is the memory of a job that requests neither memory nor
+	// whole GPUs. Default 1024; 0 for none.
+	DefaultMemoryMB int `yaml:"default_memory_mb"`
 	// EnableGangScheduling allows jobs with several members. Default true.
 	EnableGangScheduling bool `yaml:"enable_gang_scheduling"`
 	// EnablePreemption allows preemption by a class that is at least two higher,
@@ -255,7 +268,7 @@ func Default() Config {
 		Jobs:      JobsConfig{ArchiveAfterMinutes: 1440, RememberDays: 7},
 		Limits:    defaultLimits(),
 		Auth:      defaultAuth(),
-		Recording: RecordingConfig{FileMB: 64, Files: 8},
+		Recording: defaultRecording(),
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
@@ -284,20 +297,22 @@ func (c *Config) Check() error {
 		p.Add("data_dir", "is empty: name a directory")
 	}
 	c.checkListeners(&p)
-	for _, r := range append(append(c.Limits.ranges(), c.Audit.ranges()...), []intRange{
+	for _, r := range append(slices.Concat(c.Limits.ranges(), c.Audit.ranges(), c.Recording.ranges()), []intRange{
 		{"etcd.timeout_seconds", c.Etcd.TimeoutSeconds, 1, 60},
 		{"scheduler.scheduling_interval_ms", c.Scheduler.SchedulingIntervalMS, 10, 60_000},
 		{"scheduler.max_queue_size", c.Scheduler.MaxQueueSize, 1, 100_000_000},
+		{"scheduler.max_ranks_per_node", c.Scheduler.MaxRanksPerNode, 1, config.MaxNodeRanks},
+		{"scheduler.default_cpu_cores", c.Scheduler.DefaultCPUCores, 0, ares.MaxCPUs},
+		{"scheduler.default_memory_mb", c.Scheduler.DefaultMemoryMB, 0, ares.MaxMemoryMB},
 		{"scheduler.leader_ttl_seconds", c.Scheduler.LeaderTTLSeconds, 1, 60},
 		{"sessions.ttl_seconds", cmp.Or(c.Sessions.TTLSeconds, 2), 2, 300},
 		{"sessions.brake_percent", c.Sessions.BrakePercent, 1, 100},
 		{"jobs.archive_after_minutes", c.Jobs.ArchiveAfterMinutes, 1, 60 * 24 * 366},
 		{"jobs.remember_days", c.Jobs.RememberDays, 1, 3660},
-		{"recording.file_mb", c.Recording.FileMB, 1, 100_000},
 		{"pki.node_cert_seconds", c.PKI.NodeCertSeconds, 10, int(pki.MaxNodeLife / time.Second)},
-		{"recording.files", c.Recording.Files, 2, 10_000},
 		{"redis.timeout_ms", c.Redis.TimeoutMS, 1, 1000},
 		{"limits.calls_at_once", c.Limits.CallsAtOnce, 0, 1_000_000},
+		{"limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000},
 	}...) {
 		if r.v < r.lo || r.v > r.hi {
 			p.Add(r.key, "must be between %d and %d, got %d", r.lo, r.hi, r.v)
@@ -314,9 +329,7 @@ func (c *Config) Check() error {
 	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
 	c.Redis.check(&p)
-	if r := c.Limits.CallsPerSecond; !(r >= 0 && r <= 1_000_000) { // a NaN is wrong too
-		p.Add("limits.calls_per_second", "must be between 0 (no bound) and 1000000, got %v", r)
-	}
+	c.Limits.checkRates(&p)
 	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {
 		p.Add("log.level", "%q is unknown: use debug, info, warn or error", c.Log.Level)

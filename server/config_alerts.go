@@ -18,6 +18,10 @@ type AlertsConfig struct {
 	// PerMinute limits the alerts that a channel sends in a minute; further
 	// alerts wait. Default 20, 1 to 600.
 	PerMinute int `yaml:"per_minute"`
+	// TenantPerMinute limits the alerts in a minute that a channel accepts from
+	// the policies of one tenant; further alerts are dropped and counted. Default
+	// 4, 1 to 600.
+	TenantPerMinute int `yaml:"tenant_per_minute"`
 	// RepeatMinutes is the time in which the same alert is sent only once.
 	// Default 10, 1 to 10080.
 	RepeatMinutes int `yaml:"repeat_minutes"`
@@ -50,6 +54,10 @@ type ChannelConfig struct {
 	Username string `yaml:"username"`
 	// PasswordFile contains the password of that user.
 	PasswordFile string `yaml:"password_file"`
+	// Tenants are the tenants whose policies may use the channel; * stands for
+	// all tenants. Policies of the platform may use every channel. Default: no
+	// tenant.
+	Tenants []string `yaml:"tenants"`
 	// NoTLS allows a mail server without STARTTLS. Default false.
 	NoTLS bool `yaml:"no_tls"`
 }
@@ -61,11 +69,14 @@ const (
 	maxSecretBytes = 16 << 10
 )
 
-func defaultAlerts() AlertsConfig { return AlertsConfig{PerMinute: 20, RepeatMinutes: 10, Queue: 256} }
+func defaultAlerts() AlertsConfig {
+	return AlertsConfig{PerMinute: 20, TenantPerMinute: 4, RepeatMinutes: 10, Queue: 256}
+}
 
 func (c *AlertsConfig) check(p *ares.Problems) {
 	for _, r := range []intRange{
 		{"alerts.per_minute", c.PerMinute, 1, 600},
+		{"alerts.tenant_per_minute", c.TenantPerMinute, 1, 600},
 		{"alerts.repeat_minutes", c.RepeatMinutes, 1, 10_080},
 		{"alerts.queue", c.Queue, 1, 10_000},
 		{"alerts.channels", len(c.Channels), 0, maxChannels},
@@ -90,6 +101,11 @@ func (c *AlertsConfig) check(p *ares.Problems) {
 }
 
 func (c *ChannelConfig) check(at string, p *ares.Problems) {
+	for _, t := range c.Tenants {
+		if t != notify.AnyTenant && !ares.ValidName(t) {
+			p.Add(at+".tenants", "%q is not the name of a tenant: use names, or * for all tenants", t)
+		}
+	}
 	hook, mail := c.URLFile+c.TokenFile != "", c.SMTPAddr+c.From+c.Username+c.PasswordFile != "" || len(c.To) > 0 || c.NoTLS
 	switch c.Kind {
 	case "slack", "webhook":
@@ -117,7 +133,7 @@ func (c *ChannelConfig) check(at string, p *ares.Problems) {
 // This method reads the secrets of the channel from their files and returns the
 // channel.
 func (c *ChannelConfig) channel() (notify.Channel, error) {
-	out := notify.Channel{Name: c.Name, Kind: c.Kind}
+	out := notify.Channel{Name: c.Name, Kind: c.Kind, Tenants: c.Tenants}
 	if c.Kind == "email" {
 		password, err := readSecret(c.PasswordFile)
 		out.Sender = &notify.Mail{Addr: c.SMTPAddr, From: c.From, To: c.To, Username: c.Username, Password: password, Plain: c.NoTLS}

@@ -83,7 +83,7 @@ func (c *OIDCConfig) check(p *ares.Problems) {
 
 // This method returns the authenticator that identifies callers.
 func (c *AuthConfig) open(s *store.Store) (*auth.Auth, error) {
-	cfg := auth.Config{Tokens: s.Tokens, Bindings: s.Bindings}
+	cfg := auth.Config{Tokens: s.Tokens, Bindings: s.Bindings, Tenants: s.TenantIDs}
 	if o := &c.OIDC; o.Issuer != "" {
 		var trust *tls.Config
 		if o.CAFile != "" {

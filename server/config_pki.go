@@ -21,6 +21,10 @@ type PKIConfig struct {
 	// agents share and which is valid for any node. On the server's machine it
 	// is always valid. Default false.
 	AllowNodeToken bool `yaml:"allow_node_token"`
+	// ReservedLabels are names of node labels, such as [pool, tier], that only an
+	// administrator gives to nodes, like all labels whose names begin with
+	// ares.io/. A node that claims one without a grant is rejected. Default none.
+	ReservedLabels []string `yaml:"reserved_labels"`
 	// SecretFile contains a secret of at least 32 bytes that encrypts the
 	// authority's key in the store. Every server needs the same secret, from the
 	// first start. Default none: then anybody who can read the store or a backup

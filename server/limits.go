@@ -1,18 +1,17 @@
 package server
 
 import (
-	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
 )
 
 // LimitsConfig limits the concurrent calls of users at this server. A call
 // above the limit is rejected with 429 and Retry-After, and nothing is stored.
-// One caller can make at most half of the concurrent calls. These limits do not
-// apply to agents.
+// One caller can make at most half of the concurrent calls, and so can all
+// callers of one tenant together. A tenth of the concurrent calls and streams is
+// kept for platform administrators. These limits do not apply to agents.
 type LimitsConfig struct {
 	// Reads is the number of concurrent reads. Default 4 for each core, 2 to
 	// 100000.
@@ -35,12 +34,26 @@ type LimitsConfig struct {
 	// CallsAtOnce is the burst of that rate. Default 0: the calls of two
 	// seconds. Up to 1000000.
 	CallsAtOnce int `yaml:"calls_at_once"`
+	// TenantCallsPerSecond limits the calls of all callers of one tenant together
+	// in a second, like calls_per_second. Its burst is the calls of two seconds.
+	// Default 0: unlimited. Up to 1000000.
+	TenantCallsPerSecond float64 `yaml:"tenant_calls_per_second"`
+	// TokensPerTenant is the number of service tokens of one tenant. Default 500,
+	// 1 to 10000.
+	TokensPerTenant int `yaml:"tokens_per_tenant"`
+	// BindingsPerTenant is the number of role bindings in one tenant. Default
+	// 2000, 1 to 50000.
+	BindingsPerTenant int `yaml:"bindings_per_tenant"`
 	// HTTPConnections is the number of REST connections. Default 4096, 16 to
 	// 1000000.
 	HTTPConnections int `yaml:"http_connections"`
 	// GRPCConnections is the number of gRPC connections; each agent needs two.
 	// Default 16384, 16 to 1000000.
 	GRPCConnections int `yaml:"grpc_connections"`
+	// ConnectionsPerAddress is the number of connections of one client address
+	// to each listener; an IPv6 network of 64 bits counts as one address.
+	// Default 0: half of the listener's connections. Up to 1000000.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
 }
 
 // maxMetricsConnections is the maximum number of connections to the metrics listener.
@@ -50,6 +63,7 @@ func defaultLimits() LimitsConfig {
 	l := pipeline.DefaultLimits()
 	return LimitsConfig{
 		Reads: l.Reads, Writes: l.Writes, WaitMS: int(l.Wait / time.Millisecond), EventStreams: l.EventStreams, LogStreams: l.LogStreams,
+		TokensPerTenant: l.TokensPerTenant, BindingsPerTenant: l.BindingsPerTenant,
 		HTTPConnections: 4096, GRPCConnections: 16_384,
 	}
 }
@@ -67,8 +81,21 @@ func (l *LimitsConfig) ranges() []intRange {
 		{"limits.wait_ms", l.WaitMS, 1, 10_000},
 		{"limits.event_streams", l.EventStreams, 2, 100_000},
 		{"limits.log_streams", l.LogStreams, 2, 100_000},
+		{"limits.tokens_per_tenant", l.TokensPerTenant, 1, 10_000},
+		{"limits.bindings_per_tenant", l.BindingsPerTenant, 1, 50_000},
 		{"limits.http_connections", l.HTTPConnections, 16, 1_000_000},
 		{"limits.grpc_connections", l.GRPCConnections, 16, 1_000_000},
+	}
+}
+
+func (l *LimitsConfig) checkRates(p *ares.Problems) {
+	for _, r := range []struct {
+		key string
+		v   float64
+	}{{"limits.calls_per_second", l.CallsPerSecond}, {"limits.tenant_calls_per_second", l.TenantCallsPerSecond}} {
+		if !(r.v >= 0 && r.v <= 1_000_000) { // a NaN is wrong too
+			p.Add(r.key, "must be between 0 (no bound) and 1000000, got %v", r.v)
+		}
 	}
 }
 
@@ -76,7 +103,11 @@ func (l *LimitsConfig) api() pipeline.Limits {
 	return pipeline.Limits{
 		Reads: l.Reads, Writes: l.Writes, Wait: time.Duration(l.WaitMS) * time.Millisecond,
 		EventStreams: l.EventStreams, LogStreams: l.LogStreams,
+		TokensPerTenant: l.TokensPerTenant, BindingsPerTenant: l.BindingsPerTenant,
 		Rate: pipeline.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
+		TenantRate: pipeline.Rate{
+			PerSecond: l.TenantCallsPerSecond, Burst: max(1, int(2*l.TenantCallsPerSecond)), Setting: "limits.tenant_calls_per_second",
+		},
 	}
 }
 
@@ -86,42 +117,4 @@ func (l *LimitsConfig) burst() int {
 		return l.CallsAtOnce
 	}
 	return max(1, int(2*l.CallsPerSecond))
-}
-
-// limitedListener is a listener with a limit on the number of open connections. A connection beyond the limit is
-// closed immediately. Connections beyond the limit are accepted first. Otherwise they would fill the kernel's
-// queue, and later connections would wait without an answer.
-type limitedListener struct {
-	net.Listener
-	limit   int64
-	refused func()
-	open    atomic.Int64
-}
-
-// Accept implements net.Listener.
-func (b *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if b.open.Add(1) <= b.limit {
-			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.open.Add(-1) })}, nil
-		}
-		b.open.Add(-1)
-		_ = c.Close() // no byte was exchanged
-		b.refused()
-	}
-}
-
-// countedConn is a connection that is counted until it is closed.
-type countedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }

@@ -54,7 +54,7 @@ func newMetrics(view *cache.View) *metrics {
 			Name: "ares_shed_total", Help: "Calls, streams and large bodies that were rejected because too many of their class were in flight.",
 		}, []string{"class"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_connections_refused_total", Help: "Connections that were closed because their listener had reached its limit.",
+			Name: "ares_connections_refused_total", Help: "Connections that were closed because their listener or their address had reached its limit.",
 		}, []string{"door"}),
 		topology: newTopologyMetrics(view),
 		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -86,11 +86,11 @@ func (m *metrics) observeCall(method string, code ares.Code, took time.Duration)
 func (m *metrics) countShed(class string) { m.shed.WithLabelValues(class).Inc() }
 
 // limitConnections limits a listener's connections, and exports the number of open ones as a metric.
-func (m *metrics) limitConnections(door string, l net.Listener, limit int) net.Listener {
-	b := &limitedListener{Listener: l, limit: int64(limit), refused: m.refused.WithLabelValues(door).Inc}
+func (m *metrics) limitConnections(door string, l net.Listener, limit, perAddress int) *connections {
+	b := newConnections(l, limit, perAddress, m.refused.WithLabelValues(door).Inc)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ares_connections", Help: "Open connections of a listener.", ConstLabels: prometheus.Labels{"door": door},
-	}, func() float64 { return float64(b.open.Load()) }))
+	}, func() float64 { return float64(b.count()) }))
 	return b
 }
 

@@ -5,14 +5,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 )
 
-// TestMetricsNeedATokenBeyondLoopback checks that anyone may read the metrics on loopback. On other addresses, only a caller
-// with permission may read the metrics.
+// TestMetricsNeedATokenBeyondLoopback checks who may read the metrics. On a loopback address anyone may read them, unless a
+// node of the cluster is on this machine, because a job could read the metrics of all tenants. On other addresses, only a
+// caller with permission may read the metrics.
 func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	token, hash := auth.NewToken()
 	who := auth.New(auth.Config{Tokens: func(context.Context) ([]store.Token, error) {
@@ -21,22 +25,33 @@ func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	log, refused := auditLog(t), 0
 	for _, c := range []struct {
 		addr, header string
+		node         string // address of a node with a session; "" for no node
+		allow        bool
 		want         int
 	}{
-		{"127.0.0.1:9091", "", http.StatusOK},
-		{"[::1]:9091", "", http.StatusOK},
-		{"192.0.2.1:9091", "", http.StatusUnauthorized},
-		{"192.0.2.1:9091", "Bearer wrong", http.StatusUnauthorized},
-		{"[::]:9091", "", http.StatusUnauthorized},
-		{"192.0.2.1:9091", "Bearer " + token, http.StatusOK},
+		{"127.0.0.1:9091", "", "", false, http.StatusOK},
+		{"[::1]:9091", "", "192.0.2.7", false, http.StatusOK},
+		{"127.0.0.1:9091", "", "127.0.0.1", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "", "localhost", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "Bearer wrong", "127.0.0.1", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "Bearer " + token, "127.0.0.1", false, http.StatusOK},
+		{"127.0.0.1:9091", "", "127.0.0.1", true, http.StatusOK},
+		{"192.0.2.1:9091", "", "", true, http.StatusUnauthorized},
+		{"192.0.2.1:9091", "", "", false, http.StatusUnauthorized},
+		{"192.0.2.1:9091", "Bearer wrong", "", false, http.StatusUnauthorized},
+		{"[::]:9091", "", "", false, http.StatusUnauthorized},
+		{"192.0.2.1:9091", "Bearer " + token, "", false, http.StatusOK},
 	} {
-		s := &Server{auth: who, Audit: log, Endpoints: Endpoints{Metrics: c.addr}}
+		s := &Server{auth: who, Audit: log, Endpoints: Endpoints{Metrics: c.addr}, View: cache.NewView(time.Now), cfg: Config{Metrics: MetricsConfig{AllowLoopback: c.allow}}}
+		if c.node != "" {
+			s.View.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Node: &ares.Node{ID: "n1", Address: c.node}}, {Session: &ares.Session{Node: "n1"}}}})
+		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
 		r.Header.Set("Authorization", c.header)
 		s.guardMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.want {
-			t.Errorf("%s with %q: %d, want %d", c.addr, c.header, w.Code, c.want)
+			t.Errorf("%s with %q beside node %q: %d, want %d", c.addr, c.header, c.node, w.Code, c.want)
 		}
 		if c.want != http.StatusOK {
 			refused++

@@ -28,7 +28,7 @@ func (s *Server) startPolicies(run context.Context, m *metrics) error {
 	counts := newPolicyMetrics(s.Policies)
 	m.registry.MustRegister(counts.asked, counts.alerts, counts)
 	opts := notify.DefaultOptions()
-	opts.PerMinute, opts.Queue = s.cfg.Alerts.PerMinute, s.cfg.Alerts.Queue
+	opts.PerMinute, opts.PerTenant, opts.Queue = s.cfg.Alerts.PerMinute, s.cfg.Alerts.TenantPerMinute, s.cfg.Alerts.Queue
 	opts.Window = time.Duration(s.cfg.Alerts.RepeatMinutes) * time.Minute
 	opts.Log, opts.Observe = s.log, counts.alerted
 	s.notifier = notify.New(channels, opts)
@@ -54,7 +54,7 @@ func newPolicyMetrics(p *admission.Policies) *policyMetrics {
 			Name: "ares_policy_evaluations_total", Help: "Evaluations of a policy, by result. A tenant's own policy is named tenant/name.",
 		}, []string{"policy", "outcome", "mode"}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ares_alerts_total", Help: "Alerts by outcome: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, or for a channel unknown to this server.",
+			Name: "ares_alerts_total", Help: "Alerts by outcome: sent, failed after every try, repeated within the window and not sent, dropped because too many waited, limited because their tenant made too many, forbidden because their tenant may not use the channel, or for a channel unknown to this server.",
 		}, []string{"channel", "outcome"}),
 	}
 }

@@ -70,6 +70,10 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 	if err != nil {
 		return done, err
 	}
+	mark, _ := readMark(dataDir) // a mark that cannot be read is replaced below
+	if err = mark.checkRestored(&done.Restored); err != nil {
+		return done, err
+	}
 	if there {
 		done.Kept = dir + ".replaced-" + time.Now().UTC().Format("20060102T150405.000")
 		if err = os.Rename(dir, done.Kept); err != nil {
@@ -78,6 +82,9 @@ func Restore(ctx context.Context, dataDir string, r Restoration) (Restored, erro
 	}
 	if err = os.Rename(work, dir); err != nil {
 		return done, fmt.Errorf("move the restored store into the data directory: %w", err)
+	}
+	if err = mark.restored(&done.Restored); err != nil {
+		return done, fmt.Errorf("write the revision mark: %w", err)
 	}
 	return done, syncDir(dataDir)
 }

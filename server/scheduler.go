@@ -16,6 +16,7 @@ func defaultScheduler() SchedulerConfig {
 	d := config.Default()
 	return SchedulerConfig{
 		SchedulingIntervalMS: 1000, MaxQueueSize: 1_000_000, EnableGangScheduling: true, LeaderTTLSeconds: 5,
+		MaxRanksPerNode: 128, DefaultCPUCores: 1, DefaultMemoryMB: 1024,
 		EnableThermalAware: true, ThermalThreshold: float64(d.ThermalLimit), ThermalMargin: d.ThermalMargin,
 		AgeingStepSeconds: int(d.AgeingStep / time.Second), UsageHalfLifeHours: int(d.HalfLife / time.Hour),
 		EnablePreemption: d.Preemption.Enabled, PreemptionCeiling: float64(d.Preemption.Ceiling) / 1000, MaxPreemptions: d.Preemption.MaxPreemptions,
@@ -37,6 +38,7 @@ func (c *Config) engine() config.Config {
 	cfg.ThermalMargin, cfg.ThermalLimit = s.ThermalMargin, 0
 	cfg.AgeingStep = time.Duration(s.AgeingStepSeconds) * time.Second
 	cfg.HalfLife = time.Duration(s.UsageHalfLifeHours) * time.Hour
+	cfg.NodeRanks = s.MaxRanksPerNode
 	cfg.Placement = config.PlacementPolicy(s.Placement)
 	cfg.Queue = config.NewQueueConfig(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
 	cfg.Queue.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour

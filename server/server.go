@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,9 +34,7 @@ import (
 	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/control/scheduler"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
-	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/notify"
-	"github.com/ares-scheduler/ares/policy/roles"
 	"github.com/ares-scheduler/ares/rediscache"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -77,6 +74,9 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 
+	marker   *audit.Marker
+	recorded chan struct{} // closed when the recording of decisions has ended, nil without a recording
+
 	cfg      Config
 	log      *slog.Logger
 	name     string
@@ -94,8 +94,11 @@ type Server struct {
 
 	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing   atomic.Bool
+	withAgent atomic.Bool                // a node agent runs in this process
 	caughtUp  atomic.Int64               // a revision up to which the view is complete
 	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
+	mark      *revisionMark              // the highest revision of the store that this server has seen
+	ahead     aheadNodes                 // nodes that claim a higher one
 	redisAway atomic.Bool                // calls to Redis are suspended for now
 	resign    context.CancelFunc         // ends the loop
 }
@@ -132,6 +135,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		Dir: storeDir(s.cfg.DataDir), Endpoints: s.cfg.Etcd.Endpoints, TLS: etcdTLS,
 		Username: s.cfg.Etcd.Username, Password: s.cfg.Etcd.Password,
 		Timeout: time.Duration(s.cfg.Etcd.TimeoutSeconds) * time.Second, Log: s.log, Observe: m.stored,
+		ReservedLabels: s.cfg.PKI.ReservedLabels,
 	})
 	if err != nil {
 		return err
@@ -155,6 +159,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		Feasibility: admission.NewFeasibility(s.View),
 		MaxQueue:    s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
+		DefaultCPUs:    s.cfg.Scheduler.DefaultCPUCores, DefaultMemoryMB: s.cfg.Scheduler.DefaultMemoryMB,
 	}
 	if err = s.startPolicies(run, m); err != nil {
 		listeners.close()
@@ -165,6 +170,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	shipped := s.shipAudit(run, m)
+	s.startMarker(run, m)
 	s.startEstimator(ctx, run, m)
 	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
@@ -204,7 +210,8 @@ func (s *Server) loadView(ctx context.Context) error {
 	return nil
 }
 
-// This method ensures that the store has an identity, the default tenant and this server's tokens.
+// This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
+// with this server's revision mark.
 func (s *Server) register(ctx context.Context) error {
 	id, err := serverID(s.cfg.DataDir)
 	if err != nil {
@@ -224,14 +231,17 @@ func (s *Server) register(ctx context.Context) error {
 		return err
 	}
 	s.AdminToken = filepath.Join(s.cfg.DataDir, AdminTokenFile)
-	s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id)
-	return err
+	if s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id); err != nil {
+		return err
+	}
+	return s.openMark(ctx)
 }
 
 // startLoop starts the scheduling loop. On the leader, the Reaper, Drainer and Archiver also run. The returned function
 // `alert` returns a warning for administrators about the state of the cluster.
 func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
+	s.startMark(run)
 	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
 	archive := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "archive.jsonl"), Sync: true}
 	reaper := &lifecycle.Reaper{
@@ -258,9 +268,9 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 			s.log.Error("record a decision", "error", err)
 		}
 	}
-	s.startRecording(run)
+	s.startRecording(run, m)
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
-	s.Loop.Before = hold.Wait
+	s.Loop.Before = s.beforeLeading(hold.Wait)
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -282,7 +292,12 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		err := s.Loop.Run(run)
 		return errors.Join(err, decisions.Close(), archive.Close())
 	})
-	return func() string { return cmp.Or(hold.Alert(), reaper.Alert()) }
+	return func() string {
+		if why := s.outrun.Load(); why != nil {
+			return why.Error()
+		}
+		return cmp.Or(hold.Alert(), reaper.Alert(), s.ahead.alert(time.Now()), s.auditAlert())
+	}
 }
 
 // startEstimator starts the Estimator with its stored state. The Estimator predicts runtimes. The method also starts
@@ -313,19 +328,24 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 	if s.auth, err = s.cfg.Auth.open(s.Store); err != nil {
 		return err
 	}
+	s.View.Feed(s.auth.Apply)
+	secrets := s.secrets()
+	s.Admission.Secrets = secrets
 	files := &service.Files{View: s.View, Server: advertise, TLS: peers}
 	limits := s.cfg.Limits.api()
 	if beside != nil {
-		limits.Rate.Shared = beside
+		limits.Rate.Shared, limits.TenantRate.Shared = beside, beside
 	}
 	s.doors, err = api.New(api.Config{
 		Policies: s.Policies, Notifier: s.notifier,
 		Admission: s.Admission, View: s.View, Store: s.Store, Engine: s.Loop, Predict: s.Estimator.Predict, Alert: alert, Ready: s.ready,
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
-		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
+		Secrets: secrets,
 		AgentService: &service.AgentService{
-			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, Outrun: s.refuseToLead,
+			Secrets: secrets,
+			Store:   s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})
 	if err == nil {
@@ -360,6 +380,7 @@ func (s *Server) Close() {
 		if s.resign != nil {
 			s.resign()
 		}
+		s.awaitRecording(ctx)
 		s.removeEndpoints()
 		if s.doors != nil {
 			s.doors.Close(ctx)
@@ -367,6 +388,8 @@ func (s *Server) Close() {
 		s.drain(ctx)
 		s.stop()
 		s.parts.Wait()
+		s.closeMark()
+		s.markLast()
 		s.closeHistory()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
@@ -427,28 +450,31 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 }
 
 func (s *Server) serve(l listeners, m *metrics) {
-	l = listeners{
-		http:    m.limitConnections("http", l.http, s.cfg.Limits.HTTPConnections),
-		grpc:    m.limitConnections("grpc", l.grpc, s.cfg.Limits.GRPCConnections),
-		metrics: m.limitConnections("metrics", l.metrics, maxMetricsConnections),
-	}
-	var opts []grpc.ServerOption
+	limits := &s.cfg.Limits
+	rest := m.limitConnections("http", l.http, limits.HTTPConnections, limits.ConnectionsPerAddress)
+	calls := m.limitConnections("grpc", l.grpc, limits.GRPCConnections, limits.ConnectionsPerAddress)
+	scrapes := m.limitConnections("metrics", l.metrics, maxMetricsConnections, limits.ConnectionsPerAddress)
+	opts := calls.grpcOptions()
 	if config := s.grpcTLS(); config != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(config)))
 	}
 	s.grpc = s.doors.GRPC(opts...)
-	s.runPart("grpc", func() error { return s.grpc.Serve(l.grpc) })
+	s.runPart("grpc", func() error { return s.grpc.Serve(calls) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.guardMetrics(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})))
 	for name, h := range map[string]struct {
-		listener net.Listener
+		listener *connections
 		handler  http.Handler
 		tls      *tls.Config
-	}{"http": {l.http, s.doors.HTTP(), s.tlsFor(s.Endpoints.HTTP)}, "metrics": {l.metrics, mux, s.tlsFor(s.Endpoints.Metrics)}} {
+	}{
+		"http":    {rest, s.doors.HTTP(), s.tlsFor(s.Endpoints.HTTP)},
+		"metrics": {scrapes, mux, s.tlsFor(s.Endpoints.Metrics)},
+	} {
 		srv := &http.Server{
 			Handler: h.handler, TLSConfig: h.tls, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
+		h.listener.watch(srv)
 		s.http = append(s.http, srv)
 		s.runPart(name, func() error {
 			var err error
@@ -463,28 +489,6 @@ func (s *Server) serve(l listeners, m *metrics) {
 			return err
 		})
 	}
-}
-
-// On a loopback address, guardMetrics lets anyone read the metrics. On other addresses, guardMetrics requires a token.
-func (s *Server) guardMetrics(next http.Handler) http.Handler {
-	if host, _, err := net.SplitHostPort(s.Endpoints.Metrics); err == nil && loopback.Host(host) {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		who, err := s.auth.Check(r.Context(), token)
-		if err != nil {
-			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, err.Error(), http.StatusUnauthorized)
-			return
-		}
-		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // the metrics show every tenant
-			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func (s *Server) writeEndpoints() error {

@@ -42,6 +42,7 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 		return err
 	}
 	defer s.Close()
+	s.withAgent.Store(true)
 	node.Servers = []string{Local(s.Endpoints.GRPC)}
 	node.Token = s.NodeToken
 	node.Dir = filepath.Join(cfg.DataDir, "agent")

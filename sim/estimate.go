@@ -42,8 +42,8 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 // whether the job can never run on these machines. A server would reject such a job on submission.
 func (w *World) split(spec ares.Spec) (ares.Spec, bool) {
 	if spec.GPUs <= w.maxMachineGPUs || spec.Members > 1 {
-		return spec, w.fleet.Infeasible(spec.WithDefaults()) != nil
+		return spec, w.fleet.Infeasible(spec.WithDefaults(), true) != nil
 	}
-	parts, never := w.fleet.Split(spec)
+	parts, never := w.fleet.Split(spec, true)
 	return parts, never != nil
 }

@@ -21,6 +21,10 @@ type Binding struct {
 	Subject   string // token:NAME, oidc:SUBJECT or group:NAME
 	CreatedBy string
 	CreatedAt time.Time
+	// Pending means that the binding has no effect, because the tenant of its subject has not accepted it.
+	Pending bool
+	// AcceptedBy is the caller that accepted the binding, or "" if no consent was needed.
+	AcceptedBy string
 }
 
 // In a key, this text stands for all tenants or all queues. The text is not a
@@ -38,7 +42,7 @@ func bindingKey(b *Binding) string {
 func (s *Store) CreateBinding(ctx context.Context, b Binding) (Binding, error) {
 	key := bindingKey(&b)
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Binding{Binding: &storepb.Binding{
-		Subject: b.Subject, CreatedBy: b.CreatedBy, CreatedAt: micros(b.CreatedAt),
+		Subject: b.Subject, CreatedBy: b.CreatedBy, CreatedAt: micros(b.CreatedAt), Pending: b.Pending, AcceptedBy: b.AcceptedBy,
 	}}})
 	if err != nil {
 		return b, err
@@ -127,7 +131,8 @@ func (s *Store) DeleteBinding(ctx context.Context, b Binding) (Binding, error) {
 	case was == nil:
 		return b, NoBinding(b)
 	}
-	b.CreatedBy, b.CreatedAt = was.GetBinding().GetCreatedBy(), fromMicros(was.GetBinding().GetCreatedAt())
+	m := was.GetBinding()
+	b.CreatedBy, b.CreatedAt, b.Pending, b.AcceptedBy = m.GetCreatedBy(), fromMicros(m.GetCreatedAt()), m.GetPending(), m.GetAcceptedBy()
 	return b, nil
 }
 
@@ -159,7 +164,9 @@ func bindingOf(key string, value []byte) (Binding, error) {
 		return Binding{}, err
 	}
 	m := rec.GetBinding()
-	b := Binding{Subject: m.GetSubject(), CreatedBy: m.GetCreatedBy(), CreatedAt: fromMicros(m.GetCreatedAt())}
+	b := Binding{
+		Subject: m.GetSubject(), CreatedBy: m.GetCreatedBy(), CreatedAt: fromMicros(m.GetCreatedAt()), Pending: m.GetPending(), AcceptedBy: m.GetAcceptedBy(),
+	}
 	parts := strings.SplitN(strings.TrimPrefix(key, bindingsKey), "/", 4)
 	if len(parts) != 4 {
 		return b, ares.Errorf(ares.Internal, "decode role binding %s: the key must consist of a tenant, a queue, a role and a subject", key)
@@ -172,13 +179,4 @@ func bindingOf(key string, value []byte) (Binding, error) {
 		b.Queue = parts[1]
 	}
 	return b, nil
-}
-
-// dropRights returns operations that remove a deleted tenant's tokens and all bindings to that
-// tenant. A later tenant with the same name must not inherit these tokens and bindings.
-func dropRights(tenant string) []clientv3.Op {
-	return []clientv3.Op{
-		clientv3.OpDelete(bindingsKey+tenant+"/", clientv3.WithPrefix()),
-		clientv3.OpDelete(tokensKey+tenant+"/", clientv3.WithPrefix()),
-	}
 }

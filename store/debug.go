@@ -20,7 +20,7 @@ type Raw struct {
 
 // Dump calls the function `fn` with every record whose key begins with /ares/ followed by
 // the parameter `room`. All records are read at one revision. Dump leaves out the hashes of
-// tokens and the authority's key.
+// tokens, the ciphertexts of secrets and the authority's key.
 func (s *Store) Dump(ctx context.Context, room string, fn func(Raw) error) error {
 	from, end := prefix+room, clientv3.GetPrefixRangeEnd(prefix+room)
 	rev := int64(0)
@@ -64,7 +64,7 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
 	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
-	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority"} { // order-free: at most one matches
+	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority", secretsKey: "secret"} { // order-free: at most one matches
 		if strings.HasPrefix(key, room) {
 			raw.JSON = `{"` + word + `": "not shown"}`
 			return raw

@@ -197,6 +197,7 @@ func records() map[string]*storepb.Record {
 		joinTokenKey("j"):   joinRecord(&JoinToken{Hash: []byte("h"), Node: "n", By: "me", CreatedAt: at, ExpiresAt: at.Add(time.Hour), UsedAt: at, UsedBy: "n", usedKey: []byte("k")}),
 		revokedNodeKey("n"): {Body: &storepb.Record_Revocation{Revocation: &storepb.Revocation{By: "me", At: 1, Reason: "r"}}},
 		authorityKey:        {Body: &storepb.Record_Authority{Authority: &storepb.Authority{Certificate: []byte("c"), Key: []byte("k"), Salt: []byte("s")}}},
+		auditMarkKey("s"):   {Body: &storepb.Record_AuditMark{AuditMark: &storepb.AuditMark{Sequence: 7, Hash: "h", Key: "k", At: 1}}},
 		planKey:             {Body: &storepb.Record_Plan{Plan: &storepb.LoopPlan{Sequence: 3}}},
 		claimKey("a", 0):    {MinReader: 2, Body: &storepb.Record_Leader{Leader: &storepb.Leader{Server: "s"}}},
 	}

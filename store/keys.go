@@ -31,6 +31,8 @@ const (
 	revokedKey      = prefix + "revoked/"
 	authorityKey    = prefix + "authority"
 	policiesKey     = prefix + "policies/"
+	auditMarksKey   = prefix + "audit/mark/"
+	secretsKey      = prefix + "secrets/"
 	topologyKey     = prefix + "topology/fleet"
 	planKey         = prefix + "loop/plan"
 	leaderKey       = prefix + "loop/leader"
@@ -56,6 +58,8 @@ func joinedNodeKey(node string) string   { return joinedKey + node }
 func revokedNodeKey(node string) string  { return revokedKey + node }
 func reservationKey(name string) string  { return reservationsKey + name }
 func policyKey(id string) string         { return policiesKey + id }
+func auditMarkKey(server string) string  { return auditMarksKey + server }
+func secretsOf(tenant string) string     { return secretsKey + tenant + "/" }
 func queuesOf(tenant string) string      { return queuesKey + tenant + "/" }
 func usageOf(tenant string) string       { return usageKey + tenant + "/" }
 func queueKey(tenant, name string) string {

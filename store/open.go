@@ -33,6 +33,9 @@ type Config struct {
 	// Timeout is the time limit of one operation. The default is 5 s.
 	Timeout time.Duration
 	Log     *slog.Logger
+	// ReservedLabels are keys of labels that a node has only if an administrator granted them, in
+	// addition to those with the prefix ares.ReservedLabelPrefix.
+	ReservedLabels []string
 	// Observe is called with each operation's name, duration and error. Observe
 	// may be nil.
 	Observe func(op string, took time.Duration, err error)
@@ -50,6 +53,7 @@ type Store struct {
 	creates  batcher
 	space    space
 	leases   sync.Map // storedSession by node, as its last renewal read it
+	grants   sync.Map // storedGrant by node, as it was last read
 	written  atomic.Int64
 }
 

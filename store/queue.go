@@ -130,12 +130,15 @@ func (s *Store) Queue(ctx context.Context, tenant, name string) (ares.Queue, err
 }
 
 // DropQueues deletes the queues of a deleted tenant and their usage. DropQueues also deletes the
-// tenant's tokens and bindings.
+// tenant's tokens and bindings, and the roles of other tenants' tokens in the tenant.
 func (s *Store) DropQueues(ctx context.Context, tenant string) error {
 	_, err := s.txn(ctx, "drop queues",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(tenantKey(tenant)), "=", 0)},
 		append(dropQueues(tenant), dropRights(tenant)...), nil)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.dropRightsElsewhere(ctx, tenant)
 }
 
 func dropQueues(tenant string) []clientv3.Op {

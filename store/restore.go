@@ -54,6 +54,7 @@ type Restored struct {
 	Lost     int           `json:"ended"`      // attempts and jobs that the restore ended
 	Final    int           `json:"kept_final"` // jobs whose end only history knows
 	Hold     time.Duration `json:"-"`
+	Store    string        `json:"-"` // the identity of the store
 }
 
 // Restore creates the directory of an embedded store from a backup. The
@@ -185,7 +186,7 @@ func (s *Store) noteRestore(ctx context.Context, r *Restoration, done *Restored)
 	if err != nil {
 		return err
 	}
-	id.Restore = rand.Text()
+	id.Restore, done.Store = rand.Text(), id.Store
 	w := s.write()
 	w.put(identityKey, identityRecord(id))
 	if err = w.flush(ctx); err != nil {

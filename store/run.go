@@ -161,67 +161,6 @@ func endAttempt(id ares.JobID) []clientv3.Op {
 	}
 }
 
-// SeatRef identifies one rank of one attempt on one node.
-type SeatRef struct {
-	Job   ares.JobID
-	Fence ares.Fence
-	Rank  int
-	Node  string
-}
-
-// Claim marks a seat as claimed by its node. It requires that the run and the node's session are unchanged. The agent
-// must not start a process before the claim has succeeded.
-func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
-	claim, err := marshal(&storepb.Record{Body: &storepb.Record_Claim{Claim: &storepb.Claim{Node: ref.Node, Session: session}}})
-	if err != nil {
-		return err
-	}
-	_, err = s.update(ctx, "claim seat", ref.Job,
-		func(j *ares.Job, r *ares.Run) error { return r.Claim(j, ref.Fence, ref.Rank, ref.Node, now) },
-		[]clientv3.Cmp{sessionIs(ref.Node, session)},
-		[]clientv3.Op{clientv3.OpPut(claimKey(ref.Job, ref.Rank), claim)},
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", ref.Node))
-	return err
-}
-
-// Finish records that a rank has ended, with its result. The last rank's report ends the attempt
-// and may make the job final. A rank, an attempt and a job each end at most once.
-func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
-	return s.update(ctx, "finish seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
-		if err := ownSeat(r, ref); err != nil {
-			return err
-		}
-		return r.Finish(j, ref.Fence, ref.Rank, res, now)
-	}, nil, nil, nil)
-}
-
-// Decline records an agent's answer to a stop request, if the agent has never claimed the seat.
-func (s *Store) Decline(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
-	_, err := s.update(ctx, "decline seat", ref.Job, func(j *ares.Job, r *ares.Run) error {
-		if err := ownSeat(r, ref); err != nil {
-			return err
-		}
-		return r.Decline(j, ref.Fence, ref.Rank, now)
-	}, []clientv3.Cmp{sessionIs(ref.Node, session)}, nil,
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", ref.Node))
-	return err
-}
-
-// Release frees a seat's devices after the agent has verified that the seat's
-// processes are dead.
-func (s *Store) Release(ctx context.Context, ref SeatRef) error {
-	_, err := s.update(ctx, "release seat", ref.Job, func(_ *ares.Job, r *ares.Run) error {
-		if err := ownSeat(r, ref); err != nil {
-			return err
-		}
-		return r.Release(ref.Fence, ref.Rank)
-	}, nil, nil, nil)
-	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
-		return nil // its seats were free when it was archived
-	}
-	return err
-}
-
 // RequestStop records a stop request for a running job, or ends a waiting job.
 func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) (ares.Run, error) {
 	return s.update(ctx, "stop job", id, func(_ *ares.Job, r *ares.Run) error {
@@ -236,57 +175,19 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) 
 // fence. The server calls Clear after a report from the node under its current session. The report says that no process of
 // these seats is alive. The parameter `held` lists the fences of the seats that still exist on the node.
 func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session int64, held map[ares.Fence]bool) error {
+	if session <= 0 {
+		return sessionOutdated(node) // the comparison would succeed for a node without a session
+	}
 	_, err := s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
 		if !r.Clear(node, held, ares.Fence(session)) {
 			return errUnchanged
 		}
 		return nil
-	}, []clientv3.Cmp{sessionIs(node, session)}, nil,
-		ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", node))
+	}, []clientv3.Cmp{sessionIs(node, session)}, nil, sessionOutdated(node))
 	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
 		return nil // its seats were free when it was archived
 	}
 	return err
-}
-
-// ReportProgress stores the latest progress report of a running job.
-func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, p ares.Progress) error {
-	value, err := marshal(&storepb.Record{Body: &storepb.Record_Progress{Progress: &storepb.Progress{
-		Percent: p.Percent, Message: p.Message, At: micros(p.At), Fence: int64(ref.Fence),
-	}}})
-	if err != nil {
-		return err
-	}
-	resp, err := s.txn(ctx, "report progress",
-		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(leaseKey(ref.Job)), "=", int64(ref.Fence))},
-		[]clientv3.Op{clientv3.OpPut(progressKeyOf(ref.Job), value)}, nil)
-	if err == nil && !resp.Succeeded {
-		return ares.Errorf(ares.Fenced, "the fencing token %d is outdated", ref.Fence)
-	}
-	return err
-}
-
-// Checkpointed records that an attempt has saved a checkpoint.
-func (s *Store) Checkpointed(ctx context.Context, ref SeatRef, at time.Time) error {
-	_, err := s.update(ctx, "note a checkpoint", ref.Job, func(_ *ares.Job, r *ares.Run) error {
-		if err := ownSeat(r, ref); err != nil {
-			return err
-		}
-		return r.Checkpointed(ref.Fence, at)
-	}, nil, nil, nil)
-	return err
-}
-
-func ownSeat(r *ares.Run, ref SeatRef) error {
-	for i := range r.Attempts {
-		for k := range r.Attempts[i].Seats {
-			h := &r.Attempts[i].Seats[k]
-			if r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {
-				return ares.Errorf(ares.Fenced, "rank %d is placed on node %s, not on node %s", ref.Rank, h.Node, ref.Node)
-			}
-		}
-	}
-	return nil
 }
 
 // This type is the error for a change to a job that is archived and has only a tombstone.

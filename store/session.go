@@ -7,23 +7,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
 // OpenSession opens a node's session. OpenSession writes the session's key, which is the only key
 // that is attached to an etcd lease. OpenSession also rewrites the node's record. An older timer
 // for the loss of the node then has no effect (R3). While a session exists, OpenSession rejects any
-// other agent instance. OpenSession also rejects a node that was revoked after its certificate was
+// other agent instance. OpenSession also rejects a node that claims what it was not granted (see
+// ares.NodeGrant). OpenSession also rejects a node that was revoked after its certificate was
 // issued. The server may not know of that revocation yet. The parameter `certified` is the
 // certificate's revision, or 0 without a certificate.
 func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, server string, ttl time.Duration, certified int64) (ares.Session, error) {
-	node.SessionCut = false
-	nodeValue, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
-	if err != nil {
-		return ares.Session{}, err
-	}
 	return Retry(maxTries, func() (ares.Session, error) {
+		nodeValue, granted, err := s.admitNode(ctx, node)
+		if err != nil {
+			return ares.Session{}, err
+		}
 		old, err := s.readSession(ctx, node.ID)
 		if err != nil {
 			return ares.Session{}, err
@@ -35,7 +34,7 @@ func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, serve
 		if err != nil {
 			return ares.Session{}, err
 		}
-		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, certified, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
+		revision, err := s.putSession(ctx, node.ID, nodeValue, old.revision, certified, granted, lease, &storepb.Session{Instance: instance, Server: server, Lease: int64(lease)})
 		if err != nil {
 			// If the outcome is unknown, keep the lease until it expires. The session may have been
 			// written although putSession returned an error. If the lease ended now, the session
@@ -43,6 +42,7 @@ func (s *Store) OpenSession(ctx context.Context, node ares.Node, instance, serve
 			return ares.Session{}, err
 		}
 		if revision == 0 {
+			s.grants.Delete(node.ID) // it may be what has changed
 			return ares.Session{}, Conflict{ares.Errorf(ares.Exhausted, "open a session for node %s: the node's session keeps changing: try again", node.ID)}
 		}
 		return ares.Session{Node: node.ID, Instance: instance, Server: server, Revision: revision}, nil
@@ -98,12 +98,12 @@ func (s *Store) sessionLease(ctx context.Context, old clientv3.LeaseID, ttl time
 // putSession writes a session if the previous session is unchanged and the node was not revoked.
 // The method returns revision 0 if the previous session has changed or the lease has ended. The
 // caller must then read the session again.
-func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, certified int64, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
+func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, certified int64, granted clientv3.Cmp, lease clientv3.LeaseID, rec *storepb.Session) (int64, error) {
 	value, err := marshal(&storepb.Record{Body: &storepb.Record_Session{Session: rec}})
 	if err != nil {
 		return 0, err
 	}
-	same := []clientv3.Cmp{sessionIs(node, seen)}
+	same := []clientv3.Cmp{sessionIs(node, seen), granted}
 	if certified > 0 {
 		same = append(same, notRevokedSince(node, certified))
 	}
@@ -208,18 +208,27 @@ func (s *Store) CloseSession(ctx context.Context, node string, session int64) er
 	return err
 }
 
-// UpdateNode rewrites a node's record, if the given session is still current.
+// UpdateNode rewrites a node's record, if the given session is still current. UpdateNode rejects a
+// node that claims what it was not granted.
 func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) error {
+	if session <= 0 {
+		return sessionGone(node.ID) // the comparison would succeed for a node without a session
+	}
 	node.SessionCut = false
-	value, err := marshal(&storepb.Record{Body: &storepb.Record_Node{Node: apipb.NewNodeInfo(&node)}})
-	if err != nil {
-		return err
-	}
-	resp, err := s.txn(ctx, "update node", []clientv3.Cmp{sessionIs(node.ID, session)},
-		[]clientv3.Op{clientv3.OpPut(nodeKey(node.ID), value)}, nil)
-	if err == nil && !resp.Succeeded {
-		return sessionGone(node.ID)
-	}
+	const tries = 2 // the node's grant may have changed since it was read
+	_, err := Retry(tries, func() (none struct{}, err error) {
+		value, granted, err := s.admitNode(ctx, node)
+		if err != nil {
+			return none, err
+		}
+		resp, err := s.txn(ctx, "update node", []clientv3.Cmp{sessionIs(node.ID, session), granted},
+			[]clientv3.Op{clientv3.OpPut(nodeKey(node.ID), value)}, nil)
+		if err == nil && !resp.Succeeded {
+			s.grants.Delete(node.ID)
+			return none, Conflict{sessionGone(node.ID)}
+		}
+		return none, err
+	})
 	return err
 }
 

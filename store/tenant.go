@@ -15,6 +15,9 @@ func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 	if err != nil {
 		return t, err
 	}
+	if err = s.dropRightsElsewhere(ctx, t.ID); err != nil {
+		return t, err
+	}
 	return s.putTenant(ctx, t, value, 0, append(dropQueues(t.ID), dropRights(t.ID)...)...)
 }
 
@@ -101,8 +104,11 @@ func NoTenant(id string) error {
 func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) error {
 	resp, err := s.txn(ctx, "delete tenant",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(id)), "=", revision)},
-		// A later tenant with the same name must not inherit the policies.
-		[]clientv3.Op{clientv3.OpDelete(tenantKey(id)), clientv3.OpDelete(policyKey(ares.PolicyID(id, "")), clientv3.WithPrefix())}, nil)
+		// A later tenant with the same name must not inherit the policies and secrets.
+		[]clientv3.Op{
+			clientv3.OpDelete(tenantKey(id)), clientv3.OpDelete(policyKey(ares.PolicyID(id, "")), clientv3.WithPrefix()),
+			clientv3.OpDelete(secretsOf(id), clientv3.WithPrefix()),
+		}, nil)
 	if err == nil && !resp.Succeeded {
 		return ares.Errorf(ares.Conflict, "tenant %s was changed by another request: read the tenant again, and then repeat your request", id)
 	}

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
@@ -46,6 +47,7 @@ type JoinToken struct {
 	ExpiresAt time.Time
 	UsedAt    time.Time
 	UsedBy    string // the node that used it
+	Grant     ares.NodeGrant
 	usedKey   []byte
 	revision  int64
 }
@@ -201,7 +203,9 @@ func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record,
 	if err != nil {
 		return 0, err
 	}
-	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{Token: t.ID, At: micros(t.UsedAt)}}})
+	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{
+		Token: t.ID, At: micros(t.UsedAt), Grant: apipb.NewNodeGrant(t.Grant),
+	}}})
 	if err != nil {
 		return 0, err
 	}
@@ -235,7 +239,7 @@ func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record,
 func joinRecord(t *JoinToken) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_JoinToken{JoinToken: &storepb.JoinToken{
 		Hash: t.Hash, Node: t.Node, CreatedBy: t.By, CreatedAt: micros(t.CreatedAt), ExpiresAt: micros(t.ExpiresAt),
-		UsedAt: micros(t.UsedAt), UsedBy: t.UsedBy, UsedKey: t.usedKey,
+		UsedAt: micros(t.UsedAt), UsedBy: t.UsedBy, UsedKey: t.usedKey, Grant: apipb.NewNodeGrant(t.Grant),
 	}}}
 }
 
@@ -243,6 +247,6 @@ func joinTokenOf(m *storepb.JoinToken, id string, revision int64) JoinToken {
 	return JoinToken{
 		ID: id, Hash: m.GetHash(), Node: m.GetNode(), By: m.GetCreatedBy(), CreatedAt: fromMicros(m.GetCreatedAt()),
 		ExpiresAt: fromMicros(m.GetExpiresAt()), UsedAt: fromMicros(m.GetUsedAt()), UsedBy: m.GetUsedBy(), usedKey: m.GetUsedKey(),
-		revision: revision,
+		Grant: m.GetGrant().Grant(), revision: revision,
 	}
 }

@@ -175,7 +175,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := splitKey(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens", "awaited", "bindings":
+	case "leases", "loop", "tokens", "awaited", "bindings", "audit":
 		return ev, false, nil
 	}
 	if keyspaces[room] == "" {

@@ -223,6 +223,7 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 	if err != nil {
 		return fmt.Errorf("wait until %s has ended: %w", key, errors.Join(err, last))
 	}
+	r.removeSecrets(key)
 	return nil
 }
 

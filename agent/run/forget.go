@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -41,11 +42,13 @@ func (r *Runner) Forget(key Key) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
+	r.removeSecrets(key)
 	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
 	// later.
-	if err := errors.Join(r.root.RemoveAll(to), r.root.Rename(from, to)); err != nil {
+	if err := errors.Join(r.discardSeat(to), r.root.Rename(from, to)); err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
+	r.unmountShm()
 	return r.tidyLogs()
 }
 
@@ -69,7 +72,7 @@ func (r *Runner) tidyLogs() error {
 	for _, e := range entries {
 		k, err := r.strip(logsDir + "/" + e.Name())
 		errs = append(errs, err)
-		if err == nil && k.files > 0 {
+		if k.files > 0 {
 			all = append(all, k)
 		}
 	}
@@ -78,14 +81,14 @@ func (r *Runner) tidyLogs() error {
 	for i, k := range all { // the newest first
 		bytes += k.size
 		if i >= r.KeepLogs || bytes > r.KeepLogBytes {
-			errs = append(errs, r.root.RemoveAll(k.path))
+			errs = append(errs, r.discard(k.path))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // The method `strip` removes everything except logs from a directory. If no logs are left, the method removes
-// the directory too.
+// the directory too. An entry that cannot be removed does not keep the others.
 func (r *Runner) strip(path string) (kept, error) {
 	k := kept{path: path}
 	entries, err := fs.ReadDir(r.root.FS(), path)
@@ -95,6 +98,7 @@ func (r *Runner) strip(path string) (kept, error) {
 	if err != nil {
 		return k, err
 	}
+	var errs []error
 	for _, e := range entries {
 		_, isLog := seat.ParseLogName(e.Name())
 		st, err := e.Info()
@@ -104,12 +108,40 @@ func (r *Runner) strip(path string) (kept, error) {
 			k.since = max(k.since, st.ModTime().UnixNano())
 			continue
 		}
-		if err := r.root.RemoveAll(path + "/" + e.Name()); err != nil {
-			return k, err
-		}
+		errs = append(errs, r.drop(path+"/"+e.Name(), e.IsDir()))
 	}
 	if k.files == 0 {
-		return k, r.root.RemoveAll(path)
+		errs = append(errs, r.discard(path))
 	}
-	return k, nil
+	return k, errors.Join(errs...)
+}
+
+// The method `drop` removes one entry of a seat's directory. A file is removed at once, because the spec file holds the job's environment
+// with its secrets. A directory was filled by the job, so it is only moved to the trash.
+func (r *Runner) drop(path string, isDir bool) error {
+	if !isDir {
+		err := r.root.Remove(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return r.discard(path)
+}
+
+// discardSeat removes a seat's directory: its spec file at once, everything else in the background.
+func (r *Runner) discardSeat(path string) error {
+	return errors.Join(r.drop(path+"/"+seat.SpecFile, false), r.discard(path))
+}
+
+// The method `discard` moves a file or a directory to the trash.
+func (r *Runner) discard(path string) error {
+	dir, err := r.root.Open(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return r.bin.DiscardFrom(dir, filepath.Base(path))
 }

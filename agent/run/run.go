@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
+	"github.com/ares-scheduler/ares/agent/trash"
 )
 
 // These types are shared with the supervisor; see package seat.
@@ -32,6 +33,8 @@ type (
 	Spec = seat.Spec
 	// User is the user that a job runs as.
 	User = seat.User
+	// Secret is one value of a secret, for a variable or a file.
+	Secret = seat.Secret
 	// Result describes how a seat ended.
 	Result = seat.Result
 	// Outcome is one word for how a seat ended.
@@ -54,6 +57,9 @@ const (
 // Now reads CLOCK_BOOTTIME.
 func Now() BootTime { return seat.Now() }
 
+// ParseKey reads a key from the name of a seat's directory.
+func ParseKey(name string) (Key, bool) { return seat.ParseKey(name) }
+
 // Callers can test for these errors with errors.Is.
 var (
 	// ErrExists means that the seat was started before. Use Find to get the existing seat.
@@ -69,6 +75,7 @@ var (
 const (
 	seatsDir = "seats" // names are <job>.<fence>.<rank>; see package seat
 	logsDir  = "logs"  // the same names; after Forget only logs are left
+	trashDir = "trash" // directories of jobs that are being deleted; see package trash
 	idFile   = "id"    // names this runner's cgroup over restarts
 )
 
@@ -88,6 +95,10 @@ type Runner struct {
 	why        string      // why it does not work
 	limits     limiter     // limits a job's use of the machine
 	noSandbox  string      // why jobs cannot have a Sandbox, "" if they can
+	shm        sync.Mutex  // guards the mounts in sharedShmDir
+	noSeccomp  string      // why jobs cannot have Sandbox.Seccomp, "" if they can
+	bin        *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
+	untidy     error       // what could not be cleaned up when the Runner was opened
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -111,11 +122,21 @@ func Open(dir, supervisor string) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{KeepLogs: 1000, KeepLogBytes: 4 << 30, dir: dir, root: root, supervisor: supervisor}
-	if err := r.prepare(); err != nil {
+	if r.bin, err = trash.Open(filepath.Join(dir, trashDir)); err != nil {
 		return nil, errors.Join(err, root.Close())
+	}
+	if err := r.prepare(); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
+
+// Trash returns the bin for what jobs left in the Runner's directory. This package starts no goroutines, so the caller runs the bin.
+func (r *Runner) Trash() *trash.Bin { return r.bin }
+
+// Untidy returns what could not be cleaned up when the Runner was opened, or nil. It is not an error of Open: a job decides what has to be
+// cleaned up, and must not be able to keep an agent from starting.
+func (r *Runner) Untidy() error { return r.untidy }
 
 func (r *Runner) prepare() error {
 	// A supervisor outlives the agent, so a pipe that the supervisor inherited would never be closed.
@@ -136,8 +157,10 @@ func (r *Runner) prepare() error {
 		return err
 	}
 	r.findCgroups(string(mounts), string(own))
-	r.noSandbox = r.probeSandbox()
-	return r.tidyLogs()
+	r.noSandbox, r.noSeccomp = r.probeSandbox(), r.probeSeccomp()
+	r.unmountShm()
+	r.untidy = r.tidyLogs()
+	return nil
 }
 
 // readID reads or creates the runner's permanent name.
@@ -162,7 +185,7 @@ func (r *Runner) readID() (string, error) {
 }
 
 // Close closes the directory. Seats keep running. The Runner must not be used afterwards.
-func (r *Runner) Close() error { return r.root.Close() }
+func (r *Runner) Close() error { return errors.Join(r.bin.Close(), r.root.Close()) }
 
 // Contained reports whether each seat gets its own cgroup. If seats get no cgroups, Contained returns the reason.
 func (r *Runner) Contained() (ok bool, why string) { return r.cgroup != "", r.why }

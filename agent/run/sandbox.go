@@ -38,12 +38,14 @@ type Means struct {
 	// Sandbox is true when jobs can run in a sandbox. If Sandbox is false, NoSandbox gives the reason.
 	Sandbox   bool
 	NoSandbox string
+	// NoSeccomp is the reason why jobs cannot have a filter of system calls, "" if they can.
+	NoSeccomp string
 }
 
 // Means returns the kinds of job isolation that this machine supports.
 func (r *Runner) Means() Means {
 	status, err := os.ReadFile("/proc/self/status")
-	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox}
+	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox, NoSeccomp: r.noSeccomp}
 	m.Users = m.NoUsers == ""
 	for _, name := range []string{"cpu", "memory", "pids"} {
 		if r.limits.has(name) {
@@ -116,6 +118,19 @@ func (r *Runner) probeSandbox() string {
 	return ""
 }
 
+// probeSeccomp tests the filter of system calls and returns the reason why it does not work, or "" if it works.
+func (r *Runner) probeSeccomp() string {
+	if os.Geteuid() != 0 {
+		return "the agent is not root"
+	}
+	c := exec.Command(r.supervisor, seat.ProbeSeccomp)
+	c.Env = []string{}
+	if out, err := c.Output(); err != nil {
+		return strings.TrimSpace(string(out) + " (" + err.Error() + ")")
+	}
+	return ""
+}
+
 // ownProc reports whether a kernel version allows each mount of /proc to have its own options. Before Linux 5.8, all mounts
 // of /proc share their options. Hiding processes from one job would then hide them from every program.
 func ownProc(release string) bool {
@@ -130,10 +145,19 @@ func (r *Runner) place(o *seat.Order) error {
 	if o.Sandbox.Private && (o.User == nil || r.noSandbox != "") {
 		return fmt.Errorf("the job cannot run in a sandbox: the job must have a separate user (has one: %t), and the machine must support sandboxes (problem: %q)", o.User != nil, r.noSandbox)
 	}
+	if o.SecretsDir = r.secretsDir(o.Key); o.Sandbox.Private {
+		o.SecretsDir = seat.SandboxSecrets
+	}
+	if o.Sandbox.Seccomp && (o.User == nil || r.noSeccomp != "") {
+		return fmt.Errorf("the job cannot run with a filter of system calls: the job must have a separate user (has one: %t), and the machine must support filters (problem: %q)", o.User != nil, r.noSeccomp)
+	}
 	if o.Sandbox.Private {
 		o.Progress, o.Checkpoint, o.Tmp = seat.SandboxProgress, seat.SandboxCheckpoint, seat.SandboxTmp
 		if o.Sandbox.OwnTmp {
 			o.Tmp = "/tmp"
+		}
+		if o.Sandbox.ShareShm {
+			o.Sandbox.Shm = r.sharedShm(o.Key)
 		}
 		return nil
 	}
@@ -169,6 +193,9 @@ func (r *Runner) furnishJob(order seat.Order) error {
 				return err
 			}
 		}
+	}
+	if err := r.mountShm(&order); err != nil {
+		return err
 	}
 	return r.root.Chtimes(seatPath(order.Key, seat.CheckpointFile), never, never)
 }

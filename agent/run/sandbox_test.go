@@ -19,7 +19,7 @@ var tenantA, tenantB = &User{UID: 1879048200, GID: 1879048200}, &User{UID: 18790
 
 // The function `apart` adds every kind of isolation to a spec.
 func apart(spec Spec) Spec {
-	spec.User, spec.Sandbox.Private = tenantA, true
+	spec.User, spec.Sandbox.Private, spec.Sandbox.Seccomp = tenantA, true, canFilter()
 	spec.Limits = Limits{MilliCPU: 4000, MemoryMB: 1024, Pids: 200}
 	return spec
 }
@@ -88,10 +88,7 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 	w.Helper()
 	spec := apart(sh(""))
 	spec.Key = key("intruder")
-	spec.Sandbox.Scratch = w.open()
-	if err := os.Link(intruderPath, filepath.Join(spec.Sandbox.Scratch, "intruder")); err != nil {
-		w.Fatal(err)
-	}
+	spec.Sandbox.Scratch = w.withIntruder()
 	w.setUserID(filepath.Join(spec.Sandbox.Scratch, "set-user-id"))
 	spec.Argv = append([]string{SandboxWork + "/intruder"}, attempts...)
 	if spoil != nil {
@@ -105,6 +102,16 @@ func (w *world) intrude(spoil func(*Spec), attempts ...string) map[string]string
 		}
 	}
 	return said
+}
+
+// withIntruder returns a directory that every user may write to, with the intruder program.
+func (w *world) withIntruder() string {
+	w.Helper()
+	dir := w.open()
+	if err := os.Link(intruderPath, filepath.Join(dir, "intruder")); err != nil {
+		w.Fatal(err)
+	}
+	return dir
 }
 
 // setUserID creates a program that is set-user-ID root and prints the user it runs as.

@@ -31,7 +31,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	if err := spec.Check(); err != nil {
 		return nil, fmt.Errorf("start seat: %w", err)
 	}
-	order := seat.Order{Spec: spec, Cgroup: string(r.defaultGroup(spec.Key)), Mark: r.mark(spec.Key)}
+	order := seat.Order{Spec: spec, Cgroup: string(r.defaultGroup(spec.Key)), Mark: r.mark(spec.Key), SecretCount: len(spec.Secrets)}
 	if err := r.place(&order); err != nil {
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}
@@ -51,7 +51,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 			if p != nil {
 				p.reap(cleaning)
 			}
-			err = errors.Join(err, r.root.RemoveAll(seatsDir+"/"+spec.Key.String()))
+			err = errors.Join(err, r.discardSeat(seatsDir+"/"+spec.Key.String()))
 		}
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}
@@ -70,11 +70,18 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 		return nil, err
 	}
 	defer ready.Close()
-	pid, err := r.launch(order, ours, lock)
-	if err = errors.Join(err, ours.Close()); err != nil {
-		return nil, err
+	secrets, pass, err := secretsPipe(order.Secrets)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
 	}
+	pid, err := r.launch(order, secrets, ours, lock)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, errors.Join(err, pass(ctx, false))
+	}
+	order.Secrets = nil // the agent does not keep them
 	p := &Proc{r: r, order: order, child: pid, renewed: order.RenewedAt, started: Now()}
+	// If this fails, the supervisor does not start the job, and says so below.
+	_ = pass(ctx, true)
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
@@ -129,7 +136,7 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 
 // The method `launch` starts the supervisor in its own session and in the seat's cgroup. Because the supervisor is in that
 // cgroup, it can be killed together with the job, even if its PID is unknown.
-func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err error) {
+func (r *Runner) launch(order seat.Order, secrets, ready, lock *os.File) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if order.Cgroup != "" {
 		dir, cannot := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
@@ -152,6 +159,9 @@ func (r *Runner) launch(order seat.Order, ready, lock *os.File) (pid int, err er
 	defer complaints.Close()
 	files := make([]uintptr, seat.LockFD+1)
 	files[0], files[1], files[2] = null.Fd(), null.Fd(), complaints.Fd()
+	if secrets != nil {
+		files[0] = secrets.Fd()
+	}
 	files[seat.ReadyFD], files[seat.LockFD] = ready.Fd(), lock.Fd()
 	pid, err = syscall.ForkExec(r.supervisor,
 		[]string{"ares-supervisor", filepath.Join(r.dir, seatsDir, order.Key.String())},

@@ -78,6 +78,8 @@ const (
 	// NewPolicyScope is the tenant that a new policy names, or all tenants if the
 	// policy names none.
 	NewPolicyScope
+	// SecretScope is the tenant of the secret that the request names.
+	SecretScope
 	// UsageScope is the tenant and queue whose usage is requested.
 	UsageScope
 	// AuditScope is the tenant whose audit entries are requested.
@@ -130,7 +132,8 @@ const (
 	// a successful call is on disk. A server whose disk is full must not lose its nodes.
 	AgentSessions
 	// AgentReports is the level for the reports of agents, which arrive many times per second. An agent's
-	// report is recorded in the audit log only if the caller is not authenticated or lacks the permission.
+	// report is recorded in the audit log only if it is rejected. The server does not wait until the entry is
+	// on disk.
 	AgentReports
 	// NotAudited is the level for methods that are open to everybody. Their calls are never recorded.
 	NotAudited

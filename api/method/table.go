@@ -210,6 +210,25 @@ var table = []Method{
 		Audit: change("TEST_ALERT_CHANNEL", "channel", "name"), Limiter: Writes,
 	},
 
+	// SecretService
+
+	{
+		Name: apipb.SecretService_PutSecret_FullMethodName, Permission: roles.SecretWrite, Scope: SecretScope,
+		Audit: change("PUT_SECRET", "secret", "tenant_id", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.SecretService_ListSecrets_FullMethodName, Permission: roles.SecretRead, Scope: TenantListScope,
+		Audit: read("LIST_SECRETS", ""), Limiter: Reads,
+	},
+	{
+		Name: apipb.SecretService_DeleteSecret_FullMethodName, Permission: roles.SecretWrite, Scope: SecretScope,
+		Audit: change("DELETE_SECRET", "secret", "tenant_id", "name"), Limiter: Writes,
+	},
+	{
+		Name: apipb.SecretService_RotateSecretKey_FullMethodName, Permission: roles.SecretRotate, Scope: GlobalScope,
+		Audit: change("ROTATE_SECRET_KEY", "secret-key", "key_id"), Limiter: Writes,
+	},
+
 	// HistoryService
 
 	{
@@ -285,6 +304,10 @@ var table = []Method{
 		Audit: read("LIST_BINDINGS", ""), Limiter: Reads,
 	},
 	{
+		Name: apipb.IdentityService_AcceptBinding_FullMethodName, Permission: roles.BindingWrite, Scope: AnyScope,
+		Audit: change("ACCEPT_BINDING", "binding", "subject", "role", "tenant_id", "queue"), Limiter: Writes,
+	},
+	{
 		Name: apipb.IdentityService_DeleteBinding_FullMethodName, Permission: roles.BindingWrite, Scope: AnyScope,
 		Audit: change("DELETE_BINDING", "binding", "subject", "role", "tenant_id", "queue"), Limiter: Writes,
 	},
@@ -306,6 +329,10 @@ var table = []Method{
 	{
 		Name: apipb.TrustService_RevokeNode_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
 		Audit: change("REVOKE_NODE", "node", "node_id"), Limiter: Writes,
+	},
+	{
+		Name: apipb.TrustService_LabelNode_FullMethodName, Permission: roles.NodeWrite, Scope: GlobalScope,
+		Audit: change("LABEL_NODE", "node-grant", "node_id"), Limiter: Writes,
 	},
 	{
 		Name: apipb.TrustService_ListRevocations_FullMethodName, Permission: roles.ServerRead, Scope: GlobalScope,
@@ -391,6 +418,11 @@ var table = []Method{
 	{
 		Name: apipb.AgentService_ReportCheckpoint_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: report("REPORT_CHECKPOINT", "node", "ref.node_id"),
+	},
+	{
+		// Each delivery of secrets to a node is recorded.
+		Name: apipb.AgentService_FetchSecrets_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: session("FETCH_SECRETS", "", "seat.job_id"),
 	},
 	{
 		Name: apipb.AgentService_ServeFiles_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,

@@ -186,11 +186,14 @@ func (d *Pipeline) writeAudit(ctx context.Context, r *Call, name string, err err
 	r.audited = true
 	code := ares.CodeOf(apipb.FromStatus(apipb.ToStatus(err)))
 	level := method.AuditOf(name).Level
-	if level == method.NotAudited || level == method.AgentReports && code != ares.Unauthentic && code != ares.Forbidden {
+	if level == method.NotAudited || level == method.AgentReports && statusFor(code) != audit.Refused {
 		return err
 	}
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAuditWait)
 	defer cancel()
+	if level == method.AgentReports || level == method.AgentSessions {
+		cancel() // an agent never waits for the audit log's disk: a session that is not renewed in time is lost
+	}
 	e := d.entry(r, name, code)
 	if by, ok := errors.AsType[*policy.Denied](err); ok {
 		e.Detail = "policy " + strings.Join(by.Policies, ", ")

@@ -16,51 +16,69 @@ import (
 // streams and large request bodies. If the calls of a class must not wait, the
 // queue of their limiter has length 0.
 //
-// One caller gets at most half of the slots. If the queue is full when a new caller arrives, the limiter
-// rejects a call that is already in the queue. It chooses the caller with the most queued calls. Therefore no
-// caller can block all other callers.
+// One caller gets at most half of the slots, and so do all callers of one tenant together. A tenth of the slots
+// and of the queue is kept for platform administrators. If the queue is full when a new caller arrives, the
+// limiter rejects a call that is already in the queue. It chooses the tenant with the most queued calls, and of
+// this tenant the caller with the most queued calls. Therefore no caller and no tenant can block all others.
 type Limiter struct {
 	class string // label in metrics
 	what  string // what holds a slot, for error messages
 	Limit int    // slots
 	Share int    // maximum number of slots for one caller
-	Queue int    // length of the queue
-	Wait  time.Duration
-	Shed  func(class string) // may be nil
+	// TenantShare is the maximum number of slots for the callers of one tenant together. One of them gets at most
+	// three quarters of these slots, so that it cannot block its colleagues.
+	TenantShare int
+	Kept        int // slots that only accounts without a tenant may use
+	Queue       int // length of the queue
+	Wait        time.Duration
+	Shed        func(class string) // may be nil
 
-	mu      sync.Mutex
-	open    int
-	Held    map[string]int // slots in use, by caller
-	line    []*waiter
-	Waiting map[string]int // calls in the queue, by caller
-	closed  bool
-	gone    chan struct{} // closed when the last slot is returned after close
+	mu        sync.Mutex
+	open      int
+	tenants   int             // slots in use by callers of tenants. Invariant: 0 <= tenants <= open.
+	Held      map[Account]int // slots in use, by caller
+	HeldBy    map[string]int  // slots in use, by tenant
+	line      []*waiter
+	inLine    int             // calls of tenants in the queue. Invariant: 0 <= inLine <= len(line).
+	Waiting   map[Account]int // calls in the queue, by caller
+	WaitingOf map[string]int  // calls in the queue, by Account.group
+	closed    bool
+	gone      chan struct{} // closed when the last slot is returned after close
 }
 
 // The type `waiter` is a call in a limiter's queue. The waiter's channel receives nil if the call gets a
 // slot, and an error if the call is rejected.
 type waiter struct {
-	who  string
+	who  Account
 	turn chan error
 }
 
+// keptPart is the part of the slots and of the queue that is kept for platform administrators, who must be able to
+// act while tenants use up everything else: one tenth.
+const keptPart = 10
+
+// NewLimiter returns a limiter with the given number of slots and length of the queue.
 func NewLimiter(class, what string, limit, queue int, wait time.Duration) *Limiter {
-	return &Limiter{
-		class: class, what: what, Limit: limit, Share: (limit + 1) / 2, Queue: queue, Wait: wait,
-		Held: map[string]int{}, Waiting: map[string]int{}, gone: make(chan struct{}),
+	g := &Limiter{
+		class: class, what: what, Limit: limit, Share: (limit + 1) / 2, TenantShare: (limit + 1) / 2, Queue: queue, Wait: wait,
+		Held: map[Account]int{}, HeldBy: map[string]int{}, Waiting: map[Account]int{}, WaitingOf: map[string]int{}, gone: make(chan struct{}),
 	}
+	if limit > 1 { // the only slot is for everybody
+		g.Kept = (limit + keptPart - 1) / keptPart
+	}
+	return g
 }
 
 // forAll lets every caller use all slots. It is for classes in which all callers share one name, as agents
 // do.
 func (g *Limiter) forAll() *Limiter {
-	g.Share = g.Limit
+	g.Share, g.TenantShare, g.Kept = g.Limit, g.Limit, 0
 	return g
 }
 
 // Enter takes a slot for a call. It returns a function that gives the slot back to the limiter. A nil limiter
 // has no limit.
-func (g *Limiter) Enter(ctx context.Context, who string) (leave func(), err error) {
+func (g *Limiter) Enter(ctx context.Context, who Account) (leave func(), err error) {
 	if g == nil {
 		return func() {}, nil
 	}
@@ -77,20 +95,20 @@ func (g *Limiter) Enter(ctx context.Context, who string) (leave func(), err erro
 // WouldReject returns an error if a call by the caller `who` would be rejected
 // immediately. WouldReject is called before a request is read, and does not
 // take a slot.
-func (g *Limiter) WouldReject(who string) error {
+func (g *Limiter) WouldReject(who Account) error {
 	if g == nil {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.admits(who) || len(g.line) < g.Queue || g.greediest(who) != who {
+	if g.admits(who) || g.hasRoom(who) || g.greediest(who) != who {
 		return nil
 	}
 	return g.reject(who)
 }
 
 // The method `join` takes a slot or enters the queue. The returned waiter is nil if the call got a slot.
-func (g *Limiter) join(who string) (*waiter, error) {
+func (g *Limiter) join(who Account) (*waiter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -99,7 +117,7 @@ func (g *Limiter) join(who string) (*waiter, error) {
 	case g.admits(who):
 		g.take(who)
 		return nil, nil
-	case len(g.line) >= g.Queue:
+	case !g.hasRoom(who):
 		most := g.greediest(who)
 		if most == who {
 			return nil, g.reject(who)
@@ -114,23 +132,64 @@ func (g *Limiter) join(who string) (*waiter, error) {
 	w := &waiter{who: who, turn: make(chan error, 1)}
 	g.line = append(g.line, w)
 	g.Waiting[who]++
+	g.WaitingOf[who.group()]++
+	if who.Tenant != "" {
+		g.inLine++
+	}
 	return w, nil
 }
 
-func (g *Limiter) admits(who string) bool { return g.open < g.Limit && g.Held[who] < g.Share }
-
-func (g *Limiter) take(who string) {
-	g.open++
-	g.Held[who]++
+// The method `admits` reports whether a call of this account gets a slot now.
+func (g *Limiter) admits(who Account) bool {
+	switch {
+	case g.open >= g.Limit:
+		return false
+	case who.Tenant == "":
+		return g.Held[who] < g.Share
+	}
+	return g.tenants < g.Limit-g.Kept && g.HeldBy[who.Tenant] < g.TenantShare && g.Held[who] < g.memberShare()
 }
 
-// The method `greediest` returns the caller with the most calls in the queue. A new call of the caller `who`
-// is about to enter the queue, so the method counts one more call for this caller.
-func (g *Limiter) greediest(who string) string {
+// memberShare is the maximum number of slots for one caller of a tenant.
+func (g *Limiter) memberShare() int {
+	if g.Kept == 0 { // the limiter has a single slot, or is without shares
+		return g.Share
+	}
+	return max(1, min(g.Share, g.TenantShare*3/4))
+}
+
+// hasRoom reports whether the queue has room for a call of this account. The last tenth of the queue is kept for
+// accounts without a tenant.
+func (g *Limiter) hasRoom(who Account) bool {
+	return len(g.line) < g.Queue && (who.Tenant == "" || g.inLine < g.Queue-g.Queue/keptPart)
+}
+
+func (g *Limiter) take(who Account) {
+	g.open++
+	g.Held[who]++
+	if who.Tenant != "" {
+		g.tenants++
+		g.HeldBy[who.Tenant]++
+	}
+}
+
+// The method `greediest` returns a caller with the most calls in the queue, of the group with the most calls in the
+// queue. A new call of the caller `who` is about to enter the queue, so the method counts one more call for this
+// caller. A call of a tenant never displaces a call of an administrator.
+func (g *Limiter) greediest(who Account) Account {
+	group, n := who.group(), g.WaitingOf[who.group()]+1
+	for one := range g.Waiting { // order-free: any group with the maximum will do
+		if k := g.WaitingOf[one.group()]; k > n && (one.Tenant != "" || who.Tenant == "") {
+			group, n = one.group(), k
+		}
+	}
 	most, n := who, g.Waiting[who]+1
-	for other, k := range g.Waiting { // order-free: any caller with the maximum will do
-		if k > n {
-			most, n = other, k
+	if group != who.group() {
+		n = 0
+	}
+	for one, k := range g.Waiting { // order-free: any caller with the maximum will do
+		if k > n && one.group() == group {
+			most, n = one, k
 		}
 	}
 	return most
@@ -140,8 +199,10 @@ func (g *Limiter) greediest(who string) string {
 func (g *Limiter) remove(i int) {
 	who := g.line[i].who
 	g.line = slices.Delete(g.line, i, i+1)
-	if g.Waiting[who]--; g.Waiting[who] == 0 {
-		delete(g.Waiting, who)
+	drop(g.Waiting, who)
+	drop(g.WaitingOf, who.group())
+	if who.Tenant != "" {
+		g.inLine--
 	}
 }
 
@@ -175,12 +236,14 @@ func (g *Limiter) await(ctx context.Context, w *waiter) error {
 
 // The method `leave` frees a slot, and gives it to the first queued call whose caller has not used up its share
 // of the slots.
-func (g *Limiter) leave(who string) {
+func (g *Limiter) leave(who Account) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open--
-	if g.Held[who]--; g.Held[who] == 0 {
-		delete(g.Held, who)
+	drop(g.Held, who)
+	if who.Tenant != "" {
+		g.tenants--
+		drop(g.HeldBy, who.Tenant)
 	}
 	if i := slices.IndexFunc(g.line, func(w *waiter) bool { return g.admits(w.who) }); i >= 0 {
 		w := g.line[i]
@@ -193,14 +256,30 @@ func (g *Limiter) leave(who string) {
 	}
 }
 
+// The function `drop` counts one less, and forgets a count of zero.
+func drop[K comparable](counts map[K]int, of K) {
+	if counts[of]--; counts[of] == 0 {
+		delete(counts, of)
+	}
+}
+
 // The method `reject` returns the error for a call that exceeds the limit. The caller of this method holds
 // g.mu.
-func (g *Limiter) reject(who string) error {
+func (g *Limiter) reject(who Account) error {
 	if g.Shed != nil {
 		g.Shed(g.class)
 	}
-	if held := g.Held[who]; held >= g.Share && held < g.Limit {
-		return ares.Errorf(ares.Exhausted, "%s has reached this server's limit for one caller (%d %s): end some calls, or try again in a moment", who, held, g.what)
+	share := g.Share
+	if who.Tenant != "" {
+		share = g.memberShare()
+	}
+	switch held, all := g.Held[who], g.HeldBy[who.Tenant]; {
+	case held >= share && held < g.Limit:
+		return ares.Errorf(ares.Exhausted, "%s has reached this server's limit for one caller (%d %s): end some calls, or try again in a moment", who.Name, held, g.what)
+	case who.Tenant != "" && all >= g.TenantShare && all < g.Limit:
+		return ares.Errorf(ares.Exhausted, "the callers of your tenant have reached this server's limit for one tenant (%d %s): end some calls, or try again in a moment", all, g.what)
+	case who.Tenant != "" && g.open < g.Limit:
+		return ares.Errorf(ares.Exhausted, "this server has reached its limit for all tenants (%d %s): try again in a moment", g.tenants, g.what)
 	}
 	return ares.Errorf(ares.Exhausted, "this server has reached its limit (%d %s): try again in a moment", g.open, g.what)
 }

@@ -59,6 +59,12 @@ type Limits struct {
 	EventStreams, LogStreams int
 	// Rate is the limit on the calls per second of one caller. By default, there is no limit.
 	Rate Rate
+	// TenantRate is the limit on the calls per second of all callers of one tenant together. By default, there is no
+	// limit.
+	TenantRate Rate
+	// TokensPerTenant and BindingsPerTenant are the maximum numbers of one tenant's service tokens, and of the role
+	// bindings in one tenant.
+	TokensPerTenant, BindingsPerTenant int
 }
 
 // DefaultLimits returns limits that depend on the number of cores. Each read keeps one core busy. With a
@@ -66,7 +72,9 @@ type Limits struct {
 // write spends most of its time waiting for the store, which handles several writes at once.
 func DefaultLimits() Limits {
 	cores := runtime.GOMAXPROCS(0)
-	return Limits{Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256}
+	return Limits{
+		Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256, TokensPerTenant: 500, BindingsPerTenant: 2000,
+	}
 }
 
 // The type `limiters` holds one server's limiters.
@@ -79,6 +87,7 @@ type limiters struct {
 	opening       *Limiter
 	agents        *Limiter // for streams of agents
 	rates         *RateLimiter
+	tenantRates   *RateLimiter
 	byKind        [method.Limiters]*Limiter // nil for method.Unlimited
 }
 
@@ -98,7 +107,7 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 	for _, one := range g.all() {
 		one.Shed = shed
 	}
-	g.rates = NewRates(l.Rate, shed)
+	g.rates, g.tenantRates = NewRates(l.Rate, shed), NewRates(l.TenantRate, shed)
 	g.byKind = [method.Limiters]*Limiter{
 		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps,
 		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents,
@@ -129,7 +138,7 @@ func (d *Pipeline) limit(ctx context.Context, c *Call, req any) (err error) {
 			return err
 		}
 	}
-	g, who := d.Limiters.byKind[c.Method.Limiter], c.Identity().Name
+	g, who := d.Limiters.byKind[c.Method.Limiter], AccountOf(c.Identity())
 	if err = d.Limiters.spend(ctx, g, who); err != nil {
 		return err
 	}
@@ -157,12 +166,15 @@ func (d *Pipeline) limit(ctx context.Context, c *Call, req any) (err error) {
 	return nil
 }
 
-// The method `spend` counts a user's call against the user's rate limit.
-func (g *limiters) spend(ctx context.Context, of *Limiter, who string) error {
+// The method `spend` counts a user's call against the rate limits of the user and of the user's tenant.
+func (g *limiters) spend(ctx context.Context, of *Limiter, who Account) error {
 	if of == nil || of == g.opening || of == g.agents {
 		return nil
 	}
-	return g.rates.Spend(ctx, who)
+	if err := g.rates.Spend(ctx, who.Name); err != nil || who.Tenant == "" {
+		return err
+	}
+	return g.tenantRates.Spend(ctx, who.group())
 }
 
 // Tap rejects a gRPC call before its message is read if the limits would reject
@@ -177,7 +189,7 @@ func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, er
 	if !known {
 		return ctx, nil // the call itself checks this and is rejected later
 	}
-	if err := d.Limiters.byKind[m.Limiter].WouldReject(who.Identity().Name); err != nil {
+	if err := d.Limiters.byKind[m.Limiter].WouldReject(AccountOf(who.Identity())); err != nil {
 		c := newCall(ctx, nil)
 		c.Caller = who
 		d.auditRejectedGRPC(ctx, c, info.FullMethodName, err)
@@ -189,10 +201,13 @@ func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, er
 // WouldReject rejects a REST request before its body is read, as Tap does for
 // gRPC.
 func (d *Pipeline) WouldReject(r *http.Request, who *auth.Caller) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return d.Limiters.Reads.WouldReject(who.Identity().Name)
+	if isReserved(r.Context()) {
+		return ErrConnections
 	}
-	return d.Limiters.Writes.WouldReject(who.Identity().Name)
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return d.Limiters.Reads.WouldReject(AccountOf(who.Identity()))
+	}
+	return d.Limiters.Writes.WouldReject(AccountOf(who.Identity()))
 }
 
 type ResponseKey struct{}

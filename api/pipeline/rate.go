@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ import (
 type Rate struct {
 	PerSecond float64 // 0 means no limit
 	Burst     int
+	// Setting is the key of the limit in the server's configuration, for error messages. The default is
+	// limits.calls_per_second.
+	Setting string
 	// If Shared is not nil, it counts each caller's calls at all servers. The shared count may be unavailable.
 	Shared Shared
 }
@@ -75,7 +79,7 @@ func (r *RateLimiter) refuse(who string, wait time.Duration) error {
 	if r.shed != nil {
 		r.shed("rate")
 	}
-	err := ares.Errorf(ares.Exhausted, "%s makes too many calls: the limit is %v per second (limits.calls_per_second); try again in %s", who, r.PerSecond, max(wait, time.Millisecond).Round(time.Millisecond))
+	err := ares.Errorf(ares.Exhausted, "%s makes too many calls: the limit is %v per second (%s); try again in %s", who, r.PerSecond, cmp.Or(r.Setting, "limits.calls_per_second"), max(wait, time.Millisecond).Round(time.Millisecond))
 	return apipb.WithRetryAfter(apipb.ToStatus(err), max(wait, time.Millisecond))
 }
 

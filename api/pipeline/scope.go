@@ -62,6 +62,7 @@ var scopes = [method.Scopes]func(ctx context.Context, d *Pipeline, who *ares.Ide
 	method.NewQueueScope:   ofNewQueue,
 	method.PolicyScope:     ofPolicy,
 	method.NewPolicyScope:  ofNewPolicy,
+	method.SecretScope:     ofSecret,
 	method.UsageScope:      ofUsage,
 	method.AuditScope:      ofAudit,
 	method.NodeScope:       ofNode,

@@ -78,7 +78,7 @@ func (d *Pipeline) watchCaller(ctx context.Context, c *Call) (_ context.Context,
 		defer close(done)
 		tick := time.NewTicker(d.Recheck)
 		defer tick.Stop()
-		revoked := d.Cfg.Trust.Changed()
+		revoked, ended := d.Cfg.Trust.Changed(), d.Cfg.Auth.Ended()
 		for {
 			// Also check immediately, because the credential may have been revoked
 			// since it was accepted.
@@ -94,6 +94,8 @@ func (d *Pipeline) watchCaller(ctx context.Context, c *Call) (_ context.Context,
 				return
 			case <-revoked:
 				revoked = d.Cfg.Trust.Changed()
+			case <-ended:
+				ended = d.Cfg.Auth.Ended()
 			case <-tick.C:
 			}
 		}

@@ -84,6 +84,7 @@ func New(services *service.Services, cfg Config) (*Handler, error) {
 		apipb.RegisterTrustServiceHandlerClient(ctx, mux, apipb.NewTrustServiceClient(conn)),
 		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
 		apipb.RegisterPolicyServiceHandlerClient(ctx, mux, apipb.NewPolicyServiceClient(conn)),
+		apipb.RegisterSecretServiceHandlerClient(ctx, mux, apipb.NewSecretServiceClient(conn)),
 		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
 		handle(mux, apipb.ClusterService_WatchEvents_FullMethodName, d.serveEvents),
 		handle(mux, apipb.JobService_StreamLogs_FullMethodName, d.serveLogs),
@@ -296,7 +297,7 @@ func (d *Handler) takeBody(r *http.Request) (leave func(), code int, err error) 
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, pipeline.SmallBody+1))
 	if err == nil && len(data) > pipeline.SmallBody {
-		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.CallerName(r.Context())); err != nil {
+		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.AccountOf(pipeline.IdentityOf(r.Context()))); err != nil {
 			return leave, pipeline.StatusOf[ares.CodeOf(err)], err
 		}
 		var more []byte

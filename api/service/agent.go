@@ -13,6 +13,7 @@ import (
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -29,12 +30,15 @@ type AgentService struct {
 	// number of nodes.
 	TTL func(nodes int) time.Duration
 	Now func() time.Time
+	// Secrets decrypts the secrets of jobs. If Secrets is nil, jobs cannot use secrets.
+	Secrets *secrets.Secrets
 	// The function Claimed is called each time an agent has claimed a seat. This function may
 	// be nil.
 	Claimed func()
-	// The function Outrun is called when an agent has seen a revision of this store that is
-	// higher than the store's current revision.
-	Outrun func(*ares.Error)
+	// The function RevisionClaimed is called each time an agent opens a session. The error is not
+	// nil if the agent claims to have seen a revision that the store has not reached. The claim
+	// only raises an alert. This function may be nil.
+	RevisionClaimed func(node string, refused *ares.Error)
 }
 
 // resendEvery is the interval at which a node's agent receives the node's
@@ -83,41 +87,14 @@ func (d *AgentService) OpenSession(ctx context.Context, req *apipb.OpenSessionRe
 	}, nil
 }
 
+// checkNode removes or refuses what cannot be printed in what a node says of itself, and refuses what no machine can be.
 func checkNode(n *ares.Node) error {
 	var p ares.Problems
-	if !ares.ValidName(n.ID) {
-		p.Add("node.node_id", "%q is not a name", n.ID)
+	cleanNode(n, &p)
+	if err := p.Err(); err != nil {
+		return err
 	}
-	if len(n.Devices) > ares.MaxGPUsPerMember {
-		p.Add("node.devices", "at most %d, got %d", ares.MaxGPUsPerMember, len(n.Devices))
-	}
-	if len(n.Links) > len(n.Devices) {
-		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
-	}
-	if len(n.Address) > ares.MaxNameBytes {
-		p.Add("node.address", "at most %d bytes, got %d", ares.MaxNameBytes, len(n.Address))
-	}
-	if len(n.Labels) > ares.MaxLabels {
-		p.Add("node.labels", "at most %d, got %d", ares.MaxLabels, len(n.Labels))
-	}
-	for k, v := range n.Labels {
-		if len(k) > ares.MaxNameBytes || len(v) > ares.MaxNameBytes {
-			p.Add("node.labels", "names and values of at most %d bytes", ares.MaxNameBytes)
-		}
-	}
-	if len(n.NUMA) > ares.MaxNUMANodes {
-		p.Add("node.numa", "at most %d, got %d", ares.MaxNUMANodes, len(n.NUMA))
-	}
-	if len(n.Taints) > ares.MaxTaints {
-		p.Add("node.taints", "at most %d, got %d", ares.MaxTaints, len(n.Taints))
-		return p.Err()
-	}
-	for _, t := range n.Taints {
-		if err := t.Check(); err != nil {
-			p.Add("node.taints", "%s", err)
-		}
-	}
-	return p.Err()
+	return n.Check()
 }
 
 // RenewSession answers after the store has extended the session.
@@ -184,7 +161,7 @@ func (d *AgentService) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequ
 	m := req.GetResult()
 	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
 		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
-		Reason: ares.Truncate(m.GetReason(), 512), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
+		Reason: ares.Truncate(ares.Printable(m.GetReason()), maxReasonText), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
 	}, d.Now())
 	return &apipb.FinishSeatResponse{}, err
 }
@@ -229,9 +206,11 @@ func (d *AgentService) ReportClean(ctx context.Context, req *apipb.ReportCleanRe
 
 // ReportProgress stores the progress that a running job reports.
 func (d *AgentService) ReportProgress(ctx context.Context, req *apipb.ReportProgressRequest) (*apipb.ReportProgressResponse, error) {
-	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.Progress{
-		Percent: min(max(req.GetPercent(), 0), 100), Message: ares.Truncate(req.GetMessage(), 256), At: d.Now(),
-	})
+	p, err := progress(req, d.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &apipb.ReportProgressResponse{}, d.Store.ReportProgress(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), p)
 }
 
 // ReportCheckpoint records that a job has saved its progress.
@@ -240,7 +219,8 @@ func (d *AgentService) ReportCheckpoint(ctx context.Context, req *apipb.ReportCh
 		return nil, ares.Errorf(ares.Invalid, "seat.rank: must be 0 in a checkpoint report, got %d", rank).At("seat.rank")
 	}
 	age := time.Duration(min(req.GetAgeMs(), maxAgeMS)) * time.Millisecond
-	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), req.GetRef()), d.Now().Add(-age))
+	ref := req.GetRef()
+	return &apipb.ReportCheckpointResponse{}, d.Store.Checkpointed(ctx, seatRef(req.GetSeat(), ref), ref.GetSession(), d.Now().Add(-age))
 }
 
 // WatchSeats sends all seats of the node whenever one changes, and repeats them

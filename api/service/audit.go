@@ -29,6 +29,10 @@ type AuditHistory interface {
 	List(ctx context.Context, q audit.Query, after *history.AuditCursor) (page []audit.Entry, more bool, err error)
 }
 
+// AuditMarks returns what places outside the log's files remember of the end of this server's log. The second result names the places that
+// could not be asked.
+type AuditMarks func(ctx context.Context) (marks []audit.Mark, missing []string)
+
 // historyWithin is how long the server waits for the history database before it reads its own audit log instead.
 const historyWithin = 3 * time.Second
 
@@ -206,12 +210,15 @@ func (d *auditService) GetAuditHead(ctx context.Context, _ *apipb.GetAuditHeadRe
 }
 
 // VerifyAudit implements apipb.AuditServiceServer.
-func (d *auditService) VerifyAudit(_ context.Context, req *apipb.VerifyAuditRequest) (*apipb.VerifyAuditResponse, error) {
+func (d *auditService) VerifyAudit(ctx context.Context, req *apipb.VerifyAuditRequest) (*apipb.VerifyAuditResponse, error) {
 	log, err := d.log()
 	if err != nil {
 		return nil, err
 	}
-	var check audit.Check
+	check := audit.Check{EndOnly: req.GetEndOnly()}
+	if d.Cfg.AuditMarks != nil { // before the log is read: an entry that a mark remembers is then on disk
+		check.Marks, check.NotCompared = d.Cfg.AuditMarks(ctx)
+	}
 	for _, m := range req.GetHeads() {
 		h, bad := headOf(m)
 		if bad != nil {
@@ -227,6 +234,7 @@ func (d *auditService) VerifyAudit(_ context.Context, req *apipb.VerifyAuditRequ
 		Ok: r.OK(), Server: d.Cfg.Server, Segments: int32(r.Segments), Entries: strconv.FormatUint(r.Entries, 10),
 		First: strconv.FormatUint(r.First, 10), Last: strconv.FormatUint(r.Last, 10), Hash: r.Hash, Heads: int32(r.Heads),
 		Signed: strconv.FormatUint(r.Signed, 10), Key: r.Key, MoreFaults: int32(r.More),
+		Compared: r.Compared, NotCompared: r.NotCompared,
 	}
 	for _, f := range r.Faults {
 		resp.Faults = append(resp.Faults, &apipb.AuditFault{File: f.File, Line: int32(f.Line), Text: f.Text})

@@ -11,6 +11,7 @@ import (
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/policy/roles"
 )
 
 // clusterService implements ClusterService.
@@ -110,7 +111,7 @@ func (d *Services) node(to Visibility, n *cache.NodeEntry) *apipb.Node {
 	m := &apipb.Node{
 		NodeId: n.Node.ID, State: string(state), StateSince: apipb.Timestamp(n.Since), Address: n.Node.Address,
 		CpuCores: int32(n.Node.CPUs), MemoryMb: int32(n.Node.MemoryMB), CpuCoresFree: int32(n.Node.CPUs), MemoryMbFree: int32(n.Node.MemoryMB),
-		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version, Isolation: n.Node.Isolation,
+		Labels: n.Node.Labels, Mock: n.Node.Mock, Contains: n.Node.Contains, Version: n.Node.Version, Isolation: n.Node.Isolation, TrustedOnly: n.Node.TrustedOnly,
 		ClockAheadSeconds: n.Node.ClockAhead.Seconds(), Numa: apipb.NewNUMANodes(n.Node.NUMA), Taints: apipb.NewTaints(n.Node.Taints),
 	}
 	if n.Cordon != nil {
@@ -217,7 +218,7 @@ func (d *clusterService) GetClusterStatus(ctx context.Context, _ *apipb.GetClust
 			resp.CordonedNodes++
 		}
 	}
-	counts := d.Cfg.View.PhasesOf(visibilityOf(ctx).tenants())
+	counts := d.Cfg.View.PhasesIn(visibilityOf(ctx).scopes(roles.JobRead))
 	for _, p := range ares.Phases() {
 		n := int32(counts[p])
 		resp.Jobs[string(p)] = n

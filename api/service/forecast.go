@@ -18,11 +18,11 @@ func (d *jobService) PredictJob(ctx context.Context, req *apipb.PredictJobReques
 	case d.Cfg.Predict == nil:
 		return nil, errNoForecasts
 	}
-	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.CallerName(ctx))
+	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.IdentityOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	p := d.Cfg.Predict(job)
+	p := visibilityOf(ctx).roundPrediction(d.Cfg.Predict(job))
 	return &apipb.PredictJobResponse{Forecast: NewForecast(&p, nil)}, nil
 }
 
@@ -41,24 +41,24 @@ func (d *jobService) predictSubmitted(ctx context.Context, id string) (*apipb.Pr
 	case snap.Run.Phase.Final():
 		return nil, ares.Errorf(ares.Conflict, "job %s is %s, so its runtime is not predicted", id, snap.Run.Phase)
 	}
-	if f := d.forecast(snap.Job, &snap.Run); f != nil {
+	if f := d.forecast(visibilityOf(ctx), snap.Job, &snap.Run); f != nil {
 		return &apipb.PredictJobResponse{Forecast: f}, nil
 	}
 	if d.Cfg.Predict == nil {
 		return nil, errNoForecasts
 	}
-	p := d.Cfg.Predict(snap.Job)
+	p := visibilityOf(ctx).roundPrediction(d.Cfg.Predict(snap.Job))
 	return &apipb.PredictJobResponse{Forecast: NewForecast(&p, &snap.Run)}, nil
 }
 
 // The method `forecast` returns the stored runtime prediction for a job. It returns nil if the
 // job has ended or has no stored prediction.
-func (d *Services) forecast(j *ares.Job, r *ares.Run) *apipb.RuntimeForecast {
+func (d *Services) forecast(to Visibility, j *ares.Job, r *ares.Run) *apipb.RuntimeForecast {
 	e := d.Cfg.View.Job(j.ID)
 	if e == nil || e.Forecast == nil || e.Job.Revision != j.Revision || r.Phase.Final() {
 		return nil
 	}
-	return NewForecast(e.Forecast, r)
+	return NewForecast(new(to.roundPrediction(*e.Forecast)), r)
 }
 
 // NewForecast converts a prediction to its public form. The result includes

@@ -20,12 +20,10 @@ type identityService struct {
 	*Services
 }
 
-// These constants limit tokens and bindings.
+// These constants limit the lifetime of a token.
 const (
 	defaultLifetime = 90 * 24 * time.Hour
 	minLifetime     = time.Minute
-	maxTokens       = 10_000
-	maxBindings     = 50_000
 )
 
 // WhoAmI implements apipb.IdentityServiceServer.
@@ -100,8 +98,8 @@ func (d *identityService) CreateToken(ctx context.Context, req *apipb.CreateToke
 		return nil, err
 	}
 	tokens, err := d.Cfg.Store.Tokens(ctx)
-	if err == nil && len(tokens) >= maxTokens {
-		err = ares.Errorf(ares.LimitReached, "there are %d tokens, which is the limit: revoke tokens that are no longer used", len(tokens))
+	if err == nil {
+		err = d.checkTokens(who, home.Tenant, tokens)
 	}
 	if err != nil {
 		return nil, err
@@ -176,7 +174,7 @@ func (d *identityService) CreateBinding(ctx context.Context, req *apipb.CreateBi
 	var p ares.Problems
 	auth.CheckSubject(&p, "subject", b.Subject)
 	roles.Check(&p, "", b.Binding)
-	notGiven(&p, map[string]bool{"created_at": m.GetCreatedAt() != nil})
+	notGiven(&p, map[string]bool{"created_at": m.GetCreatedAt() != nil, "pending": m.GetPending(), "accepted_by": m.GetAcceptedBy() != ""})
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -184,10 +182,12 @@ func (d *identityService) CreateBinding(ctx context.Context, req *apipb.CreateBi
 		return nil, err
 	}
 	all, err := d.Cfg.Store.Bindings(ctx)
-	if err == nil && len(all) >= maxBindings {
-		err = ares.Errorf(ares.LimitReached, "there are %d role bindings, which is the limit: delete unused ones, or bind roles to groups instead of users", len(all))
-	}
 	if err != nil {
+		return nil, err
+	}
+	b.Pending = subjectTenantsOf(all).needsConsent(who, b.Subject)
+	exists := slices.ContainsFunc(all, func(o store.Binding) bool { return o.Subject == b.Subject && o.Binding == b.Binding })
+	if err = d.checkBindings(who, &b, all); err != nil && !exists {
 		return nil, err
 	}
 	made, err := d.Cfg.Store.CreateBinding(ctx, b)
@@ -206,12 +206,14 @@ func (d *identityService) ListBindings(ctx context.Context, req *apipb.ListBindi
 		return nil, err
 	}
 	var all []*store.Binding
+	of := subjectTenantsOf(bindings)
 	for i := range bindings {
 		b := &bindings[i]
 		if want := req.GetTenantId(); want != "" && want != b.Tenant || req.GetSubject() != "" && req.GetSubject() != b.Subject {
 			continue
 		}
-		if roles.Allows(pipeline.IdentityOf(ctx), roles.BindingRead, b.Tenant, b.Queue) {
+		who := pipeline.IdentityOf(ctx)
+		if roles.Allows(who, roles.BindingRead, b.Tenant, b.Queue) || of.shows(who, b) {
 			all = append(all, b)
 		}
 	}
@@ -234,7 +236,7 @@ func (d *identityService) DeleteBinding(ctx context.Context, req *apipb.DeleteBi
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	if err := mayGrant(pipeline.IdentityOf(ctx), b.Binding); err != nil {
+	if err := mayDelete(pipeline.IdentityOf(ctx), &b); err != nil {
 		return nil, err
 	}
 	was, err := d.Cfg.Store.DeleteBinding(ctx, b)
@@ -256,7 +258,7 @@ func newBinding(subject string, b ares.Binding) *apipb.Binding {
 
 func newStoredBinding(b *store.Binding) *apipb.Binding {
 	m := newBinding(b.Subject, b.Binding)
-	m.CreatedBy, m.CreatedAt = b.CreatedBy, apipb.Timestamp(b.CreatedAt)
+	m.CreatedBy, m.CreatedAt, m.Pending, m.AcceptedBy = b.CreatedBy, apipb.Timestamp(b.CreatedAt), b.Pending, b.AcceptedBy
 	return m
 }
 

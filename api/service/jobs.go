@@ -35,7 +35,8 @@ const (
 
 // SubmitJob implements apipb.JobServiceServer.
 func (d *jobService) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {
-	got := d.Cfg.Admission.Submit(ctx, admission.Request{Submitted: specOf(ctx, req.GetJob()), Owner: pipeline.CallerName(ctx)})[0]
+	who := pipeline.IdentityOf(ctx)
+	got := d.Cfg.Admission.Submit(ctx, admission.Request{Submitted: specOf(ctx, req.GetJob()), Owner: who.Name, Trusted: who.IsPlatformAdmin()})[0]
 	if got.Err != nil {
 		return nil, got.Err
 	}
@@ -87,7 +88,7 @@ func (d *jobService) submitAll(ctx context.Context, jobs []*apipb.JobSpec) []adm
 		if out[i].Err = err; err == nil {
 			spec := j.Spec()
 			spec.Tenant = where.Tenant
-			requests, index = append(requests, admission.Request{Submitted: spec, Owner: who.Name}), append(index, i)
+			requests, index = append(requests, admission.Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}), append(index, i)
 		}
 	}
 	for k, got := range d.Cfg.Admission.Submit(ctx, requests...) {
@@ -130,8 +131,8 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 	if d.Cfg.Accounting != nil {
 		job.Use = d.use(ctx, d.Cfg.Accounting.Parts(snap.Job, &snap.Run))
 	}
-	job.Forecast = d.forecast(snap.Job, &snap.Run)
-	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
+	job.Forecast = d.forecast(to, snap.Job, &snap.Run)
+	job.DeadlineOutlook = d.outlook(to, snap.Job, &snap.Run)
 	job.Nomination = d.newNomination(to, snap.Run.Nominated)
 	for _, p := range cache.PreemptionsOf(snap.Job, &snap.Run) {
 		for _, a := range job.Attempts {
@@ -384,7 +385,7 @@ func (d *jobService) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (
 	if err := pipeline.CheckJobID(req.GetJobId()); err != nil {
 		return nil, err
 	}
-	got, err := d.Cfg.Admission.Retry(ctx, ares.JobID(req.GetJobId()), req.GetRequestId(), pipeline.CallerName(ctx))
+	got, err := d.Cfg.Admission.Retry(ctx, ares.JobID(req.GetJobId()), req.GetRequestId(), pipeline.IdentityOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type policyService struct {
 // Notifier sends alerts.
 type Notifier interface {
 	Has(channel string) bool
+	// Allows reports whether the policies of a tenant may use a channel.
+	Allows(channel, tenant string) bool
 	Status() []notify.Status
 	Test(ctx context.Context, channel, by string) error
 }
@@ -44,6 +46,9 @@ func (d *policyService) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyR
 		return nil, err
 	}
 	if _, err = d.Cfg.Policies.Compile(p); err != nil {
+		return nil, err
+	}
+	if err = d.checkChannels(&p); err != nil {
 		return nil, err
 	}
 	resp := &apipb.ApplyPolicyResponse{Policy: d.newPolicy(&p, nil), Status: "checked"}
@@ -70,6 +75,18 @@ func (d *policyService) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyR
 		}
 	}
 	return resp, nil
+}
+
+// checkChannels returns an error if a policy names an alert channel that its tenant may not use.
+func (d *policyService) checkChannels(p *ares.Policy) error {
+	for _, channel := range p.Alert {
+		if n := d.Cfg.Notifier; n != nil && n.Has(channel) && !n.Allows(channel, p.Tenant) {
+			return ares.Errorf(ares.Forbidden,
+				"alert: policies of tenant %s may not use the alert channel %s: remove it, or ask a platform administrator to add the tenant to the channel's `tenants` in alerts.channels",
+				p.Tenant, channel).At("alert")
+		}
+	}
+	return nil
 }
 
 // policyOf converts the policy in a request to its internal form.

@@ -14,6 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	// Policies are the user-defined policies. If Policies is nil, there are no
 	// policies.
 	Policies *admission.Policies
+	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
+	Secrets *secrets.Secrets
 	// Engine explains why jobs wait and where they would be placed.
 	Engine Engine
 	// Predict estimates the runtime of a job. If Predict is nil, there are no
@@ -49,6 +52,9 @@ type Config struct {
 	// AuditHistory has the entries of all servers. If AuditHistory is nil,
 	// AuditLog is used.
 	AuditHistory AuditHistory
+	// AuditMarks returns what places outside the log's files remember of its end, and the names of the places that do not answer. If
+	// AuditMarks is nil, the log is compared with no such place.
+	AuditMarks AuditMarks
 	// Alert returns a warning about the whole cluster, or "" if there is none. Alert may be nil.
 	Alert func() string
 	// FreeMB is the free space of the data directory. FreeMB may be nil.
@@ -93,6 +99,7 @@ func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterTrustServiceServer(s, &trustService{Services: d, Trust: d.Cfg.Trust})
 	apipb.RegisterAuditServiceServer(s, &auditService{Services: d})
 	apipb.RegisterPolicyServiceServer(s, &policyService{Services: d})
+	apipb.RegisterSecretServiceServer(s, &secretService{Services: d})
 	apipb.RegisterHistoryServiceServer(s, &historyService{Services: d})
 	if d.Cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.Cfg.AgentService)

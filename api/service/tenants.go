@@ -207,14 +207,15 @@ func (d *tenantService) GetTenant(ctx context.Context, req *apipb.GetTenantReque
 	if err != nil {
 		return nil, err
 	}
-	return &apipb.GetTenantResponse{Tenant: d.tenant(&t)}, nil
+	return &apipb.GetTenantResponse{Tenant: d.tenantTo(visibilityOf(ctx), &t)}, nil
 }
 
 // ListTenants implements apipb.TenantServiceServer.
 func (d *tenantService) ListTenants(ctx context.Context, req *apipb.ListTenantsRequest) (*apipb.ListTenantsResponse, error) {
 	to := visibilityOf(ctx)
 	all := slices.DeleteFunc(d.Cfg.View.Tenants(), func(t *ares.Tenant) bool { return !to.tenant(t.ID) })
-	tenants, next, err := PageByID(all, req.GetPageSize(), req.GetPageToken(), func(t *ares.Tenant) string { return t.ID }, d.tenant)
+	tenants, next, err := PageByID(all, req.GetPageSize(), req.GetPageToken(), func(t *ares.Tenant) string { return t.ID },
+		func(t *ares.Tenant) *apipb.Tenant { return d.tenantTo(to, t) })
 	return &apipb.ListTenantsResponse{Tenants: tenants, Total: int32(len(all)), NextPageToken: next}, err
 }
 
@@ -279,6 +280,7 @@ func (d *tenantService) DeleteTenant(ctx context.Context, req *apipb.DeleteTenan
 		return nil, err
 	}
 	pipeline.AuditChange(ctx, was.ID, was, nil)
+	d.Cfg.Auth.Changed()
 	return &apipb.DeleteTenantResponse{Message: "Tenant " + req.GetTenantId() + " deleted"}, nil
 }
 
@@ -291,5 +293,24 @@ func (d *Services) tenant(t *ares.Tenant) *apipb.Tenant {
 	if t.GPUHours != 0 && d.Cfg.Policies != nil {
 		m.GpuHoursThisMonth = new(d.Cfg.Policies.Hours(t.ID))
 	}
+	return m
+}
+
+// tenantTo is `tenant` for a reader that may see only some queues of the tenant. This reader sees the sum of those queues
+// instead of the usage of the whole tenant.
+func (d *Services) tenantTo(to Visibility, t *ares.Tenant) *apipb.Tenant {
+	m := d.tenant(t)
+	if to.sees(t.ID, "") {
+		return m
+	}
+	var use ares.Use
+	waiting := 0
+	for _, q := range d.Cfg.View.Queues(t.ID) {
+		if to.sees(t.ID, q.Name) {
+			part, n := d.Cfg.View.Use(q.ID())
+			use, waiting = use.Add(part), waiting+n
+		}
+	}
+	m.Current, m.GpuHoursThisMonth = newUse(use, waiting), nil
 	return m
 }

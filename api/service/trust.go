@@ -38,9 +38,13 @@ func (d *trustService) CreateJoinToken(ctx context.Context, req *apipb.CreateJoi
 	if life < minJoinLife {
 		return nil, ares.Errorf(ares.Invalid, "ttl_seconds: must be %d or more, got %d", int(minJoinLife.Seconds()), req.GetTtlSeconds()).At("ttl_seconds")
 	}
+	grant := req.GetGrant().Grant()
+	if err := grant.Check("grant"); err != nil {
+		return nil, err
+	}
 	token := pki.NewJoinToken(d.Authority.Hash())
 	now := pipeline.WholeMicros(d.Now())
-	rec := store.JoinToken{ID: token.ID, Hash: token.Hash(), Node: node, By: pipeline.CallerName(ctx), CreatedAt: now, ExpiresAt: now.Add(life)}
+	rec := store.JoinToken{ID: token.ID, Hash: token.Hash(), Node: node, By: pipeline.CallerName(ctx), CreatedAt: now, ExpiresAt: now.Add(life), Grant: grant}
 	if err := d.Trust.Store.CreateJoinToken(ctx, rec); err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func (d *trustService) ListJoinTokens(ctx context.Context, _ *apipb.ListJoinToke
 func joinToken(t *store.JoinToken) *apipb.JoinToken {
 	return &apipb.JoinToken{
 		Id: t.ID, NodeId: t.Node, CreatedBy: t.By, CreatedAt: apipb.Timestamp(t.CreatedAt), ExpiresAt: apipb.Timestamp(t.ExpiresAt),
-		UsedAt: apipb.Timestamp(t.UsedAt), UsedBy: t.UsedBy,
+		UsedAt: apipb.Timestamp(t.UsedAt), UsedBy: t.UsedBy, Grant: apipb.NewNodeGrant(t.Grant),
 	}
 }
 
@@ -96,6 +100,29 @@ func (d *trustService) RevokeNode(ctx context.Context, req *apipb.RevokeNodeRequ
 	pipeline.AuditChange(ctx, "", nil, r)
 	d.WaitForView(ctx, r.Revision)
 	return &apipb.RevokeNodeResponse{Revocation: revocation(&r)}, nil
+}
+
+// LabelNode implements apipb.TrustServiceServer. LabelNode accepts nodes that have joined but never
+// connected.
+func (d *trustService) LabelNode(ctx context.Context, req *apipb.LabelNodeRequest) (*apipb.LabelNodeResponse, error) {
+	if !ares.ValidName(req.GetNodeId()) {
+		return nil, noNode(req.GetNodeId())
+	}
+	c, err := d.Trust.Store.LabelNode(ctx, req.GetNodeId(), req.GetLabels(), req.GetRemove())
+	if err != nil {
+		return nil, err
+	}
+	pipeline.AuditChange(ctx, "", grantOrNil(c.Before), grantOrNil(c.After))
+	d.WaitForView(ctx, c.Revision)
+	return &apipb.LabelNodeResponse{Grant: apipb.NewNodeGrant(c.After)}, nil
+}
+
+// grantOrNil returns nil for a grant that says nothing, which the audit log shows as no object.
+func grantOrNil(g ares.NodeGrant) any {
+	if g.IsZero() {
+		return nil
+	}
+	return g
 }
 
 // ListRevocations implements apipb.TrustServiceServer.

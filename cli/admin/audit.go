@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +29,8 @@ func (a *commands) auditCommand() *cobra.Command {
 rejected calls. Each entry contains the hash of the previous entry. Every minute, the server
 signs the last entry. From time to time, run "ares audit heads > FILE" to save a signature of
 the last entry. Store this signature, called a head, on another machine. With a stored head,
-"ares audit verify --head FILE" can also detect that the end of the log was removed.
+"ares audit verify --head FILE" can also detect that the end of the log was removed, or that an
+older copy of the server's whole data directory was put back.
 
 "ares audit list" shows the entries of all servers that share a history database. The other
 audit commands use the log of one server, which you select with --server.`,
@@ -228,128 +228,4 @@ func auditHead(m *apipb.AuditHead) (audit.Head, error) {
 		return h, ares.Errorf(ares.Internal, "the server sent an audit-log head with an invalid signature")
 	}
 	return h, nil
-}
-
-func (a *commands) auditVerifyCommand() *cobra.Command {
-	var dir, key string
-	var files []string
-	var o output.Flags
-	c := &cobra.Command{
-		Use: "verify", Short: "Verify that the audit log was not changed", Args: command.ExactArgs(),
-		Long: `Read the whole log and report every entry that was changed, moved or removed. Without --dir
-the server verifies its own log. With --dir the command reads the log files itself and needs no
-server. The command exits with 1 if the log was changed.`,
-		Example: `  ares audit verify
-  ares audit heads >> audit-heads.jsonl
-  ares audit verify --head audit-heads.jsonl`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			heads, err := readHeadFiles(files)
-			if err != nil {
-				return err
-			}
-			var report *audit.Report
-			if dir != "" {
-				report, err = audit.Verify(dir, audit.Check{Heads: heads, Key: key})
-			} else {
-				report, err = a.verifyThere(cmd.Context(), heads, key)
-			}
-			if err != nil {
-				return err
-			}
-			if err = a.PrintValue(o.Format, report, func(w io.Writer) { writeReport(w, report) }); err != nil {
-				return err
-			}
-			if !report.OK() {
-				return &exit.Error{Code: exit.Failed}
-			}
-			return nil
-		},
-	}
-	c.Flags().StringVar(&dir, "dir", "", "directory of a log to verify on this machine, without a server")
-	c.Flags().StringArrayVar(&files, "head", nil, "file with signed heads from \"ares audit heads\"; may be repeated")
-	c.Flags().StringVar(&key, "key", "", "public key that verifies the signatures (default the key in --head, or else the key in the log)")
-	o.AddOutput(c)
-	return c
-}
-
-// readHeadFiles reads signed heads from files with one head per line.
-func readHeadFiles(files []string) ([]audit.Head, error) {
-	var out []audit.Head
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, exit.Usagef("--head: %s", err)
-		}
-		found := false
-		for n, line := range strings.Split(string(data), "\n") {
-			if strings.TrimSpace(line) == "" {
-				continue
-			}
-			h, err := audit.ReadHead([]byte(line))
-			if err != nil {
-				return nil, exit.Usagef("--head %s, line %d: %s", file, n+1, err)
-			}
-			out, found = append(out, h), true
-		}
-		if !found {
-			return nil, exit.Usagef("--head %s: the file has no signed head", file)
-		}
-	}
-	return out, nil
-}
-
-// verifyThere asks the server to verify its own audit log.
-func (a *commands) verifyThere(ctx context.Context, heads []audit.Head, key string) (*audit.Report, error) {
-	c, err := a.Connect()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }() // closing can lose no data, because the connection was only read
-	var kept []*apipb.AuditHead
-	for i := range heads {
-		h := &heads[i]
-		kept = append(kept, &apipb.AuditHead{
-			Kind: string(h.Kind), N: strconv.FormatUint(h.Number, 10), Server: h.Server, Seq: strconv.FormatUint(h.Sequence, 10), Hash: h.Hash,
-			Time: h.Time.Format(time.RFC3339Nano), Key: h.Key, Signature: h.Signature,
-		})
-	}
-	m, err := c.VerifyAudit(ctx, kept...)
-	if err != nil {
-		return nil, err
-	}
-	number := func(s string) uint64 {
-		n, _ := strconv.ParseUint(s, 10, 64) // a text that is not a number is shown as 0
-		return n
-	}
-	r := &audit.Report{
-		Segments: int(m.GetSegments()), Entries: number(m.GetEntries()), First: number(m.GetFirst()), Last: number(m.GetLast()), Hash: m.GetHash(),
-		Heads: int(m.GetHeads()), Signed: number(m.GetSigned()), Key: m.GetKey(), More: int(m.GetMoreFaults()), Faults: []audit.Fault{},
-	}
-	for _, f := range m.GetFaults() {
-		r.Faults = append(r.Faults, audit.Fault{File: f.GetFile(), Line: int(f.GetLine()), Text: f.GetText()})
-	}
-	if key != "" && r.Key != key {
-		r.Faults = append(r.Faults, audit.Fault{File: "the server's log", Text: fmt.Sprintf("is signed with the key %s", r.Key)})
-	}
-	return r, nil
-}
-
-func writeReport(w io.Writer, r *audit.Report) {
-	for _, f := range r.Faults {
-		output.Printf(w, "%s\n", output.Clean(f.String()))
-	}
-	if r.More > 0 {
-		output.Printf(w, "and %d more\n", r.More)
-	}
-	word := "was not changed"
-	if !r.OK() {
-		word = "WAS CHANGED"
-	}
-	output.Printf(w, "The log %s: entries %d to %d in %s, signed up to %d.\n", word, r.First, r.Last, output.Count(int32(r.Segments), "file"), r.Signed)
-	if r.Last > r.Signed {
-		output.Printf(w, "Entries from %d on are not signed yet: verify cannot detect their removal.\n", r.Signed+1)
-	}
-	if r.Key != "" {
-		output.Printf(w, "Signed with the key %s\n", output.Clean(r.Key))
-	}
 }

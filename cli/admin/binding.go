@@ -18,8 +18,10 @@ func (a *commands) bindingCommand() *cobra.Command {
 	return command.Group("binding", "Manage role bindings of users, groups and tokens", "  ares binding list",
 		`A binding gives a subject a role in all tenants, in one tenant, or in one queue.
 A subject is a user (oidc:SUBJECT), a group (group:NAME) or a service token (token:NAME
-or token:TENANT/NAME). You can grant only permissions that you have yourself.`,
-		a.bindingCreateCommand(), a.bindingListCommand(), a.bindingDeleteCommand())
+or token:TENANT/NAME). You can grant only permissions that you have yourself. A binding
+to a subject of another tenant takes effect when an administrator of that tenant or of
+the platform has accepted it.`,
+		a.bindingCreateCommand(), a.bindingListCommand(), a.bindingAcceptCommand(), a.bindingDeleteCommand())
 }
 
 func bindingFlags(c *cobra.Command, b *apipb.Binding) {
@@ -47,7 +49,38 @@ func (a *commands) bindingCreateCommand() *cobra.Command {
 				return err
 			}
 			return a.Print(&o, made, func(w io.Writer, _ proto.Message) {
+				if made.GetPending() {
+					output.Printf(w, "%s becomes %s in %s when an administrator of its tenant or of the platform runs `ares binding accept`\n",
+						output.Clean(made.GetSubject()), output.Clean(made.GetRole()), output.Clean(scopeText(made)))
+					return
+				}
 				output.Printf(w, "%s is %s in %s\n", output.Clean(made.GetSubject()), output.Clean(made.GetRole()), output.Clean(scopeText(made)))
+			})
+		}),
+	}
+	bindingFlags(c, b)
+	o.AddOutput(c)
+	return c
+}
+
+func (a *commands) bindingAcceptCommand() *cobra.Command {
+	var o output.Flags
+	b := &apipb.Binding{}
+	c := &cobra.Command{
+		Use: "accept SUBJECT", Short: "Accept a role that another tenant grants to a subject of your tenant", Args: command.ExactArgs("SUBJECT"),
+		Example: "  ares binding list --subject group:vision\n" +
+			"  ares binding accept group:vision --role submitter --tenant-id vision",
+		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+			b.Subject = args[0]
+			if b.Role == "" {
+				return exit.Usagef("--role is missing: use, for example, --role submitter")
+			}
+			now, err := c.AcceptBinding(ctx, b)
+			if err != nil {
+				return err
+			}
+			return a.Print(&o, now, func(w io.Writer, _ proto.Message) {
+				output.Printf(w, "%s is %s in %s\n", output.Clean(now.GetSubject()), output.Clean(now.GetRole()), output.Clean(scopeText(now)))
 			})
 		}),
 	}
@@ -64,9 +97,13 @@ func (a *commands) bindingListCommand() *cobra.Command {
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Bindings(ctx, tenant, subject) },
 				func(w io.Writer, m proto.Message) {
-					t := output.Table{Head: []string{"SUBJECT", "ROLE", "IN", "CREATED BY", "CREATED"}}
+					t := output.Table{Head: []string{"SUBJECT", "ROLE", "IN", "STATE", "CREATED BY", "CREATED"}}
 					for _, b := range m.(*apipb.ListBindingsResponse).GetBindings() {
-						t.Add(b.GetSubject(), b.GetRole(), scopeText(b), b.GetCreatedBy(), a.When(b.GetCreatedAt()))
+						state := "active"
+						if b.GetPending() {
+							state = "pending"
+						}
+						t.Add(b.GetSubject(), b.GetRole(), scopeText(b), state, b.GetCreatedBy(), a.When(b.GetCreatedAt()))
 					}
 					t.Write(w, a.Color)
 				})

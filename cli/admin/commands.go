@@ -1,6 +1,6 @@
 // Package admin contains the commands for cluster administrators: nodes,
-// reservations, topology, tenants, queues, prices, access, policies and the audit
-// log. Package admin must not depend on how jobs are submitted.
+// reservations, topology, tenants, queues, prices, access, policies, secrets and the
+// audit log. Package admin must not depend on how jobs are submitted.
 package admin
 
 import (
@@ -18,6 +18,6 @@ func Commands(a *command.App) []*cobra.Command {
 	return []*cobra.Command{
 		c.clusterCommand(), c.nodeCommand(), c.reservationCommand(), c.topologyCommand(), c.consolidateCommand(), c.alertCommand(),
 		c.tenantCommand(), c.queueCommand(), c.fairnessCommand(), c.usageCommand(), c.costCommand(), c.priceCommand(),
-		c.authCommand(), c.tokenCommand(), c.bindingCommand(), c.auditCommand(), c.policyCommand(),
+		c.authCommand(), c.tokenCommand(), c.bindingCommand(), c.auditCommand(), c.policyCommand(), c.secretCommand(),
 	}
 }

@@ -23,7 +23,7 @@ import (
 func (a *commands) nodeCommand() *cobra.Command {
 	return command.Group("node", "Show and drain nodes", "  ares node list", "",
 		a.nodeListCommand(), a.nodeGetCommand(), a.nodeGPUsCommand(), a.nodeCordonCommand(), a.nodeUncordonCommand(), a.nodeDrainCommand(), a.nodeRemoveCommand(),
-		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeRevocationsCommand())
+		a.nodeLabelCommand(), a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeRevocationsCommand())
 }
 
 func (a *commands) nodeListCommand() *cobra.Command {

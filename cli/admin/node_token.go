@@ -27,18 +27,28 @@ In exchange for the token, the machine gets a certificate that is valid only for
 func (a *commands) nodeTokenCreateCommand() *cobra.Command {
 	var o output.Flags
 	var node, ttl string
+	var grant grantFlags
 	c := &cobra.Command{
 		Use: "create", Short: "Create a join token and print it once", Args: command.ExactArgs(),
 		Long: `Create a join token and print it once. Without --node, any machine with the token can join under
 a new name. With --node, only that node can join. This also works if a node with that name
-joined before. Keep the token secret, like a password.`,
-		Example: "  ares node token create --node gpu-17 --ttl 30m",
+joined before. Keep the token secret, like a password.
+
+With --label, --max-gpus, --gpu-model, --max-cpus and --max-memory-mb, the token says what the node
+may be. The node is refused if it offers more. Labels whose names begin with ` + ares.ReservedLabelPrefix + ` can be given to a
+node only in this way, or with "ares node label".`,
+		Example: `  ares node token create --node gpu-17 --ttl 30m
+  ares node token create --label ares.io/pool=prod --max-gpus 8 --gpu-model H100`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			life, err := command.ReadDurationWithin("ttl", ttl, "1m", "7d")
 			if err != nil {
 				return err
 			}
-			made, err := c.CreateJoinToken(ctx, node, life)
+			granted, err := grant.grant()
+			if err != nil {
+				return err
+			}
+			made, err := c.CreateJoinTokenWithGrant(ctx, node, life, granted)
 			if err != nil {
 				return err
 			}
@@ -52,6 +62,7 @@ joined before. Keep the token secret, like a password.`,
 	}
 	c.Flags().StringVar(&node, "node", "", "the only node that may use the token (default any new node)")
 	c.Flags().StringVar(&ttl, "ttl", "1h", "lifetime: 1m to 7d")
+	grant.add(c.Flags())
 	o.AddOutput(c)
 	return c
 }
@@ -88,13 +99,13 @@ func (a *commands) writeJoinTokens(w io.Writer, list *apipb.ListJoinTokensRespon
 		output.Printf(w, "No join tokens. Create one with \"ares node token create\".\n")
 		return
 	}
-	t := output.Table{Head: []string{"ID", "FOR NODE", "STATE", "EXPIRES", "CREATED BY"}}
+	t := output.Table{Head: []string{"ID", "FOR NODE", "STATE", "EXPIRES", "CREATED BY", "GRANTS"}}
 	for _, j := range list.GetJoinTokens() {
 		state := "unused"
 		if j.GetUsedAt() != nil {
 			state = "used by " + j.GetUsedBy()
 		}
-		t.Add(j.GetId(), cmp.Or(j.GetNodeId(), "any new"), state, a.When(j.GetExpiresAt()), j.GetCreatedBy())
+		t.Add(j.GetId(), cmp.Or(j.GetNodeId(), "any new"), state, a.When(j.GetExpiresAt()), j.GetCreatedBy(), grantText(j.GetGrant()))
 	}
 	t.Write(w, a.Color)
 }

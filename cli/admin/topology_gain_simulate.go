@@ -170,7 +170,7 @@ func (d *firstFitComparison) arrive(id ares.JobID, n int) (mbps, first int, ok b
 		return 0, 0, false
 	}
 	now := time.Unix(d.revision, 0).UTC()
-	d.put(ares.Event{Job: &ares.Job{Spec: ares.Spec{GPUs: n}.WithDefaults(), ID: id, AcceptedAt: now, Revision: d.revision + 1}})
+	d.put(ares.Event{Job: &ares.Job{Spec: ares.Spec{GPUs: n}.WithDefaults(), ID: id, AcceptedAt: now, Revision: d.revision + 1, Trusted: true}})
 	plan := engine.Decide(d.state, now)
 	if len(plan.Place) == 0 {
 		d.put(ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(id)}})

@@ -14,8 +14,8 @@ import (
 func examineUser() finding {
 	if os.Geteuid() != 0 {
 		return finding{
-			What: "user", State: note, Detail: "an agent of this user is not root: all jobs run as this user, without isolation",
-			Remedy: "run agents as root (see deploy/systemd and docs/guide/isolation.md)",
+			What: "user", State: note, Detail: "an agent of this user is not root: all jobs run as this user, without isolation, and only platform administrators may submit them",
+			Remedy: "run agents as root (see deploy/systemd and docs/guide/isolation.md), or set isolation.allow_untrusted",
 		}
 	}
 	return finding{What: "user", State: fine, Detail: "root: the agent runs the jobs of each tenant as a separate user"}

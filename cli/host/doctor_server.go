@@ -86,7 +86,7 @@ func (a *commands) examineServer(ctx context.Context, p *checkedServer) []findin
 		found = append(found, finding{What: "versions", State: note, Detail: fmt.Sprintf("this command is %s, the server %s", a.Version, status.GetVersion())})
 	}
 	found = append(found, examineStore(status)...)
-	found = append(found, examineHistory(status))
+	found = append(found, examineHistory(status), examineAudit(p.client.VerifyAuditEnd(ctx)))
 	found = append(found, a.examineAuthority(ctx, p)...)
 	if mb := status.GetDataDirFreeMb(); mb >= 0 && mb < littleSpaceMB {
 		found = append(found, space("server's disk", "the data directory of "+p.at, int64(mb)))
@@ -126,7 +126,7 @@ func notReadyRemedy(word string) string {
 	case strings.Contains(word, "takes no writes"):
 		return "free space for the store; jobs that end now are committed later"
 	case strings.Contains(word, "earlier time"):
-		return "stop every server, restore the backup with ares restore, and start them again"
+		return "make a backup with ares backup, stop every server, restore that backup with ares restore, and start the servers again"
 	case strings.Contains(word, "lags"):
 		return "check the server's log, and restart the server if it does not catch up"
 	case strings.Contains(word, "stopping"), strings.Contains(word, "still being read"):

@@ -35,7 +35,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.grpc, "grpc-addr", "", "address for gRPC (default 127.0.0.1:9090)")
 	c.Flags().StringVar(&f.metrics, "metrics-addr", "", "address for /metrics (default 127.0.0.1:9091)")
 	c.Flags().StringVar(&f.advertise, "advertise-addr", "", "address at which agents and other servers reach gRPC, HOST:PORT (ARES_ADVERTISE_ADDR; default --grpc-addr)")
-	c.Flags().StringVar(&f.record, "record", "", "directory for recordings of decisions, for ares sim (ARES_RECORDING_DIR)")
+	c.Flags().StringVar(&f.record, "record", "", "directory for recordings of decisions (ARES_RECORDING_DIR; default recordings in the data directory)")
 	c.Flags().StringVar(&f.level, "log-level", "", "debug, info, warn or error (LOG_LEVEL)")
 }
 
@@ -146,6 +146,7 @@ type nodeFlags struct {
 	labels, taints      []string
 	runImages           bool
 	isolation           string
+	allowUntrusted      bool
 	file, level, join   string
 }
 
@@ -154,8 +155,9 @@ func (n *nodeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&n.address, "address", "", "address at which ranks on other nodes reach this node (default 127.0.0.1)")
 	c.Flags().StringArrayVar(&n.labels, "node-label", nil, "label of this node, NAME=VALUE; may be repeated")
 	c.Flags().StringArrayVar(&n.taints, "taint", nil, "taint of this node, KEY=VALUE:NoSchedule or :PreferNoSchedule; may be repeated (ARES_TAINTS)")
-	c.Flags().StringVar(&n.isolation, "isolation", "", "user that jobs run as: tenant, user, none or auto (ARES_ISOLATION_MODE; see docs/guide/isolation.md)")
-	output.Must(c.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions([]string{agent.IsolateAuto, agent.IsolateTenant, agent.IsolateUser, agent.IsolateNone}, cobra.ShellCompDirectiveNoFileComp)))
+	c.Flags().StringVar(&n.isolation, "isolation", "", "user that jobs run as: tenant, job, user, none or auto (ARES_ISOLATION_MODE; see docs/guide/isolation.md)")
+	output.Must(c.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions([]string{agent.IsolateAuto, agent.IsolateTenant, agent.IsolateJob, agent.IsolateUser, agent.IsolateNone}, cobra.ShellCompDirectiveNoFileComp)))
+	c.Flags().BoolVar(&n.allowUntrusted, "allow-untrusted", false, "without isolation, run jobs of all users and not only of platform administrators (ARES_ISOLATION_ALLOW_UNTRUSTED)")
 	c.Flags().StringVar(&n.mock, "mock", "", "simulate the devices of "+strings.Join(gpu.Profiles(), ", ")+"; or off")
 	output.Must(c.RegisterFlagCompletionFunc("mock", cobra.FixedCompletions(append(gpu.Profiles(), gpu.Off), cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -167,6 +169,7 @@ func (n *nodeFlags) config(dataDir string, general *server.Config, version strin
 		Node: cmp.Or(n.node, os.Getenv("WORKER_ID")), Dir: dataDir + "/agent", Address: n.address, Mock: n.mock,
 		RunImages: n.runImages, Isolation: general.Isolation, Version: version, Log: log,
 	}
+	cfg.Isolation.AllowUntrusted = cfg.Isolation.AllowUntrusted || n.allowUntrusted
 	if n.isolation != "" {
 		cfg.Isolation.Mode = n.isolation
 		var p ares.Problems // check the mode before anything starts

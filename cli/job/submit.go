@@ -238,6 +238,8 @@ type specFlags struct {
 	after     []string
 	require   []string
 	gang      bool
+
+	secretEnv, secretFile []string
 }
 
 // These flags set fields of a job that are texts or numbers. Each entry names the field that its
@@ -283,6 +285,8 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.deadline, "deadline", "", "time by which the job should end, such as 2026-03-01T18:00:00Z, or 2h30m from now")
 	f.StringVar(&s.requestID, "request-id", "", "ID of this request: repeating it returns the same job")
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
+	f.StringArrayVar(&s.secretEnv, "secret-env", nil, "secret as an environment variable, VARIABLE=SECRET or VARIABLE=SECRET/KEY; may be repeated")
+	f.StringArrayVar(&s.secretFile, "secret-file", nil, "secret as a file in the directory $ARES_SECRETS_DIR, FILE=SECRET or FILE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first")
 	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated; a node must meet all of them")
@@ -344,7 +348,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 		spec.Deadline = apipb.Timestamp(at)
 	}
-	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec))
+	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec))
 }
 
 // deadlineOf parses a time, or a duration that is added to the current time.

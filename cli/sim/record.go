@@ -27,8 +27,8 @@ func (a *commands) simRecordCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "record --out FILE", Short: "Record the current state of a running server", Args: command.ExactArgs(),
 		Long: `Write the state and the configuration of the server's engine to a file. The commands
-"ares sim what-if" and "ares sim run --format ares" read this file. To record later decisions
-too, start the server with --record DIR.
+"ares sim what-if" and "ares sim run --format ares" read this file. The server itself records all
+decisions in the directory "recordings" of its data directory.
 
 Only the owner of the recording can read it, because it contains jobs' environment variables.`,
 		Example: "  ares sim record --out now.recording --force",
@@ -61,8 +61,8 @@ func (a *commands) simReplayCommand() *cobra.Command {
 	var o output.Flags
 	c := &cobra.Command{
 		Use: "replay FILE...", Short: "Replay a recording and compare the decisions", Args: command.MinOneArg("FILE"),
-		Long: `Run a new engine on a recording that a server wrote with --record DIR. The command compares the
-new decisions with the recorded decisions. The decisions must be the same, because the engine
+		Long: `Run a new engine on a recording that a server wrote. The command compares the new decisions with
+the recorded decisions. The decisions must be the same, because the engine
 depends only on its input. The command exits with 1 if a decision differs or the recording has
 no decisions.`,
 		Example: "  ares sim replay recordings/*.recording",

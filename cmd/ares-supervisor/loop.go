@@ -27,6 +27,7 @@ type supervisor struct {
 	conns      []int // open connections, oldest first
 	out        output
 	terminated atomic.Bool // the supervisor itself received SIGTERM
+	late       atomic.Bool // the same as fenced, for the main thread
 
 	mu   sync.Mutex
 	born *birth // result of the start; nil until then
@@ -123,6 +124,7 @@ func (s *supervisor) reap() {
 func (s *supervisor) decide(now seat.BootTime) {
 	if !s.fenced && now >= s.order.DecideAt(s.renewed) {
 		s.fenced = true
+		s.late.Store(true)
 		s.end(seat.Fenced, "the lease was not renewed in time",
 			s.order.TermAt(s.renewed), s.order.KillAt(s.renewed))
 	}
@@ -264,6 +266,7 @@ func (s *supervisor) wait() {
 // The method `finish` stores the result once all processes are dead, and ends the supervisor.
 func (s *supervisor) finish() {
 	s.out.settle()
+	removeSecrets(&s.order)
 	r := s.result()
 	if err := writeResult(&r, &s.out); err != nil {
 		die("write result: " + err.Error())

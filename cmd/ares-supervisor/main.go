@@ -32,6 +32,10 @@ func main() {
 		probeSandbox()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == seat.ProbeSeccomp {
+		probeSeccomp()
+		return
+	}
 	if len(os.Args) != 2 || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
 		die("ares-supervisor is started by the ares agent, not by hand")
 	}
@@ -49,6 +53,9 @@ func main() {
 	order, err := readOrder()
 	if err != nil {
 		die("read spec: " + err.Error())
+	}
+	if err = readSecrets(&order); err != nil {
+		die("read secrets: " + err.Error())
 	}
 	s, err := newSupervisor(order)
 	if err != nil {

@@ -24,6 +24,11 @@ const (
 // been started, and the failure is attributed to the machine.
 func (s *supervisor) apart() error {
 	o := &s.order
+	if !o.Sandbox.Private { // otherwise the files are inside the sandbox
+		if err := furnishSecrets(o); err != nil {
+			return err
+		}
+	}
 	if o.User == nil {
 		return nil // the job runs as root or as the agent's own user, which could undo the isolation
 	}
@@ -34,6 +39,9 @@ func (s *supervisor) apart() error {
 	}
 	leaveKeyring()
 	dropCapabilities()
+	if o.Sandbox.Seccomp {
+		return installFilter(o.Sandbox.UserNamespaces)
+	}
 	return nil
 }
 
@@ -49,6 +57,9 @@ func furnish(o *seat.Order) error {
 		return errors.New("make the mounts the job's own: " + err.Error())
 	}
 	if err := furnishDir(o); err != nil {
+		return err
+	}
+	if err := furnishShm(o); err != nil {
 		return err
 	}
 	for _, path := range o.Sandbox.Hide {
@@ -83,7 +94,7 @@ func furnishDir(o *seat.Order) error {
 		return errors.New("mount " + seat.SandboxDir + ": " + err.Error())
 	}
 	for _, m := range []struct{ from, to string }{
-		{o.Sandbox.Scratch, seat.SandboxWork},
+		{o.Sandbox.Scratch, seat.SandboxWork}, // furnishSized covers these two if their size is limited
 		{seat.TmpDir, seat.SandboxTmp},
 		{seat.ProgressFile, seat.SandboxProgress},
 		{seat.CheckpointFile, seat.SandboxCheckpoint},
@@ -104,7 +115,10 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
-	return nil
+	if err := furnishSized(o); err != nil {
+		return err
+	}
+	return furnishSecrets(o)
 }
 
 func bind(from, to string) error {
@@ -194,6 +208,9 @@ func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine
 	for _, g := range s.order.Groups[:joined] {
 		// If the supervisor cannot leave the cgroup, it continues and shares the limits of its job.
 		_ = g.Leave()
+	}
+	if machine == nil && err == nil && attr.Sys.Ptrace {
+		machine = s.enter(pid)
 	}
 	return pid, machine, err
 }

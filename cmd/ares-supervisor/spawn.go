@@ -16,7 +16,7 @@ import (
 // defaultPath is the PATH of jobs that do not set one.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// The method `spawn` starts the job's process directly in its cgroup. The method runs on the main thread and may hang,
+// The method `spawn` starts the job's process in its cgroup: before its first instruction, the process is there. The method runs on the main thread and may hang,
 // for example when the program is on a network disk that does not answer. While the method `spawn` runs, the loop
 // enforces the deadlines.
 func (s *supervisor) spawn() birth {
@@ -34,7 +34,11 @@ func (s *supervisor) spawn() birth {
 			return failed("open the job's cgroup: " + err.Error())
 		}
 		defer syscall.Close(fd)
-		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		if hidesClone3(o) {
+			attr.Ptrace = true
+		} else {
+			attr.UseCgroupFD, attr.CgroupFD = true, fd
+		}
 	}
 	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,6 +53,9 @@ func (s *supervisor) spawn() birth {
 	env := environment(o)
 	var path string
 	err = s.asUser(func() (err error) {
+		if err = makeDirInTmp(o); err != nil {
+			return err
+		}
 		path, err = lookPath(o.Argv[0], o.Dir, env)
 		return err
 	})
@@ -61,19 +68,23 @@ func (s *supervisor) spawn() birth {
 	// another node.
 	now := seat.Now()
 	if now >= o.DecideAt(o.RenewedAt) {
-		return birth{outcome: seat.Fenced, reason: "the lease was too old to start"}
+		return birth{outcome: seat.Fenced, reason: errLate.Error()}
 	}
 	wall := time.Now()
 	pid, machine, err := s.fork(path, &syscall.ProcAttr{
 		Dir: o.Dir, Env: env, Sys: attr,
 		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(pipe[1])},
 	})
+	if errors.Is(machine, errLate) {
+		return birth{outcome: seat.Fenced, reason: errLate.Error()}
+	}
 	if machine != nil {
 		return unable("limit the job", machine)
 	}
 	if err != nil {
 		return failed(s.apartToo(explain(path, err)))
 	}
+	o.Secrets = nil // only the job has them from now on
 	s.out.begin(pipe[0], o.LogLimit)
 	return birth{pid: pid, at: now, wall: wall}
 }
@@ -86,14 +97,14 @@ func environment(o *seat.Order) []string {
 	hasTmp := o.Tmp == ""
 	for _, v := range o.Env {
 		hasTmp = hasTmp || strings.HasPrefix(v, "TMPDIR=")
-		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
+		if !strings.HasPrefix(v, progress) && !strings.HasPrefix(v, secretsEnv) && !strings.HasPrefix(v, checkpoint) && !strings.HasPrefix(v, mark) {
 			env = append(env, v)
 		}
 	}
 	if !hasTmp {
 		env = append(env, "TMPDIR="+o.Tmp)
 	}
-	return append(env, progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
+	return append(withSecrets(env, o), progress+o.Progress, checkpoint+o.Checkpoint, mark+o.Mark)
 }
 
 func failed(reason string) birth { return birth{outcome: seat.SpawnError, reason: reason} }

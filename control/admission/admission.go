@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -33,6 +34,10 @@ type Admission struct {
 	MaxQueue int
 	// Feasibility determines which jobs the cluster can never run. Feasibility may be nil.
 	Feasibility *Feasibility
+	// DefaultCPUs and DefaultMemoryMB are the requests of a job that requests no whole GPUs and leaves them out. Without a request, a job
+	// would be neither limited on its node nor counted, so any number of such jobs would fit on one node.
+	DefaultCPUs     int
+	DefaultMemoryMB int
 	// NoGangs rejects jobs with several members.
 	NoGangs bool
 	// Predict estimates the runtime of a job. Predict may be nil.
@@ -41,6 +46,8 @@ type Admission struct {
 	DeadlinePolicy DeadlinePolicy
 	// Policies are the users' rules for submitted jobs. Policies may be nil.
 	Policies *Policies
+	// Secrets finds the secrets that a job refers to. If Secrets is nil, no job may refer to a secret.
+	Secrets SecretFinder
 	// The cache Seen remembers requests that any server accepted recently. It may be nil.
 	Seen SeenCache
 }
@@ -60,6 +67,8 @@ type Accepted struct {
 type Request struct {
 	Submitted ares.Spec
 	Owner     string
+	// Trusted is true if the authenticated caller is a platform administrator. Only then may the job run where jobs are not isolated.
+	Trusted bool
 
 	retryOf    ares.JobID // the finished job that this submission retries, or ""
 	identified bool       // digest and named are set, and Submitted has a request ID
@@ -76,8 +85,9 @@ type candidate struct {
 }
 
 // Retry submits a finished job again, as a new job that refers to the old one. The new job is accepted even if the
-// deadline of the old job has passed.
-func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID, owner string) (Accepted, error) {
+// deadline of the old job has passed. The new job is trusted only if the old job was trusted too: an administrator who
+// retries a tenant's job did not write its command.
+func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID string, who *ares.Identity) (Accepted, error) {
 	snap, err := a.Store.Job(ctx, id)
 	if err != nil {
 		return Accepted{}, err
@@ -92,14 +102,14 @@ func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID, owner s
 	if spec.RequestID = requestID; requestID == "" {
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
-	out := a.Submit(ctx, Request{Submitted: spec, Owner: owner, retryOf: id})[0]
+	out := a.Submit(ctx, Request{Submitted: spec, Owner: who.Name, Trusted: snap.Job.Trusted && who.IsPlatformAdmin(), retryOf: id})[0]
 	return out, out.Err
 }
 
 // Draft returns the job that a submission would become now, with its effective
 // spec. Draft stores nothing.
-func (a *Admission) Draft(ctx context.Context, spec ares.Spec, owner string) (*ares.Job, error) {
-	c, err := a.prepare(ctx, &Request{Submitted: spec, Owner: owner}, true, &batchCounts{by: map[string]int{}})
+func (a *Admission) Draft(ctx context.Context, spec ares.Spec, who *ares.Identity) (*ares.Job, error) {
+	c, err := a.prepare(ctx, &Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}, true, &batchCounts{by: map[string]int{}})
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +216,13 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	if err != nil {
 		return c, err
 	}
-	if a.Feasibility != nil {
-		if err = a.Feasibility.checkCapacity(&stored); err != nil { // may split the job into members
-			return c, err
-		}
+	if stored.GPUs == 0 {
+		stored.CPUs, stored.MemoryMB = cmp.Or(stored.CPUs, a.DefaultCPUs), cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
 	}
-	if stored.LostAfterSeconds == 0 {
-		stored.LostAfterSeconds = tenant.LostAfterSecs
+	if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
+		return c, err
 	}
+	stored.LostAfterSeconds = cmp.Or(stored.LostAfterSeconds, tenant.LostAfterSecs)
 	effective := stored.WithDefaults()
 	if least := int(a.MinLostAfter / time.Second); effective.LostAfterSeconds < least {
 		if asked := r.Submitted.LostAfterSeconds; asked != 0 {
@@ -230,14 +239,14 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After) > 0 {
-		if c.After, err = a.resolveDependencies(ctx, &stored, fresh); err != nil {
+	if len(stored.After)+len(stored.Secrets) > 0 {
+		if c.After, err = a.resolveReferences(ctx, &stored, fresh); err != nil {
 			return c, err
 		}
 	}
 	c.TenantRevision = tenant.Revision
 	c.Job = &ares.Job{
-		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf,
+		Spec: stored, ID: stored.JobID(), Digest: r.digest, AcceptedAt: a.Now(), Owner: r.Owner, Notes: c.verdict.Notes, RetryOf: r.retryOf, Trusted: r.Trusted,
 	}
 	if !stored.Deadline.IsZero() && r.retryOf == "" {
 		if c.warnings, err = a.checkDeadline(c.Job); err != nil {

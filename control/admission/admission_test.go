@@ -240,13 +240,13 @@ func TestStaleTenantIsReadAgain(t *testing.T) {
 func TestRetry(t *testing.T) {
 	d := newAdmission(t)
 	old := d.submit(t, spec(func(s *ares.Spec) { s.Name = "again" }))
-	_, err := d.Retry(t.Context(), old.ID, "", "me")
+	_, err := d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "me"})
 	wantCode(t, err, ares.Conflict, "pending", "cancel it first")
 	run, err := d.Cancel(t.Context(), old.ID, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Retry(t.Context(), old.ID, "retry-1", "you")
+	got, err := d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"})
 	if err != nil || got.Duplicate || got.ID == old.ID {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -255,14 +255,14 @@ func TestRetry(t *testing.T) {
 	}
 	d.caughtUp(t)
 	d.MaxQueue = 1 // the queue is full now
-	again, err := d.Retry(t.Context(), old.ID, "retry-1", "you")
+	again, err := d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"})
 	if err != nil || !again.Duplicate || again.ID != got.ID || again.Phase != ares.Pending {
 		t.Errorf("the same retry although the queue is full: %+v, %v", again, err)
 	}
-	_, err = d.Retry(t.Context(), old.ID, "", "you")
+	_, err = d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
 	wantCode(t, err, ares.Exhausted)
 	d.MaxQueue = 0
-	other, err := d.Retry(t.Context(), old.ID, "", "you")
+	other, err := d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
 	if err != nil || other.ID == got.ID {
 		t.Errorf("another retry: %+v, %v", other, err)
 	}
@@ -270,13 +270,13 @@ func TestRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.caughtUp(t)
-	if again, err = d.Retry(t.Context(), old.ID, "retry-1", "you"); err != nil || again.Phase != ares.Cancelled {
+	if again, err = d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"}); err != nil || again.Phase != ares.Cancelled {
 		t.Errorf("the same retry once its job has ended: %+v, %v", again, err)
 	}
 	if err = d.Store.Archive(t.Context(), old, &run, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Retry(t.Context(), old.ID, "", "you")
+	_, err = d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
 	wantCode(t, err, ares.Conflict, "archived")
 }
 
@@ -322,7 +322,7 @@ func TestDeletionIsUndoneForANewJob(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{Dir: t.TempDir(), Observe: func(op string, _ time.Duration, _ error) {
 		ops[op]++
 		switch {
-		case op == "get" && ops[op] == 3: // the third read, after Open and the tenant, is that of the store's revision
+		case op == "get" && ops[op] == 5: // the fifth read, after Open, two of CreateTenant and the tenant, is that of the store's revision
 			if got := s.Create(t.Context(), []store.Creation{late})[0]; got.Err != nil {
 				t.Error(got.Err)
 			}

@@ -55,7 +55,7 @@ func TestInfeasibleJobs(t *testing.T) {
 		{"of an unknown tenant", ares.Spec{GPUs: 8, Tenant: "vision"}, ""},
 	} {
 		said := c.spec
-		err := d.Feasibility.checkCapacity(&said)
+		err := d.Feasibility.checkCapacity(&said, false)
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -66,7 +66,7 @@ func TestInfeasibleJobs(t *testing.T) {
 			if ares.CodeOf(err) != ares.Infeasible || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "never") {
 				t.Errorf("%s: %v, want %s", c.name, err, c.want)
 			}
-			err = d.Feasibility.checkCapacity(&said)
+			err = d.Feasibility.checkCapacity(&said, false)
 		}
 	}
 	// The job becomes feasible when a larger node is added, and infeasible again when that node is
@@ -77,11 +77,11 @@ func TestInfeasibleJobs(t *testing.T) {
 	}
 	said := ares.Spec{GPUs: 9}
 	d.View.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Revision: 2, Node: &big}}})
-	if err := d.Feasibility.checkCapacity(&said); err != nil {
+	if err := d.Feasibility.checkCapacity(&said, false); err != nil {
 		t.Error(err)
 	}
 	d.View.Apply(ares.Batch{Revision: 3, Events: []ares.Event{{Revision: 3, Gone: ares.Gone{Kind: ares.KindNode, ID: "node-9"}}}})
-	if err := d.Feasibility.checkCapacity(&said); err == nil {
+	if err := d.Feasibility.checkCapacity(&said, false); err == nil {
 		t.Error("accepted for a node that is gone")
 	}
 }
@@ -93,7 +93,7 @@ func TestSplit(t *testing.T) {
 		gpus, members, each int
 	}{{8, 0, 8}, {12, 2, 6}, {16, 2, 8}, {20, 5, 4}, {24, 3, 8}, {15, 3, 5}, {28, 7, 4}, {17, 17, 1}, {29, -1, 0}, {32, -1, 0}} {
 		said := ares.Spec{GPUs: c.gpus, CPUs: 10, MemoryMB: 1000, GPUMemoryMB: 100, Gang: new(true)}
-		err := d.Feasibility.checkCapacity(&said)
+		err := d.Feasibility.checkCapacity(&said, false)
 		switch {
 		case c.members < 0:
 			if ares.CodeOf(err) != ares.Infeasible || !strings.Contains(err.Error(), "not even if it is split into equal members") {
@@ -106,7 +106,7 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	for _, said := range []ares.Spec{{GPUs: 16}, {GPUs: 16, Gang: new(false)}, {GPUs: 16, Members: 1, Gang: new(true)}} {
-		if err := d.Feasibility.checkCapacity(&said); err == nil {
+		if err := d.Feasibility.checkCapacity(&said, false); err == nil {
 			t.Errorf("%+v was split though it did not ask to be", said)
 		}
 	}
@@ -117,7 +117,7 @@ func TestNoNodesYet(t *testing.T) {
 	v := cache.NewView(func() time.Time { return storetest.Noon })
 	d := &Admission{View: v, Feasibility: NewFeasibility(v)}
 	v.Apply(ares.Batch{Revision: 1, Reset: true})
-	if err := d.Feasibility.checkCapacity(&ares.Spec{GPUs: 100}); err != nil {
+	if err := d.Feasibility.checkCapacity(&ares.Spec{GPUs: 100}, false); err != nil {
 		t.Error(err)
 	}
 }

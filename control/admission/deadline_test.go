@@ -38,7 +38,7 @@ func TestDeadlinePolicies(t *testing.T) {
 	} {
 		d.DeadlinePolicy, said.Samples = c.policy, c.samples
 		got, err := d.submitOne(t.Context(), spec(due(c.within)), "me")
-		_, drafted := d.Draft(t.Context(), spec(due(c.within)), "me")
+		_, drafted := d.Draft(t.Context(), spec(due(c.within)), &ares.Identity{Name: "me"})
 		if c.refuse != "" {
 			want := strings.ReplaceAll(c.refuse, "2026-01-02T13:05:00Z", storetest.Noon.Add(c.within).UTC().Format(time.RFC3339))
 			wantCode(t, err, ares.DeadlineUnreachable, want)
@@ -76,7 +76,7 @@ func TestRetriedDeadline(t *testing.T) {
 	if _, err = d.Cancel(t.Context(), first.ID, "me"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = d.Retry(t.Context(), first.ID, "", "me"); err != nil || got.ID == first.ID {
+	if got, err = d.Retry(t.Context(), first.ID, "", &ares.Identity{Name: "me"}); err != nil || got.ID == first.ID {
 		t.Errorf("its retry: %+v, %v", got, err)
 	}
 }

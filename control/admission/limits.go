@@ -144,17 +144,21 @@ func NewFeasibility(view *cache.View) *Feasibility {
 
 // checkCapacity rejects a job that the cluster could never run, even when empty. A gang may request
 // more GPUs than any node has without saying how many members it needs. checkCapacity splits such a
-// gang into as few equal members as possible. The split does not change the total number of GPUs.
-func (f *Feasibility) checkCapacity(stored *ares.Spec) error {
+// gang into as few equal members as possible. The split does not change the total number of GPUs. The argument
+// `trusted` says whether the job may use nodes that accept only jobs of platform administrators.
+func (f *Feasibility) checkCapacity(stored *ares.Spec, trusted bool) error {
+	if f == nil {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	never := f.nodes.Infeasible(stored.WithDefaults())
+	never := f.nodes.Infeasible(stored.WithDefaults(), trusted)
 	if never == nil {
 		return nil
 	}
 	splits := stored.Gang != nil && *stored.Gang && stored.Members == 0 && stored.GPUs > 1
 	if splits {
-		if parts, still := f.nodes.Split(*stored); still == nil {
+		if parts, still := f.nodes.Split(*stored, trusted); still == nil {
 			*stored = parts
 			return nil
 		}

@@ -156,7 +156,7 @@ func (p *Policies) report(v *policy.Verdict, tenant string, details []notify.Det
 		}
 		a := notify.Alert{
 			Key: "policy " + f.Policy.ID() + " tenant " + tenant, Title: "Ares: policy " + f.Policy.Name + " " + string(f.Outcome), Text: f.Text, At: p.Now(),
-			Details: details,
+			Details: details, Tenant: f.Policy.Tenant, Policy: f.Policy.Name,
 		}
 		if tenant != "" {
 			a.Details = append([]notify.Detail{{Name: "tenant", Value: tenant}}, details...)

@@ -225,21 +225,7 @@ func (v *View) Topology() ares.Topology {
 }
 
 // Phases counts the live jobs by phase.
-func (v *View) Phases() map[ares.Phase]int { return v.PhasesOf(nil) }
-
-// PhasesOf counts the live jobs of the given tenants by phase. If the argument `tenants` is nil, PhasesOf counts the
-// jobs of all tenants.
-func (v *View) PhasesOf(tenants []string) map[ares.Phase]int {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	out := map[ares.Phase]int{}
-	for k, n := range v.counts { // order-free: a sum
-		if tenants == nil || slices.Contains(tenants, k.tenant) {
-			out[k.phase] += n
-		}
-	}
-	return out
-}
+func (v *View) Phases() map[ares.Phase]int { return v.PhasesIn(nil) }
 
 // Waiting returns the number of waiting jobs of all tenants.
 func (v *View) Waiting() int {

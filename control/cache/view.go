@@ -68,6 +68,7 @@ type View struct {
 	waiting   map[string]int      // by tenant, and by the ID of a queue
 	queued    int                 // waiting jobs of all tenants
 	counts    map[countKey]int
+	inQueue   map[countKey]int              // like counts, but each key has the ID of a queue instead of a tenant
 	arrays    map[ares.JobID]*ares.Elements // by the array's ID; the array itself may not be known yet
 	awaited   map[ares.JobID]int            // number of unfinished jobs that depend on this one
 	preempted map[ares.JobID]bool           // jobs that are or were preempted
@@ -101,7 +102,7 @@ func (v *View) reset() {
 	v.use = map[string]ares.Use{}
 	v.waiting = map[string]int{}
 	v.queued, v.kept = 0, 0
-	v.counts = map[countKey]int{}
+	v.counts, v.inQueue = map[countKey]int{}, map[countKey]int{}
 	v.arrays = map[ares.JobID]*ares.Elements{}
 	v.awaited = map[ares.JobID]int{}
 	v.preempted = map[ares.JobID]bool{}
@@ -314,6 +315,11 @@ func (v *View) count(e *Entry, sign int) {
 		delete(v.counts, k)
 	}
 	queue := ares.QueueID(tenant, e.Job.Queue)
+	if k.tenant = queue; v.inQueue[k]+sign == 0 {
+		delete(v.inQueue, k)
+	} else {
+		v.inQueue[k] += sign
+	}
 	if e.Run.Phase.Waiting() {
 		v.waiting[tenant] += sign
 		v.waiting[queue] += sign

@@ -32,7 +32,7 @@ type recordedState struct {
 	live     []ares.JobID
 }
 
-func newBand(t *testing.T, bytes int64, files int, log *slog.Logger) *recordedState {
+func newBand(t testing.TB, bytes int64, files int, log *slog.Logger) *recordedState {
 	t.Helper()
 	b := &recordedState{state: engine.New(), now: storetest.Noon, random: rand.New(rand.NewPCG(1, 2))}
 	b.recorder = NewDecisionRecorder(t.TempDir(), bytes, files, log, func() Header {
@@ -68,7 +68,7 @@ func (b *recordedState) apply(reset bool, events ...ares.Event) {
 }
 
 // The method `step` adds or ends a job, makes a decision, and applies the plan.
-func (b *recordedState) step(t *testing.T) {
+func (b *recordedState) step(t testing.TB) {
 	t.Helper()
 	if len(b.live) > 3 && b.random.IntN(2) == 0 {
 		i := b.random.IntN(len(b.live))
@@ -231,14 +231,39 @@ func TestFailedDiskDoesNotStopTheLoop(t *testing.T) {
 	if err := os.WriteFile(b.recorder.Dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.recorder.Run(t.Context()); err != nil {
-		t.Fatal(err)
+	ticks := make(chan time.Time)
+	b.recorder.ticks = ticks
+	stop := start(t, b.recorder)
+	for b.recorder.Problem() == "" {
+		runtime.Gosched()
 	}
 	for range 10 {
 		b.step(t)
 	}
-	if !strings.Contains(said.String(), "scheduling goes on") {
-		t.Errorf("it said %q", &said)
+	// The disk works again: the next try begins a new file, and the problem is over.
+	if err := os.Remove(b.recorder.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for range retryAfter {
+		ticks <- time.Time{}
+	}
+	for b.recorder.failed.Load() {
+		runtime.Gosched()
+	}
+	for range 5 {
+		b.step(t)
+	}
+	stop()
+	if !strings.Contains(said.String(), "scheduling goes on") || b.recorder.Problem() != "" {
+		t.Errorf("it said %q; the problem is %q", &said, b.recorder.Problem())
+	}
+	decisions := 0
+	for _, file := range recordings(t, b.recorder) {
+		n, _, _, _ := replayed(t, file)
+		decisions += n
+	}
+	if decisions < 4 {
+		t.Errorf("%d decisions were recorded after the failure", decisions)
 	}
 }
 

@@ -26,7 +26,12 @@ type Writer struct {
 // NewWriter begins a recording.
 func NewWriter(to io.Writer, h Header) (*Writer, error) {
 	size := &counter{to: to}
-	w := &Writer{zip: gzip.NewWriter(size), size: size}
+	// Recordings are written all the time, so the time that compression takes is worth more than the last percents of size.
+	zip, err := gzip.NewWriterLevel(size, gzip.BestSpeed)
+	if err != nil {
+		return nil, fmt.Errorf("begin a recording: %w", err)
+	}
+	w := &Writer{zip: zip, size: size}
 	return w, w.json(frameHeader, h)
 }
 

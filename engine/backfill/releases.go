@@ -145,7 +145,7 @@ func capacityAfter(n *cluster.Node, req *cluster.Request, list []expectedRelease
 		return n.RoomWithout(req, seatsOfReleases(list[:k]))
 	}
 	d := &list[k-1]
-	fit := cluster.MaxSeats - d.seats
+	fit := n.SeatLimit - d.seats
 	if req.CPUs > 0 {
 		fit = min(fit, (n.Type.CPUs-d.cpus)/req.CPUs)
 	}

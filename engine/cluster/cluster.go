@@ -29,7 +29,7 @@ type Cluster struct {
 	FreeCPUMem            []freeCPUMem  // by position
 	Summaries             []nodeSummary // by position
 	BlockMaxes            []BlockMax    // one for each 64 nodes
-	TraitChanges          changeLog     // nodes whose traits changed: type, labels, taints, location
+	TraitChanges          changeLog     // nodes whose traits changed: type, labels, taints, TrustedOnly, location
 	RoomChanges           changeLog     // nodes that may have more free capacity than before
 	UnschedulableRequests []*Request    // requests whose Gains are kept up to date
 	Capacity              queue.Resources
@@ -77,7 +77,7 @@ func (c *Cluster) ExceedsLeafLimit(w *Request) bool {
 func (c *Cluster) Node(id string) *Node {
 	n := c.NodesByID[id]
 	if n == nil {
-		n = &Node{ID: id}
+		n = &Node{ID: id, SeatLimit: c.cfg.RankLimit()}
 		c.NodesByID[id] = n
 		c.Stale.layout = true
 		c.locateNode(n) // the topology may list the node before it has a record

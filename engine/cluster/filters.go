@@ -44,6 +44,8 @@ type Details struct {
 	Request  *Request
 	Model    string // gpu_model as the job spells it
 	MostFree int    // largest number of free devices among the nodes with too few
+	// SeatLimit is the maximum number of ranks on one node.
+	SeatLimit int
 }
 
 // Droppable is a field of a job that a remedy may drop.
@@ -102,6 +104,13 @@ var Filters = [...]Filter{
 		Reason: ReasonTaint, Kind: ares.BlockerNodes, static: true, lasting: true,
 		rejects: func(n *Node, w *Request) bool { return !n.toleratedBy(w) },
 		Text:    text("a taint that the job does not tolerate"), // the remedy is to tolerate the taint
+	},
+	{
+		// A job on such a node runs as the agent's own user. Dropping a field of the job cannot help, so the text says what does.
+		Reason: ReasonUntrusted, Kind: ares.BlockerNodes, static: true, lasting: true,
+		rejects: func(n *Node, w *Request) bool { return n.Record.TrustedOnly && !w.rules.trusted },
+		Text: text("the node runs jobs without isolation, so it accepts only jobs of platform administrators: " +
+			"run its agent as root (docs/guide/isolation.md), or set isolation.allow_untrusted there"),
 	},
 	{
 		Reason: ReasonAccelerator, Kind: ares.BlockerNodes, static: true, lasting: true,
@@ -171,8 +180,10 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,
-		rejects: func(n *Node, _ *Request) bool { return n.Seats >= MaxSeats },
-		Text:    func(*Details) string { return fmt.Sprintf("%d ranks run on the node, which is the limit", MaxSeats) },
+		rejects: func(n *Node, _ *Request) bool { return n.Seats >= n.SeatLimit },
+		Text: func(d *Details) string {
+			return fmt.Sprintf("%d ranks run on the node, which is the limit", d.SeatLimit)
+		},
 	},
 	{
 		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, lasting: true,

@@ -31,7 +31,7 @@ func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 // SeatIsFree reports whether the seat can be taken unchanged: the node is schedulable, and the devices, CPUs and memory
 // of the seat are free. If the node is nil, SeatIsFree returns false.
 func (n *Node) SeatIsFree(seat *ares.Seat) bool {
-	if n == nil || !n.Schedulable() || n.Seats >= MaxSeats || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n == nil || !n.Schedulable() || n.Seats >= n.SeatLimit || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
@@ -63,7 +63,7 @@ func (n *Node) RoomFor(w *Request) int {
 // free.
 func (n *Node) Fits(w *Request) bool {
 	switch {
-	case n.Seats >= MaxSeats:
+	case n.Seats >= n.SeatLimit:
 		return false
 	case w.NUMA == NUMARequired:
 		return n.roomByNUMA(w) > 0
@@ -81,7 +81,7 @@ func (n *Node) Fits(w *Request) bool {
 // CPUMemSlots returns how many members fit on the node. It considers only the node's seat limit, free CPUs and free
 // memory.
 func (n *Node) CPUMemSlots(cpus, memory int) int {
-	fit := MaxSeats - n.Seats
+	fit := n.SeatLimit - n.Seats
 	if cpus > 0 {
 		fit = min(fit, (n.Type.CPUs-n.CPUs)/cpus)
 	}
@@ -130,7 +130,7 @@ func (n *Node) NUMAFor(w *Request, members int) int {
 
 // roomInNUMA returns the number of members that fit in the NUMA node with index k.
 func (n *Node) roomInNUMA(w *Request, k int) int {
-	fit := MaxSeats
+	fit := n.SeatLimit
 	at := &n.Type.numa[k]
 	taken := n.numaTaken(at.ID)
 	if w.CPUs > 0 {
@@ -152,7 +152,9 @@ func (n *Node) roomInNUMA(w *Request, k int) int {
 // EmptyRoom returns the number of members that would fit if the node were empty and all
 // its devices were usable.
 func (n *Node) EmptyRoom(w *Request) int {
-	bare := Node{Record: n.Record, Type: n.Type, Devices: make([]Device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1}
+	bare := Node{
+		Record: n.Record, Type: n.Type, SeatLimit: n.SeatLimit, Devices: make([]Device, len(n.Devices)), Usable: 1<<len(n.Devices) - 1,
+	}
 	bare.Free = bare.Usable
 	return bare.RoomFor(w)
 }
@@ -160,7 +162,7 @@ func (n *Node) EmptyRoom(w *Request) int {
 // FitsBeside reports whether the seat fits on the node in addition to the current allocations. Unlike SeatIsFree,
 // FitsBeside accepts nodes that are not schedulable and devices that are not usable.
 func (n *Node) FitsBeside(seat *ares.Seat) bool {
-	if n.Seats >= MaxSeats || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n.Seats >= n.SeatLimit || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {

@@ -9,10 +9,6 @@ import (
 	"github.com/ares-scheduler/ares/engine/topology"
 )
 
-// MaxSeats is the maximum number of seats on one node, even if the seats are small. The number of seats is limited
-// because each seat is a process on the node and a part of every message to the node's agent.
-const MaxSeats = 512
-
 // WholeMilli is the capacity of a whole device, in thousandths.
 const WholeMilli = 1000
 
@@ -33,6 +29,7 @@ type Node struct {
 	Memory    int        // taken, MB
 	NUMAUses  []NUMAUse  // taken by seats that are bound to a NUMA node
 	Seats     int        // number of seats taken
+	SeatLimit int        // maximum of Seats, the same for all nodes of a cluster
 	Occupants []Occupant // the seats and their jobs, in no order
 	Kinds     SeatKinds  // the seats by kind
 	Changes   int        // Cluster.changeCount at its last change
@@ -43,7 +40,7 @@ type Node struct {
 
 	dirty         bool // it is in Cluster.Stale.Nodes
 	GainedRoom    bool // its free capacity may have increased since the last RefreshIndex
-	traitsChanged bool // its type, labels, taints or location changed since the last RefreshIndex
+	traitsChanged bool // its type, labels, taints, TrustedOnly or location changed since the last RefreshIndex
 }
 
 // Device is one device of a node, with its allocated amount.
@@ -102,7 +99,7 @@ func (c *Cluster) ApplyNodeRecord(n *Node, r *ares.Node) {
 			n.device(d.ID).Taken = d.Taken
 		}
 	}
-	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints))
+	n.traitsChanged = n.traitsChanged || was != n.Type || old != nil && r != nil && (!sameLabels(old.Labels, r.Labels) || !slices.Equal(old.Taints, r.Taints) || old.TrustedOnly != r.TrustedOnly)
 	n.GainedRoom, c.Stale.Capacity = true, true
 	c.locateNode(n)
 }

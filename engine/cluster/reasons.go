@@ -15,6 +15,7 @@ const (
 	ReasonRequirements
 	ReasonRegion
 	ReasonTaint
+	ReasonUntrusted
 	ReasonAccelerator
 	ReasonModel
 	ReasonDeviceMemory

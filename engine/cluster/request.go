@@ -48,6 +48,7 @@ type nodeRules struct {
 	requirements ares.NodeRequirements
 	preferred    []ares.Condition // a node that meets these conditions is preferred
 	tolerations  []ares.Toleration
+	trusted      bool // Job.Trusted: may use nodes with TrustedOnly
 }
 
 // Constraints is the part of a request that depends on the traits of nodes and devices, not on amounts. Requests with
@@ -102,7 +103,7 @@ func RequestOf(j *ares.Job) *Request {
 	w.rules.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
 	w.rules.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
 	w.rules.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
-	w.rules.requirements = j.Placement.NodeRequirements
+	w.rules.requirements, w.rules.trusted = j.Placement.NodeRequirements, j.Trusted
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
 	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
 		w.rules.preferred, w.regions, w.rules.tolerations)}
@@ -110,6 +111,9 @@ func RequestOf(j *ares.Job) *Request {
 		text := w.rules.requirements.String()
 		w.DeviceKey += " " + text
 		w.Constraints.Key += " " + text
+	}
+	if w.rules.trusted {
+		w.Constraints.Key += " trusted"
 	}
 	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.GPUs, w.Milli, w.CPUs, w.Memory, w.NUMA, w.Constraints.Key)
 	return w

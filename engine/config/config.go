@@ -39,6 +39,8 @@ type Config struct {
 	Seed int64
 	// Typical is the target workload of PolicyFGD. If Typical is empty, Mix is used.
 	Typical []TypicalJob
+	// NodeRanks limits the number of ranks on one node; 0 means MaxNodeRanks.
+	NodeRanks int `json:",omitempty"`
 }
 
 // wholeDevice is a whole device in thousandths.
@@ -52,7 +54,18 @@ const (
 	MaxTypical      = 4096
 	MaxAgeingStep   = 24 * time.Hour
 	MaxHalfLife     = 366 * 24 * time.Hour
+	// MaxNodeRanks is the maximum number of ranks on one node. It is limited because each rank is a process on the node and a part of
+	// every message to the node's agent.
+	MaxNodeRanks = 512
 )
+
+// RankLimit returns the maximum number of ranks on one node.
+func (c *Config) RankLimit() int {
+	if c.NodeRanks == 0 {
+		return MaxNodeRanks
+	}
+	return c.NodeRanks
+}
 
 // Default returns the configuration that applies when nothing is configured.
 func Default() Config {
@@ -99,6 +112,9 @@ func (c Config) Check() error {
 			p.Add("model_weights."+model, "must be between 0.001 and %d, got %d thousandths", MaxModelWeight/1000, w)
 		}
 	}
+	if c.NodeRanks < 0 || c.NodeRanks > MaxNodeRanks {
+		p.Add("max_ranks_per_node", "must be between 1 and %d, got %d", MaxNodeRanks, c.NodeRanks)
+	}
 	c.Queue.validate(&p)
 	c.Preemption.validate(&p)
 	c.Backfill.validate(&p)
@@ -118,6 +134,9 @@ func (c Config) Digest() string {
 	b.WriteString(c.Backfill.digest())
 	if c.Placement != PolicyDefault || c.Seed != 0 || len(c.Typical) > 0 { // the defaults must not change the digest
 		fmt.Fprintf(&b, " %q %d %v", c.Placement, c.Seed, c.Typical)
+	}
+	if c.NodeRanks != 0 {
+		fmt.Fprintf(&b, " ranks %d", c.NodeRanks)
 	}
 	// FNV-1a is sufficient to distinguish configurations that people wrote.
 	h := uint64(14695981039346656037)

@@ -73,7 +73,12 @@ func (w *Cluster) AddNode(n ares.Node) {
 
 // Submit accepts a job with the given ID.
 func (w *Cluster) Submit(id ares.JobID, spec ares.Spec) {
-	w.PutEvents(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1}})
+	w.submit(id, spec, false)
+}
+
+// The method `submit` is Submit, for a job that a platform administrator submitted if `trusted` is true.
+func (w *Cluster) submit(id ares.JobID, spec ares.Spec, trusted bool) {
+	w.PutEvents(ares.Event{Job: &ares.Job{Spec: spec.WithDefaults(), ID: id, AcceptedAt: w.Now, Revision: w.revision + 1, Trusted: trusted}})
 }
 
 // UpdateRun applies one transition to a job's run. Like the store, UpdateRun writes the result only if the

@@ -42,6 +42,7 @@
 //
 //	thermal-limit=CELSIUS            a hotter device gets no new work
 //	thermal-margin=CELSIUS           how far below the limit cooler devices are preferred
+//	max-ranks-per-node=N             how many ranks one node can have
 //	ageing-step=DURATION             waiting time per point of priority
 //	half-life=DURATION               how long past usage takes to count half
 //	model-weights=(MODEL:N)          weights of GPU models in fair shares, in thousandths
@@ -86,6 +87,7 @@
 //	temperature=CELSIUS      temperature of the devices
 //	unhealthy=(I)            indexes of unhealthy devices
 //	unfit=TEXT               reason why the node takes no jobs
+//	trusted-only             the node takes only jobs of platform administrators
 //	region= zone= spine= leaf= rack=  location labels
 //	labels=(NAME:VALUE)      labels
 //	taints=(NAME=VALUE:EFFECT)  taints
@@ -181,6 +183,7 @@
 //	preferred-domain=D       in this domain if possible
 //	strategy=STRATEGY        topology strategy
 //	bandwidth=TEXT           required network bandwidth
+//	trusted                  a platform administrator submitted it
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
 //	runtime=DURATION         how long it runs in simulate; forever if left out
 //	count=N                  submits N such jobs: J000, J001, …

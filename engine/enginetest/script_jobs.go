@@ -70,8 +70,9 @@ func doJob(w *Cluster, in *arguments) (string, error) {
 	for i := range count {
 		ids = append(ids, ares.JobID(fmt.Sprintf("%s%03d", in.first(), i)))
 	}
+	trusted := in.hasFlag("trusted")
 	for _, id := range ids {
-		w.Submit(id, spec)
+		w.submit(id, spec, trusted)
 		if runtime == "" {
 			continue
 		}

@@ -30,6 +30,7 @@ func doNode(w *Cluster, in *arguments) (string, error) {
 		}
 		n.Taints = append(n.Taints, taint)
 	}
+	n.TrustedOnly = in.hasFlag("trusted-only")
 	addDevices(&n, in)
 	n.Links = linkMatrix(in.list("links"), len(n.Devices))
 	count := in.number("count", 0)

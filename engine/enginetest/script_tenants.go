@@ -18,6 +18,7 @@ import (
 func doConfig(w *Cluster, in *arguments) (string, error) {
 	cfg := config.Default()
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("thermal-limit", cfg.ThermalLimit), in.number("thermal-margin", cfg.ThermalMargin)
+	cfg.NodeRanks = in.number("max-ranks-per-node", 0)
 	y := &cfg.Preemption
 	y.Ceiling, y.MaxPreemptions, y.PerTenant = in.number("preemption-ceiling", y.Ceiling), in.number("max-preemptions", y.MaxPreemptions), in.number("max-preemptions-per-hour", y.PerTenant)
 	y.Moving, y.MoveGain = slices.Contains(in.positional, "consolidation"), in.number("consolidation-gain", y.MoveGain)

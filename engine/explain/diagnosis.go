@@ -233,7 +233,7 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			ex.cluster.Topology.MaxGPUsPerLeaf, c.request.DeviceWord(), c.request.GPUs)}}
 	}
 	var out []ares.Blocker
-	details := cluster.Details{Request: c.request, Model: model, MostFree: c.mostFree}
+	details := cluster.Details{Request: c.request, Model: model, MostFree: c.mostFree, SeatLimit: ex.cfg.RankLimit()}
 	for h, count := range c.counts {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {

@@ -199,7 +199,7 @@ type ShapeKey struct {
 	kind, model, mig, numa                  string
 	strategy, required, preferred, domain   string
 	bandwidth                               string
-	latency                                 bool
+	latency, trusted                        bool
 }
 
 // ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
@@ -212,7 +212,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.CPUs, memory: j.MemoryMB,
 		kind: j.AcceleratorType, model: j.GPUModel, mig: j.MIGProfile, numa: j.NUMAPolicy,
 		strategy: p.Strategy, required: p.RequiredLevel, preferred: p.PreferredLevel, domain: p.PreferredDomain,
-		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive,
+		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted,
 	}, lists == 0
 }
 

@@ -8,7 +8,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
-	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // nodeUse holds a node and the sum of all allocations on it.
@@ -65,7 +65,7 @@ func checkDevices(t *checker, p *placement) error {
 		if m == nil || m.Session == nil || m.Cordon != nil || m.Node.Unfit != "" {
 			return fmt.Errorf("node %s does not accept jobs: either it has no session, or it is cordoned, or it is unfit", seat.Node)
 		}
-		if err := m.checkSeat(p.job, seat, t.cfg.ThermalLimit); err != nil {
+		if err := m.checkSeat(p.job, seat, &t.cfg); err != nil {
 			return fmt.Errorf("rank %d on %s: %w", i, seat.Node, err)
 		}
 	}
@@ -74,14 +74,14 @@ func checkDevices(t *checker, p *placement) error {
 
 // checkSeat checks that a seat has exactly what the job requested, and that the
 // node is not oversubscribed.
-func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
+func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, cfg *config.Config) error {
 	switch {
 	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
 		return fmt.Errorf("the member has %d cores and %d MB, but the job requests %d cores and %d MB", seat.CPUs, seat.Memory, job.CPUs, job.MemoryMB)
 	case job.CPUs > 0 && m.cpus > m.Node.CPUs, job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
 		return fmt.Errorf("the node is oversubscribed: %d of %d cores and %d of %d MB are allocated", m.cpus, m.Node.CPUs, m.memory, m.Node.MemoryMB)
-	case m.seats > cluster.MaxSeats:
-		return fmt.Errorf("the node has %d job members, but the limit is %d", m.seats, cluster.MaxSeats)
+	case m.seats > cfg.RankLimit():
+		return fmt.Errorf("the node has %d job members, but the limit is %d", m.seats, cfg.RankLimit())
 	}
 	whole, milli := job.GPUs, job.GPUMilli
 	if job.MIGProfile != "" && whole == 0 && milli == 0 {
@@ -92,7 +92,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, hottest int) error {
 	}
 	given := 0
 	for _, sh := range seat.Shares {
-		if err := m.checkDevice(job, sh, hottest); err != nil {
+		if err := m.checkDevice(job, sh, cfg.ThermalLimit); err != nil {
 			return err
 		}
 		given += sh.Milli
@@ -215,6 +215,9 @@ func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
 
 // checkConstraints checks the requirements of a job on one node.
 func (m *nodeUse) checkConstraints(job *ares.Job) error {
+	if m.Node.TrustedOnly && !job.Trusted {
+		return errors.New("the node accepts only jobs of platform administrators, and the job is not one")
+	}
 	where := &job.Placement
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {

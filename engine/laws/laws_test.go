@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func testCluster() *engine.State {
 	s := engine.New()
 	var events []ares.Event
-	for i, id := range []string{"a", "b", "c", "d"} {
+	for i, id := range []string{"a", "b", "c", "d", "e"} {
 		n := &ares.Node{ID: id, CPUs: 16, MemoryMB: 1000, Labels: map[string]string{"leaf": "l" + fmt.Sprint(i/2), "region": "eu", "id": id}}
 		n.NUMA = []ares.NUMANode{{ID: 0, CPUs: 8, MemoryMB: 500}, {ID: 1, CPUs: 8, MemoryMB: 500}}
 		for k := range 4 {
@@ -29,6 +29,7 @@ func testCluster() *engine.State {
 	}
 	hot := events[6].Node // d
 	hot.Devices[0].Celsius, hot.Devices[1].Healthy, hot.Devices[2].Model = 90, false, "A100"
+	events[8].Node.TrustedOnly = true // e
 	hot.Taints = []ares.Taint{{Key: "spot", Effect: ares.NoSchedule}}
 	limits := ares.NoLimits()
 	limits.GPUs = 2
@@ -96,6 +97,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"a rank twice", ares.Spec{GPUs: 1, Members: 2}, []ares.Seat{seat("b", 0, 0), seat("b", 0, 1)}, "gangs"},
 		{"before its dependency", gpu(func(s *ares.Spec) { s.After = []string{"db"} }), []ares.Seat{seat("b", 0, 0)}, "gangs"},
 		{"a taint", gpu(), []ares.Seat{seat("d", 0, 2)}, "nodes"},
+		{"a node for administrators' jobs", gpu(), []ares.Seat{seat("e", 0, 0)}, "nodes"},
 		{"another label", gpu(func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"id": "c"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
 		{"a condition", gpu(func(s *ares.Spec) { s.Placement.NodeAffinity = []string{"id notin (b)"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
 		{"another region", gpu(func(s *ares.Spec) { s.Placement.Regions = []string{"us"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},

@@ -61,6 +61,8 @@ func useIsSummedUp(t *testing.T, b Base) {
 		{"nobody's", history.UsageQuery{Tenant: "t3"}, ""},
 		{"within a tenant", history.UsageQuery{Within: []history.Scope{{Tenant: "t1"}}}, ": 2 jobs 49.00 h cost 0.00 unpriced 49.00 h"},
 		{"within a queue", history.UsageQuery{Within: []history.Scope{{Tenant: "t1", Queue: "q2"}}}, ": 1 jobs 1.00 h cost 0.00 unpriced 1.00 h"},
+		{"within many queues", history.UsageQuery{Within: manyScopes("q2")}, ": 1 jobs 1.00 h cost 0.00 unpriced 1.00 h"},
+		{"within many tenants", history.UsageQuery{Within: manyScopes("")}, ": 2 jobs 49.00 h cost 0.00 unpriced 49.00 h"},
 		{"within nothing", history.UsageQuery{Within: []history.Scope{}}, ""},
 	} {
 		got, err := h.Usage(t.Context(), c.query)

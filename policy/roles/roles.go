@@ -31,6 +31,8 @@ const (
 	BindingWrite Verb = "binding.write"
 	PolicyRead   Verb = "policy.read"
 	PolicyWrite  Verb = "policy.write"
+	SecretRead   Verb = "secret.read" // names of secrets; no verb allows to read their values
+	SecretWrite  Verb = "secret.write"
 	UsageRead    Verb = "usage.read"
 	AuditRead    Verb = "audit.read"
 
@@ -42,18 +44,19 @@ const (
 	NodeWrite        Verb = "node.write"       // platform: cordon, drain, remove, join tokens
 	TopologyWrite    Verb = "topology.write"   // platform
 	ReservationWrite Verb = "reservation.write"
-	PriceWrite       Verb = "price.write" // platform
-	StoreRead        Verb = "store.read"  // platform: backups, dumps and recordings hold everything
+	PriceWrite       Verb = "price.write"   // platform
+	SecretRotate     Verb = "secret.rotate" // platform: the key that encrypts all secrets
+	StoreRead        Verb = "store.read"    // platform: backups, dumps and recordings hold everything
 
 	AgentAct Verb = "agent.act" // the agents' methods
 )
 
 var (
 	viewer    = []Verb{JobRead, QueueRead, TenantRead, UsageRead, NodeRead, ReservationRead, ClusterRead}
-	submitter = append(slices.Clip(viewer), JobSubmit, JobCancel)
+	submitter = append(slices.Clip(viewer), JobSubmit, JobCancel, SecretRead)
 	oversight = []Verb{TokenRead, BindingRead, PolicyRead, AuditRead}
-	tenant    = slices.Concat(submitter, oversight, []Verb{QueueWrite, TokenWrite, BindingWrite, PolicyWrite})
-	platform  = append(slices.Clip(tenant), ServerRead, TenantWrite, NodeWrite, TopologyWrite, ReservationWrite, PriceWrite, StoreRead)
+	tenant    = slices.Concat(submitter, oversight, []Verb{QueueWrite, TokenWrite, BindingWrite, PolicyWrite, SecretWrite})
+	platform  = append(slices.Clip(tenant), ServerRead, TenantWrite, NodeWrite, TopologyWrite, ReservationWrite, PriceWrite, SecretRotate, StoreRead)
 )
 
 // The map `verbs` lists the verbs of each role.

@@ -58,6 +58,8 @@ type Record struct {
 	//	*Record_Authority
 	//	*Record_Revocation
 	//	*Record_Joined
+	//	*Record_AuditMark
+	//	*Record_Secret
 	Body          isRecord_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -368,6 +370,24 @@ func (x *Record) GetJoined() *Joined {
 	return nil
 }
 
+func (x *Record) GetAuditMark() *AuditMark {
+	if x != nil {
+		if x, ok := x.Body.(*Record_AuditMark); ok {
+			return x.AuditMark
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetSecret() *Secret {
+	if x != nil {
+		if x, ok := x.Body.(*Record_Secret); ok {
+			return x.Secret
+		}
+	}
+	return nil
+}
+
 type isRecord_Body interface {
 	isRecord_Body()
 }
@@ -488,6 +508,14 @@ type Record_Joined struct {
 	Joined *Joined `protobuf:"bytes,30,opt,name=joined,proto3,oneof"`
 }
 
+type Record_AuditMark struct {
+	AuditMark *AuditMark `protobuf:"bytes,41,opt,name=audit_mark,json=auditMark,proto3,oneof"`
+}
+
+type Record_Secret struct {
+	Secret *Secret `protobuf:"bytes,31,opt,name=secret,proto3,oneof"`
+}
+
 func (*Record_Job) isRecord_Body() {}
 
 func (*Record_Tombstone) isRecord_Body() {}
@@ -546,6 +574,80 @@ func (*Record_Revocation) isRecord_Body() {}
 
 func (*Record_Joined) isRecord_Body() {}
 
+func (*Record_AuditMark) isRecord_Body() {}
+
+func (*Record_Secret) isRecord_Body() {}
+
+// AuditMark is the position that a server's audit log has reached.
+type AuditMark struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Hash     string                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// The public key that signs the log.
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	At            int64  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditMark) Reset() {
+	*x = AuditMark{}
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditMark) ProtoMessage() {}
+
+func (x *AuditMark) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditMark.ProtoReflect.Descriptor instead.
+func (*AuditMark) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AuditMark) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *AuditMark) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *AuditMark) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AuditMark) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Job is an accepted job; it never changes.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -565,14 +667,17 @@ type Job struct {
 	ArrayIndex int32  `protobuf:"varint,8,opt,name=array_index,json=arrayIndex,proto3" json:"array_index,omitempty"`
 	ArrayCount int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// What policies said of it.
-	Notes         []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	// Somebody other than a platform administrator submitted the job, so it must not run where jobs are not isolated. Jobs of earlier
+	// versions do not have this field, and go on as before.
+	Untrusted     bool `protobuf:"varint,30,opt,name=untrusted,proto3" json:"untrusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +689,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +702,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Job) GetSpec() *apipb.JobSpec {
@@ -670,6 +775,13 @@ func (x *Job) GetNotes() []*PolicyNote {
 	return nil
 }
 
+func (x *Job) GetUntrusted() bool {
+	if x != nil {
+		return x.Untrusted
+	}
+	return false
+}
+
 // PolicyNote is what a policy said of a job.
 type PolicyNote struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -683,7 +795,7 @@ type PolicyNote struct {
 
 func (x *PolicyNote) Reset() {
 	*x = PolicyNote{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +807,7 @@ func (x *PolicyNote) String() string {
 func (*PolicyNote) ProtoMessage() {}
 
 func (x *PolicyNote) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +820,7 @@ func (x *PolicyNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyNote.ProtoReflect.Descriptor instead.
 func (*PolicyNote) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PolicyNote) GetPolicy() string {
@@ -754,7 +866,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +878,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +891,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Policy) GetOn() string {
@@ -884,7 +996,7 @@ type Awaited struct {
 
 func (x *Awaited) Reset() {
 	*x = Awaited{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1008,7 @@ func (x *Awaited) String() string {
 func (*Awaited) ProtoMessage() {}
 
 func (x *Awaited) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1021,7 @@ func (x *Awaited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Awaited.ProtoReflect.Descriptor instead.
 func (*Awaited) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 // Tombstone is what is left of an archived job.
@@ -926,7 +1038,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1050,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1063,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Tombstone) GetDigest() []byte {
@@ -1007,7 +1119,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1131,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1144,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Run) GetPhase() string {
@@ -1161,7 +1273,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1285,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1298,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -1235,7 +1347,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1359,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1372,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Victim) GetJob() string {
@@ -1300,7 +1412,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1424,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1437,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Yield) GetTo() string {
@@ -1399,7 +1511,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1523,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1536,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1537,7 +1649,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1661,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1674,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Merit) GetLevel() string {
@@ -1651,7 +1763,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1775,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1788,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Seat) GetNode() string {
@@ -1749,7 +1861,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1873,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1886,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Result) GetOutcome() string {
@@ -1832,7 +1944,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1956,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1969,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Stop) GetWhy() string {
@@ -1907,7 +2019,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2031,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2044,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -1973,7 +2085,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2097,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2110,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -2019,7 +2131,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2143,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2156,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Claim) GetNode() string {
@@ -2072,7 +2184,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2196,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2209,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Session) GetInstance() string {
@@ -2135,7 +2247,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2259,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2272,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Cordon) GetBy() string {
@@ -2222,7 +2334,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2346,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2359,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Tenant) GetName() string {
@@ -2375,7 +2487,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2499,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2512,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Quota) GetModel() string {
@@ -2450,7 +2562,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2574,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2587,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Queue) GetParent() string {
@@ -2572,7 +2684,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2696,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2709,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -2698,7 +2810,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2822,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2835,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -2775,7 +2887,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2899,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2912,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Domain) GetName() string {
@@ -2856,7 +2968,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +2980,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +2993,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Switch) GetName() string {
@@ -2918,7 +3030,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3042,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3055,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -2990,7 +3102,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3114,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3127,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -3071,7 +3183,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3195,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3208,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -3122,7 +3234,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3246,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3259,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Leader) GetServer() string {
@@ -3169,7 +3281,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3293,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3306,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -3241,7 +3353,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3365,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3378,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3323,7 +3435,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3447,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3460,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Grant) GetRole() string {
@@ -3374,17 +3486,21 @@ func (x *Grant) GetQueue() string {
 
 // Binding gives a subject a role. Where, and which, is its key.
 type Binding struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Subject       string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
-	CreatedBy     string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	CreatedAt     int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Subject   string                 `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The binding has no effect, because the subject's tenant has not accepted it.
+	Pending bool `protobuf:"varint,4,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Who accepted it; "" if no consent was needed.
+	AcceptedBy    string `protobuf:"bytes,5,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3512,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3525,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Binding) GetSubject() string {
@@ -3433,6 +3549,20 @@ func (x *Binding) GetCreatedAt() int64 {
 	return 0
 }
 
+func (x *Binding) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *Binding) GetAcceptedBy() string {
+	if x != nil {
+		return x.AcceptedBy
+	}
+	return ""
+}
+
 // Identity tells one store from another. It is part of every backup.
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3445,7 +3575,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3587,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3600,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Identity) GetStore() string {
@@ -3501,7 +3631,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3643,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3656,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Restored) GetRestore() string {
@@ -3571,7 +3701,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3713,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3726,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -3641,7 +3771,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3783,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3796,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Change) GetKey() string {
@@ -3717,7 +3847,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +3859,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +3872,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -3784,7 +3914,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3926,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3939,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -3848,7 +3978,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +3990,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4003,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Score) GetScore() int64 {
@@ -3976,16 +4106,17 @@ type JoinToken struct {
 	CreatedAt int64                  `protobuf:"varint,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExpiresAt int64                  `protobuf:"varint,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Set by its use.
-	UsedAt        int64  `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
-	UsedBy        string `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
-	UsedKey       []byte `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	UsedAt        int64            `protobuf:"varint,6,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedBy        string           `protobuf:"bytes,7,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`    // node
+	UsedKey       []byte           `protobuf:"bytes,8,opt,name=used_key,json=usedKey,proto3" json:"used_key,omitempty"` // SHA-256 of the public key that was certified
+	Grant         *apipb.NodeGrant `protobuf:"bytes,9,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3997,7 +4128,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4141,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -4069,6 +4200,13 @@ func (x *JoinToken) GetUsedKey() []byte {
 	return nil
 }
 
+func (x *JoinToken) GetGrant() *apipb.NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 // Authority is the internal certificate authority of all servers.
 type Authority struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -4082,7 +4220,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4232,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4245,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -4133,16 +4271,18 @@ func (x *Authority) GetSalt() []byte {
 
 // Joined is that a node was let in by a join token. Its key has the node's name.
 type Joined struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // its ID
-	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // its ID; "" when only an administrator labelled the node
+	At    int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	// From the join token, with what administrators changed since.
+	Grant         *apipb.NodeGrant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4294,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4307,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Joined) GetToken() string {
@@ -4184,6 +4324,13 @@ func (x *Joined) GetAt() int64 {
 	return 0
 }
 
+func (x *Joined) GetGrant() *apipb.NodeGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
 // Revocation ends every certificate of a node that was issued at a revision
 // before this record's own. Its key has the node's name.
 type Revocation struct {
@@ -4197,7 +4344,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4356,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4369,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Revocation) GetBy() string {
@@ -4246,11 +4393,114 @@ func (x *Revocation) GetReason() string {
 	return ""
 }
 
+// Secret is one version of a secret, encrypted. Its tenant and name are its key.
+type Secret struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Names of its values.
+	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The key-encryption key that wraps the data key. It is not in the store.
+	KeyId         string `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	WrappedKey    []byte `protobuf:"bytes,4,opt,name=wrapped_key,json=wrappedKey,proto3" json:"wrapped_key,omitempty"`
+	Ciphertext    []byte `protobuf:"bytes,5,opt,name=ciphertext,proto3" json:"ciphertext,omitempty"`
+	CreatedAt     int64  `protobuf:"varint,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     int64  `protobuf:"varint,7,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	By            string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_store_storepb_store_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Secret) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Secret) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Secret) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *Secret) GetWrappedKey() []byte {
+	if x != nil {
+		return x.WrappedKey
+	}
+	return nil
+}
+
+func (x *Secret) GetCiphertext() []byte {
+	if x != nil {
+		return x.Ciphertext
+	}
+	return nil
+}
+
+func (x *Secret) GetCreatedAt() int64 {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return 0
+}
+
+func (x *Secret) GetUpdatedAt() int64 {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return 0
+}
+
+func (x *Secret) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\"\xf8\v\n" +
+	"\x19store/storepb/store.proto\x12\rares.store.v1\x1a\x11apipb/agent.proto\x1a\x0fapipb/job.proto\x1a\x0fapipb/pki.proto\"\xe4\f\n" +
 	"\x06Record\x12\x1d\n" +
 	"\n" +
 	"min_reader\x18\x01 \x01(\x05R\tminReader\x12&\n" +
@@ -4288,8 +4538,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"revocation\x18\x1d \x01(\v2\x19.ares.store.v1.RevocationH\x00R\n" +
 	"revocation\x12/\n" +
-	"\x06joined\x18\x1e \x01(\v2\x15.ares.store.v1.JoinedH\x00R\x06joinedB\x06\n" +
-	"\x04body\"\xbf\x02\n" +
+	"\x06joined\x18\x1e \x01(\v2\x15.ares.store.v1.JoinedH\x00R\x06joined\x129\n" +
+	"\n" +
+	"audit_mark\x18) \x01(\v2\x18.ares.store.v1.AuditMarkH\x00R\tauditMark\x12/\n" +
+	"\x06secret\x18\x1f \x01(\v2\x15.ares.store.v1.SecretH\x00R\x06secretB\x06\n" +
+	"\x04body\"]\n" +
+	"\tAuditMark\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xdd\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -4303,7 +4561,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\t \x01(\x05R\n" +
 	"arrayCount\x12/\n" +
-	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\"\xb2\x01\n" +
+	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x1c\n" +
+	"\tuntrusted\x18\x1e \x01(\bR\tuntrusted\"\xb2\x01\n" +
 	"\n" +
 	"PolicyNote\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +
@@ -4558,13 +4817,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Grant\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\"a\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\x9c\x01\n" +
 	"\aBinding\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x02 \x01(\tR\tcreatedBy\x12\x1d\n" +
 	"\n" +
-	"created_at\x18\x03 \x01(\x03R\tcreatedAt\":\n" +
+	"created_at\x18\x03 \x01(\x03R\tcreatedAt\x12\x18\n" +
+	"\apending\x18\x04 \x01(\bR\apending\x12\x1f\n" +
+	"\vaccepted_by\x18\x05 \x01(\tR\n" +
+	"acceptedBy\":\n" +
 	"\bIdentity\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x18\n" +
 	"\arestore\x18\x02 \x01(\tR\arestore\"\x8b\x01\n" +
@@ -4610,7 +4872,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x03R\x02at\x12\x14\n" +
 	"\x05until\x18\v \x01(\x03R\x05until\x12\x1a\n" +
 	"\bfamilies\x18\f \x03(\x06R\bfamilies\x12\x10\n" +
-	"\x03why\x18\r \x01(\tR\x03why\"\xdd\x01\n" +
+	"\x03why\x18\r \x01(\tR\x03why\"\x87\x02\n" +
 	"\tJoinToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
@@ -4622,19 +4884,35 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\x03R\texpiresAt\x12\x17\n" +
 	"\aused_at\x18\x06 \x01(\x03R\x06usedAt\x12\x17\n" +
 	"\aused_by\x18\a \x01(\tR\x06usedBy\x12\x19\n" +
-	"\bused_key\x18\b \x01(\fR\ausedKey\"S\n" +
+	"\bused_key\x18\b \x01(\fR\ausedKey\x12(\n" +
+	"\x05grant\x18\t \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"S\n" +
 	"\tAuthority\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
-	"\x04salt\x18\x03 \x01(\fR\x04salt\".\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"X\n" +
 	"\x06Joined\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x0e\n" +
-	"\x02at\x18\x02 \x01(\x03R\x02at\"D\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12(\n" +
+	"\x05grant\x18\x03 \x01(\v2\x12.ares.v1.NodeGrantR\x05grant\"D\n" +
 	"\n" +
 	"Revocation\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reasonB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xdc\x01\n" +
+	"\x06Secret\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\x12\x15\n" +
+	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x1f\n" +
+	"\vwrapped_key\x18\x04 \x01(\fR\n" +
+	"wrappedKey\x12\x1e\n" +
+	"\n" +
+	"ciphertext\x18\x05 \x01(\fR\n" +
+	"ciphertext\x12\x1d\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\x03R\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"updated_at\x18\a \x01(\x03R\tupdatedAt\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02byB.Z,github.com/ares-scheduler/ares/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -4648,119 +4926,126 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
-	(*Job)(nil),               // 1: ares.store.v1.Job
-	(*PolicyNote)(nil),        // 2: ares.store.v1.PolicyNote
-	(*Policy)(nil),            // 3: ares.store.v1.Policy
-	(*Awaited)(nil),           // 4: ares.store.v1.Awaited
-	(*Tombstone)(nil),         // 5: ares.store.v1.Tombstone
-	(*Run)(nil),               // 6: ares.store.v1.Run
-	(*Nomination)(nil),        // 7: ares.store.v1.Nomination
-	(*Victim)(nil),            // 8: ares.store.v1.Victim
-	(*Yield)(nil),             // 9: ares.store.v1.Yield
-	(*Attempt)(nil),           // 10: ares.store.v1.Attempt
-	(*Merit)(nil),             // 11: ares.store.v1.Merit
-	(*Seat)(nil),              // 12: ares.store.v1.Seat
-	(*Result)(nil),            // 13: ares.store.v1.Result
-	(*Stop)(nil),              // 14: ares.store.v1.Stop
-	(*Transition)(nil),        // 15: ares.store.v1.Transition
-	(*Lease)(nil),             // 16: ares.store.v1.Lease
-	(*Claim)(nil),             // 17: ares.store.v1.Claim
-	(*Session)(nil),           // 18: ares.store.v1.Session
-	(*Cordon)(nil),            // 19: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 20: ares.store.v1.Tenant
-	(*Quota)(nil),             // 21: ares.store.v1.Quota
-	(*Queue)(nil),             // 22: ares.store.v1.Queue
-	(*Reservation)(nil),       // 23: ares.store.v1.Reservation
-	(*Topology)(nil),          // 24: ares.store.v1.Topology
-	(*Domain)(nil),            // 25: ares.store.v1.Domain
-	(*Switch)(nil),            // 26: ares.store.v1.Switch
-	(*Weights)(nil),           // 27: ares.store.v1.Weights
-	(*Usage)(nil),             // 28: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 29: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 30: ares.store.v1.Leader
-	(*Progress)(nil),          // 31: ares.store.v1.Progress
-	(*Token)(nil),             // 32: ares.store.v1.Token
-	(*Grant)(nil),             // 33: ares.store.v1.Grant
-	(*Binding)(nil),           // 34: ares.store.v1.Binding
-	(*Identity)(nil),          // 35: ares.store.v1.Identity
-	(*Restored)(nil),          // 36: ares.store.v1.Restored
-	(*Batch)(nil),             // 37: ares.store.v1.Batch
-	(*Change)(nil),            // 38: ares.store.v1.Change
-	(*Forecast)(nil),          // 39: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 40: ares.store.v1.Forecaster
-	(*Score)(nil),             // 41: ares.store.v1.Score
-	(*JoinToken)(nil),         // 42: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 43: ares.store.v1.Authority
-	(*Joined)(nil),            // 44: ares.store.v1.Joined
-	(*Revocation)(nil),        // 45: ares.store.v1.Revocation
-	nil,                       // 46: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 47: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 48: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 49: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 50: ares.v1.DeviceShare
+	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
+	(*Job)(nil),               // 2: ares.store.v1.Job
+	(*PolicyNote)(nil),        // 3: ares.store.v1.PolicyNote
+	(*Policy)(nil),            // 4: ares.store.v1.Policy
+	(*Awaited)(nil),           // 5: ares.store.v1.Awaited
+	(*Tombstone)(nil),         // 6: ares.store.v1.Tombstone
+	(*Run)(nil),               // 7: ares.store.v1.Run
+	(*Nomination)(nil),        // 8: ares.store.v1.Nomination
+	(*Victim)(nil),            // 9: ares.store.v1.Victim
+	(*Yield)(nil),             // 10: ares.store.v1.Yield
+	(*Attempt)(nil),           // 11: ares.store.v1.Attempt
+	(*Merit)(nil),             // 12: ares.store.v1.Merit
+	(*Seat)(nil),              // 13: ares.store.v1.Seat
+	(*Result)(nil),            // 14: ares.store.v1.Result
+	(*Stop)(nil),              // 15: ares.store.v1.Stop
+	(*Transition)(nil),        // 16: ares.store.v1.Transition
+	(*Lease)(nil),             // 17: ares.store.v1.Lease
+	(*Claim)(nil),             // 18: ares.store.v1.Claim
+	(*Session)(nil),           // 19: ares.store.v1.Session
+	(*Cordon)(nil),            // 20: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 21: ares.store.v1.Tenant
+	(*Quota)(nil),             // 22: ares.store.v1.Quota
+	(*Queue)(nil),             // 23: ares.store.v1.Queue
+	(*Reservation)(nil),       // 24: ares.store.v1.Reservation
+	(*Topology)(nil),          // 25: ares.store.v1.Topology
+	(*Domain)(nil),            // 26: ares.store.v1.Domain
+	(*Switch)(nil),            // 27: ares.store.v1.Switch
+	(*Weights)(nil),           // 28: ares.store.v1.Weights
+	(*Usage)(nil),             // 29: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 30: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 31: ares.store.v1.Leader
+	(*Progress)(nil),          // 32: ares.store.v1.Progress
+	(*Token)(nil),             // 33: ares.store.v1.Token
+	(*Grant)(nil),             // 34: ares.store.v1.Grant
+	(*Binding)(nil),           // 35: ares.store.v1.Binding
+	(*Identity)(nil),          // 36: ares.store.v1.Identity
+	(*Restored)(nil),          // 37: ares.store.v1.Restored
+	(*Batch)(nil),             // 38: ares.store.v1.Batch
+	(*Change)(nil),            // 39: ares.store.v1.Change
+	(*Forecast)(nil),          // 40: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 41: ares.store.v1.Forecaster
+	(*Score)(nil),             // 42: ares.store.v1.Score
+	(*JoinToken)(nil),         // 43: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 44: ares.store.v1.Authority
+	(*Joined)(nil),            // 45: ares.store.v1.Joined
+	(*Revocation)(nil),        // 46: ares.store.v1.Revocation
+	(*Secret)(nil),            // 47: ares.store.v1.Secret
+	nil,                       // 48: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 49: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 50: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 51: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 52: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 53: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	1,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
-	5,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
-	6,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	16, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	17, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	18, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	48, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	19, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	20, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	29, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	30, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	31, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	32, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	35, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	36, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	22, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	24, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	28, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
-	4,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	39, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	40, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	23, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	41, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	34, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
-	3,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	42, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	43, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	45, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	44, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
-	49, // 29: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
-	2,  // 30: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	46, // 31: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	10, // 32: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	14, // 33: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	15, // 34: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	7,  // 35: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	12, // 36: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	8,  // 37: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	9,  // 38: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	12, // 39: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	11, // 40: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	9,  // 41: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	50, // 42: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	13, // 43: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	9,  // 44: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	21, // 45: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	21, // 46: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	47, // 47: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	25, // 48: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	26, // 49: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	27, // 50: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	33, // 51: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	38, // 52: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
+	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
+	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
+	17, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	18, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	19, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	50, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	20, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	21, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	30, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	31, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	32, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	33, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	36, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	37, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	23, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	25, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	29, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
+	40, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	41, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	24, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	42, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	35, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
+	43, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	44, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	46, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	45, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
+	47, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	51, // 31: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	3,  // 32: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
+	48, // 33: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	11, // 34: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	15, // 35: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	16, // 36: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	8,  // 37: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	13, // 38: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	9,  // 39: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	10, // 40: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	13, // 41: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	12, // 42: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	10, // 43: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	52, // 44: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	14, // 45: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	10, // 46: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	22, // 47: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	22, // 48: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	49, // 49: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	26, // 50: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	27, // 51: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	28, // 52: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	34, // 53: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	39, // 54: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	53, // 55: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	53, // 56: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4798,6 +5083,8 @@ func file_store_storepb_store_proto_init() {
 		(*Record_Authority)(nil),
 		(*Record_Revocation)(nil),
 		(*Record_Joined)(nil),
+		(*Record_AuditMark)(nil),
+		(*Record_Secret)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4805,7 +5092,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

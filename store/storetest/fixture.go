@@ -119,6 +119,18 @@ func (n *Node) Revision(tb testing.TB, s *store.Store) int64 {
 	return 0
 }
 
+// SessionOf returns the revision of a node's current session.
+func SessionOf(tb testing.TB, s *store.Store, node string) int64 {
+	tb.Helper()
+	for _, raw := range Records(tb, s, "sessions/"+node) {
+		if strings.HasSuffix(raw.Key, "sessions/"+node) {
+			return raw.Revision
+		}
+	}
+	tb.Fatalf("node %s has no session", node)
+	return 0
+}
+
 // NewLead makes this process the leader. Leadership ends when the test ends or
 // when the returned function is called.
 func NewLead(tb testing.TB, s *store.Store) (lead *store.Leadership, resign func()) {

@@ -109,7 +109,7 @@ func ALateCommitWithAnOldFenceIsRefused(t *testing.T, s *store.Store) {
 			refused(t, err, ares.Fenced, "not current")
 		}
 		refused(t, s.Decline(t.Context(), old, paused.Session, Noon), ares.Fenced)
-		refused(t, s.ReportProgress(t.Context(), old, ares.Progress{Percent: 99, At: Noon}), ares.Fenced)
+		refused(t, s.ReportProgress(t.Context(), old, SessionOf(t, s, healthy.ID), ares.Progress{Percent: 99, At: Noon}), ares.Fenced)
 		// The store also rejects a fence that never existed, and fence 0.
 		for _, f := range []ares.Fence{0, now.Fence + 1_000_000} {
 			never := now
@@ -177,6 +177,11 @@ func claimSession(t *testing.T, s *store.Store) {
 	phase(t, s, st.job.ID, ares.Scheduled)
 	node.Close(t, s)
 	refused(t, s.Claim(t.Context(), st.seats[0], node.Session, Noon), ares.Fenced, "session")
+	// A node without a session must not pass as a node whose session is 0.
+	refused(t, s.Claim(t.Context(), st.seats[0], 0, Noon), ares.Fenced, "session")
+	refused(t, s.Decline(t.Context(), st.seats[0], 0, Noon), ares.Fenced, "session")
+	refused(t, s.UpdateNode(t.Context(), node.Node, 0), ares.Fenced, "session")
+	refused(t, s.Clear(t.Context(), st.job.ID, node.ID, 0, nil), ares.Fenced, "session")
 	if left := Records(t, s, "leases/"+string(st.job.ID)+"/"); len(left) > 0 {
 		t.Errorf("a refused claim left %+v", left)
 	}
@@ -395,7 +400,7 @@ func progressRules(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 1)
 	st.claim(t, s)
 	said := ares.Progress{Percent: 41.5, Message: "epoch 3", At: Noon}
-	if err := s.ReportProgress(t.Context(), st.seats[0], said); err != nil {
+	if err := s.ReportProgress(t.Context(), st.seats[0], st.nodes[0].Session, said); err != nil {
 		t.Fatal(err)
 	}
 	if got := Get(t, s, st.job.ID).Progress; got == nil || *got != said {
@@ -403,9 +408,19 @@ func progressRules(t *testing.T, s *store.Store) {
 	}
 	wrong := st.seats[0]
 	wrong.Fence--
-	refused(t, s.ReportProgress(t.Context(), wrong, said), ares.Fenced)
+	refused(t, s.ReportProgress(t.Context(), wrong, st.nodes[0].Session, said), ares.Fenced)
+	// Another node, an outdated session and a rank that does not exist are refused too, and change nothing.
+	stranger, none := NewNode(t, s), st.seats[0]
+	wrong, none.Rank = st.seats[0], 9
+	wrong.Node = stranger.ID
+	refused(t, s.ReportProgress(t.Context(), wrong, stranger.Session, ares.Progress{Percent: 1}), ares.Fenced, st.nodes[0].ID)
+	refused(t, s.ReportProgress(t.Context(), st.seats[0], st.nodes[0].Session-1, ares.Progress{Percent: 1}), ares.Fenced, "session")
+	refused(t, s.ReportProgress(t.Context(), none, st.nodes[0].Session, ares.Progress{Percent: 1}), ares.Invalid)
+	if got := Get(t, s, st.job.ID).Progress; got == nil || *got != said {
+		t.Errorf("a refused report made the progress %+v", got)
+	}
 	Finish(t, s, st.seats[0], ares.OutcomeSucceeded)
-	refused(t, s.ReportProgress(t.Context(), st.seats[0], said), ares.Fenced)
+	refused(t, s.ReportProgress(t.Context(), st.seats[0], st.nodes[0].Session, said), ares.Fenced)
 	if got := Get(t, s, st.job.ID).Progress; got != nil {
 		t.Errorf("the attempt ended and left %+v", got)
 	}

@@ -43,7 +43,9 @@ func Run(t *testing.T, open func(testing.TB) *store.Store) {
 		{"Reservations", reservationLaws},
 		{"Trust", trustLaws},
 		{"Policies", policyLaws},
+		{"Secrets", secretLaws},
 		{"Remove", removeLaws},
+		{"AuditMarks", auditMarkLaws},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, l := range group.laws {

@@ -15,6 +15,8 @@ var tenantLaws = []law{
 	{"ATokenReplacesTheOneOfItsName", tokenRules},
 	{"ADumpHidesWhatATokenHashesTo", dumpHides},
 	{"KeysAreReadable", keysReadable},
+	{"ADeletedTenantLeavesNoRights", deletedLeavesNoRights},
+	{"APendingBindingIsAccepted", pendingIsAccepted},
 }
 
 func tenantRules(t *testing.T, s *store.Store) {

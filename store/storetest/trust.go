@@ -17,6 +17,8 @@ var trustLaws = []law{
 	{"OneOfManyAtOnceUsesAJoinToken", trustRace},
 	{"OneOfManyAtOnceHasAName", trustNameRace},
 	{"AJoinTokenForAnybodyIsNotForKnownNodes", trustKnownNode},
+	{"ANodeHasWhatItsJoinTokenGrants", grantJoined},
+	{"AnAdministratorLabelsNodes", grantLabelled},
 	{"ARevocationEndsWhatIsOlder", trustRevoked},
 	{"ARevocationEndsTheSession", revokedSession},
 	{"ARevocationEndsEveryJoinToken", revokedTokens},

@@ -122,7 +122,7 @@ func watchShows(t *testing.T, s *store.Store) {
 	<-ready
 	st := newStage(t, s, 1)
 	st.claim(t, s)
-	if err := s.ReportProgress(ctx, st.seats[0], ares.Progress{Percent: 5, At: Noon}); err != nil {
+	if err := s.ReportProgress(ctx, st.seats[0], st.nodes[0].Session, ares.Progress{Percent: 5, At: Noon}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Cordon(ctx, ares.Cordon{Node: st.nodes[0].ID, By: "me", Since: Noon}); err != nil {

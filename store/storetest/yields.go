@@ -222,7 +222,7 @@ func yieldCheckpoint(t *testing.T, s *store.Store) {
 	Claim(t, s, first, node)
 	at := Noon.Add(time.Minute)
 	for range 2 { // the second changes nothing
-		if err := s.Checkpointed(t.Context(), first[0], at); err != nil {
+		if err := s.Checkpointed(t.Context(), first[0], node.Session, at); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,20 +230,22 @@ func yieldCheckpoint(t *testing.T, s *store.Store) {
 	if got := run.Last(); !got.CheckpointedAt.Equal(at) || !got.SavedUntil().Equal(at) {
 		t.Errorf("checkpointed at %v, kept until %v", got.CheckpointedAt, got.SavedUntil())
 	}
-	if err := s.Checkpointed(t.Context(), first[0], at.Add(-time.Second)); err != nil {
+	if err := s.Checkpointed(t.Context(), first[0], node.Session, at.Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if got := phase(t, s, job.ID, ares.Running); got.Revision != run.Revision {
 		t.Error("an earlier checkpoint changed the run")
 	}
 	elsewhere := first[0]
-	elsewhere.Node = NewNode(t, s).ID
-	refused(t, s.Checkpointed(t.Context(), elsewhere, at.Add(time.Second)), ares.Fenced, "is placed on node")
+	stranger := NewNode(t, s)
+	elsewhere.Node = stranger.ID
+	refused(t, s.Checkpointed(t.Context(), elsewhere, stranger.Session, at.Add(time.Second)), ares.Fenced, "is placed on node")
+	refused(t, s.Checkpointed(t.Context(), first[0], node.Session-1, at.Add(time.Second)), ares.Fenced, "session")
 	Finish(t, s, first[0], ares.OutcomeLost)
 	Release(t, s, first[0])
 	second := Place(t, s, lead, job, node)
 	Claim(t, s, second, node)
-	refused(t, s.Checkpointed(t.Context(), first[0], at.Add(time.Hour)), ares.Fenced, "is not current")
+	refused(t, s.Checkpointed(t.Context(), first[0], node.Session, at.Add(time.Hour)), ares.Fenced, "is not current")
 	run = phase(t, s, job.ID, ares.Running)
 	if got := run.Last(); !got.CheckpointedAt.IsZero() {
 		t.Errorf("the second attempt is checkpointed at %v by the first", got.CheckpointedAt)
@@ -258,7 +260,7 @@ func yieldGrace(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	at := Noon.Add(10 * time.Second)
-	if err := s.Checkpointed(t.Context(), victims[0], at); err != nil {
+	if err := s.Checkpointed(t.Context(), victims[0], SessionOf(t, s, victims[0].Node), at); err != nil {
 		t.Fatal(err)
 	}
 	run, err := s.Finish(t.Context(), victims[0], Result(ares.OutcomeStopped), at.Add(2*time.Second))

@@ -103,7 +103,8 @@ func (s *Server) GetAs(token, path string) (status int, body string, err error) 
 // Metric returns one of the server's metrics, summed over its labels. The result
 // is 0 if the metric does not exist or the server does not answer.
 func (s *Server) Metric(name string) float64 {
-	_, body, _ := s.get("", s.scheme()+s.At.Metrics+"/metrics")
+	token, _ := os.ReadFile(filepath.Join(s.Dir, server.AdminTokenFile)) // without it, the server does not answer
+	_, body, _ := s.get(strings.TrimSpace(string(token)), s.scheme()+s.At.Metrics+"/metrics")
 	sum := 0.0
 	for line := range strings.Lines(body) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -55,6 +55,21 @@ var apart = []Mutation{
 		inAgent("TestTwoTenantsOfOneUser"), `is the other's user`,
 	},
 	{
+		"apart-untrusted-jobs", "the filter that keeps other users' jobs off a node without isolation",
+		edit("engine/cluster/filters.go", "return n.Record.TrustedOnly && !w.rules.trusted", "return n.Record.TrustedOnly && w.GPUs < 0"),
+		Test{Package: "./control/admission", Run: "TestTrustedOnlyNodes"}, `want code "infeasible"`,
+	},
+	{
+		"apart-system-calls", "the filter of system calls",
+		edit(room, "if o.Sandbox.Seccomp {", "if o.Sandbox.Seccomp && o.User == nil {"),
+		inRun("TestSeccompInCgroup"), `no "Seccomp:`,
+	},
+	{
+		"apart-shared-memory", "the size of /dev/shm",
+		edit("cmd/ares-supervisor/quota.go", "err != nil || o.Sandbox.ShmMB == 0 &&", "err != nil || o.Sandbox.ShmMB > 0 &&"),
+		inRun("TestSharedMemoryLimit"), `no "No space left`,
+	},
+	{
 		"apart-environment-of-the-agent", "the short list of what a job has of it",
 		edit("agent/spec.go", `if v := os.Getenv(k); v != "" && (k != "HOME" || user == nil) {`, `if v := os.Getenv(k); v != "" {`),
 		inAgent("TestNoSecretReachesAJob"), `a secret in`,

@@ -26,7 +26,7 @@ type Test struct {
 // Mutations returns all mutations, grouped by the safeguard that they remove.
 func Mutations() []Mutation {
 	var all []Mutation
-	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, preemption, reservations} {
+	for _, part := range [][]Mutation{fencing, leading, rules, deadlines, accepting, apart, tenants, preemption, reservations, trust, auditLog, secrets, nodes} {
 		all = append(all, part...)
 	}
 	return all
@@ -89,7 +89,7 @@ var fencing = []Mutation{
 	},
 	{
 		"node-of-the-seat", "the comparison of the node that reports an end",
-		edit(runs, "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {", "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node == \"\" {"),
+		edit(seatReports, "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {", "r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node == \"\" {"),
 		law("Seats/AnotherNodeMayNotAct"), `want code "fenced"`,
 	},
 	{
@@ -262,7 +262,7 @@ var rules = []Mutation{
 	},
 	{
 		"R5-store", "the comparison of the session in Claim",
-		edit(runs, "\t\t[]clientv3.Cmp{sessionIs(ref.Node, session)},\n\t\t[]clientv3.Op{clientv3.OpPut(claimKey", "\t\tnil,\n\t\t[]clientv3.Op{clientv3.OpPut(claimKey"),
+		edit(seatReports, `"claim seat", ref, session,`, `"claim seat", ref, anySession,`),
 		law("Seats/AClaimNeedsTheSession"), `want code "fenced"`,
 	},
 	{
@@ -327,7 +327,7 @@ var rules = []Mutation{
 	},
 	{
 		"R9-decline-session", "the comparison of the session in Decline",
-		edit(runs, "}, []clientv3.Cmp{sessionIs(ref.Node, session)}, nil,", "}, nil, nil,"),
+		edit(seatReports, `"decline seat", ref, session,`, `"decline seat", ref, anySession,`),
 		law("Seats/AStopBeforeTheClaimIsAnsweredByDecline"), `want code "fenced"`,
 	},
 	{

@@ -3,6 +3,7 @@ package security
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"io/fs"
@@ -37,7 +38,7 @@ type cage struct {
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	c := &cage{t: t, birds: map[string]string{}, seen: map[string]string{}}
-	for _, name := range []string{"environment", "webhook", "bearer", "smtp", "redis", "policy", "subject"} {
+	for _, name := range []string{"environment", "webhook", "bearer", "smtp", "redis", "policy", "subject", "secret", "secret file"} {
 		c.birds[name] = bird(name)
 	}
 	secrets := t.TempDir()
@@ -50,6 +51,9 @@ func TestCanary(t *testing.T) {
 	c.birds["service token"] = c.token(t, "ci", "default", "submitter", 3600)
 	c.birds["join token"] = c.do(t, http.MethodPost, "/api/v1/join-tokens", `{"node_id":"n9","ttl_seconds":600}`)["token"].(string)
 	c.do(t, http.MethodPut, "/api/v1/policies", `{"name":"names","on":"submission","rule":"job.name != \"forbidden\" || job.queue == \"`+c.birds["policy"]+`\"","why":"`+c.birds["policy"]+`","message":"not this name","alert":["hook","mail"]}`)
+	for name, bird := range map[string]string{"hub": "secret", "pair": "secret file"} {
+		c.do(t, http.MethodPut, "/api/v1/secrets/"+name, fmt.Sprintf(`{"data":{"value":%q}}`, base64.StdEncoding.EncodeToString([]byte(c.birds[bird]))))
+	}
 	events := c.listen()
 	c.work()
 	c.mistakes()
@@ -67,6 +71,7 @@ func TestCanary(t *testing.T) {
 	}
 	c.files("audit", c.Path("server/audit"))
 	c.files("history", c.Path("server"))
+	c.planted("server", "agent", "backup.db")
 	c.search()
 }
 
@@ -76,7 +81,7 @@ func (c *cage) work() {
 	c.t.Helper()
 	ids := map[string]string{}
 	for kind, command := range map[string]string{"succeeds": `["true"]`, "fails": `["sh","-c","exit 3"]`, "cannot start": `["/nonexistent/program"]`} {
-		got := c.do(c.t, http.MethodPost, "/api/v1/jobs", fmt.Sprintf(`{"request_id":"r-%d","name":"j","command":%s,"gpu_count":1,"environment":{"SECRET":%q}}`, len(ids), command, c.birds["environment"]))
+		got := c.do(c.t, http.MethodPost, "/api/v1/jobs", fmt.Sprintf(`{"request_id":"r-%d","name":"j","command":%s,"gpu_count":1,"environment":{"SECRET":%q},"secrets":[{"name":"hub","env":"HUB"},{"name":"pair","file":"pair"}]}`, len(ids), command, c.birds["environment"]))
 		ids[kind] = got["job_id"].(string)
 	}
 	for kind, id := range ids {
@@ -102,6 +107,12 @@ func (c *cage) mistakes() {
 		"a variable that is too long": {"POST", "/api/v1/jobs", `{"request_id":"m3","name":"j","command":["true"],"environment":{"SECRET":"` + strings.Repeat(secret, 10_000) + `"}}`},
 		"a body that is no JSON":      {"POST", "/api/v1/jobs", `{"environment":{"SECRET":"` + secret + `"`},
 		"a variable that is a list":   {"POST", "/api/v1/jobs", `{"request_id":"m4","environment":{"SECRET":["` + secret + `"]}}`},
+		"a secret without a name":     {"PUT", "/api/v1/secrets/" + "%20", `{"data":{"value":"` + c.birds["secret"] + `"}}`},
+		"a secret that is no base64":  {"PUT", "/api/v1/secrets/bad", `{"data":{"value":"` + c.birds["secret"] + `!"}}`},
+		"a secret that is too long":   {"PUT", "/api/v1/secrets/bad", `{"data":{"value":"` + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(c.birds["secret"], 10_000))) + `"}}`},
+		"a secret in the wrong place": {"PUT", "/api/v1/secrets/bad", `{"value":"` + c.birds["secret"] + `"}`},
+		"the secrets":                 {"GET", "/api/v1/secrets", ""},
+		"a rotation":                  {"POST", "/api/v1/secrets:rotate-key", `{}`},
 		"a channel that fails":        {"POST", "/api/v1/alerts/channels/hook:test", `{}`},
 		"mail that fails":             {"POST", "/api/v1/alerts/channels/mail:test", `{}`},
 		"the channels":                {"GET", "/api/v1/alerts/channels", ""},
@@ -175,7 +186,7 @@ func (c *cage) collect() {
 		c.t.Errorf("metrics: %v %s", err, data)
 	}
 	c.seen["metrics"] = string(data)
-	for _, args := range [][]string{{"audit", "export"}, {"audit", "list", "-o", "json"}, {"token", "list", "-o", "json"}, {"node", "token", "list", "-o", "json"}, {"doctor"}} {
+	for _, args := range [][]string{{"audit", "export"}, {"audit", "list", "-o", "json"}, {"token", "list", "-o", "json"}, {"secret", "list", "-o", "json"}, {"debug", "dump", "secrets"}, {"backup", c.Path("backup.db")}, {"node", "token", "list", "-o", "json"}, {"doctor"}} {
 		out, err := c.run(c.t, args...)
 		if err != nil && args[0] == "audit" {
 			c.t.Errorf("ares %v: %v %s", args, err, out)
@@ -215,6 +226,31 @@ func (c *cage) files(kind, dir string) {
 	})
 	if err != nil || n == 0 {
 		c.t.Errorf("%d files of the %s: %v", n, kind, err)
+	}
+}
+
+// This method searches for secrets of SecretService in every file below the given directories: the store itself, the
+// agent's directory and a backup. The output of jobs is not among them, because these jobs print nothing.
+func (c *cage) planted(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		n := 0
+		err := filepath.WalkDir(c.Path(name), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			for _, bird := range []string{"secret", "secret file"} {
+				if bytes.Contains(data, []byte(c.birds[bird])) || bytes.Contains(data, []byte(base64.StdEncoding.EncodeToString([]byte(c.birds[bird])))) {
+					c.t.Errorf("the %s is in the file %s", bird, path)
+				}
+			}
+			n++
+			return err
+		})
+		if err != nil || n == 0 {
+			c.t.Errorf("%d files of %s: %v", n, name, err)
+		}
 	}
 }
 

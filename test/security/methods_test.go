@@ -80,6 +80,11 @@ var foreign = map[string]struct {
 	"PolicyService/ListAlertChannels": {`{}`, refused},
 	"PolicyService/TestAlertChannel":  {`{"name":"ops"}`, refused},
 
+	"SecretService/PutSecret":       {`{"name":"violet","tenant_id":"{tenant}","data":{"value":"eA=="}}`, absent},
+	"SecretService/ListSecrets":     {`{"tenant_id":"{tenant}"}`, absent},
+	"SecretService/DeleteSecret":    {`{"name":"violet","tenant_id":"{tenant}"}`, absent},
+	"SecretService/RotateSecretKey": {`{}`, refused},
+
 	"HistoryService/GetUsage":    {`{"tenant_id":"{tenant}"}`, absent},
 	"HistoryService/ListPrices":  {`{}`, filtered},
 	"HistoryService/SetPrice":    {`{"price":{"gpu_model":"H100","price_per_gpu_hour":1}}`, refused},
@@ -113,12 +118,14 @@ var foreign = map[string]struct {
 	"IdentityService/RevokeToken":   {`{"name":"{token}","tenant_id":"{tenant}"}`, absent},
 	"IdentityService/CreateBinding": {`{"binding":{"subject":"oidc:mallory","role":"viewer","tenant_id":"{tenant}"}}`, absent},
 	"IdentityService/ListBindings":  {`{"tenant_id":"{tenant}"}`, filtered},
+	"IdentityService/AcceptBinding": {`{"subject":"oidc:cyan","role":"viewer","tenant_id":"{tenant}"}`, absent},
 	"IdentityService/DeleteBinding": {`{"subject":"oidc:cyan","role":"viewer","tenant_id":"{tenant}"}`, absent},
 
 	"TrustService/CreateJoinToken":  {`{"node_id":"evil"}`, refused},
 	"TrustService/ListJoinTokens":   {`{}`, refused},
 	"TrustService/RevokeJoinToken":  {`{"id":"abc"}`, refused},
 	"TrustService/RevokeNode":       {`{"node_id":"other"}`, refused},
+	"TrustService/LabelNode":        {`{"node_id":"other","labels":{"ares.io/pool":"prod"}}`, refused},
 	"TrustService/ListRevocations":  {`{}`, refused},
 	"TrustService/GetAuthority":     {`{}`, filtered},
 	"TrustService/JoinNode":         {`{"token":"ares-join.x","node_id":"evil"}`, refused},
@@ -140,6 +147,7 @@ var foreign = map[string]struct {
 	"AgentService/ReportClean":      {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 	"AgentService/ReportProgress":   {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ReportCheckpoint": {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
+	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 }
 

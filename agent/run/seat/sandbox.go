@@ -2,6 +2,8 @@
 
 package seat
 
+import "strconv"
+
 // User is the user that a job runs as. Groups are the user's additional groups. The agent's own groups are not
 // inherited.
 type User struct {
@@ -28,6 +30,21 @@ type Sandbox struct {
 	Scratch string
 	// Hide lists files that the job must not open. These are the device files of other jobs' GPUs.
 	Hide []string
+	// ShmMB is the size of a private /dev/shm. With 0, the job uses the machine's /dev/shm.
+	ShmMB int64
+	// ShareShm makes the ranks of one attempt on this node share one /dev/shm of that size. Programs with several ranks exchange data
+	// there, and NCCL uses direct links between GPUs only for ranks with the same /dev/shm.
+	ShareShm bool
+	// Shm is the directory of that /dev/shm. The runner sets it.
+	Shm string
+	// TmpMB is the size of the job's temporary directory, which is then in memory. With 0, it is a directory on disk without a limit.
+	TmpMB int64
+	// WorkMB is the size of SandboxWork, which is then in memory. With 0, SandboxWork is Scratch.
+	WorkMB int64
+	// Seccomp installs the filter of system calls. It needs a User, but no other part of the sandbox.
+	Seccomp bool
+	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
+	UserNamespaces bool
 }
 
 // In a sandbox the job finds its files at these paths, because it cannot enter the agent's directories. The paths do not depend
@@ -38,6 +55,7 @@ const (
 	SandboxProgress   = SandboxDir + "/progress"
 	SandboxCheckpoint = SandboxDir + "/checkpoint"
 	SandboxTmp        = SandboxDir + "/tmp"
+	SandboxSecrets    = SandboxDir + "/secrets"
 )
 
 // These files in a seat directory are used for a sandbox.
@@ -46,6 +64,13 @@ const (
 	// ClosedFile is an empty file that only root may open. ClosedFile is mounted over each hidden file.
 	ClosedFile = "closed"
 )
+
+// TmpfsOptions returns the mount options that limit an in-memory file system. The number of files is limited too, because each of them
+// takes memory of the kernel.
+func TmpfsOptions(mb int64) string {
+	const filesPerMB, minFiles, maxFiles = 64, 4096, 1 << 20
+	return "size=" + strconv.FormatInt(mb, 10) + "m,nr_inodes=" + strconv.FormatInt(min(max(mb*filesPerMB, minFiles), maxFiles), 10)
+}
 
 // Group is a v1 cgroup. To start a process in a v1 cgroup, a thread joins the cgroup, forks, and leaves the cgroup
 // again.
@@ -59,6 +84,10 @@ func (o *Order) encodeSandbox(e *encoder) {
 	e.num("limit_memory", o.Limits.MemoryMB)
 	e.num("limit_pids", o.Limits.Pids)
 	e.str("tmp", o.Tmp)
+	if o.SecretCount > 0 {
+		e.num("secrets", int64(o.SecretCount))
+		e.str("secrets_dir", o.SecretsDir)
+	}
 	e.str("memory_group", o.MemoryGroup)
 	for _, g := range o.Groups {
 		e.str("v1_dir", g.Dir)
@@ -77,6 +106,19 @@ func (o *Order) encodeSandbox(e *encoder) {
 	for _, path := range o.Sandbox.Hide {
 		e.str("hide", path)
 	}
+	e.num("shm_mb", o.Sandbox.ShmMB)
+	if o.Sandbox.ShareShm {
+		e.str("shm_of", "ranks")
+	}
+	e.str("shm", o.Sandbox.Shm)
+	e.num("tmp_mb", o.Sandbox.TmpMB)
+	e.num("work_mb", o.Sandbox.WorkMB)
+	if o.Sandbox.Seccomp {
+		e.str("seccomp", "on")
+	}
+	if o.Sandbox.UserNamespaces {
+		e.str("user_namespaces", "on")
+	}
 }
 
 func (o *Order) decodeSandbox(f field, d *numbers) {
@@ -89,6 +131,10 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Limits.Pids = d.num(f)
 	case "tmp":
 		o.Tmp = f.value
+	case "secrets":
+		o.SecretCount = int(d.num(f))
+	case "secrets_dir":
+		o.SecretsDir = f.value
 	case "memory_group":
 		o.MemoryGroup = f.value
 	case "v1_dir":
@@ -107,5 +153,19 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.Scratch = f.value
 	case "hide":
 		o.Sandbox.Hide = append(o.Sandbox.Hide, f.value)
+	case "shm_mb":
+		o.Sandbox.ShmMB = d.num(f)
+	case "shm_of":
+		o.Sandbox.ShareShm = true
+	case "shm":
+		o.Sandbox.Shm = f.value
+	case "tmp_mb":
+		o.Sandbox.TmpMB = d.num(f)
+	case "work_mb":
+		o.Sandbox.WorkMB = d.num(f)
+	case "seccomp":
+		o.Sandbox.Seccomp = true
+	case "user_namespaces":
+		o.Sandbox.UserNamespaces = true
 	}
 }

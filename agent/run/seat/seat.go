@@ -44,6 +44,10 @@ const Probe = "probe"
 // with 0. If the setup fails, the supervisor prints the reason.
 const ProbeSandbox = "probe-room"
 
+// ProbeSeccomp is the argument that makes the supervisor start a process with the filter of system calls as a test. It exits like
+// ProbeSandbox.
+const ProbeSeccomp = "probe-seccomp"
+
 // BootTime is CLOCK_BOOTTIME in nanoseconds. CLOCK_BOOTTIME continues during suspend and cannot be set. Go's own timers
 // stop during suspend, and the wall clock may jump.
 type BootTime int64
@@ -159,6 +163,8 @@ type Spec struct {
 	RenewedAt BootTime
 	// LogLimit is the maximum size of the stored output, in bytes. The default is 64 MiB, and the minimum is 8 KiB.
 	LogLimit int64
+	// Secrets are passed to the supervisor through a pipe. They are never part of SpecFile.
+	Secrets []Secret
 }
 
 // These are the limits and defaults of a Spec.
@@ -208,6 +214,9 @@ func (s *Spec) Check() error {
 	case s.User != nil && (s.User.UID == 0 || s.User.GID == 0):
 		return errors.New("a job must not run as root (UID 0 or GID 0)")
 	}
+	if err := s.checkSecrets(); err != nil {
+		return err
+	}
 	for _, list := range [][]string{s.Argv, s.Env, {s.Dir}, s.Sandbox.Hide} {
 		for _, v := range list {
 			if strings.IndexByte(v, 0) >= 0 {
@@ -246,6 +255,10 @@ type Order struct {
 	Progress, Checkpoint string
 	// Tmp is the absolute path of the job's own temporary directory.
 	Tmp string
+	// SecretsDir is the absolute path of the directory with the job's secret files.
+	SecretsDir string
+	// SecretCount is the number of secrets that the supervisor must get before it starts the job.
+	SecretCount int
 	// Groups are the v1 cgroups that enforce the job's limits.
 	Groups []Group
 	// MemoryGroup is the cgroup, of either version, in which the kernel counts out-of-memory kills. MemoryGroup is "" if the job has

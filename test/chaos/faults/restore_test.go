@@ -225,8 +225,8 @@ func TestRestoreOfAnEmbeddedStore(t *testing.T) {
 // TestAStorePutBackInTimeIsNotLed resets the store to an older state. A store
 // also goes back to an older state when an administrator restores a disk image.
 // The same happens with etcd's own restore tool, unless the revision is raised.
-// Nothing in the store shows that its state is outdated, but the agents detect
-// it.
+// Nothing in the store shows that its state is outdated, but the server's mark
+// does. The agent gets no session.
 func TestAStorePutBackInTimeIsNotLed(t *testing.T) {
 	t.Parallel()
 	w := newCluster(t)
@@ -260,7 +260,7 @@ func TestAStorePutBackInTimeIsNotLed(t *testing.T) {
 		_, said, err := s.Get("/api/v1/ready")
 		return strings.Contains(said, "ares restore"), fmt.Sprint(said, err)
 	})
-	poll(t, patience, "the agent to say why", func() (bool, string) { return a.Logged("put back to an earlier time"), "" })
+	poll(t, patience, "the agent to say why", func() (bool, string) { return a.Logged("but the store is at revision"), "" })
 	poll(t, patience, "nobody to lead", func() (bool, string) {
 		status, err := c.ClusterStatus(t.Context())
 		return err == nil && status.GetLeader() == "", fmt.Sprint(status.GetLeader(), err)

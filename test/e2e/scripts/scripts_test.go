@@ -72,7 +72,7 @@ func programs(t *testing.T) string {
 
 // The variable `carried` lists the environment variables that affect ares and that a script may
 // set.
-var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ETCD_ENDPOINTS", "WORKER_ID"}
+var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ARES_ISOLATION_ALLOW_UNTRUSTED", "ETCD_ENDPOINTS", "WORKER_ID"}
 
 // A `session` is the state of one script: the processes it started, and its initial environment.
 type session struct {

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"syscall"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
+)
+
+// The method `sandbox` returns the sandbox of a job that has its own user, as far as the machine supports it. The argument `ranks` is
+// the number of the job's ranks on all nodes.
+func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string) run.Sandbox {
+	i := a.isolation
+	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces}
+	if !i.means.Sandbox {
+		return s
+	}
+	s.Private, s.Scratch, s.Hide, s.WorkMB = true, scratch, hide, int64(i.WorkMB)
+	// A checkpoint must outlive the job's own /tmp. With a limit on /tmp, the job gets its own in any case, because the machine's
+	// /tmp would evade the limit. A working directory in /tmp is in the job's own /tmp.
+	s.OwnTmp = i.PrivateTmp && (i.TmpMB > 0 || !isUnderTmp(job.Checkpoint.Path))
+	if s.OwnTmp {
+		s.TmpMB = int64(i.TmpMB)
+	}
+	s.ShmMB = i.shmMB(job.MemoryMB, machineMB())
+	s.ShareShm = s.ShmMB > 0 && ranks > 1
+	return s
+}
+
+// shmMB returns the size of a job's /dev/shm, or 0 if the job uses the machine's.
+func (i *isolation) shmMB(jobMB, machineMB int) int64 {
+	mb := i.ShmMB
+	if mb == 0 {
+		mb = machineMB / 2
+	}
+	if i.ShmMB == 0 && jobMB > 0 {
+		mb = min(mb, jobMB)
+	}
+	return int64(max(mb, 0))
+}
+
+// machineMB returns the real memory of this machine. The node's record may describe simulated devices and memory.
+func machineMB() int {
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int(info.Totalram * uint64(info.Unit) >> 20)
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/agent/run"
+)
+
+// TestSandboxOfAJob checks which settings and which properties of a job decide its sandbox.
+func TestSandboxOfAJob(t *testing.T) {
+	half := int64(machineMB() / 2)
+	for _, c := range []struct {
+		name  string
+		spoil func(*Isolation, *run.Means)
+		job   ares.Spec
+		ranks int
+		want  run.Sandbox
+	}{
+		{"default", nil, ares.Spec{}, 1, run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, ShmMB: half}},
+		{"less memory", nil, ares.Spec{MemoryMB: 3}, 1, run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, ShmMB: 3}},
+		{
+			"working directory in /tmp", nil, ares.Spec{WorkingDir: "/tmp/x", MemoryMB: 3}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, ShmMB: 3},
+		},
+		{
+			"checkpoint in /tmp", nil, ares.Spec{Checkpoint: ares.Checkpoint{Path: "/tmp/x"}, MemoryMB: 3}, 1,
+			run.Sandbox{Private: true, Seccomp: true, ShmMB: 3},
+		},
+		{
+			"checkpoint in a limited /tmp", func(i *Isolation, _ *run.Means) { i.TmpMB = 9 },
+			ares.Spec{Checkpoint: ares.Checkpoint{Path: "/tmp/x"}, MemoryMB: 3}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, TmpMB: 9, Seccomp: true, ShmMB: 3},
+		},
+		{
+			"a gang", func(i *Isolation, _ *run.Means) { i.ShmMB = 5 }, ares.Spec{MemoryMB: 3}, 2,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, ShmMB: 5, ShareShm: true},
+		},
+		{
+			"the machine's memory", func(i *Isolation, _ *run.Means) { i.ShmMB = -1 }, ares.Spec{}, 2,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true},
+		},
+		{
+			"a limited directory", func(i *Isolation, _ *run.Means) { i.ShmMB, i.WorkMB = -1, 7 }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, WorkMB: 7},
+		},
+		{
+			"namespaces", func(i *Isolation, _ *run.Means) { i.ShmMB, i.UserNamespaces = -1, true }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, UserNamespaces: true},
+		},
+		{
+			"no filter", func(i *Isolation, _ *run.Means) { i.ShmMB, i.Seccomp = -1, false }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true},
+		},
+		{
+			"no filter possible", func(i *Isolation, m *run.Means) { i.ShmMB, m.NoSeccomp = -1, "no" }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true},
+		},
+		{"no mounts possible", func(_ *Isolation, m *run.Means) { m.Sandbox = false }, ares.Spec{}, 1, run.Sandbox{Seccomp: true}},
+	} {
+		i := &isolation{Isolation: DefaultIsolation(), means: whole(), mode: IsolateTenant}
+		if c.spoil != nil {
+			c.spoil(&i.Isolation, &i.means)
+		}
+		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestTrustedOnly checks that a node on which jobs run as the agent's user accepts only jobs of platform administrators, and says so.
+func TestTrustedOnly(t *testing.T) {
+	notRoot := run.Means{NoUsers: "the agent is not root", NoSandbox: "the agent is not root", NoSeccomp: "the agent is not root"}
+	for _, c := range []struct {
+		mode  string
+		means run.Means
+		allow bool
+		want  bool
+	}{
+		{IsolateNone, whole(), false, true},
+		{IsolateNone, whole(), true, false},
+		{IsolateAuto, notRoot, false, true},
+		{IsolateAuto, notRoot, true, false},
+		{IsolateAuto, whole(), false, false},
+		{IsolateTenant, whole(), false, false},
+	} {
+		cfg := DefaultIsolation()
+		cfg.Mode, cfg.AllowUntrusted = c.mode, c.allow
+		i := mustOpen(t, cfg, c.means)
+		if got := i.trustedOnly(); got != c.want {
+			t.Errorf("%s, allow %v: %v", c.mode, c.allow, got)
+		}
+		if said := strings.Contains(i.describe(), "only jobs of platform administrators"); said != c.want {
+			t.Errorf("%s, allow %v: %s", c.mode, c.allow, i.describe())
+		}
+	}
+	d := newDoor(t)
+	cfg := DefaultIsolation()
+	cfg.Mode = IsolateNone
+	if !newHandsApart(t, d, t.TempDir(), cfg).Node().TrustedOnly {
+		t.Error("the node's record does not say it")
+	}
+}
+
+// TestNoFilterIsReported checks that the description and isolation.require mention a missing filter.
+func TestNoFilterIsReported(t *testing.T) {
+	means := whole()
+	means.NoSeccomp = "the test says so"
+	cfg := DefaultIsolation()
+	cfg.Require = true
+	i := mustOpen(t, cfg, means)
+	if !strings.Contains(i.describe(), "; no filter of system calls (the test says so)") || !strings.Contains(i.refusalReason(), "a filter of system calls (the test says so)") {
+		t.Errorf("%s\n%s", i.describe(), i.refusalReason())
+	}
+	i.Seccomp = false
+	if strings.Contains(i.describe(), "filter") || i.refusalReason() != "" {
+		t.Errorf("%s\n%s", i.describe(), i.refusalReason())
+	}
+}
+
+// TestUserOfAJob checks that in mode job every job has its own user, the same on every node, and never the user of another job.
+func TestUserOfAJob(t *testing.T) {
+	cfg := DefaultIsolation()
+	cfg.Mode, cfg.Tenants = IsolateJob, map[string]string{"prod": "4001:4001"}
+	here, there := mustOpen(t, cfg, whole()), mustOpen(t, cfg, whole())
+	seen := map[uint32]bool{}
+	for _, id := range []ares.JobID{"job-a", "job-b", "job-c"} {
+		a, err := here.ofJob("t", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := there.ofJob("u", id)
+		if err != nil || a.UID != b.UID || a.GID != a.UID || seen[a.UID] || int(a.UID) < cfg.UIDBase || int(a.UID) >= cfg.UIDBase+cfg.UIDRange {
+			t.Errorf("%s is %+v here and %+v there, %v", id, a, b, err)
+		}
+		seen[a.UID] = true
+		if again, err := here.ofJob("t", id); err != nil || again.UID != a.UID {
+			t.Errorf("%s is then %+v, %v", id, again, err)
+		}
+	}
+	if u, err := here.ofJob("prod", "job-a"); err != nil || u.UID != 4001 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	if got := here.describe(); !strings.HasPrefix(got, "a user for each job; own /tmp") {
+		t.Error(got)
+	}
+	cfg.UIDRange = 1
+	one := mustOpen(t, cfg, whole())
+	if _, err := one.ofJob("t", "job-a"); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := one.ofJob("t", "job-b"); err == nil || !strings.Contains(err.Error(), "would get the same UID") {
+		t.Errorf("%+v is the other's user: %v", u, err)
+	}
+}

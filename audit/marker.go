@@ -1,0 +1,130 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/pause"
+)
+
+// MarkStore keeps one mark for each server, in a place that is not the log's directory.
+type MarkStore interface {
+	// AuditMark returns the mark of a server. Without one, its sequence number is 0.
+	AuditMark(ctx context.Context, server string) (Mark, error)
+	// MoveAuditMark replaces the mark `from` by the mark `to`. MoveAuditMark fails with the code Conflict if the stored mark is not `from`.
+	MoveAuditMark(ctx context.Context, from, to Mark) error
+}
+
+// These constants limit how often a mark is written. A server that records nothing writes no marks.
+const (
+	markTick    = time.Second
+	markAfter   = 10 * time.Second // at most this long after an entry
+	markEntries = 1024             // or after this many entries
+)
+
+// Marker writes the position of a log into a store, so that a log that was cut or put back from an older copy can be found.
+//
+// Invariant: the mark only moves forward along one log. Before the first move, Marker checks that the log contains the stored
+// mark. If the log does not contain it, Marker leaves the mark in place for good, because a new mark would hide what happened.
+type Marker struct {
+	Log   *Log
+	Store MarkStore
+	Now   func() time.Time
+	Slog  *slog.Logger
+
+	mu      sync.Mutex
+	known   bool // last is the stored mark, and the log contains it
+	last    Mark
+	moved   time.Time
+	failing bool // the last call of the store failed
+
+	problem atomic.Pointer[string] // why the log is not the marked one; readers must not wait for the store
+}
+
+// Problem says that the log is not the one that was marked. Problem is "" while there is nothing to report.
+func (m *Marker) Problem() string {
+	if why := m.problem.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// Run writes marks until ctx ends.
+func (m *Marker) Run(ctx context.Context) error {
+	for {
+		m.Step(ctx, false)
+		if !pause.For(ctx, markTick) {
+			return nil
+		}
+	}
+}
+
+// Step writes a mark if one is due, or if the argument `now` is true and the log has grown. A store that fails is tried again
+// with the next step.
+func (m *Marker) Step(ctx context.Context, now bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.step(ctx, now)
+	if err != nil && ctx.Err() == nil && !m.failing && m.Slog != nil {
+		m.Slog.Warn("the mark of the audit log cannot be written to the store", "error", err)
+	}
+	m.failing = err != nil
+}
+
+func (m *Marker) step(ctx context.Context, now bool) error {
+	if m.Problem() != "" {
+		return nil
+	}
+	if !m.known {
+		if err := m.adopt(ctx); err != nil || !m.known {
+			return err
+		}
+	}
+	seq, hash := m.Log.Position()
+	at := m.Now()
+	if seq <= m.last.Sequence || !now && at.Sub(m.moved) < markAfter && seq-m.last.Sequence < markEntries {
+		return nil
+	}
+	next := Mark{Server: m.Log.cfg.Server, Sequence: seq, Hash: hash, Key: m.Log.Key(), Time: at.UTC().Truncate(time.Microsecond)}
+	err := m.Store.MoveAuditMark(ctx, m.last, next)
+	if ares.CodeOf(err) == ares.Conflict {
+		m.known = false // the store was restored, or another server has the same name: the next step finds out
+	}
+	if err == nil {
+		m.last, m.moved = next, at
+	}
+	return err
+}
+
+// The method `adopt` reads the stored mark and checks that this log contains it. The caller holds m.mu.
+func (m *Marker) adopt(ctx context.Context) error {
+	stored, err := m.Store.AuditMark(ctx, m.Log.cfg.Server)
+	if err != nil {
+		return err
+	}
+	contained, err := m.Log.Contains(ctx, stored)
+	if err != nil {
+		return err
+	}
+	if contained {
+		m.last, m.known = stored, true
+		return nil
+	}
+	seq, _ := m.Log.Position()
+	why := fmt.Sprintf("the audit log of server %s has %d entries and lacks entry %d as the store remembers it from %s: it was cut, or an older copy was put back (run `ares audit verify`)",
+		m.Log.cfg.Server, seq, stored.Sequence, stored.Time.UTC().Format(time.RFC3339))
+	m.problem.Store(&why)
+	if m.Slog != nil {
+		m.Slog.Error("the audit log is not the one that was marked in the store", "entries", seq, "marked", stored.Sequence)
+	}
+	m.Log.Note(Entry{
+		Action: ActionBehind, Status: Done, Object: "audit/" + m.Log.cfg.Server, Before: stored.Hash,
+		Detail: fmt.Sprintf("the mark in the store is entry %d of %s, which this log lacks", stored.Sequence, stored.Time.UTC().Format(time.RFC3339)),
+	})
+	return nil
+}

@@ -1,0 +1,166 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"github.com/ares-scheduler/ares/agent/run/seat"
+)
+
+// The filter of system calls denies what Docker denies to an unprivileged container by default: calls that change the machine, and
+// calls that are often the way into the kernel. A denied call fails with EPERM. Two differences from Docker's list are deliberate.
+// The calls that bind memory to NUMA nodes stay allowed, because jobs with GPUs need them. A call unshare without namespaces stays
+// allowed, because it only affects the caller.
+
+// bpfInstruction is the kernel's struct sock_filter.
+type bpfInstruction struct {
+	code   uint16
+	jt, jf uint8
+	k      uint32
+}
+
+// These are the codes of the instructions that the filter uses.
+const (
+	bpfLoad     = 0x20 // load a word of struct seccomp_data
+	bpfEqual    = 0x15
+	bpfAtLeast  = 0x35
+	bpfAnyBit   = 0x45
+	bpfReturn   = 0x06
+	dataCall    = 0 // offsets in struct seccomp_data; the first word of an argument has its low bits
+	dataArch    = 4
+	dataArg0    = 16
+	retAllow    = 0x7fff0000
+	retKill     = 0x80000000 // the whole process, with SIGSYS
+	retErrno    = 0x00050000
+	retDeny     = retErrno | uint32(syscall.EPERM)
+	retMissing  = retErrno | uint32(syscall.ENOSYS)
+	x32Bit      = 0x40000000 // of the numbers of the x32 calls on amd64
+	cloneSpaces = 0x7e020000 // CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET
+	cloneTime   = 0x80       // CLONE_NEWTIME; clone uses this bit for the exit signal
+	familyVsock = 40         // AF_VSOCK reaches the host of a virtual machine
+)
+
+// allowedPersonalities lists the arguments of personality that are allowed: Linux and its variants, and the question (0xffffffff).
+var allowedPersonalities = []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}
+
+// filterProgram returns the filter. If `namespaces` is true, the job may have user namespaces, with mounts in them.
+func filterProgram(namespaces bool) []bpfInstruction {
+	denied := deniedCalls
+	p := []bpfInstruction{
+		// The numbers of the calls differ between architectures, so a program of another architecture could evade the filter.
+		{bpfLoad, 0, 0, dataArch}, {bpfEqual, 1, 0, auditArch}, {bpfReturn, 0, 0, retKill},
+		{bpfLoad, 0, 0, dataCall}, {bpfAtLeast, 0, 1, x32Bit}, {bpfReturn, 0, 0, retMissing},
+	}
+	if !namespaces {
+		denied = append(append([]uint32(nil), denied...), deniedNamespaceCalls...)
+		p = append(p,
+			// The flags of clone3 are in memory, where the filter cannot see them. Libraries use clone if clone3 is missing.
+			bpfInstruction{bpfEqual, 0, 1, sysClone3}, bpfInstruction{bpfReturn, 0, 0, retMissing})
+		p = append(p, argumentRule(sysClone, bpfInstruction{bpfAnyBit, 0, 1, cloneSpaces}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
+		p = append(p, argumentRule(sysUnshare, bpfInstruction{bpfAnyBit, 0, 1, cloneSpaces | cloneTime}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
+	}
+	p = append(p, argumentRule(sysSocket, bpfInstruction{bpfEqual, 0, 1, familyVsock}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
+	var rule []bpfInstruction
+	for _, v := range allowedPersonalities {
+		rule = append(rule, bpfInstruction{bpfEqual, 0, 1, v}, bpfInstruction{bpfReturn, 0, 0, retAllow})
+	}
+	p = append(p, argumentRule(sysPersonality, append(rule, bpfInstruction{bpfReturn, 0, 0, retDeny})...)...)
+	for _, call := range denied {
+		p = append(p, bpfInstruction{bpfEqual, 0, 1, call}, bpfInstruction{bpfReturn, 0, 0, retDeny})
+	}
+	return append(p, bpfInstruction{bpfReturn, 0, 0, retAllow})
+}
+
+// argumentRule returns the instructions that apply a rule to the first argument of one system call. The rule must always return,
+// because the number of the call is not loaded any more.
+func argumentRule(call uint32, rule ...bpfInstruction) []bpfInstruction {
+	return append([]bpfInstruction{{bpfEqual, 0, uint8(len(rule) + 1), call}, {bpfLoad, 0, 0, dataArg0}}, rule...)
+}
+
+// installFilter installs the filter for this thread and the processes that it forks. The thread must have no_new_privs.
+func installFilter(namespaces bool) error {
+	if auditArch == 0 {
+		return errors.New("there is no filter of system calls for " + runtime.GOARCH)
+	}
+	program := filterProgram(namespaces)
+	prog := struct {
+		length uint16
+		filter *bpfInstruction
+	}{uint16(len(program)), &program[0]}
+	const setModeFilter = 1
+	if _, _, errno := syscall.RawSyscall(sysSeccomp, setModeFilter, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
+		return os.NewSyscallError("seccomp(SECCOMP_SET_MODE_FILTER)", errno)
+	}
+	return nil
+}
+
+// hidesClone3 reports whether the job's filter hides clone3. ForkExec needs clone3 to start a process in a cgroup, so such a job is
+// started as described at the method `enter`.
+func hidesClone3(o *seat.Order) bool { return o.Sandbox.Seccomp && !o.Sandbox.UserNamespaces }
+
+// errLate says that the lease ended while the program was being loaded.
+var errLate = errors.New("the lease was too old to start")
+
+// The method `enter` moves a process into the job's cgroup before it executes its first instruction. The process was forked with
+// Ptrace, so exec has stopped it, and this thread is its tracer. If the method returns an error, the process is dead and reaped.
+func (s *supervisor) enter(pid int) error {
+	ws, err := waitFor(pid)
+	if err == nil && !ws.Stopped() {
+		return errors.New("the process ended before its first instruction")
+	}
+	if err == nil {
+		err = os.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0)
+	}
+	// While the program was being loaded, the loop could not kill it through the cgroup.
+	if err == nil && s.late.Load() {
+		err = errLate
+	}
+	if err == nil {
+		err = os.NewSyscallError("ptrace(PTRACE_DETACH)", syscall.PtraceDetach(pid))
+	}
+	if err != nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_, _ = waitFor(pid)
+	}
+	return err
+}
+
+// waitFor waits until a child stops or ends.
+func waitFor(pid int) (ws syscall.WaitStatus, err error) {
+	for {
+		if _, err = syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR {
+			return ws, os.NewSyscallError("wait4", err)
+		}
+	}
+}
+
+// probeSeccomp tests for the agent whether jobs can be started with the filter.
+func probeSeccomp() {
+	err := os.NewSyscallError("prctl(PR_SET_NO_NEW_PRIVS)", prctl(prSetNoNewPrivs, 1))
+	if err == nil {
+		err = installFilter(false)
+	}
+	if err == nil && syscall.Unshare(syscall.CLONE_NEWUSER) != syscall.EPERM {
+		err = errors.New("the filter does not deny unshare(CLONE_NEWUSER)")
+	}
+	var pid int
+	if err == nil {
+		pid, err = syscall.ForkExec("/proc/self/exe", []string{"ares-supervisor", seat.Probe}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
+	}
+	if err == nil {
+		_, err = waitFor(pid)
+	}
+	if err == nil {
+		err = os.NewSyscallError("ptrace(PTRACE_DETACH)", syscall.PtraceDetach(pid))
+	}
+	if err != nil {
+		_, _ = os.Stdout.WriteString(err.Error())
+		os.Exit(1)
+	}
+}

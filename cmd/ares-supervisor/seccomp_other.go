@@ -1,0 +1,16 @@
+//go:build linux && !amd64 && !arm64
+
+package main
+
+// On other architectures there is no table of system calls, so auditArch is 0 and no filter can be installed.
+const (
+	auditArch = iota
+	sysClone
+	sysClone3
+	sysUnshare
+	sysPersonality
+	sysSocket
+	sysSeccomp
+)
+
+var deniedCalls, deniedNamespaceCalls []uint32

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/audit"
+	"github.com/ares-scheduler/ares/loopback"
+	"github.com/ares-scheduler/ares/policy/roles"
+)
+
+// MetricsConfig configures who can read /metrics.
+type MetricsConfig struct {
+	// AllowLoopback lets everybody on this machine read /metrics without a
+	// token, also while jobs run on this machine. The metrics show all tenants.
+	// It applies only if metrics_addr is a loopback address. Default false.
+	AllowLoopback bool `yaml:"allow_loopback"`
+}
+
+// guardMetrics requires a token for /metrics. No token is needed on a loopback address while no job can run on this machine,
+// or if the configuration allows it. A job could otherwise read the metrics of all tenants.
+func (s *Server) guardMetrics(next http.Handler) http.Handler {
+	host, _, err := net.SplitHostPort(s.Endpoints.Metrics)
+	local := err == nil && loopback.Host(host)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if local && (s.cfg.Metrics.AllowLoopback || !s.hasNodeHere()) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		who, err := s.auth.Check(r.Context(), token)
+		if err != nil {
+			s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.CodeOf(err))})
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // the metrics show every tenant
+			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hasNodeHere reports whether a node of the cluster is on this machine. A node counts if its address is a loopback address,
+// which is the default, or an address of this machine. So a node that states no address of its own counts everywhere.
+func (s *Server) hasNodeHere() bool {
+	if s.withAgent.Load() {
+		return true
+	}
+	own := map[string]bool{}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true // the answer is not known, so a token is needed
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			own[n.IP.String()] = true
+		}
+	}
+	nodes, _ := s.View.Nodes()
+	for _, n := range nodes {
+		if at := n.Node.Address; n.Session != nil && (at == "" || loopback.Host(at) || own[at]) {
+			return true
+		}
+	}
+	return false
+}

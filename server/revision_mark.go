@@ -1,0 +1,204 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
+)
+
+// RevisionMarkFile is the file in the data directory that contains the highest revision of the store that this server has
+// seen. With this file, a server notices after a restart that the store was rolled back without `ares restore`. It does not
+// have to believe an agent, which may be controlled by somebody else.
+const RevisionMarkFile = "revision.mark"
+
+// markEvery is the interval at which a server compares the store with its mark. It is also the minimum time between two
+// writes of the file. A rollback that is shorter than this may stay unnoticed after a crash; see aheadNodes.
+const markEvery = time.Second
+
+// revisionMark is the highest revision of the store that this server has seen. A store whose revision is lower was rolled
+// back, and would issue fencing tokens a second time.
+type revisionMark struct {
+	path string
+
+	mu       sync.Mutex
+	store    string // the identity of the store, "" if no store was seen
+	revision int64  // Invariant: some read of that store returned this revision, or it is from an earlier mark.
+	written  int64  // the revision in the file, -1 if the file must be written in any case
+	failing  bool   // the last write failed
+}
+
+// readMark reads the mark of a data directory. A missing file is a mark of nothing. The error is about a file that cannot be
+// read or has other content; the returned mark can be used in any case.
+func readMark(dataDir string) (*revisionMark, error) {
+	m := &revisionMark{path: filepath.Join(dataDir, RevisionMarkFile), written: -1}
+	data, err := os.ReadFile(m.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the revision mark: %w", err)
+	}
+	var id string
+	var revision int64
+	if _, err = fmt.Sscan(string(data), &id, &revision); err != nil || revision < 0 {
+		return m, fmt.Errorf("read the revision mark: %s does not contain a store and a revision", m.path)
+	}
+	m.store, m.revision, m.written = id, revision, revision
+	return m, nil
+}
+
+// The method `compare` compares the mark with the store's identity and revision, and raises the mark. It returns an error if
+// the store was rolled back. The mark of another store has no meaning, so it is replaced.
+func (m *revisionMark) compare(id, restore string, revision int64) *ares.Error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.store != id {
+		m.store, m.revision, m.written = id, revision, -1
+	}
+	if revision >= m.revision {
+		m.revision = revision
+		return nil
+	}
+	how := "without `ares restore`"
+	if restore != "" {
+		how = "without `ares restore`, or `ares restore` ran with a --revision-bump that is too small"
+	}
+	return ares.Errorf(ares.Unavailable, "the store is at revision %d, but this server has seen its revision %d: "+
+		"the store was put back to an earlier time %s, and would issue fencing tokens a second time. "+
+		"Make a backup with `ares backup`, stop every server, restore that backup with `ares restore`, and start the servers again",
+		revision, m.revision, how)
+}
+
+// The method `raise` raises the mark to a revision that was seen otherwise, such as in a watch of the same store.
+func (m *revisionMark) raise(revision int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.store != "" {
+		m.revision = max(m.revision, revision)
+	}
+}
+
+// The method `write` writes the mark if it has changed since the last write.
+func (m *revisionMark) write() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.store == "" || m.revision == m.written {
+		return nil
+	}
+	err := WriteWhole(m.path, true, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, m.store, m.revision)
+		return err
+	})
+	if err == nil {
+		m.written = m.revision
+	}
+	again := m.failing && err != nil
+	if m.failing = err != nil; again {
+		return nil // it was reported before
+	}
+	return err
+}
+
+// openMark reads the mark at the start of a server, and compares the store with it. A store that was rolled back does not
+// prevent the start, because the server must answer `ares backup`. But the server will not lead.
+func (s *Server) openMark(ctx context.Context) (err error) {
+	if s.mark, err = readMark(s.cfg.DataDir); err != nil {
+		s.log.Warn("the store cannot be compared with the last start of this server", "error", err)
+	}
+	if err = s.checkMark(ctx); ares.CodeOf(err) != "" && s.outrun.Load() == nil {
+		return err // the store does not answer
+	}
+	return nil
+}
+
+// checkMark compares the store with the mark. If the store was rolled back, this server stops leading, and the error says so.
+func (s *Server) checkMark(ctx context.Context) error {
+	id, revision, err := s.Store.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	if why := s.mark.compare(id.Store, id.Restore, revision); why != nil {
+		s.refuseToLead(why)
+		return why
+	}
+	return nil
+}
+
+// beforeLeading compares the store with the mark at the start of a term as leader, before any fencing token is issued.
+func (s *Server) beforeLeading(next func(context.Context, *store.Leadership) error) func(context.Context, *store.Leadership) error {
+	return func(ctx context.Context, lead *store.Leadership) error {
+		if err := s.checkMark(ctx); err != nil {
+			return err
+		}
+		return next(ctx, lead)
+	}
+}
+
+// startMark lets the server compare the store with the mark while it may lead. A server that has noticed a rollback at its
+// start never leads.
+func (s *Server) startMark(run context.Context) {
+	if s.outrun.Load() != nil {
+		s.resign()
+		return
+	}
+	s.runPart("revision mark", func() error { return s.watchMark(run) })
+}
+
+// watchMark compares the store with the mark from time to time, and writes the mark. While the store is silent, the mark
+// stays as it is.
+func (s *Server) watchMark(ctx context.Context) error {
+	tick := time.NewTicker(markEvery)
+	defer tick.Stop()
+	for {
+		if err := s.checkMark(ctx); err == nil {
+			s.writeMark()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) writeMark() {
+	if err := s.mark.write(); err != nil {
+		s.log.Warn("write the revision mark: until this works, a rollback of the store may stay unnoticed", "error", err)
+	}
+}
+
+// closeMark writes the mark a last time when the server stops. The view has seen revisions that no comparison has seen yet.
+func (s *Server) closeMark() {
+	if s.mark == nil || s.outrun.Load() != nil {
+		return
+	}
+	s.mark.raise(s.View.Revision())
+	s.writeMark()
+}
+
+// checkRestored returns an error if a restored store would issue fencing tokens that this server has already seen. In this
+// case the restore must raise the revisions by more.
+func (m *revisionMark) checkRestored(done *store.Restored) error {
+	if m.store != done.Store || done.Revision >= m.revision {
+		return nil
+	}
+	return ares.Errorf(ares.Invalid, "the restored store would be at revision %d, but the server has seen revision %d of it: "+
+		"repeat the command without --revision-bump, or with --revision-bump %d or more", done.Revision, m.revision, m.revision-done.Snapshot)
+}
+
+// The method `restored` replaces the mark by the revision of a restored store.
+func (m *revisionMark) restored(done *store.Restored) error {
+	m.mu.Lock()
+	m.store, m.revision, m.written = done.Store, done.Revision, -1
+	m.mu.Unlock()
+	return m.write()
+}

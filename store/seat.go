@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
+)
+
+// SeatRef identifies one rank of one attempt on one node.
+type SeatRef struct {
+	Job   ares.JobID
+	Fence ares.Fence
+	Rank  int
+	Node  string
+}
+
+// anySession is the session of a report that counts in every session of its node. The end of a seat must count even if the
+// agent was restarted since the seat was claimed, and even while the agent opens a new session.
+const anySession int64 = -1
+
+// updateSeat applies an agent's report about one seat. Every report about a seat passes this method, so that no report can
+// lack a check. The seat must be on the node that reports. The function `step` compares the fence. In the same transaction,
+// the session must be the node's current one, unless it is anySession.
+func (s *Store) updateSeat(
+	ctx context.Context, op string, ref SeatRef, session int64, step func(*ares.Job, *ares.Run) error, puts ...clientv3.Op,
+) (ares.Run, error) {
+	var current []clientv3.Cmp
+	if session != anySession {
+		if session <= 0 {
+			return ares.Run{}, sessionOutdated(ref.Node) // the comparison would succeed for a node without a session
+		}
+		current = []clientv3.Cmp{sessionIs(ref.Node, session)}
+	}
+	return s.update(ctx, op, ref.Job, func(j *ares.Job, r *ares.Run) error {
+		if err := ownSeat(r, ref); err != nil {
+			return err
+		}
+		return step(j, r)
+	}, current, puts, sessionOutdated(ref.Node))
+}
+
+func ownSeat(r *ares.Run, ref SeatRef) error {
+	for i := range r.Attempts {
+		for k := range r.Attempts[i].Seats {
+			h := &r.Attempts[i].Seats[k]
+			if r.Attempts[i].Fence == ref.Fence && h.Rank == ref.Rank && h.Node != ref.Node {
+				return ares.Errorf(ares.Fenced, "rank %d is placed on node %s, not on node %s", ref.Rank, h.Node, ref.Node)
+			}
+		}
+	}
+	return nil
+}
+
+func sessionOutdated(node string) error {
+	return ares.Errorf(ares.Fenced, "the session of node %s is not current: open a new session", node)
+}
+
+// Claim marks a seat as claimed by its node. It requires that the run and the node's session are unchanged. The agent
+// must not start a process before the claim has succeeded.
+func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
+	claim, err := marshal(&storepb.Record{Body: &storepb.Record_Claim{Claim: &storepb.Claim{Node: ref.Node, Session: session}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.updateSeat(ctx, "claim seat", ref, session, func(j *ares.Job, r *ares.Run) error {
+		return r.Claim(j, ref.Fence, ref.Rank, ref.Node, now)
+	}, clientv3.OpPut(claimKey(ref.Job, ref.Rank), claim))
+	return err
+}
+
+// Finish records that a rank has ended, with its result. The last rank's report ends the attempt
+// and may make the job final. A rank, an attempt and a job each end at most once. The end may be
+// reported in a later session than the claim.
+func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
+	return s.updateSeat(ctx, "finish seat", ref, anySession, func(j *ares.Job, r *ares.Run) error {
+		return r.Finish(j, ref.Fence, ref.Rank, res, now)
+	})
+}
+
+// Decline records an agent's answer to a stop request, if the agent has never claimed the seat.
+func (s *Store) Decline(ctx context.Context, ref SeatRef, session int64, now time.Time) error {
+	_, err := s.updateSeat(ctx, "decline seat", ref, session, func(j *ares.Job, r *ares.Run) error {
+		return r.Decline(j, ref.Fence, ref.Rank, now)
+	})
+	return err
+}
+
+// Release frees a seat's devices after the agent has verified that the seat's
+// processes are dead. The release may be reported in a later session than the claim.
+func (s *Store) Release(ctx context.Context, ref SeatRef) error {
+	_, err := s.updateSeat(ctx, "release seat", ref, anySession, func(_ *ares.Job, r *ares.Run) error {
+		return r.Release(ref.Fence, ref.Rank)
+	})
+	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
+		return nil // its seats were free when it was archived
+	}
+	return err
+}
+
+// ReportProgress stores the latest progress report of a running job.
+func (s *Store) ReportProgress(ctx context.Context, ref SeatRef, session int64, p ares.Progress) error {
+	value, err := marshal(&storepb.Record{Body: &storepb.Record_Progress{Progress: &storepb.Progress{
+		Percent: p.Percent, Message: p.Message, At: micros(p.At), Fence: int64(ref.Fence),
+	}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.updateSeat(ctx, "report progress", ref, session, func(_ *ares.Job, r *ares.Run) error {
+		return r.CheckClaimed(ref.Fence, ref.Rank)
+	}, clientv3.OpPut(progressKeyOf(ref.Job), value))
+	return err
+}
+
+// Checkpointed records that an attempt has saved a checkpoint.
+func (s *Store) Checkpointed(ctx context.Context, ref SeatRef, session int64, at time.Time) error {
+	_, err := s.updateSeat(ctx, "note a checkpoint", ref, session, func(_ *ares.Job, r *ares.Run) error {
+		return r.Checkpointed(ref.Fence, at)
+	})
+	return err
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TenantIDs reads the IDs of all tenants, sorted.
+func (s *Store) TenantIDs(ctx context.Context) ([]string, error) {
+	got, err := s.get(ctx, tenantsKey, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(got.Kvs))
+	for i, kv := range got.Kvs {
+		out[i] = strings.TrimPrefix(string(kv.Key), tenantsKey)
+	}
+	return out, nil
+}
+
+// dropRights returns operations that remove a deleted tenant's tokens and all bindings to that
+// tenant. A later tenant with the same name must not inherit these tokens and bindings.
+func dropRights(tenant string) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpDelete(bindingsKey+tenant+"/", clientv3.WithPrefix()),
+		clientv3.OpDelete(tokensKey+tenant+"/", clientv3.WithPrefix()),
+	}
+}
+
+// dropRightsElsewhere removes what a tenant that does not exist has left outside of it: the bindings of its tokens in other
+// tenants, and the roles in the tenant that are part of other tokens. Nothing is removed if the tenant exists.
+func (s *Store) dropRightsElsewhere(ctx context.Context, tenant string) error {
+	var ops []clientv3.Op
+	bindings, err := s.Bindings(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range bindings {
+		if strings.HasPrefix(bindings[i].Subject, "token:"+tenant+"/") {
+			ops = append(ops, clientv3.OpDelete(bindingKey(&bindings[i])))
+		}
+	}
+	const most = 100 // a transaction holds 128 operations
+	for part := range slices.Chunk(ops, most) {
+		if _, err = s.txn(ctx, "unbind tenant", []clientv3.Cmp{absent(tenantKey(tenant))}, part, nil); err != nil {
+			return err
+		}
+	}
+	tokens, _, err := s.records(ctx, tokensKey)
+	if err != nil {
+		return err
+	}
+	for _, r := range tokens {
+		m, was := r.GetToken(), len(r.GetToken().GetGrants())
+		kept := m.GetGrants()[:0]
+		for _, g := range m.GetGrants() {
+			if g.GetTenant() != tenant {
+				kept = append(kept, g)
+			}
+		}
+		if m.Grants = kept; len(kept) == was {
+			continue
+		}
+		value, err := marshal(r.Record)
+		if err != nil {
+			return err
+		}
+		_, err = s.txn(ctx, "unbind tenant", []clientv3.Cmp{
+			absent(tenantKey(tenant)), clientv3.Compare(clientv3.ModRevision(tokensKey+r.name), "=", r.revision),
+		}, []clientv3.Op{clientv3.OpPut(tokensKey+r.name, value)}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The function `absent` is the condition that a key does not exist.
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
