@@ -14,7 +14,7 @@ var groups = []struct {
 }{
 	{"jobs", "Jobs:", []string{"job", "preemptions", "history"}},
 	{"cluster", "Cluster:", []string{"cluster", "node", "reservation", "topology", "consolidate", "sim"}},
-	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price"}},
+	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
 	{"admin", "Administration:", []string{
 		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "auth", "token", "binding", "policy", "audit", "alert",
 		"demo", "version", "completion", "help",

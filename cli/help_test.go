@@ -41,10 +41,10 @@ var unrun = map[string]string{
 var (
 	first = []string{
 		"ares tenant create", "ares queue create", "ares token create", "ares binding create", "ares node token create", "ares policy apply",
-		"ares price set", "ares backup", "ares sim record",
+		"ares price set", "ares backup", "ares sim record", "ares secret create",
 	}
 	last = []string{
-		"ares node cordon", "ares node uncordon", "ares price delete", "ares reservation create", "ares reservation get", "ares reservation delete", "ares policy delete", "ares node token revoke", "ares binding delete",
+		"ares node cordon", "ares node uncordon", "ares price delete", "ares secret rotate-key", "ares secret delete", "ares reservation create", "ares reservation get", "ares reservation delete", "ares policy delete", "ares node token revoke", "ares binding delete",
 		"ares token revoke", "ares queue delete", "ares tenant delete", "ares node drain",
 	}
 )
@@ -181,6 +181,9 @@ func startExampleCluster(t *testing.T) string {
 		"job.yaml":              "name: from-file\ncommand: [echo, hello]\n",
 		"scheduler-config.yaml": "scheduler: {scheduling_interval_ms: 1000}\napi: {http_port: 8080}\n",
 		"jobs.csv":              exampleTrace,
+		"token.txt":             "example",
+		"user.txt":              "example",
+		"password.txt":          "example",
 		"fleet.yaml":            exampleFleet,
 	} {
 		write(t, filepath.Join(dir, name), text)

@@ -191,8 +191,7 @@ when no such backup is left.
 
 With several servers, first add a new key to the key file of every server, below the first
 line. Then run this command with --key for each server. See docs/guide/secrets.md.`,
-		Example: `  ares secret rotate-key
-  ares secret rotate-key --key 2027-01 --server ares-2:9090`,
+		Example: "  ares secret rotate-key",
 		Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			got, err := c.RotateSecretKey(ctx, key)
