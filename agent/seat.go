@@ -99,6 +99,11 @@ func (s *seat) start(ctx context.Context) error {
 	if spec.Secrets, err = s.fetchSecrets(ctx); err != nil {
 		return s.withoutSecrets(ctx, err)
 	}
+	if err = s.agent.runner.CheckSecrets(&spec); err != nil {
+		// The node is at fault, but only for jobs with secret files, so it does not count as a failed start.
+		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + ": " + err.Error(), Ended: time.Now()})
+		return nil
+	}
 	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
 	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
