@@ -208,45 +208,45 @@ func NoSecret(tenant, name string) error {
 	return ares.Errorf(ares.NotFound, "tenant %s has no secret %q: list its secrets with `ares secret list`, or create it with `ares secret create`", tenant, name).At("name")
 }
 
-// ClaimedJob returns the job of a seat if the node has claimed the seat under the given session, and if session, fence and
+// ClaimedJob returns the job and the attempt of a seat if the node has claimed the seat under the given session, and if session, fence and
 // claim are all current at one revision. Values of secrets are given to no other caller.
-func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, error) {
+func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, *ares.Attempt, error) {
 	resp, err := s.txn(ctx, "read claimed job", []clientv3.Cmp{sessionIs(ref.Node, session)}, []clientv3.Op{
 		clientv3.OpGet(jobKey(ref.Job)), clientv3.OpGet(runKey(ref.Job)), clientv3.OpGet(claimKey(ref.Job, ref.Rank)),
 	}, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !resp.Succeeded {
-		return nil, sessionGone(ref.Node)
+		return nil, nil, sessionGone(ref.Node)
 	}
 	var recs [3]*storepb.Record
 	var revisions [3]int64
 	for i, key := range []string{jobKey(ref.Job), runKey(ref.Job), claimKey(ref.Job, ref.Rank)} {
 		kvs := resp.Responses[i].GetResponseRange().Kvs
 		if len(kvs) == 0 {
-			return nil, notClaimed(ref)
+			return nil, nil, notClaimed(ref)
 		}
 		if recs[i], err = unmarshal(key, kvs[0].Value); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		revisions[i] = kvs[0].ModRevision
 	}
 	if recs[0].GetJob() == nil {
-		return nil, notClaimed(ref) // archived
+		return nil, nil, notClaimed(ref) // archived
 	}
 	run := runOf(recs[1], revisions[1])
 	claim := recs[2].GetClaim()
 	a := run.Current()
 	if a == nil || a.Fence != ref.Fence || claim.GetNode() != ref.Node || claim.GetSession() != session {
-		return nil, notClaimed(ref)
+		return nil, nil, notClaimed(ref)
 	}
 	if !slices.ContainsFunc(a.Seats, func(h ares.SeatStatus) bool {
 		return h.Rank == ref.Rank && h.Node == ref.Node && h.State == ares.SeatClaimed
 	}) {
-		return nil, notClaimed(ref)
+		return nil, nil, notClaimed(ref)
 	}
-	return jobOf(recs[0].GetJob(), ref.Job, revisions[0]), nil
+	return jobOf(recs[0].GetJob(), ref.Job, revisions[0]), a, nil
 }
 
 func notClaimed(ref SeatRef) error {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -22,6 +23,9 @@ type Secrets struct {
 	Store *store.Store
 	Keys  secret.KeyWrapper
 	Now   func() time.Time
+
+	mu        sync.Mutex
+	delivered map[store.SeatRef]int // how often this server has delivered the secrets of a seat
 }
 
 // Value is one value of a secret, as a job's spec requests it. Either Env or File is set.
@@ -153,8 +157,11 @@ func keyOf(x *store.Secret, key string) (string, error) {
 // Deliver decrypts the values that a job requests, for a node that has claimed one of its seats under its current session.
 // Any other caller gets the code Fenced.
 func (s *Secrets) Deliver(ctx context.Context, ref store.SeatRef, session int64) ([]Value, error) {
-	job, err := s.Store.ClaimedJob(ctx, ref, session)
+	job, attempt, err := s.Store.ClaimedJob(ctx, ref, session)
 	if err != nil {
+		return nil, err
+	}
+	if err = s.checkDelivery(ref, attempt); err != nil {
 		return nil, err
 	}
 	opened := map[string]map[string][]byte{}

@@ -104,7 +104,7 @@ func claimedJob(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2, func(sp *ares.Spec) { sp.Secrets = []ares.SecretRef{{Name: "hub", Env: "TOKEN"}} })
 	ask := func(ref store.SeatRef, session int64) error {
 		t.Helper()
-		job, err := s.ClaimedJob(t.Context(), ref, session)
+		job, _, err := s.ClaimedJob(t.Context(), ref, session)
 		if err == nil && (job.ID != st.job.ID || len(job.Secrets) != 1 || job.Tenant != st.job.Tenant) {
 			t.Errorf("got %+v", job)
 		}
