@@ -28,7 +28,9 @@ func TestNoDigestOfASecret(t *testing.T) {
 	if MessageDigest(kept); len(kept.GetData()) != 1 {
 		t.Error("the request lost its values")
 	}
-	job := func(name string) string { return MessageDigest(&apipb.SubmitJobRequest{Job: &apipb.JobSpec{Name: name}}) }
+	job := func(name string) string {
+		return MessageDigest(&apipb.SubmitJobRequest{Job: &apipb.JobSpec{Name: name}})
+	}
 	if job("a") == job("b") {
 		t.Error("two jobs have one digest")
 	}
