@@ -14,13 +14,14 @@ type SecretRef struct {
 	File string `json:"file,omitzero"` // name of the file in ARES_SECRETS_DIR
 }
 
-// These constants limit secrets. The sizes keep all secrets of a cluster small enough to be listed in one read.
+// These constants limit secrets. Each tenant has limits of its own, so that no tenant can use up those of the others. A
+// change of a secret reads all secrets of its tenant, so their size is limited too.
 const (
-	MaxSecretRefs    = 16       // in one job
-	MaxSecretKeys    = 16       // in one secret
-	MaxSecretBytes   = 32 << 10 // all values of one secret together
-	MaxTenantSecrets = 100
-	MaxSecrets       = 1000 // of all tenants
+	MaxSecretRefs        = 16       // in one job
+	MaxSecretKeys        = 16       // in one secret
+	MaxSecretBytes       = 32 << 10 // all values of one secret together
+	MaxTenantSecrets     = 100
+	MaxTenantSecretBytes = 2 << 20 // all secrets of a tenant together, encrypted
 )
 
 // The variable `setByAres` lists the variables without the prefix ARES_ that Ares sets in every job. A secret would be
@@ -54,6 +55,8 @@ func (s Spec) checkSecrets(p *Problems) {
 			p.Add(at+"env", "%q is not the name of a variable: use letters, digits and '_', first a letter or '_'", Clip(r.Env))
 		case strings.HasPrefix(r.Env, "ARES_") || setByAres[r.Env]:
 			p.Add(at+"env", "%s is set by Ares: choose another name", r.Env)
+		case r.Env == "PATH" || strings.HasPrefix(r.Env, "LD_"):
+			p.Add(at+"env", "%s decides which programs and libraries run, and appears in error messages: put it into environment", r.Env)
 		case r.Env != "" && hasKey(s.Environment, r.Env):
 			p.Add(at+"env", "%s is in environment too: remove one of the two", r.Env)
 		case seen[r.Env+"="+r.File]:

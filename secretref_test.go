@@ -26,6 +26,8 @@ func TestSecretRefs(t *testing.T) {
 		{[]SecretRef{{Name: "hub", Env: "1A"}}, "is not the name of a variable"},
 		{[]SecretRef{{Name: "hub", Env: "ARES_RANK"}}, "is set by Ares"},
 		{[]SecretRef{{Name: "hub", Env: "WORLD_SIZE"}}, "is set by Ares"},
+		{[]SecretRef{{Name: "hub", Env: "PATH"}}, "decides which programs"},
+		{[]SecretRef{{Name: "hub", Env: "LD_PRELOAD"}}, "decides which programs"},
 		{[]SecretRef{{Name: "hub", Env: "TAKEN"}}, "is in environment too"},
 		{[]SecretRef{{Name: "hub", Env: "A"}, {Name: "other", Env: "A"}}, "A is given twice"},
 		{[]SecretRef{{Name: "hub", File: "a"}, {Name: "other", File: "a"}}, "a is given twice"},

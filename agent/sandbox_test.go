@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -154,5 +156,28 @@ func TestUserOfAJob(t *testing.T) {
 	}
 	if u, err := one.ofJob("t", "job-b"); err == nil || !strings.Contains(err.Error(), "would get the same UID") {
 		t.Errorf("%+v is the other's user: %v", u, err)
+	}
+}
+
+// TestAnUntrustedJobNeverStarts lets the server order a job of a user on a machine without isolation. The scheduler may have
+// placed it there before the machine lost its isolation.
+func TestAnUntrustedJobNeverStarts(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		d := newDoor(t)
+		cfg := DefaultIsolation()
+		cfg.Mode, cfg.AllowUntrusted = IsolateNone, allowed
+		h := newHandsApart(t, d, t.TempDir(), cfg)
+		ran := filepath.Join(h.dir, "ran")
+		o := secretSeat(100, "touch "+ran)
+		o.Trusted = false
+		d.order(o)
+		eventually(t, "its end", func() bool { return len(d.said("release")) > 0 })
+		_, err := os.Stat(ran)
+		if got := d.said("finish"); len(got) != 1 || allowed != (err == nil) || allowed == (got[0].outcome == string(ares.OutcomeLost)) {
+			t.Errorf("allowed %v: ran %v, finished as %+v", allowed, err == nil, got)
+		}
+		if fetched := len(d.said("secrets")) > 0; fetched != allowed {
+			t.Errorf("allowed %v: its secrets were fetched: %v", allowed, fetched)
+		}
 	}
 }

@@ -87,7 +87,7 @@ func (s *seat) claim(ctx context.Context) error {
 
 // The method `start` starts the seat's process under a supervisor, or records why that is not possible.
 func (s *seat) start(ctx context.Context) error {
-	if why := cmp.Or(s.agent.refuses, s.agent.missingDevices(s.order.Shares)); why != "" {
+	if why := cmp.Or(s.agent.refuses, s.untrusted(), s.agent.missingDevices(s.order.Shares)); why != "" {
 		s.end(run.Result{Outcome: run.Lost, Reason: why, Ended: time.Now()}) // the node's fault, not the job's
 		return nil
 	}
@@ -98,6 +98,11 @@ func (s *seat) start(ctx context.Context) error {
 	}
 	if spec.Secrets, err = s.fetchSecrets(ctx); err != nil {
 		return s.withoutSecrets(ctx, err)
+	}
+	if err = s.agent.runner.CheckSecrets(&spec); err != nil {
+		// The node is at fault, but only for jobs with secret files, so it does not count as a failed start.
+		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + ": " + err.Error(), Ended: time.Now()})
+		return nil
 	}
 	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
 	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
@@ -124,6 +129,15 @@ func (s *seat) start(ctx context.Context) error {
 		s.stop(stop, grace)
 	}
 	return nil
+}
+
+// The method `untrusted` returns the reason why this machine must not run the job, or "". The scheduler keeps such jobs off the
+// node too, but it may have placed the job before this machine lost its isolation, or it may be of an earlier version.
+func (s *seat) untrusted() string {
+	if s.order.GetTrusted() || !s.agent.isolation.trustedOnly() {
+		return ""
+	}
+	return "node " + s.agent.cfg.Node + " does not isolate jobs, so it runs only jobs of platform administrators: run its agent as root, or set isolation.allow_untrusted"
 }
 
 func (s *seat) end(res run.Result) {

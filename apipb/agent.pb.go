@@ -926,8 +926,11 @@ type SeatOrder struct {
 	ArrayCount int32  `protobuf:"varint,17,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// The last checkpoint of earlier attempts.
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A platform administrator submitted the job. An agent that does not isolate jobs runs no others, whatever the
+	// scheduler decided: the node may have lost its isolation since then.
+	Trusted       bool `protobuf:"varint,19,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SeatOrder) Reset() {
@@ -1084,6 +1087,13 @@ func (x *SeatOrder) GetCheckpointedAt() *timestamppb.Timestamp {
 		return x.CheckpointedAt
 	}
 	return nil
+}
+
+func (x *SeatOrder) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
+	}
+	return false
 }
 
 // DeviceShare is a whole device (milli is 1000), or thousandths of one.
@@ -2404,7 +2414,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\x89\x05\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xa3\x05\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2429,7 +2439,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"arrayIndex\x12\x1f\n" +
 	"\varray_count\x18\x11 \x01(\x05R\n" +
 	"arrayCount\x12C\n" +
-	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\"V\n" +
+	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x12\x18\n" +
+	"\atrusted\x18\x13 \x01(\bR\atrusted\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +

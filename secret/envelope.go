@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // keyBytes is the size of every key: AES-256.
@@ -95,6 +97,28 @@ func Rewrap(ctx context.Context, keys KeyWrapper, id Identity, s Sealed) (Sealed
 	}
 	s.KeyID, s.WrappedKey = keyID, wrapped
 	return s, nil
+}
+
+// aboutSample is the authenticated text of a sample. It is no text of a secret, so a sample is no data key of one.
+const aboutSample = "ares secret key sample v1"
+
+// NewSample encrypts random bytes with the current key. Whoever can decrypt a sample has the same key, not only a key with
+// the same ID.
+func NewSample(ctx context.Context, keys KeyWrapper) (keyID string, sample []byte, err error) {
+	random := make([]byte, keyBytes)
+	_, _ = rand.Read(random) // never fails
+	return keys.Wrap(ctx, random, []byte(aboutSample))
+}
+
+// CheckSample returns nil if this server holds the key that has encrypted a sample. Otherwise the error says what to do.
+func CheckSample(ctx context.Context, keys KeyWrapper, keyID string, sample []byte) error {
+	if err := keys.Holds(ctx, keyID); err != nil {
+		return err
+	}
+	if _, err := keys.Unwrap(ctx, keyID, sample, []byte(aboutSample)); err != nil {
+		return ares.Errorf(ares.Unavailable, "this server's key %s is not the key with the same ID that encrypts the stored secrets: copy secrets.key_file from a server that can read the secrets (%s)", keyID, err)
+	}
+	return nil
 }
 
 // The function `encrypt` returns a random nonce followed by the ciphertext.

@@ -42,9 +42,12 @@ type fileKey struct {
 	key []byte
 }
 
-// The type `stamp` tells whether a file has changed since it was read.
+// The type `stamp` tells whether a file has changed since it was read. The mode is part of it, so that a file that became
+// readable for others is noticed.
 type stamp struct {
 	inode, modified, size int64
+	mode                  fs.FileMode
+	owner                 uint32
 }
 
 // NewKeyFile returns the KeyFile at a path. NewKeyFile does not open or create the file.
@@ -164,6 +167,12 @@ func (f *KeyFile) load() error {
 	if st.Mode().Perm()&0o077 != 0 {
 		return ares.Errorf(ares.Unavailable, "secrets.key_file %s has mode %04o, so other users can read it: run chmod 600 on it, and then `ares secret rotate-key`", f.path, st.Mode().Perm())
 	}
+	if owner := stampOf(st).owner; owner != 0 && owner != uint32(os.Geteuid()) {
+		return ares.Errorf(ares.Unavailable, "secrets.key_file %s belongs to user %d, who can read and replace the keys: run chown on it, so that it belongs to the server's user or to root, and then `ares secret rotate-key`", f.path, owner)
+	}
+	if !st.Mode().IsRegular() {
+		return ares.Errorf(ares.Unavailable, "secrets.key_file %s is not a regular file", f.path)
+	}
 	if st.Size() > maxKeyFileBytes {
 		return ares.Errorf(ares.Unavailable, "secrets.key_file %s has %d bytes, which is no key file", f.path, st.Size())
 	}
@@ -180,9 +189,9 @@ func (f *KeyFile) load() error {
 }
 
 func stampOf(st fs.FileInfo) stamp {
-	out := stamp{modified: st.ModTime().UnixNano(), size: st.Size()}
+	out := stamp{modified: st.ModTime().UnixNano(), size: st.Size(), mode: st.Mode()}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		out.inode = int64(sys.Ino)
+		out.inode, out.owner = int64(sys.Ino), sys.Uid
 	}
 	return out
 }

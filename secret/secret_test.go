@@ -153,8 +153,19 @@ func TestKeyFile(t *testing.T) {
 	if err = os.Chmod(keys.path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Open(t.Context(), NewKeyFile(keys.path), id, s); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a file that others read: %v", err)
+	for name, f := range map[string]*KeyFile{"a new server": NewKeyFile(keys.path), "a server that has read it": keys} {
+		if _, err = Open(t.Context(), f, id, s); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("a file that others read, %s: %v", name, err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err = errors.Join(os.Chmod(keys.path, 0o600), os.Chown(keys.path, 4242, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Open(t.Context(), keys, id, s); err == nil || !strings.Contains(err.Error(), "chown") {
+		t.Errorf("a file of another user: %v", err)
 	}
 }
 

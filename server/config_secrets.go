@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,14 @@ type SecretsConfig struct {
 	// file. Backups of the store do not contain it: keep a copy elsewhere.
 	// Default: secrets.key in data_dir.
 	KeyFile string `yaml:"key_file"`
+}
+
+// checkSecretKeys logs an error if this server cannot decrypt the stored secrets. The server starts nevertheless, because
+// most jobs need no secrets.
+func (s *Server) checkSecretKeys(ctx context.Context) {
+	if err := s.secrets().CheckKeys(ctx); err != nil {
+		s.log.Error("this server can neither create nor deliver some secrets", "error", err)
+	}
 }
 
 // This method returns the secrets of the server's store.

@@ -143,6 +143,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err = s.register(ctx); err != nil {
 		return err
 	}
+	s.checkSecretKeys(ctx)
 	if err = s.openAudit(ctx, run, m); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func jobRecord(j *ares.Job) *storepb.Record {
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
 		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex), ArrayCount: int32(j.ArrayCount),
-		Notes: noteRecords(j.Notes), Untrusted: !j.Trusted,
+		Notes: noteRecords(j.Notes), Trusted: j.Trusted, Untrusted: !j.Trusted,
 	}}}
 }
 
@@ -59,7 +59,7 @@ func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 		Spec: m.GetSpec().Spec().WithDefaultsOf(int(m.GetDefaults())), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
 		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: int(m.GetArrayIndex()), ArrayCount: int(m.GetArrayCount()),
-		Notes: notesOf(m.GetNotes()), Trusted: !m.GetUntrusted(),
+		Notes: notesOf(m.GetNotes()), Trusted: m.GetTrusted() && !m.GetUntrusted(),
 	}
 	copy(j.Digest[:], m.GetDigest())
 	return j

@@ -64,7 +64,7 @@ func (s *Store) DumpWatch(ctx context.Context, room string, fn func(Raw) error) 
 
 func rawOf(key string, value []byte, rev, created int64) Raw {
 	raw := Raw{Key: key, Revision: rev, CreateRevision: created, Size: len(value)}
-	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority", secretsKey: "secret"} { // order-free: at most one matches
+	for room, word := range map[string]string{tokensKey: "token", joinTokensKey: "join_token", authorityKey: "authority", secretsKey: "secret", secretKeysKey: "secret_key"} { // order-free: at most one matches
 		if strings.HasPrefix(key, room) {
 			raw.JSON = `{"` + word + `": "not shown"}`
 			return raw

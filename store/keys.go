@@ -33,6 +33,7 @@ const (
 	policiesKey     = prefix + "policies/"
 	auditMarksKey   = prefix + "audit/mark/"
 	secretsKey      = prefix + "secrets/"
+	secretKeysKey   = prefix + "secretkeys/"
 	topologyKey     = prefix + "topology/fleet"
 	planKey         = prefix + "loop/plan"
 	leaderKey       = prefix + "loop/leader"

@@ -26,35 +26,58 @@ type Secret struct {
 	Revision     int64
 }
 
-// PutSecret writes the secret that the function `build` returns. The function gets the secret that exists, or nil, and the
-// secrets of all tenants. The write succeeds only if no secret has changed since then. So of two servers that create
-// their first secret with different keys, the second one sees the other's key.
-func (s *Store) PutSecret(ctx context.Context, tenant, name string, build func(was *Secret, all []Secret) (Secret, error)) (Secret, error) {
+// TenantSecrets is what the decision about a new version of a secret is based on.
+type TenantSecrets struct {
+	Was  *Secret  // the secret that is replaced, or nil
+	Own  []Secret // all secrets of its tenant
+	Keys []SecretKey
+	// KeysInUse reads the secrets of all tenants and returns the IDs of their keys, sorted. It is for the rare cases in
+	// which Keys does not tell enough.
+	KeysInUse func(context.Context) ([]string, error)
+}
+
+// SecretPut is what PutSecret writes.
+type SecretPut struct {
+	Secret Secret
+	Keys   []SecretKey // new or changed records of keys
+	Drop   []string    // IDs of keys that no secret uses
+}
+
+// PutSecret writes the secret that the function `build` returns. It reads only the secrets of one tenant and the records of
+// the keys, so that its cost does not depend on other tenants. The write succeeds only if neither has changed since then. So
+// of two servers that create their first secret with different keys, the second one sees the other's key.
+func (s *Store) PutSecret(ctx context.Context, tenant, name string, build func(*TenantSecrets) (SecretPut, error)) (Secret, error) {
 	return Retry(maxTries, func() (Secret, error) {
-		all, revision, err := s.secrets(ctx, secretsKey)
+		view, revision, err := s.tenantSecrets(ctx, tenant, name)
 		if err != nil {
 			return Secret{}, err
 		}
-		var was *Secret
-		if i := slices.IndexFunc(all, func(x Secret) bool { return x.Tenant == tenant && x.Name == name }); i >= 0 {
-			was = &all[i]
+		guarded := secretsOf(tenant)
+		inUse := view.KeysInUse
+		view.KeysInUse = func(ctx context.Context) ([]string, error) {
+			guarded = secretsKey // the decision now depends on all secrets
+			return inUse(ctx)
 		}
-		next, err := build(was, all)
+		put, err := build(view)
 		if err != nil {
 			return Secret{}, err
 		}
-		value, err := marshal(secretRecord(&next))
+		value, err := marshal(secretRecord(&put.Secret))
 		if err != nil {
 			return Secret{}, err
 		}
-		resp, err := s.txn(ctx, "write secret",
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(secretsKey), "<", revision+1).WithPrefix(), keyExists(tenantKey(tenant))},
-			[]clientv3.Op{clientv3.OpPut(secretsOf(tenant)+name, value)},
+		cmps := append(unchangedKeys(view.Keys, revision), unchangedSince(guarded, revision), keyExists(tenantKey(tenant)))
+		ops, err := secretKeyOps(put.Keys, put.Drop)
+		if err != nil {
+			return Secret{}, err
+		}
+		resp, err := s.txn(ctx, "write secret", cmps, append(ops, clientv3.OpPut(secretsOf(tenant)+name, value)),
 			[]clientv3.Op{clientv3.OpGet(tenantKey(tenant), clientv3.WithKeysOnly())})
 		if err != nil {
 			return Secret{}, err
 		}
 		if resp.Succeeded {
+			next := put.Secret
 			next.Tenant, next.Name, next.Revision = tenant, name, resp.Header.Revision
 			return next, nil
 		}
@@ -65,14 +88,47 @@ func (s *Store) PutSecret(ctx context.Context, tenant, name string, build func(w
 	})
 }
 
-// ReplaceSecret writes a secret again if its revision is still x.Revision, and reports whether it did.
+// tenantSecrets reads the secrets of a tenant and the records of the keys at one revision.
+func (s *Store) tenantSecrets(ctx context.Context, tenant, name string) (*TenantSecrets, int64, error) {
+	resp, err := s.txn(ctx, "read secrets", nil, []clientv3.Op{
+		clientv3.OpGet(secretsOf(tenant), clientv3.WithPrefix()), clientv3.OpGet(secretKeysKey, clientv3.WithPrefix()),
+	}, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	revision := resp.Header.Revision
+	view := &TenantSecrets{KeysInUse: func(ctx context.Context) ([]string, error) {
+		all, _, err := s.secretsAt(ctx, secretsKey, revision)
+		return keyIDs(all), err
+	}}
+	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
+		rec, err := unmarshal(string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, 0, err
+		}
+		view.Own = append(view.Own, secretOf(strings.TrimPrefix(string(kv.Key), secretsKey), rec.GetSecret(), kv.ModRevision))
+	}
+	if i := slices.IndexFunc(view.Own, func(x Secret) bool { return x.Name == name }); i >= 0 {
+		view.Was = &view.Own[i]
+	}
+	view.Keys, err = secretKeysOf(resp.Responses[1].GetResponseRange().Kvs)
+	return view, revision, err
+}
+
+func unchangedSince(below string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(below), "<", revision+1).WithPrefix()
+}
+
+// ReplaceSecret writes a secret again if its revision is still x.Revision, and reports whether it did. The record of its
+// key must exist, because a key without a record counts as unused.
 func (s *Store) ReplaceSecret(ctx context.Context, x Secret) (bool, error) {
 	value, err := marshal(secretRecord(&x))
 	if err != nil {
 		return false, err
 	}
 	key := secretsOf(x.Tenant) + x.Name
-	resp, err := s.txn(ctx, "rewrap secret", []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", x.Revision)},
+	resp, err := s.txn(ctx, "rewrap secret",
+		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", x.Revision), keyExists(secretKeysKey + x.KeyID)},
 		[]clientv3.Op{clientv3.OpPut(key, value)}, nil)
 	return err == nil && resp.Succeeded, err
 }
@@ -106,23 +162,45 @@ func (s *Store) Secret(ctx context.Context, tenant, name string) (Secret, error)
 	return secretOf(tenant+"/"+name, rec.GetSecret(), got.Kvs[0].ModRevision), nil
 }
 
-// Secrets reads the secrets of one tenant, or of all tenants if the tenant is "". They are sorted by tenant and name.
-func (s *Store) Secrets(ctx context.Context, tenant string) ([]Secret, error) {
+// Secrets describes the secrets of one tenant, or of all tenants if the tenant is "". The descriptions have no ciphertexts.
+// They are sorted by tenant and name. The second result is the revision at which they were read.
+func (s *Store) Secrets(ctx context.Context, tenant string) ([]Secret, int64, error) {
 	below := secretsKey
 	if tenant != "" {
 		below = secretsOf(tenant)
 	}
-	list, _, err := s.secrets(ctx, below)
-	return list, err
+	return s.secretsAt(ctx, below, 0)
 }
 
-func (s *Store) secrets(ctx context.Context, below string) ([]Secret, int64, error) {
-	list, revision, err := s.records(ctx, below)
-	out := make([]Secret, 0, len(list))
-	for _, r := range list {
-		out = append(out, secretOf(strings.TrimPrefix(below, secretsKey)+r.name, r.GetSecret(), r.revision))
+// secretPage is the number of secrets in one read. A secret may have 32 KiB.
+const secretPage = 50
+
+// secretsAt describes all secrets below a key at one revision, or at the newest if the revision is 0.
+func (s *Store) secretsAt(ctx context.Context, below string, revision int64) ([]Secret, int64, error) {
+	var out []Secret
+	from, end := below, clientv3.GetPrefixRangeEnd(below)
+	for {
+		got, err := s.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(secretPage), clientv3.WithRev(revision))
+		if err != nil {
+			return nil, 0, err
+		}
+		if revision == 0 {
+			revision = got.Header.Revision
+		}
+		for _, kv := range got.Kvs {
+			rec, err := unmarshal(string(kv.Key), kv.Value)
+			if err != nil {
+				return nil, 0, err
+			}
+			x := secretOf(strings.TrimPrefix(string(kv.Key), secretsKey), rec.GetSecret(), kv.ModRevision)
+			x.WrappedKey, x.Ciphertext = nil, nil
+			out = append(out, x)
+		}
+		if !got.More {
+			return out, revision, nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
-	return out, revision, err
 }
 
 // NoSecret is the error for a secret that does not exist or that the caller may not see.
@@ -130,45 +208,45 @@ func NoSecret(tenant, name string) error {
 	return ares.Errorf(ares.NotFound, "tenant %s has no secret %q: list its secrets with `ares secret list`, or create it with `ares secret create`", tenant, name).At("name")
 }
 
-// ClaimedJob returns the job of a seat if the node has claimed the seat under the given session, and if session, fence and
+// ClaimedJob returns the job and the attempt of a seat if the node has claimed the seat under the given session, and if session, fence and
 // claim are all current at one revision. Values of secrets are given to no other caller.
-func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, error) {
+func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, *ares.Attempt, error) {
 	resp, err := s.txn(ctx, "read claimed job", []clientv3.Cmp{sessionIs(ref.Node, session)}, []clientv3.Op{
 		clientv3.OpGet(jobKey(ref.Job)), clientv3.OpGet(runKey(ref.Job)), clientv3.OpGet(claimKey(ref.Job, ref.Rank)),
 	}, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !resp.Succeeded {
-		return nil, sessionGone(ref.Node)
+		return nil, nil, sessionGone(ref.Node)
 	}
 	var recs [3]*storepb.Record
 	var revisions [3]int64
 	for i, key := range []string{jobKey(ref.Job), runKey(ref.Job), claimKey(ref.Job, ref.Rank)} {
 		kvs := resp.Responses[i].GetResponseRange().Kvs
 		if len(kvs) == 0 {
-			return nil, notClaimed(ref)
+			return nil, nil, notClaimed(ref)
 		}
 		if recs[i], err = unmarshal(key, kvs[0].Value); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		revisions[i] = kvs[0].ModRevision
 	}
 	if recs[0].GetJob() == nil {
-		return nil, notClaimed(ref) // archived
+		return nil, nil, notClaimed(ref) // archived
 	}
 	run := runOf(recs[1], revisions[1])
 	claim := recs[2].GetClaim()
 	a := run.Current()
 	if a == nil || a.Fence != ref.Fence || claim.GetNode() != ref.Node || claim.GetSession() != session {
-		return nil, notClaimed(ref)
+		return nil, nil, notClaimed(ref)
 	}
 	if !slices.ContainsFunc(a.Seats, func(h ares.SeatStatus) bool {
 		return h.Rank == ref.Rank && h.Node == ref.Node && h.State == ares.SeatClaimed
 	}) {
-		return nil, notClaimed(ref)
+		return nil, nil, notClaimed(ref)
 	}
-	return jobOf(recs[0].GetJob(), ref.Job, revisions[0]), nil
+	return jobOf(recs[0].GetJob(), ref.Job, revisions[0]), a, nil
 }
 
 func notClaimed(ref SeatRef) error {

@@ -91,6 +91,7 @@ type Runner struct {
 	root       *os.Root // dir; names from outside are opened through it
 	supervisor string
 	id         string
+	memory     string      // the directory for secret files, memoryDir except in tests
 	cgroup     seat.Cgroup // parent of the seats' cgroups; "" if containment does not work
 	why        string      // why it does not work
 	limits     limiter     // limits a job's use of the machine
@@ -121,7 +122,7 @@ func Open(dir, supervisor string) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{KeepLogs: 1000, KeepLogBytes: 4 << 30, dir: dir, root: root, supervisor: supervisor}
+	r := &Runner{KeepLogs: 1000, KeepLogBytes: 4 << 30, dir: dir, root: root, supervisor: supervisor, memory: memoryDir}
 	if r.bin, err = trash.Open(filepath.Join(dir, trashDir)); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}

@@ -4,9 +4,12 @@ package run
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,30 +47,48 @@ func secretsPipe(secrets []Secret) (read *os.File, pass func(ctx context.Context
 	}, nil
 }
 
-// secretsDir returns the directory for the secret files of a job without a sandbox. A job in a sandbox has a file system
-// of its own in memory, which ends with the job's last process.
-func (r *Runner) secretsDir(key Key) string {
-	const tmpfsMagic = 0x01021994
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(memoryDir, &st); err == nil && int64(st.Type) == tmpfsMagic {
-		return r.inMemory(key)
+// ErrNoMemory means that this machine has no file system in memory for the secret files of a job without a sandbox. The
+// files are not written to a disk instead: after a crash of the machine, nobody would remove them from it.
+var ErrNoMemory = errors.New("this node has no file system in memory for secret files: mount a tmpfs at " + memoryDir + ", or use environment variables")
+
+// CheckSecrets returns ErrNoMemory if the spec has secret files that this machine cannot keep off its disks.
+func (r *Runner) CheckSecrets(spec *Spec) error {
+	if hasFiles(spec.Secrets) && !spec.Sandbox.Private && !isInMemory(r.memory) {
+		return ErrNoMemory
 	}
-	return r.onDisk(key)
+	return nil
 }
+
+func hasFiles(list []Secret) bool {
+	return slices.ContainsFunc(list, func(x Secret) bool { return x.File != "" })
+}
+
+func isInMemory(dir string) bool {
+	const tmpfsMagic, ramfsMagic = 0x01021994, 0x858458f6
+	var st syscall.Statfs_t
+	return syscall.Statfs(dir, &st) == nil && (int64(st.Type) == tmpfsMagic || int64(st.Type) == ramfsMagic)
+}
+
+// secretsDir returns a new directory for the secret files of a job without a sandbox. A job in a sandbox has a file system
+// of its own in memory, which ends with the job's last process. The name ends with a random text. Otherwise another user
+// of the machine could create the directory first, and the job could not start.
+func (r *Runner) secretsDir(key Key) string { return r.secretsPrefix(key) + rand.Text() }
 
 // The name contains the runner's random ID, so that two agents on one machine do not share it.
-func (r *Runner) inMemory(key Key) string {
-	return filepath.Join(memoryDir, "ares-secrets-"+r.id+"-"+key.String())
-}
-
-func (r *Runner) onDisk(key Key) string {
-	return filepath.Join(r.dir, seatPath(key, "secrets"))
+func (r *Runner) secretsPrefix(key Key) string {
+	return filepath.Join(r.memory, "ares-secrets-"+r.id+"-"+key.String()+"-")
 }
 
 // removeSecrets removes the secret files of a job whose processes are dead. Usually the supervisor has done this. If the
 // supervisor was killed, this is the only removal. An error does not keep the seat, because then a job could block its
-// node; Forget tries again.
+// node; Forget tries again. Directories of other users are left alone: removing them could take very long.
 func (r *Runner) removeSecrets(key Key) {
-	_ = os.RemoveAll(r.inMemory(key))
-	_ = os.RemoveAll(r.onDisk(key))
+	dirs, _ := filepath.Glob(r.secretsPrefix(key) + "*")
+	dirs = append(dirs, strings.TrimSuffix(r.secretsPrefix(key), "-")) // the name in an earlier version
+	for _, dir := range dirs {
+		if st, err := os.Lstat(dir); err == nil && st.IsDir() && st.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	_ = os.RemoveAll(filepath.Join(r.dir, seatPath(key, "secrets"))) // an earlier version may have written it
 }

@@ -4,6 +4,7 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (w *world) planted() (found []string) {
 }
 
 func (w *world) inMemoryDirs() []string {
-	dirs, err := filepath.Glob(filepath.Join(memoryDir, "ares-secrets-"+w.id+"-*"))
+	dirs, err := filepath.Glob(filepath.Join(memoryDir, "ares-secrets-"+w.id+"-*-*"))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestSecrets(t *testing.T) {
 			p := w.start(change(withSecrets(sh(showSecrets + "; touch " + ready + "; sleep 1000"))))
 			w.eventually("the job has its secrets", func() bool { _, err := os.Stat(ready); return err == nil })
 			for _, path := range w.planted() {
-				if !strings.HasPrefix(path, w.secretsDir(p.Key())) || name == "in a sandbox" {
+				if !strings.HasPrefix(path, w.secretsPrefix(p.Key())) || name == "in a sandbox" {
 					t.Errorf("the secret is in %s", path)
 				}
 			}
@@ -104,7 +105,7 @@ func TestSecretsAreThisJobsOwn(t *testing.T) {
 			ready := filepath.Join(w.open(), "ready")
 			p := w.start(change(withSecrets(sh("touch " + ready + "; sleep 1000"))))
 			w.eventually("the job runs", func() bool { _, err := os.Stat(ready); return err == nil })
-			spy := sh("cat " + w.secretsDir(p.Key()) + "/key " + seat.SandboxSecrets + "/key /proc/[0-9]*/environ 2>/dev/null | grep -ac " + canary)
+			spy := sh("cat " + w.secretsPrefix(p.Key()) + "*/key " + seat.SandboxSecrets + "/key /proc/[0-9]*/environ 2>/dev/null | grep -ac " + canary)
 			spy.Key, spy.User = key("spy"), tenantB
 			q := w.start(spy)
 			w.want(q, Exited, 1)
@@ -134,6 +135,38 @@ func TestSecretsEndWithAKilledSupervisor(t *testing.T) {
 	w.want(p, Lost, -1)
 	if left := append(w.planted(), w.inMemoryDirs()...); len(left) > 0 {
 		t.Errorf("after the killed supervisor, %v is left", left)
+	}
+}
+
+// TestSecretFilesAreOnNoDisk checks that a job with secret files does not start where they would be written to a disk.
+func TestSecretFilesAreOnNoDisk(t *testing.T) {
+	w := newWorldIn(t, t.TempDir())
+	w.memory = "/proc" // as good as a disk: it is no file system in memory
+	if _, err := w.Start(w.ctx, withSecrets(sh("true"))); !errors.Is(err, ErrNoMemory) {
+		t.Errorf("started: %v", err)
+	}
+	spec := sh("true")
+	spec.Secrets = []Secret{{Env: "TOKEN", Value: canary}}
+	w.want(w.start(spec), Exited, 0)
+}
+
+// TestAForeignSecretsDirectory lets another user of the machine create directories that look like those of a job's secrets.
+func TestAForeignSecretsDirectory(t *testing.T) {
+	needRoot(t)
+	w := newWorldIn(t, t.TempDir())
+	spec := withSecrets(sh("true"))
+	decoy := w.secretsPrefix(spec.Key) + "decoy"
+	if err := errors.Join(os.Mkdir(decoy, 0o700), os.Chown(decoy, int(tenantB.UID), -1)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(decoy)
+	if err := os.Mkdir(strings.TrimSuffix(w.secretsPrefix(spec.Key), "-"), 0o700); err != nil { // the name of earlier versions
+		t.Fatal(err)
+	}
+	defer os.Remove(strings.TrimSuffix(w.secretsPrefix(spec.Key), "-"))
+	w.want(w.start(spec), Exited, 0)
+	if got := w.inMemoryDirs(); len(got) != 1 || got[0] != decoy {
+		t.Errorf("left are %v", got)
 	}
 }
 

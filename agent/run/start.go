@@ -35,6 +35,9 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 	if err := r.place(&order); err != nil {
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}
+	if err := r.CheckSecrets(&spec); err != nil {
+		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
+	}
 	r.limits.plan(&order)
 	if err := r.root.Mkdir(seatsDir+"/"+spec.Key.String(), 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/method"
 	"github.com/ares-scheduler/ares/apipb"
@@ -70,18 +68,6 @@ func DigestOf(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic("api: an object always marshals: " + err.Error())
-	}
-	return audit.Digest(data)
-}
-
-// MessageDigest returns the digest of a message in its canonical form.
-func MessageDigest(m proto.Message) string {
-	if m == nil || !m.ProtoReflect().IsValid() {
-		return ""
-	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return "" // it was never valid, so the call was rejected
 	}
 	return audit.Digest(data)
 }

@@ -298,6 +298,7 @@ func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
 				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
 				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
 				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: int32(e.Job.ArrayIndex), ArrayCount: int32(e.Job.ArrayCount),
+				Trusted: e.Job.Trusted,
 			}
 			for _, sh := range h.Shares {
 				o.Shares = append(o.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
@@ -36,18 +38,41 @@ func (d *secretService) PutSecret(ctx context.Context, req *apipb.PutSecretReque
 
 // ListSecrets implements apipb.SecretServiceServer.
 func (d *secretService) ListSecrets(ctx context.Context, req *apipb.ListSecretsRequest) (*apipb.ListSecretsResponse, error) {
-	list, err := d.Cfg.Store.Secrets(ctx, req.GetTenantId())
+	all, err := d.secretsFor(ctx, req.GetTenantId())
 	if err != nil {
 		return nil, err
 	}
+	page, next, err := pageByKey(all, req.GetPageSize(), req.GetPageToken(), secretID, newSecret)
+	return &apipb.ListSecretsResponse{Secrets: page, Total: int32(len(all)), NextPageToken: next}, err
+}
+
+func secretID(x *store.Secret) string { return x.Tenant + "/" + x.Name }
+
+// secretsFor returns the secrets that the caller may see, of one tenant or of all. It reads only the caller's own tenants, so
+// that the cost of a call does not depend on the secrets of others.
+func (d *secretService) secretsFor(ctx context.Context, tenant string) ([]*store.Secret, error) {
+	who := pipeline.IdentityOf(ctx)
+	tenants, everything := roles.Tenants(who, roles.SecretRead)
+	switch {
+	case tenant != "":
+		tenants = []string{tenant}
+	case everything:
+		tenants = []string{""}
+	}
 	var all []*store.Secret
-	for i := range list {
-		if roles.Allows(pipeline.IdentityOf(ctx), roles.SecretRead, list[i].Tenant, roles.Any) {
-			all = append(all, &list[i])
+	for _, t := range tenants {
+		list, _, err := d.Cfg.Store.Secrets(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if roles.Allows(who, roles.SecretRead, list[i].Tenant, roles.Any) {
+				all = append(all, &list[i])
+			}
 		}
 	}
-	page, next, err := pageByKey(all, req.GetPageSize(), req.GetPageToken(), func(x *store.Secret) string { return x.Tenant + "/" + x.Name }, newSecret)
-	return &apipb.ListSecretsResponse{Secrets: page, Total: int32(len(all)), NextPageToken: next}, err
+	slices.SortFunc(all, func(a, b *store.Secret) int { return strings.Compare(secretID(a), secretID(b)) })
+	return all, nil
 }
 
 // DeleteSecret implements apipb.SecretServiceServer.

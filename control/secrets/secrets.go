@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -22,6 +23,9 @@ type Secrets struct {
 	Store *store.Store
 	Keys  secret.KeyWrapper
 	Now   func() time.Time
+
+	mu        sync.Mutex
+	delivered map[store.SeatRef]int // how often this server has delivered the secrets of a seat
 }
 
 // Value is one value of a secret, as a job's spec requests it. Either Env or File is set.
@@ -46,25 +50,26 @@ func (s *Secrets) Put(ctx context.Context, tenant, name string, data map[string]
 		return made, false, err
 	}
 	defer clear(plain)
-	made, err = s.Store.PutSecret(ctx, tenant, name, func(was *store.Secret, all []store.Secret) (store.Secret, error) {
+	made, err = s.Store.PutSecret(ctx, tenant, name, func(is *store.TenantSecrets) (store.SecretPut, error) {
 		now := s.Now()
 		next := store.Secret{Version: 1, Keys: slices.Sorted(maps.Keys(data)), CreatedAt: now, UpdatedAt: now, By: by}
-		isNew = was == nil
-		if was != nil {
-			next.Version, next.CreatedAt = was.Version+1, was.CreatedAt
-		} else if full := checkRoom(tenant, all); full != nil {
-			return next, full
+		if isNew = is.Was == nil; !isNew {
+			next.Version, next.CreatedAt = is.Was.Version+1, is.Was.CreatedAt
 		}
-		// A server without the keys of the others must not encrypt with a key of its own: the others could not deliver
-		// the secret.
-		for _, id := range keyIDs(all) {
-			if err := s.Keys.Holds(ctx, id); err != nil {
-				return next, err
-			}
+		put, err := s.checkKeys(ctx, is)
+		if err != nil {
+			return put, err
 		}
 		sealed, err := secret.Seal(ctx, s.Keys, secret.Identity{Tenant: tenant, Name: name, Version: next.Version}, plain)
+		if err != nil {
+			return put, err
+		}
 		next.KeyID, next.WrappedKey, next.Ciphertext = sealed.KeyID, sealed.WrappedKey, sealed.Ciphertext
-		return next, err
+		put.Secret = next
+		if err = checkRoom(tenant, is, &next); err != nil {
+			return put, err
+		}
+		return put, s.recordKey(ctx, is, &put)
 	})
 	return made, isNew, err
 }
@@ -94,28 +99,22 @@ func check(name string, data map[string][]byte) error {
 	return p.Err()
 }
 
-func checkRoom(tenant string, all []store.Secret) error {
-	if len(all) >= ares.MaxSecrets {
-		return ares.Errorf(ares.LimitReached, "there are %d secrets, which is the limit: delete some", len(all))
+// checkRoom compares a new version with the limits of its tenant. A version that is no larger than the one before is always
+// accepted.
+func checkRoom(tenant string, is *store.TenantSecrets, next *store.Secret) error {
+	if is.Was == nil && len(is.Own) >= ares.MaxTenantSecrets {
+		return ares.Errorf(ares.LimitReached, "tenant %s has %d secrets, which is the limit: delete some", tenant, len(is.Own))
 	}
-	own := 0
-	for i := range all {
-		if all[i].Tenant == tenant {
-			own++
+	size := len(next.Ciphertext)
+	for i := range is.Own {
+		if &is.Own[i] != is.Was {
+			size += len(is.Own[i].Ciphertext)
 		}
 	}
-	if own >= ares.MaxTenantSecrets {
-		return ares.Errorf(ares.LimitReached, "tenant %s has %d secrets, which is the limit: delete some", tenant, own)
+	if grows := is.Was == nil || len(next.Ciphertext) > len(is.Was.Ciphertext); grows && size > ares.MaxTenantSecretBytes {
+		return ares.Errorf(ares.LimitReached, "the secrets of tenant %s would have %d bytes together, encrypted, but the limit is %d: delete some", tenant, size, ares.MaxTenantSecretBytes)
 	}
 	return nil
-}
-
-func keyIDs(all []store.Secret) []string {
-	ids := map[string]bool{}
-	for i := range all {
-		ids[all[i].KeyID] = true
-	}
-	return slices.Sorted(maps.Keys(ids))
 }
 
 // Check reports which references of a job to secrets of its tenant cannot be resolved now.
@@ -158,8 +157,11 @@ func keyOf(x *store.Secret, key string) (string, error) {
 // Deliver decrypts the values that a job requests, for a node that has claimed one of its seats under its current session.
 // Any other caller gets the code Fenced.
 func (s *Secrets) Deliver(ctx context.Context, ref store.SeatRef, session int64) ([]Value, error) {
-	job, err := s.Store.ClaimedJob(ctx, ref, session)
+	job, attempt, err := s.Store.ClaimedJob(ctx, ref, session)
 	if err != nil {
+		return nil, err
+	}
+	if err = s.checkDelivery(ref, attempt); err != nil {
 		return nil, err
 	}
 	opened := map[string]map[string][]byte{}
@@ -198,58 +200,6 @@ func (s *Secrets) open(ctx context.Context, x *store.Secret) (map[string][]byte,
 		return nil, ares.Errorf(ares.Internal, "secret %s of tenant %s has an unknown form", x.Name, x.Tenant)
 	}
 	return data, nil
-}
-
-// Rotate makes a key current, or a new key if the ID is "". It then wraps the data keys of all secrets with the current
-// key. A secret that changes meanwhile is already wrapped with the current key. Rotate can be repeated after an error.
-func (s *Secrets) Rotate(ctx context.Context, keyID string) (Rotation, error) {
-	all, err := s.Store.Secrets(ctx, "")
-	if err != nil {
-		return Rotation{}, err
-	}
-	for _, id := range keyIDs(all) { // before the key file changes
-		if err = s.Keys.Holds(ctx, id); err != nil {
-			return Rotation{}, err
-		}
-	}
-	var done Rotation
-	if done.KeyID, err = s.Keys.Rotate(ctx, keyID); err != nil {
-		return done, err
-	}
-	const passes = 5 // each pass finds the secrets that changed during the one before
-	for range passes {
-		if all, err = s.Store.Secrets(ctx, ""); err != nil {
-			return done, err
-		}
-		left := 0
-		for i := range all {
-			if all[i].KeyID == done.KeyID {
-				continue
-			}
-			left++
-			ok, err := s.rewrap(ctx, &all[i])
-			if err != nil {
-				return done, err
-			}
-			if ok {
-				done.Rewrapped++
-			}
-		}
-		if left == 0 {
-			return done, nil
-		}
-	}
-	return done, ares.Errorf(ares.Exhausted, "the secrets keep changing: run `ares secret rotate-key --key %s` again", done.KeyID)
-}
-
-func (s *Secrets) rewrap(ctx context.Context, x *store.Secret) (bool, error) {
-	sealed, err := secret.Rewrap(ctx, s.Keys, identityOf(x), sealedOf(x))
-	if err != nil {
-		return false, ares.Errorf(ares.CodeOf(err), "secret %s of tenant %s cannot be encrypted with the new key: %s", x.Name, x.Tenant, err)
-	}
-	next := *x
-	next.KeyID, next.WrappedKey = sealed.KeyID, sealed.WrappedKey
-	return s.Store.ReplaceSecret(ctx, next)
 }
 
 func identityOf(x *store.Secret) secret.Identity {

@@ -668,9 +668,11 @@ type Job struct {
 	ArrayCount int32  `protobuf:"varint,9,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// What policies said of it.
 	Notes []*PolicyNote `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
-	// Somebody other than a platform administrator submitted the job, so it must not run where jobs are not isolated. Jobs of earlier
-	// versions do not have this field, and go on as before.
-	Untrusted     bool `protobuf:"varint,30,opt,name=untrusted,proto3" json:"untrusted,omitempty"`
+	// Somebody other than a platform administrator submitted the job, so it must not run where jobs are not isolated.
+	Untrusted bool `protobuf:"varint,30,opt,name=untrusted,proto3" json:"untrusted,omitempty"`
+	// A platform administrator submitted the job. Jobs of earlier versions do not have this field, so they count as jobs of
+	// other users: nothing says who submitted them.
+	Trusted       bool `protobuf:"varint,31,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +780,13 @@ func (x *Job) GetNotes() []*PolicyNote {
 func (x *Job) GetUntrusted() bool {
 	if x != nil {
 		return x.Untrusted
+	}
+	return false
+}
+
+func (x *Job) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
 	}
 	return false
 }
@@ -4547,7 +4556,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\xdd\x02\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xf7\x02\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.ares.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x1f\n" +
@@ -4562,7 +4571,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\varray_count\x18\t \x01(\x05R\n" +
 	"arrayCount\x12/\n" +
 	"\x05notes\x18\x14 \x03(\v2\x19.ares.store.v1.PolicyNoteR\x05notes\x12\x1c\n" +
-	"\tuntrusted\x18\x1e \x01(\bR\tuntrusted\"\xb2\x01\n" +
+	"\tuntrusted\x18\x1e \x01(\bR\tuntrusted\x12\x18\n" +
+	"\atrusted\x18\x1f \x01(\bR\atrusted\"\xb2\x01\n" +
 	"\n" +
 	"PolicyNote\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x12\n" +

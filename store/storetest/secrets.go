@@ -14,16 +14,18 @@ var secretLaws = []law{
 	{"ASecretIsReplacedByItsName", secretRules},
 	{"ASecretEndsWithItsTenant", secretTenants},
 	{"ADumpShowsNoCiphertext", secretDump},
+	{"ASecretIsWrittenWithoutReadingOtherTenants", secretsApart},
+	{"AKeyHasARecordWhileASecretUsesIt", secretKeys},
 	{"SecretsAreForTheClaimOfTheCurrentSession", claimedJob},
 }
 
 func putSecret(t *testing.T, s *store.Store, tenant, name string, version int64) (store.Secret, error) {
 	t.Helper()
-	return s.PutSecret(t.Context(), tenant, name, func(*store.Secret, []store.Secret) (store.Secret, error) {
-		return store.Secret{
+	return s.PutSecret(t.Context(), tenant, name, func(*store.TenantSecrets) (store.SecretPut, error) {
+		return store.SecretPut{Secret: store.Secret{
 			Version: version, Keys: []string{"a", "b"}, KeyID: "k1", WrappedKey: []byte("wrapped"), Ciphertext: []byte("ciphertext-of-it"),
 			CreatedAt: Noon, UpdatedAt: Noon.Add(time.Second), By: "ann",
-		}, nil
+		}, Keys: []store.SecretKey{{ID: "k1", Sample: []byte("sample-of-it")}}}, nil
 	})
 }
 
@@ -37,13 +39,13 @@ func secretRules(t *testing.T, s *store.Store) {
 	if err != nil || !reflect.DeepEqual(got, made) || got.Tenant != tenant.ID || got.Name != "hub" {
 		t.Errorf("read %+v, %v, want %+v", got, err, made)
 	}
-	_, err = s.PutSecret(t.Context(), tenant.ID, "hub", func(was *store.Secret, all []store.Secret) (store.Secret, error) {
-		if was == nil || !reflect.DeepEqual(*was, made) || len(all) == 0 {
-			t.Errorf("replaced is %+v of %d", was, len(all))
+	_, err = s.PutSecret(t.Context(), tenant.ID, "hub", func(is *store.TenantSecrets) (store.SecretPut, error) {
+		if is.Was == nil || !reflect.DeepEqual(*is.Was, made) || len(is.Own) != 1 {
+			t.Errorf("replaced is %+v of %d", is.Was, len(is.Own))
 		}
-		next := *was
+		next := *is.Was
 		next.Version = 2
-		return next, nil
+		return store.SecretPut{Secret: next}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,7 @@ func secretRules(t *testing.T, s *store.Store) {
 	if ok, err := s.ReplaceSecret(t.Context(), got); !ok || err != nil {
 		t.Errorf("rewrap: %v, %v", ok, err)
 	}
-	list, err := s.Secrets(t.Context(), tenant.ID)
+	list, _, err := s.Secrets(t.Context(), tenant.ID)
 	if err != nil || len(list) != 1 || list[0].Tenant != tenant.ID || list[0].Name != "hub" {
 		t.Errorf("listed %+v, %v", list, err)
 	}
@@ -80,7 +82,7 @@ func secretTenants(t *testing.T, s *store.Store) {
 	if err = s.DeleteTenant(t.Context(), tenant.ID, tenant.Revision); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := s.Secrets(t.Context(), tenant.ID); err != nil || len(left) != 0 {
+	if left, _, err := s.Secrets(t.Context(), tenant.ID); err != nil || len(left) != 0 {
 		t.Errorf("the next tenant of this name inherits %+v, %v", left, err)
 	}
 }
@@ -102,7 +104,7 @@ func claimedJob(t *testing.T, s *store.Store) {
 	st := newStage(t, s, 2, func(sp *ares.Spec) { sp.Secrets = []ares.SecretRef{{Name: "hub", Env: "TOKEN"}} })
 	ask := func(ref store.SeatRef, session int64) error {
 		t.Helper()
-		job, err := s.ClaimedJob(t.Context(), ref, session)
+		job, _, err := s.ClaimedJob(t.Context(), ref, session)
 		if err == nil && (job.ID != st.job.ID || len(job.Secrets) != 1 || job.Tenant != st.job.Tenant) {
 			t.Errorf("got %+v", job)
 		}

@@ -3,6 +3,7 @@ package security
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/test/cluster"
 	"github.com/ares-scheduler/ares/test/live"
 )
@@ -54,6 +58,7 @@ func TestCanary(t *testing.T) {
 	for name, bird := range map[string]string{"hub": "secret", "pair": "secret file"} {
 		c.do(t, http.MethodPut, "/api/v1/secrets/"+name, fmt.Sprintf(`{"data":{"value":%q}}`, base64.StdEncoding.EncodeToString([]byte(c.birds[bird]))))
 	}
+	c.digests()
 	events := c.listen()
 	c.work()
 	c.mistakes()
@@ -73,6 +78,24 @@ func TestCanary(t *testing.T) {
 	c.files("history", c.Path("server"))
 	c.planted("server", "agent", "backup.db")
 	c.search()
+}
+
+// This method adds the digests of the secrets and of the requests with them. Somebody who reads a digest could try passwords
+// until the digest matches.
+func (c *cage) digests() {
+	c.t.Helper()
+	for name, bird := range map[string]string{"hub": "secret", "pair": "secret file"} {
+		value := []byte(c.birds[bird])
+		sum := sha256.Sum256(value)
+		c.birds["digest of the "+bird], c.birds["short digest of the "+bird] = fmt.Sprintf("%x", sum), base64.StdEncoding.EncodeToString(sum[:])
+		for _, tenant := range []string{"", "default"} {
+			req, err := proto.MarshalOptions{Deterministic: true}.Marshal(&apipb.PutSecretRequest{Name: name, TenantId: tenant, Data: map[string][]byte{"value": value}})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			c.birds["digest of the request with the "+bird+" of tenant "+tenant] = fmt.Sprintf("%x", sha256.Sum256(req))
+		}
+	}
 }
 
 // This method runs three jobs with a secret in their environment. One job

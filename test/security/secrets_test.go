@@ -36,6 +36,14 @@ func (s *scene) stealSecrets() []attempt {
 	use("another tenant's secret by a key", `{"name":"scarlet","key":"../../blue/violet/value","env":"A"}`)
 	use("a secret for a variable of Ares", `{"name":"scarlet","env":"ARES_FENCING_TOKEN"}`)
 	use("a secret for the devices", `{"name":"scarlet","env":"CUDA_VISIBLE_DEVICES"}`)
+	use("a secret for the loader", `{"name":"scarlet","env":"LD_PRELOAD"}`)
+	use("a secret for the loader's directories", `{"name":"scarlet","env":"LD_LIBRARY_PATH"}`)
+	use("a secret for the path, which errors show", `{"name":"scarlet","env":"PATH"}`)
+	use("a secret for the secrets' directory", `{"name":"scarlet","env":"ARES_SECRETS_DIR"}`)
+	use("a secret that hides a variable", `{"name":"scarlet","env":"A"}],"environment":{"A":"x"},"labels":{},"after":[`)
+	use("another tenant's secret in an array", `{"name":"violet","env":"A"}],"array":{"count":2},"after":[`)
+	use("another tenant's secret in a gang", `{"name":"violet","env":"A"}],"members":2,"after":[`)
+	use("another tenant's secret beside one's own", `{"name":"scarlet","env":"A"},{"name":"violet","env":"B"}`)
 	use("a secret with an equals sign", `{"name":"scarlet","env":"A=B"}`)
 	use("a secret into the machine's files", `{"name":"scarlet","file":"/etc/cron.d/x"}`)
 	use("a secret out of its directory", `{"name":"scarlet","file":"../../spec"}`)
@@ -51,11 +59,27 @@ func (s *scene) stealSecrets() []attempt {
 	add("a submitter deletes a secret", s.submitter, "DELETE", "/api/v1/secrets/scarlet", "", false)
 	add("a tenant-admin rotates the key", s.red, "POST", "/api/v1/secrets:rotate-key", `{}`, false)
 	add("a tenant-admin rotates to a path", s.red, "POST", "/api/v1/secrets:rotate-key", `{"key_id":"../../admin.token"}`, false)
+	add("a tenant-admin creates another tenant's secret", s.red, "PUT", "/api/v1/secrets/mauve", `{"tenant_id":"{tenant}","data":{"value":"eA=="}}`, true)
+	add("a tenant-admin replaces another tenant's secret", s.red, "PUT", "/api/v1/secrets/violet", `{"tenant_id":"{tenant}","data":{"value":"eA=="}}`, true)
+	add("a tenant-admin deletes another tenant's secret", s.red, "DELETE", "/api/v1/secrets/violet?tenant_id={tenant}", "", true)
+	add("a tenant-admin lists another tenant's secrets", s.red, "GET", "/api/v1/secrets?tenant_id={tenant}", "", true)
+	add("a value in the address", s.red, "PUT", "/api/v1/secrets/scarlet?data[value]=eA==", `{}`, false)
+	add("seventeen values", s.red, "PUT", "/api/v1/secrets/scarlet", `{"data":{`+manyValues(17)+`}}`, false)
+	add("no value", s.red, "PUT", "/api/v1/secrets/scarlet", `{"data":{}}`, false)
+	add("an empty value", s.red, "PUT", "/api/v1/secrets/scarlet", `{"data":{"value":""}}`, false)
 	add("read one secret", s.red, "GET", "/api/v1/secrets/scarlet", "", false)
 	add("a secret of too many bytes", s.red, "PUT", "/api/v1/secrets/scarlet", `{"data":{"value":"`+base64.StdEncoding.EncodeToString(make([]byte, 32<<10+1))+`"}}`, false)
 	add("a secret with a path for a key", s.red, "PUT", "/api/v1/secrets/scarlet", `{"data":{"../x":"eA=="}}`, false)
 	add("a secret with a path for a name", s.red, "PUT", "/api/v1/secrets/..%2Fblue%2Fviolet", `{"data":{"value":"eA=="}}`, false)
 	return append(out, s.fetchForeign()...)
+}
+
+func manyValues(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf(`"k%d":"eA=="`, i))
+	}
+	return strings.Join(out, ",")
 }
 
 // fetchForeign returns attempts of a node with a certificate to fetch secrets of seats that it has not claimed.

@@ -49,6 +49,10 @@ func TestUntrustedJobs(t *testing.T) {
 		}
 		all = append(all,
 			s.rest(role+" retries the administrator's job", token, "POST", "/api/v1/jobs/"+done+"/retry", `{}`, nil),
+			s.rest(role+" makes itself an administrator", token, "POST", "/api/v1/tokens", `{"name":"x","bindings":[{"role":"platform-admin"}],"lifetime_seconds":60}`, nil),
+			s.rest(role+" makes itself an administrator of its tenant", token, "POST", "/api/v1/tokens", `{"name":"x","tenant_id":"red","bindings":[{"role":"platform-admin","tenant_id":"red"}],"lifetime_seconds":60}`, nil),
+			s.rest(role+" binds itself to the role", token, "POST", "/api/v1/bindings", `{"subject":"token:boss","role":"platform-admin"}`, nil),
+			s.rest(role+" joins as a node", token, "POST", "/api/v1/join-tokens", `{"node_id":"n2","ttl_seconds":600}`, nil),
 			s.rest(role+" plans", token, "POST", "/api/v1/jobs:plan", `{`+steal+`}`, nil),
 			s.rest(role+" submits with a header", token, "POST", "/api/v1/jobs", `{`+steal+`}`, http.Header{"X-Ares-Trusted": {"true"}, "X-Forwarded-User": {"token:admin"}}),
 			attempt{name: role + " submits over gRPC", try: func(ctx context.Context, _ names, id string) (result, error) {
