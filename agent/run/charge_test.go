@@ -173,14 +173,18 @@ func TestGroupsOfVersion1(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _, _ = cmd.Process.Wait() })
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_, _ = cmd.Process.Wait()
+			_ = os.Remove(dir) // fails while a child cgroup is there, which is removed before
+		})
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 			t.Fatal(err)
 		}
 		sleepers[sub] = cmd
 	}
-	if n, err := g.KillJob(); n != 3 || err != nil {
-		t.Errorf("KillJob killed %d, %v", n, err)
+	if n, err := g.KillJob(); n != 3 || err != nil { // then waiting for the processes would take forever
+		t.Fatalf("KillJob killed %d, %v", n, err)
 	}
 	for sub, cmd := range sleepers {
 		if sub == seat.SupervisorGroup {
@@ -195,4 +199,53 @@ func TestGroupsOfVersion1(t *testing.T) {
 	}
 	_, _ = sleepers[seat.SupervisorGroup].Process.Wait()
 	w.eventually("an empty cgroup", func() bool { return g.Remove() == nil })
+}
+
+// TestABusyJobObeys checks that a job cannot keep its supervisor from its work by using up the limit that they share: with many busy
+// processes and a flood of output, the lease is still renewed and the job is stopped.
+func TestABusyJobObeys(t *testing.T) {
+	needRoot(t)
+	w := newWorld(t)
+	if !w.limited("cpu") {
+		return
+	}
+	spec := apart(sh(`trap '' TERM; for i in $(seq 60); do (while :; do :; done) & done; echo up; while :; do echo y; done`))
+	spec.Limits.MilliCPU, spec.LogLimit = 1000, 64<<10
+	p := w.start(spec)
+	w.eventually("throttling", func() bool { return throttled(p.order.CPUGroup) > 3 })
+	for range 5 {
+		if err := p.Renewed(w.ctx, Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Stop(w.ctx, "enough", 10*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if res := w.wait(p); res.Outcome != Stopped || res.Reason != "enough" || res.Signal != syscall.SIGKILL {
+		t.Errorf("result %+v", res)
+	}
+}
+
+// The function `throttled` returns in how many periods the kernel let a cgroup wait.
+func throttled(dir string) (n int) {
+	b, _ := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	_, after, _ := strings.Cut(string(b), "nr_throttled ")
+	_, _ = fmt.Sscan(after, &n)
+	return n
+}
+
+// TestALimitedForkBombKeepsItsSupervisor checks that the processes of a job take neither threads nor memory from its supervisor: those limits
+// apply to the job alone, and the result of the job is reported.
+func TestALimitedForkBombKeepsItsSupervisor(t *testing.T) {
+	needRoot(t)
+	w := newWorld(t)
+	if !w.limited("pids") || !w.limited("memory") {
+		return
+	}
+	spec := apart(sh("for i in $(seq 40); do sleep 1000 & done; exit 3"))
+	spec.Limits = Limits{Pids: 20, MemoryMB: 16, MilliCPU: 1000}
+	res := w.wait(w.start(spec))
+	if res.Outcome != Exited || res.ExitCode == 0 || !res.Contained {
+		t.Errorf("result %+v", res)
+	}
 }
