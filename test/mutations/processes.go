@@ -34,7 +34,12 @@ var processes = []Mutation{
 	},
 	{
 		"kill-by-mark", "the search for processes by the seat's mark where cgroups are missing",
-		edit("agent/run/seat/uncontained.go", "\tcount(KillMarked(o.Mark))\n", ""),
+		edit("agent/run/seat/uncontained.go", "\tcount(KillMarked(o.Mark, o.User))\n", ""),
 		inRun("TestUncontained"), `lives`,
+	},
+	{
+		"mark-of-another-tenant", "the user of a process with a seat's mark",
+		edit("agent/run/seat/procs.go", "(user == nil || runsAs(pid, user.UID))", "(user == nil || user.UID > 0)"),
+		inRun("TestAForgedMark"), `a process of another tenant`,
 	},
 }

@@ -12,7 +12,7 @@ func (o *Order) Contained() bool { return o.Cgroup != "" }
 //
 //   - The process descends from the supervisor. The supervisor is a subreaper, so orphans become its children. Only the supervisor
 //     itself passes its PID; the agent passes 0.
-//   - The process has the seat's mark in its environment.
+//   - The process has the seat's mark in its environment, and the seat's user.
 //   - The process is in a v1 cgroup that limits the job. Processes cannot leave it without being root.
 //
 // The call has to be repeated until it returns 0, because processes can fork while it runs. A process that cleared its environment
@@ -27,7 +27,7 @@ func (o *Order) KillUncontained(supervisor int) (alive int, err error) {
 	if supervisor > 0 {
 		count(KillDescendants(supervisor))
 	}
-	count(KillMarked(o.Mark))
+	count(KillMarked(o.Mark, o.User))
 	for _, g := range o.Groups {
 		count(g.KillJob())
 	}
