@@ -176,13 +176,18 @@ func probe(supervisor string, group seat.Cgroup) error {
 	return err
 }
 
-// The method `group` returns the seat's cgroup, or "" if seats have no cgroups on this machine. A seat may have been started
-// under another parent cgroup, which is recorded in the seat's spec.
-func (r *Runner) group(key Key) seat.Cgroup {
+// The method `whereabouts` returns an order that says where the seat's processes are: its cgroups and its mark. A seat may have been started
+// under other parent cgroups, which are recorded in the seat's spec. If the spec cannot be read, `known` is false, and the order names the
+// cgroups that this Runner would use.
+func (r *Runner) whereabouts(key Key) (o seat.Order, known bool) {
 	if o, err := r.readOrder(key); err == nil {
-		return seat.Cgroup(o.Cgroup)
+		return o, true
 	}
-	return r.defaultGroup(key)
+	o = seat.Order{Spec: Spec{Key: key}, Cgroup: string(r.defaultGroup(key)), Mark: r.mark(key)}
+	for _, parent := range r.limits.v1 {
+		o.Groups = append(o.Groups, seat.Group{Dir: filepath.Join(parent.Dir, key.String()), Back: parent.Back})
+	}
+	return o, false
 }
 
 func (r *Runner) defaultGroup(key Key) seat.Cgroup {
@@ -200,23 +205,21 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 	if err := key.Check(); err != nil {
 		return err
 	}
-	group := r.group(key)
+	order, known := r.whereabouts(key)
 	// If the seat has no cgroup, or its spec cannot be read, search for the seat's processes outside a cgroup too.
-	_, err := r.readOrder(key)
-	swept := group != "" && err == nil
-	limits := r.groups(key)
+	swept := order.Contained() && known
 	var last error
-	err = until(ctx, func() bool {
+	err := until(ctx, func() bool {
 		killed := true
-		if group != "" {
-			killed, last = killGroup(group)
+		if order.Contained() {
+			killed, last = killGroup(seat.Cgroup(order.Cgroup))
 		}
 		if killed && !swept {
-			swept, last = r.sweep(key)
+			swept, last = r.sweep(&order)
 		}
 		gone := false
 		if killed && swept {
-			gone, last = removeGroups(limits)
+			gone, last = removeGroups(order.Groups)
 		}
 		return gone
 	})
@@ -240,9 +243,9 @@ func killGroup(g seat.Cgroup) (dead bool, err error) {
 	return err == nil, err
 }
 
-// The method `sweep` ends the processes of a seat that has no cgroup. It kills the supervisor first, and then every
-// process that has the seat's mark in its environment.
-func (r *Runner) sweep(key Key) (dead bool, err error) {
+// The method `sweep` ends the processes of a seat that has no cgroup. It kills the supervisor first, and then the job.
+func (r *Runner) sweep(o *seat.Order) (dead bool, err error) {
+	key := o.Key
 	alive, err := r.alive(key)
 	if err != nil {
 		return false, err
@@ -253,7 +256,7 @@ func (r *Runner) sweep(key Key) (dead bool, err error) {
 			_ = seat.KillPid(pid, func() bool { ok, unknown := r.alive(key); return ok && unknown == nil })
 		}
 	}
-	n, err := seat.KillMarked(r.mark(key))
+	n, err := o.KillUncontained(0)
 	return err == nil && n == 0 && !alive, err
 }
 

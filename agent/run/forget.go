@@ -24,13 +24,14 @@ func (r *Runner) Forget(key Key) error {
 	}
 	alive, err := r.alive(key)
 	if err == nil && !alive {
-		if group := r.group(key); group != "" {
+		order, _ := r.whereabouts(key)
+		if group := seat.Cgroup(order.Cgroup); order.Contained() {
 			alive, err = group.Populated()
 			if err == nil && !alive {
 				err = group.Remove()
 			}
 		}
-		for _, g := range r.groups(key) {
+		for _, g := range order.Groups {
 			if err == nil && !alive {
 				err = g.Remove()
 			}

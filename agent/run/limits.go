@@ -21,9 +21,6 @@ var controllers = map[string]string{
 	"cpu": "cpu.cfs_quota_us", "memory": "memory.limit_in_bytes", "pids": "pids.max",
 }
 
-// cpuPeriod is the period, in microseconds, for which a job's CPU quota is set.
-const cpuPeriod = 100_000
-
 // The type `limiter` holds the controllers that work on this machine. Each controller is used in cgroup v1 or in
 // cgroup v2, never in both.
 type limiter struct {
@@ -111,11 +108,11 @@ type setting struct {
 // version.
 func settings(controller string, v2 bool, limits seat.Limits) []setting {
 	num := func(n int64) string { return strconv.FormatInt(n, 10) }
-	switch quota := limits.MilliCPU * cpuPeriod / 1000; {
+	switch quota := seat.CPUQuota(limits.MilliCPU); {
 	case controller == "cpu" && limits.MilliCPU > 0 && v2:
-		return []setting{{file: "cpu.max", value: num(quota) + " " + num(cpuPeriod)}}
+		return []setting{{file: "cpu.max", value: num(quota) + " " + num(seat.CPUPeriod)}}
 	case controller == "cpu" && limits.MilliCPU > 0:
-		return []setting{{file: "cpu.cfs_period_us", value: num(cpuPeriod)}, {file: "cpu.cfs_quota_us", value: num(quota)}}
+		return []setting{{file: "cpu.cfs_period_us", value: num(seat.CPUPeriod)}, {file: "cpu.cfs_quota_us", value: num(quota)}}
 	case controller == "memory" && limits.MemoryMB > 0 && v2:
 		return []setting{
 			{file: "memory.max", value: num(limits.MemoryMB << 20)},
@@ -146,7 +143,7 @@ func apply(dir string, all []setting) error {
 // The method `plan` records in the seat's order which cgroups will limit the job.
 func (l *limiter) plan(o *seat.Order) {
 	for _, name := range []string{"cpu", "memory", "pids"} {
-		v2 := slices.Contains(l.v2, name) && o.Cgroup != ""
+		v2 := slices.Contains(l.v2, name) && o.Contained()
 		parent, v1 := l.v1[name]
 		if len(settings(name, v2, o.Limits)) == 0 {
 			continue
@@ -154,15 +151,22 @@ func (l *limiter) plan(o *seat.Order) {
 		dir := filepath.Join(parent.Dir, o.Key.String())
 		switch {
 		case v2:
-			dir = filepath.Join(o.Cgroup, seat.JobGroup)
+			dir = o.Cgroup
 		case v1:
-			o.Groups = append(o.Groups, seat.Group{Dir: dir, Back: parent.Back})
+			g := seat.Group{Dir: dir, Back: parent.Back}
+			if name == "cpu" {
+				g.Back = filepath.Join(dir, seat.SupervisorGroup) // the supervisor stays in this cgroup
+			}
+			o.Groups = append(o.Groups, g)
 		default:
 			o.PidsByUser = o.PidsByUser || name == "pids" && o.User != nil
 			continue
 		}
-		if name == "memory" {
-			o.MemoryGroup = dir
+		switch name {
+		case "cpu":
+			o.CPUGroup = dir
+		case "memory":
+			o.MemoryGroup = filepath.Join(dir, seat.JobGroup)
 		}
 	}
 }
@@ -172,13 +176,13 @@ func (l *limiter) plan(o *seat.Order) {
 func (l *limiter) furnish(o *seat.Order) error {
 	for _, name := range l.v2 {
 		all := settings(name, true, o.Limits)
-		if o.Cgroup == "" || len(all) == 0 {
+		if !o.Contained() || len(all) == 0 {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(o.Cgroup, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
 			return fmt.Errorf("limit the job: %w", err)
 		}
-		if err := apply(filepath.Join(o.Cgroup, seat.JobGroup), all); err != nil {
+		if err := limit(o.Cgroup, name, all); err != nil {
 			return err
 		}
 	}
@@ -188,27 +192,32 @@ func (l *limiter) furnish(o *seat.Order) error {
 			continue
 		}
 		dir := filepath.Join(parent.Dir, o.Key.String())
-		if err := os.MkdirAll(dir, 0o755); err != nil { // several controllers may share a directory
-			return fmt.Errorf("limit the job: %w", err)
+		for _, sub := range []string{seat.SupervisorGroup, seat.JobGroup} {
+			if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil { // several controllers may share a directory
+				return fmt.Errorf("limit the job: %w", err)
+			}
 		}
-		if err := apply(dir, all); err != nil {
+		if err := limit(dir, name, all); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// The method `groups` returns the seat's v1 cgroups. The paths of these cgroups come from the seat's spec. If the spec
-// cannot be read, the method returns the default paths.
-func (r *Runner) groups(key Key) []seat.Group {
-	if o, err := r.readOrder(key); err == nil {
-		return o.Groups
+// The function `limit` limits the job's cgroup below the seat's cgroup `dir`. The supervisor limits the seat's own cgroup when it starts the job;
+// see seat.Order.Charge.
+func limit(dir, controller string, all []setting) error {
+	if controller == "cpu" {
+		for file, value := range seat.SupervisorWeight {
+			if _, err := os.Stat(filepath.Join(dir, seat.SupervisorGroup, file)); err != nil {
+				continue // of the other cgroup version
+			}
+			if err := apply(filepath.Join(dir, seat.SupervisorGroup), []setting{{file: file, value: value}}); err != nil {
+				return err
+			}
+		}
 	}
-	var all []seat.Group
-	for _, parent := range r.limits.v1 {
-		all = append(all, seat.Group{Dir: filepath.Join(parent.Dir, key.String()), Back: parent.Back})
-	}
-	return all
+	return apply(filepath.Join(dir, seat.JobGroup), all)
 }
 
 // removeGroups kills the remaining processes in the seat's v1 cgroups and removes these cgroups.

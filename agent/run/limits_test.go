@@ -103,8 +103,17 @@ func TestLimitsOfVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.plan(&o)
-	if o.MemoryGroup != job || len(o.Groups) != 0 || o.PidsByUser {
+	if o.MemoryGroup != job || o.CPUGroup != o.Cgroup || len(o.Groups) != 0 || o.PidsByUser {
 		t.Errorf("planned %+v", o)
+	}
+	weight := filepath.Join(o.Cgroup, seat.SupervisorGroup, "cpu.weight")
+	for _, file := range []string{weight, filepath.Join(o.Cgroup, "cpu.max")} { // the kernel would make them
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := l.furnish(&o); err != nil {
 		t.Fatal(err)
@@ -116,12 +125,37 @@ func TestLimitsOfVersion2(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", file, b, err, want)
 		}
 	}
+	if b, err := os.ReadFile(weight); err != nil || string(b) != "10000" {
+		t.Errorf("the supervisor's weight is %q %v", b, err)
+	}
+	// The supervisor's processor time counts until its lease is in doubt. The files of the kernel have no old content, unlike these.
+	for _, c := range []struct {
+		do   func() error
+		want string
+	}{{o.Charge, "250000 100000"}, {o.Uncharge, "max 100000"}} {
+		if err := os.Truncate(filepath.Join(o.Cgroup, "cpu.max"), 0); err != nil {
+			t.Fatal(err)
+		}
+		err := c.do()
+		if got := readString(t, filepath.Join(o.Cgroup, "cpu.max")); got != c.want || err != nil {
+			t.Errorf("the limit of the seat is %q, %v, want %q", got, err, c.want)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(job, "memory.events"), []byte("low 0\nhigh 0\nmax 12\noom 2\noom_kill 3\noom_group_kill 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n := seat.OOMKills(job); n != 3 {
 		t.Errorf("killed %d", n)
 	}
+}
+
+func readString(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // TestNoLimits checks that a job without resource requests gets neither limits nor a cgroup for limits.

@@ -213,14 +213,14 @@ func (p *Proc) waitGone(ctx context.Context) (stuck bool, err error) {
 // killJob kills the job but not its supervisor. Errors are ignored, because EnsureDead verifies the end of the
 // processes later.
 func (p *Proc) killJob() {
-	if g := p.r.group(p.order.Key); g != "" {
-		_ = (g + "/" + seat.JobGroup).Kill()
+	order, _ := p.r.whereabouts(p.order.Key)
+	// From now on the supervisor only has to report the end, and the job is no reason for it to be late.
+	_ = order.Uncharge()
+	if order.Contained() {
+		_ = (seat.Cgroup(order.Cgroup) + "/" + seat.JobGroup).Kill()
 		return
 	}
-	_, _ = seat.KillMarked(p.r.mark(p.order.Key))
-	for _, g := range p.r.groups(p.order.Key) {
-		_, _ = g.Kill()
-	}
+	_, _ = order.KillUncontained(0)
 }
 
 func (p *Proc) answers(ctx context.Context) bool {

@@ -127,7 +127,7 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	if err := r.furnishJob(order); err != nil {
 		return lock, err
 	}
-	if order.Cgroup != "" {
+	if order.Contained() {
 		for _, sub := range []string{"", seat.SupervisorGroup, seat.JobGroup} {
 			if err := os.Mkdir(filepath.Join(order.Cgroup, sub), 0o755); err != nil {
 				return lock, err
@@ -141,7 +141,7 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 // cgroup, it can be killed together with the job, even if its PID is unknown.
 func (r *Runner) launch(order seat.Order, secrets, ready, lock *os.File) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
-	if order.Cgroup != "" {
+	if order.Contained() {
 		dir, cannot := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
 		if cannot != nil {
 			return 0, cannot

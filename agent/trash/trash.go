@@ -11,15 +11,19 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +37,8 @@ const (
 	DefaultRate = 5000
 	// maxNames is how many names of a directory are read at a time.
 	maxNames = 256
+	// maxOwed is how many paths are remembered that could not be moved into the bin. The start of the next agent finds the others.
+	maxOwed = 1000
 	// pauseAfter is how many entries are deleted between two pauses.
 	pauseAfter = 100
 	// What cannot be deleted is tried again after retryFirst, and then after twice as long each time, up to retryLast.
@@ -53,19 +59,32 @@ type Bin struct {
 	wake   chan struct{}
 	pause  func(context.Context, time.Duration) bool
 	spent  int // entries since the last pause
+
+	mu   sync.Mutex
+	owed map[string]struct{} // paths that Discard could not move; Run tries them again
 }
 
-// Open creates the bin's directory if it does not exist. What an earlier process left there is deleted by Run.
+// Open creates the bin's directory if it does not exist. What an earlier process left there is deleted by Run. A job that runs as the agent's
+// own user can put a file or a link in the place of the directory, or take its permissions away. This must not keep an agent from
+// starting, so Open removes the one and gives back the other.
 func Open(dir string) (*Bin, error) {
+	if st, err := os.Lstat(dir); err == nil && !st.IsDir() {
+		if err := os.Remove(dir); err != nil {
+			return nil, fmt.Errorf("open the directory for discarded files: %w", err)
+		}
+	} else if err == nil && st.Mode().Perm() != 0o700 {
+		unlock(unix.AT_FDCWD, dir)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the directory for discarded files: %w", err)
 	}
-	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	root, err := openDir(unix.AT_FDCWD, dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory for discarded files: %w", err)
 	}
 	return &Bin{
 		Rate: DefaultRate, Log: slog.New(slog.DiscardHandler), root: root, prefix: rand.Text()[:12] + "-",
+		owed: map[string]struct{}{},
 		wake: make(chan struct{}, 1), pause: pause.For,
 	}, nil
 }
@@ -74,8 +93,40 @@ func Open(dir string) (*Bin, error) {
 func (b *Bin) Close() error { return b.root.Close() }
 
 // Discard moves a file or a directory into the bin, which must be in the same file system. Discard returns no error if the path does not
-// exist.
+// exist. After an error, for example because the disk is full, Run tries again later.
 func (b *Bin) Discard(path string) error {
+	err := b.discard(path)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		delete(b.owed, path)
+	} else if len(b.owed) < maxOwed {
+		b.owed[path] = struct{}{}
+		b.nudge()
+	}
+	return err
+}
+
+// retryOwed tries again to move what Discard could not move. It returns the first error.
+func (b *Bin) retryOwed() error {
+	b.mu.Lock()
+	paths := slices.Sorted(maps.Keys(b.owed))
+	b.mu.Unlock()
+	var first error
+	for _, path := range paths {
+		err := b.discard(path)
+		if err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		b.mu.Lock()
+		delete(b.owed, path)
+		b.mu.Unlock()
+	}
+	return first
+}
+
+func (b *Bin) discard(path string) error {
 	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -96,11 +147,16 @@ func (b *Bin) DiscardFrom(dir *os.File, name string) error {
 	if err != nil {
 		return fmt.Errorf("discard %s: %w", filepath.Join(dir.Name(), name), err)
 	}
+	b.nudge()
+	return nil
+}
+
+// The method `nudge` tells Run that there is work.
+func (b *Bin) nudge() {
 	select {
 	case b.wake <- struct{}{}:
-	default: // Run already knows that there is work
+	default: // Run already knows
 	}
-	return nil
 }
 
 // The method `lift` renames an entry of the directory `from` into the bin, under a name that no other entry has.
@@ -109,6 +165,9 @@ func (b *Bin) lift(from int, name string) error {
 	err := unix.Renameat(from, name, int(b.root.Fd()), to)
 	if errors.Is(err, unix.EACCES) { // without root, only a writable directory gets another parent
 		unlock(from, name)
+		err = unix.Renameat(from, name, int(b.root.Fd()), to)
+	}
+	if errors.Is(err, unix.EPERM) && mutable(from, name) {
 		err = unix.Renameat(from, name, int(b.root.Fd()), to)
 	}
 	return err
@@ -129,16 +188,15 @@ func unlock(at int, name string) {
 func (b *Bin) Run(ctx context.Context) error {
 	wait := retryFirst
 	for {
-		err := b.Empty(ctx)
+		owed := b.retryOwed() // first, because deleting may make room for it
+		err := cmp.Or(b.Empty(ctx), owed)
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			b.Log.Warn("discarded files cannot be deleted, they are tried again later", "dir", b.root.Name(), "retry_in", wait, "error", err)
-			t := time.NewTimer(wait)
-			defer t.Stop()
-			again, wait = t.C, min(wait*2, retryLast)
+			again, wait = time.After(wait), min(wait*2, retryLast)
 		default:
 			wait = retryFirst
 		}
@@ -194,10 +252,7 @@ var errAgain = errors.New("the directory is not empty yet")
 // into the bin. The method returns how many entries it deleted or moved.
 func (b *Bin) remove(ctx context.Context, name string) (done int, err error) {
 	root := int(b.root.Fd())
-	err = unix.Unlinkat(root, name, 0)
-	if errors.Is(err, unix.EISDIR) {
-		err = unix.Unlinkat(root, name, unix.AT_REMOVEDIR)
-	}
+	err = unlink(root, name)
 	switch {
 	case err == nil || errors.Is(err, unix.ENOENT):
 		return 1, b.spend(ctx)
@@ -239,15 +294,28 @@ func (b *Bin) remove(ctx context.Context, name string) (done int, err error) {
 
 // removeFrom deletes an entry of the directory `dir`, or moves it up into the bin if it is a directory with content.
 func (b *Bin) removeFrom(dir int, name string) error {
-	err := unix.Unlinkat(dir, name, 0)
-	if errors.Is(err, unix.EISDIR) {
-		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
-	}
+	err := unlink(dir, name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 		err = b.lift(dir, name)
 	}
 	if errors.Is(err, unix.ENOENT) {
 		return nil
+	}
+	return err
+}
+
+// The function `unlink` deletes a file or an empty directory, also one that was protected with a flag of its file system.
+func unlink(dir int, name string) error {
+	try := func() error {
+		err := unix.Unlinkat(dir, name, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		}
+		return err
+	}
+	err := try()
+	if errors.Is(err, unix.EPERM) && mutable(dir, name) {
+		err = try()
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // Clean removes escape sequences, control characters and line breaks from untrusted text.
@@ -132,7 +134,7 @@ func (c *Cleaner) takePlain(out []byte, r rune) []byte {
 	case r == '\n' || r == '\t':
 		out = append(out, byte(r))
 	case r < 0x20, r >= 0x7f && r < 0xa0:
-	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f: // these characters change the direction of text
+	case ares.IsDirectionMark(r):
 	default:
 		out = utf8.AppendRune(out, r)
 	}

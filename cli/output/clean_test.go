@@ -3,6 +3,8 @@ package output
 import (
 	"bytes"
 	"testing"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 func TestClean(t *testing.T) {
@@ -17,6 +19,8 @@ func TestClean(t *testing.T) {
 		"\x1b]0;never ended\nnext line":  "next line",
 		"one\r\ntwo\rthree":              "one two three",
 		"right\u202eleft":                "rightleft",
+		"arabic\u061cmark":               "arabicmark",
+		"8 bits \x9b31m\x9d0;t\x07":      "8 bits �31m�0;t",
 		"bad \xff\xc3":                   "bad ��",
 		"\x1b[31\x1b[32mx":               "x",
 		"\x1b\x1b[31mx\x1b]0;a\x1bb\x07": "x",
@@ -46,7 +50,7 @@ func FuzzCleaner(f *testing.F) {
 			t.Fatalf("%q cut at %d: %q and %q", text, cut, whole, parts)
 		}
 		for _, r := range whole.String() {
-			if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			if ares.IsDirectionMark(r) || r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
 				t.Fatalf("%q let %q through", text, r)
 			}
 		}

@@ -125,6 +125,7 @@ func (s *supervisor) decide(now seat.BootTime) {
 	if !s.fenced && now >= s.order.DecideAt(s.renewed) {
 		s.fenced = true
 		s.late.Store(true)
+		_ = s.order.Uncharge() // if this fails, the supervisor goes on within the limit
 		s.end(seat.Fenced, "the lease was not renewed in time",
 			s.order.TermAt(s.renewed), s.order.KillAt(s.renewed))
 	}
@@ -191,12 +192,8 @@ func (s *supervisor) running() bool { return s.start != nil && s.start.pid != 0 
 
 // killAll kills all remaining processes of the job, and reports whether none were left.
 func (s *supervisor) killAll() bool {
-	if s.order.Cgroup == "" {
-		n, err := seat.KillDescendants(os.Getpid())
-		for _, g := range s.order.Groups {
-			more, unread := g.Kill()
-			n, err = n+more, errors.Join(err, unread)
-		}
+	if !s.order.Contained() {
+		n, err := s.order.KillUncontained(os.Getpid())
 		return err == nil && n == 0
 	}
 	job := s.jobGroup()
@@ -278,7 +275,7 @@ func (s *supervisor) finish() {
 func (s *supervisor) result() seat.Result {
 	r := seat.Result{
 		Outcome: s.outcome, Reason: s.reason, ExitCode: -1, Ended: time.Now(),
-		Contained: s.order.Cgroup != "", LogDropped: s.out.dropped.Load(),
+		Contained: s.order.Contained(), LogDropped: s.out.dropped.Load(),
 	}
 	if s.start.pid == 0 {
 		if r.Outcome == "" {

@@ -193,8 +193,12 @@ func setLimits(o *seat.Order) error {
 	return nil
 }
 
-// The method `fork` calls ForkExec inside the v1 cgroups that limit the job.
+// The method `fork` calls ForkExec inside the v1 cgroups that limit the job. From then on, the supervisor's processor time counts toward
+// the job's limit.
 func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine, err error) {
+	if machine = s.order.Charge(); machine != nil {
+		return 0, machine, nil
+	}
 	joined := 0
 	for _, g := range s.order.Groups {
 		if machine = g.Join(); machine != nil {

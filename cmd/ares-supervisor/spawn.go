@@ -28,7 +28,7 @@ func (s *supervisor) spawn() birth {
 	if err := errors.Join(setLimits(o), s.apart()); err != nil {
 		return unable("set the job apart", err)
 	}
-	if o.Cgroup != "" {
+	if o.Contained() {
 		fd, err := syscall.Open(string(s.jobGroup()), syscall.O_DIRECTORY|syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return failed("open the job's cgroup: " + err.Error())

@@ -29,39 +29,42 @@ func OOMKills(group string) int64 {
 	return 0
 }
 
-// Join moves the calling thread into the seat's cgroup, and Leave moves it back. A process that the thread forks
-// between Join and Leave stays in the seat's cgroup.
-func (g Group) Join() error { return joinTasks(g.Dir) }
+// Join moves the calling thread into the job's cgroup, and Leave moves it back. A process that the thread forks
+// between Join and Leave stays in the job's cgroup.
+func (g Group) Join() error { return writeFile(g.Dir+"/"+JobGroup+"/tasks", "0") }
 
 // Leave undoes Join.
-func (g Group) Leave() error { return joinTasks(g.Back) }
+func (g Group) Leave() error { return writeFile(g.Back+"/tasks", "0") }
 
-func joinTasks(dir string) error {
-	f, err := os.OpenFile(dir+"/tasks", os.O_WRONLY, 0)
+// writeFile writes to a file of the kernel. Unlike os.WriteFile, it never creates a file.
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte("0"))
+	_, err = f.Write([]byte(value))
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
 	return err
 }
 
-// Kill sends SIGKILL to every process in the cgroup except the calling one, and returns how many were alive. Unlike
+// Kill sends SIGKILL to every process in the cgroup and below it, except the calling one, and returns how many were alive. Unlike
 // Kill for cgroup version 2, this call may have to be repeated. Processes can fork while it runs.
-func (g Group) Kill() (int, error) {
-	b, err := os.ReadFile(g.Dir + "/cgroup.procs")
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-		return 0, nil
-	}
+func (g Group) Kill() (int, error) { return g.kill("") }
+
+// KillJob is like Kill, but does not kill the supervisor.
+func (g Group) KillJob() (int, error) { return g.kill(SupervisorGroup) }
+
+// The method `kill` kills all processes except those in the child cgroup `spared`.
+func (g Group) kill(spared string) (int, error) {
+	pids, err := processesIn(g.Dir, spared)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
-	for line := range bytes.Lines(b) {
-		pid, err := strconv.Atoi(string(bytes.TrimSpace(line)))
-		if err != nil || pid <= 0 || pid == os.Getpid() {
+	for _, pid := range pids {
+		if pid == os.Getpid() {
 			continue
 		}
 		fd, err := pidfdOpen(pid)
@@ -78,7 +81,41 @@ func (g Group) Kill() (int, error) {
 	return n, nil
 }
 
-// The method `has` reports whether a process is in the cgroup, according to the process's list of cgroups in
+// processesIn lists the processes in a v1 cgroup and below it, without the child cgroup `spared`. A cgroup that does not exist has none.
+func processesIn(dir, spared string) (pids []int, err error) {
+	b, err := os.ReadFile(dir + "/cgroup.procs")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(b) {
+		if pid, err := strconv.Atoi(string(bytes.TrimSpace(line))); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return pids, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || e.Name() == spared {
+			continue
+		}
+		more, err := processesIn(dir+"/"+e.Name(), "")
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, more...)
+	}
+	return pids, nil
+}
+
+// The method `has` reports whether a process is in the cgroup or below it, according to the process's list of cgroups in
 // /proc. The last two parts of a seat's cgroup path are unique, because they name the runner and the seat.
 func (g Group) has(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
@@ -86,14 +123,14 @@ func (g Group) has(pid int) bool {
 	if err != nil || i <= 0 { // a path that does not name a seat matches no process
 		return false
 	}
-	tail := []byte(g.Dir[strings.LastIndexByte(g.Dir[:i], '/'):])
-	for line := range bytes.Lines(b) {
-		if bytes.HasSuffix(bytes.TrimSpace(line), tail) {
+	tail := g.Dir[strings.LastIndexByte(g.Dir[:i], '/'):]
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(strings.TrimSpace(line)+"/", tail+"/") {
 			return true
 		}
 	}
 	return false
 }
 
-// Remove removes the empty cgroup. If the cgroup does not exist, Remove returns no error.
+// Remove removes the empty cgroup and those below it. If the cgroup does not exist, Remove returns no error.
 func (g Group) Remove() error { return Cgroup(g.Dir).Remove() }

@@ -59,8 +59,10 @@ func descends(parent map[int]int, pid, root int) bool {
 }
 
 // KillMarked sends SIGKILL to all processes whose environment contains the mark, and returns how many were alive. KillMarked opens a
-// pidfd before it reads the environment, and kills through that pidfd. It therefore cannot kill a process that reuses the PID.
-func KillMarked(mark string) (int, error) {
+// pidfd before it reads the environment, and kills through that pidfd. It therefore cannot kill a process that reuses the PID. Processes of
+// other users than `user` do not count: a job of another tenant can put any mark into its environment, and could delay the release of
+// this seat for as long as it likes. If the seat's user is unknown, all users count.
+func KillMarked(mark string, user *User) (int, error) {
 	pids, err := processes()
 	if err != nil {
 		return 0, err
@@ -76,7 +78,7 @@ func KillMarked(mark string) (int, error) {
 			continue
 		}
 		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ") // empty for a zombie
-		if err == nil && hasEntry(env, want) {
+		if err == nil && hasEntry(env, want) && (user == nil || runsAs(pid, user.UID)) {
 			n++
 			_ = pidfdSignal(fd, syscall.SIGKILL)
 		}
@@ -92,6 +94,22 @@ func hasEntry(env, want []byte) bool {
 		}
 	}
 	return false
+}
+
+// runsAs reports whether a process has the given real user ID. The owner of its directory in /proc does not say so: the directory of a process
+// that cannot be debugged belongs to root. A process that is gone, or whose user cannot be read, counts as the user's.
+func runsAs(pid int, uid uint32) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return true
+	}
+	for line := range bytes.Lines(b) {
+		if ids, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			f := bytes.Fields(ids)
+			return len(f) == 0 || string(f[0]) == strconv.FormatUint(uint64(uid), 10)
+		}
+	}
+	return true
 }
 
 // KillPid sends SIGKILL to one process. KillPid pins the process with a pidfd. Then it calls the function `sure`, and kills the

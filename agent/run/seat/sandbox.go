@@ -75,8 +75,8 @@ func TmpfsOptions(mb int64) string {
 // Group is a v1 cgroup. To start a process in a v1 cgroup, a thread joins the cgroup, forks, and leaves the cgroup
 // again.
 type Group struct {
-	Dir  string // cgroup of the seat
-	Back string // cgroup of the supervisor
+	Dir  string // cgroup of the seat, with SupervisorGroup and JobGroup below it
+	Back string // cgroup that the supervisor's thread goes back to
 }
 
 func (o *Order) encodeSandbox(e *encoder) {
@@ -89,6 +89,7 @@ func (o *Order) encodeSandbox(e *encoder) {
 		e.str("secrets_dir", o.SecretsDir)
 	}
 	e.str("memory_group", o.MemoryGroup)
+	e.str("cpu_group", o.CPUGroup)
 	for _, g := range o.Groups {
 		e.str("v1_dir", g.Dir)
 		e.str("v1_back", g.Back)
@@ -137,6 +138,8 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.SecretsDir = f.value
 	case "memory_group":
 		o.MemoryGroup = f.value
+	case "cpu_group":
+		o.CPUGroup = f.value
 	case "v1_dir":
 		o.Groups = append(o.Groups, Group{Dir: f.value})
 	case "v1_back":

@@ -261,6 +261,9 @@ type Order struct {
 	SecretCount int
 	// Groups are the v1 cgroups that enforce the job's limits.
 	Groups []Group
+	// CPUGroup is the cgroup, of either version, whose processor time is limited to that of the job. It holds the job and its supervisor;
+	// see Charge. CPUGroup is "" if the job has no such limit.
+	CPUGroup string
 	// MemoryGroup is the cgroup, of either version, in which the kernel counts out-of-memory kills. MemoryGroup is "" if the job has
 	// no memory limit.
 	MemoryGroup string
@@ -269,8 +272,10 @@ type Order struct {
 	PidsByUser bool
 }
 
-// A seat's cgroup has these two cgroups below it. Killing the seat's cgroup kills the processes in both child cgroups. If
-// only the job's cgroup is killed, the supervisor can still write the result.
+// A seat's cgroup has these two cgroups below it, in both cgroup versions. Killing the seat's cgroup kills the processes in both child
+// cgroups. If only the job's cgroup is killed, the supervisor can still write the result. The limit of processor time applies to both
+// together. The limits of memory and processes apply to the job alone: a supervisor that cannot get memory or a thread would end without
+// a result.
 const (
 	SupervisorGroup = "supervisor"
 	JobGroup        = "job"

@@ -22,7 +22,7 @@ func order() Order {
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
 		},
 		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",
-		Tmp: "/t", Groups: []Group{{Dir: "/m/ares/x", Back: "/m"}, {Dir: "/p/ares/x", Back: "/p"}}, MemoryGroup: "/m/ares/x", PidsByUser: true,
+		Tmp: "/t", Groups: []Group{{Dir: "/m/ares/x", Back: "/m"}, {Dir: "/p/ares/x", Back: "/p"}}, MemoryGroup: "/m/ares/x", CPUGroup: "/c/ares/x", PidsByUser: true,
 	}
 }
 
