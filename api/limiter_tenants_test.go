@@ -254,3 +254,18 @@ func TestRatesOfOneTenant(t *testing.T) {
 		t.Errorf("an administrator got %d %s", a.code, a.body)
 	}
 }
+
+// TestRejectedCallsCount checks that calls for which a caller has no permission count against its rate.
+func TestRejectedCallsCount(t *testing.T) {
+	e := newEstate(t)
+	viewer := with(e.tokens["viewer"])
+	h := newHouse(t, func(c *Config) {
+		c.Store, c.View, c.Auth, c.Admission = e.store, e.view, e.cfg.Auth, e.cfg.Admission
+		c.Limits = pipeline.DefaultLimits()
+		c.Limits.TenantRate = pipeline.Rate{PerSecond: 0.001, Burst: 3, Setting: "limits.tenant_calls_per_second"}
+	})
+	for range 3 {
+		h.refused(h.do("POST", "/api/v1/tokens", map[string]any{"name": "x"}, viewer), 403, ares.Forbidden)
+	}
+	h.refused(h.do("POST", "/api/v1/tokens", map[string]any{"name": "x"}, viewer), 429, ares.Exhausted, "too many calls")
+}
