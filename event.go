@@ -83,7 +83,16 @@ type Batch struct {
 	Revision int64
 	Reset    bool
 	Events   []Event
+	// Lost are the rights that were deleted. They are no part of the engine's state.
+	Lost []LostRight
 	// At is the time at which the engine's state received this batch, by the state's own clock. At is zero if the state has no clock.
 	// Timestamps written by other clocks are compared with At.
 	At time.Time
+}
+
+// LostRight is a deleted service token, or a deleted role binding of a subject.
+type LostRight struct {
+	Token   string // the token's name, or "" for a binding
+	Subject string
+	Binding Binding
 }

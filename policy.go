@@ -88,8 +88,9 @@ func PolicyModes() []PolicyMode { return []PolicyMode{Enforce, WarnOnly, DryRun}
 
 // Limits of policies.
 const (
-	MaxPolicies        = 256 // for all tenants together
-	MaxTenantPolicies  = 32  // for one tenant
+	MaxPolicies        = 256  // of the platform
+	MaxTenantPolicies  = 32   // of one tenant
+	MaxTenantsPolicies = 1024 // of all tenants together
 	MaxExpressionBytes = 2048
 	MaxPolicyTextBytes = 512 // for a message, and for a comment
 	MaxPolicyChannels  = 8

@@ -96,6 +96,83 @@ func TestLimiterQueueOfTenants(t *testing.T) {
 	}
 }
 
+// TestLimiterTwoHostileTenants lets two tenants keep the queue full of calls. A call of a third tenant must get the next slot
+// and not wait behind theirs, and so must a call of a colleague behind the calls of one token.
+func TestLimiterTwoHostileTenants(t *testing.T) {
+	t.Parallel()
+	g := pipeline.NewLimiter("read", "calls under way", 8, 100, time.Hour)
+	var leaves []func()
+	for i := range 7 {
+		tenant := []string{"red", "blue"}[i%2]
+		leave, err := g.Enter(t.Context(), pipeline.Account{Name: fmt.Sprintf("token:%s/%d", tenant, i/2), Tenant: tenant})
+		must(t, err)
+		leaves = append(leaves, leave)
+	}
+	served := make(chan string, 100)
+	release := make(chan struct{})
+	waiting := 0
+	wait := func(name, tenant string) {
+		waiting++
+		go func() {
+			done, err := g.Enter(t.Context(), pipeline.Account{Name: name, Tenant: tenant})
+			if err != nil {
+				served <- err.Error()
+				return
+			}
+			served <- name
+			<-release
+			done()
+		}()
+		until(func() bool { return has(g, 7, waiting) })
+	}
+	for range 20 {
+		wait("token:red/9", "red")
+		wait("token:blue/9", "blue")
+	}
+	wait("token:red/colleague", "red")
+	wait("token:green/1", "green")
+	leaves[0]() // of red
+	if got := <-served; got != "token:green/1" {
+		t.Errorf("the first free slot went to %s", got)
+	}
+	leaves[2]() // of red, which has fewer slots than blue now
+	if got := <-served; got != "token:red/9" {
+		t.Errorf("the second free slot went to %s", got)
+	}
+	leaves[4]()
+	if got := <-served; got != "token:red/colleague" {
+		t.Errorf("the third free slot went to %s, and not to the colleague of a token that has one", got)
+	}
+	close(release)
+	for _, i := range []int{1, 3, 5, 6} {
+		leaves[i]()
+	}
+	until(func() bool { return has(g, 0, 0) })
+}
+
+// TestStreamsOfHostileTenants lets several tenants open as many streams as they can get. A further tenant must still get some,
+// and the share of the administrators stays free.
+func TestStreamsOfHostileTenants(t *testing.T) {
+	t.Parallel()
+	g := pipeline.NewLimiter("events", "open event streams", 256, 0, 0)
+	g.Long = true
+	var got []int
+	for _, tenant := range []string{"red", "blue", "green", "grey", ""} {
+		n := 0
+		for i := range 512 {
+			if _, err := g.Enter(t.Context(), pipeline.Account{Name: fmt.Sprintf("token:%s/%d", tenant, i%32), Tenant: tenant}); err == nil {
+				n++
+			} else if ares.CodeOf(err) != ares.Exhausted {
+				t.Error(err)
+			}
+		}
+		got = append(got, n)
+	}
+	if got[0] < 100 || got[1] < 50 || got[2] < 25 || got[3] < 12 || got[4] < 26 {
+		t.Errorf("the streams of the tenants one after the other, and of the administrators: %v", got)
+	}
+}
+
 // TestAccountOf checks to whom the calls of an identity are charged.
 func TestAccountOf(t *testing.T) {
 	t.Parallel()
@@ -176,4 +253,19 @@ func TestRatesOfOneTenant(t *testing.T) {
 	if a := h.do("GET", "/api/v1/jobs", nil, with(e.tokens["platform-admin"])); a.code != 200 {
 		t.Errorf("an administrator got %d %s", a.code, a.body)
 	}
+}
+
+// TestRejectedCallsCount checks that calls for which a caller has no permission count against its rate.
+func TestRejectedCallsCount(t *testing.T) {
+	e := newEstate(t)
+	viewer := with(e.tokens["viewer"])
+	h := newHouse(t, func(c *Config) {
+		c.Store, c.View, c.Auth, c.Admission = e.store, e.view, e.cfg.Auth, e.cfg.Admission
+		c.Limits = pipeline.DefaultLimits()
+		c.Limits.TenantRate = pipeline.Rate{PerSecond: 0.001, Burst: 3, Setting: "limits.tenant_calls_per_second"}
+	})
+	for range 3 {
+		h.refused(h.do("POST", "/api/v1/tokens", map[string]any{"name": "x"}, viewer), 403, ares.Forbidden)
+	}
+	h.refused(h.do("POST", "/api/v1/tokens", map[string]any{"name": "x"}, viewer), 429, ares.Exhausted, "too many calls")
 }

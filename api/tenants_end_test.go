@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/auth"
+	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -48,6 +50,67 @@ func TestADeletedTenantsStreamsEnd(t *testing.T) {
 	}
 	for _, server := range []*house{h, other} {
 		server.refused(server.do("GET", "/api/v1/jobs", nil, with(token)), 401, ares.Unauthentic, "unknown")
+	}
+}
+
+// TestARevokedTokensStreamsEnd revokes a token and deletes a binding while streams are open that depend on them. The streams
+// must end at once, on the server that does it and on another one, which follows the store.
+func TestARevokedTokensStreamsEnd(t *testing.T) {
+	h := newHouse(t)
+	must(t, h.store.RegisterTenant(t.Context(), ares.Tenant{ID: "red", Name: "red", Limits: ares.NoLimits(), Weight: 1}))
+	watcher := cache.NewView(time.Now)
+	other := newHouse(t, func(c *Config) {
+		c.Store, c.View, c.Admission = h.store, h.view, h.cfg.Admission
+		c.Auth = auth.New(auth.Config{Tokens: h.store.Tokens, Bindings: h.store.Bindings, Tenants: h.store.TenantIDs})
+	})
+	watcher.Feed(other.cfg.Auth.Apply)
+	watcher.Feed(h.cfg.Auth.Apply) // as every server does
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = watcher.Run(ctx, h.store, func(error) {}) // it ends with the test
+	}()
+	defer func() { stop(); <-done }()
+	in := ares.Binding{Role: ares.Viewer, Tenant: "red"}
+	tokens := map[string]string{}
+	for name, own := range map[string][]ares.Binding{"revoked": {in}, "unbound": nil} {
+		token, hash := auth.NewToken()
+		tokens[name] = token
+		must(t, h.store.PutToken(t.Context(), store.Token{Name: "red/" + name, Hash: hash, Bindings: own}))
+	}
+	_, err := h.store.CreateBinding(t.Context(), store.Binding{Subject: "token:red/unbound", Binding: in})
+	must(t, err)
+	must(t, watcher.WaitFor(t.Context(), h.store.Written()))
+	h.cfg.Auth.Changed()
+	other.cfg.Auth.Changed()
+	h.seen()
+	var nexts []func() (sse, bool)
+	for _, server := range []*house{h, other} {
+		server.Recheck = time.Hour // so that only the deletions can end a stream
+		for _, token := range tokens {
+			next, _ := server.follow("", with(token))
+			if begin, _ := next(); begin.id == "" {
+				t.Fatalf("a stream begins with %+v", begin)
+			}
+			nexts = append(nexts, next)
+		}
+	}
+	for _, path := range []string{"/api/v1/tenants/red/tokens/revoked", "/api/v1/bindings?subject=token:red/unbound&role=viewer&tenant_id=red"} {
+		if a := h.do("DELETE", path, nil); a.code != 200 {
+			t.Fatal(a.body)
+		}
+	}
+	for _, next := range nexts {
+		for e, more := next(); more; e, more = next() {
+			if e.event == "error" && !strings.Contains(fmt.Sprint(e.data), "token") {
+				t.Errorf("the stream ends with %+v", e)
+			}
+		}
+	}
+	for _, server := range []*house{h, other} {
+		server.refused(server.do("GET", "/api/v1/jobs", nil, with(tokens["revoked"])), 401, ares.Unauthentic, "unknown")
+		server.refused(server.do("GET", "/api/v1/jobs", nil, with(tokens["unbound"])), 403, ares.Forbidden)
 	}
 }
 
@@ -140,7 +203,7 @@ func TestForbiddenChannels(t *testing.T) {
 	policy := func(tenant string) map[string]any {
 		return map[string]any{"name": "p", "tenant_id": tenant, "on": "submission", "rule": "true", "alert": []string{"ops"}}
 	}
-	h.refused(h.do("PUT", "/api/v1/policies", policy("red")), 403, ares.Forbidden, "policies of tenant red may not use the alert channel ops")
+	h.refused(h.do("PUT", "/api/v1/policies", policy("red")), 403, ares.Forbidden, "no alert channel ops that policies of tenant red may use")
 	for _, tenant := range []string{"allowed", ""} {
 		if a := h.do("PUT", "/api/v1/policies", policy(tenant)); a.code != 200 {
 			t.Errorf("tenant %q: %d %s", tenant, a.code, a.body)

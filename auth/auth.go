@@ -52,7 +52,12 @@ type Auth struct {
 	loaded  time.Time                 // when it last answered
 	err     error                     // error of the last read
 	forgot  int                       // how often tenants were forgotten; a read that began before is read again
-	ended   chan struct{}             // closed and replaced when tenants are forgotten
+	ended   chan struct{}             // closed and replaced when tenants are forgotten or rights are lost
+	changes int                       // how often Changed was called; a read that began before is not the newest state
+	reading bool                      // a read of the store is under way
+	lost    []ares.LostRight          // lost while the read is under way, which may still have them
+	rang    time.Time                 // when `ended` was last closed because of lost rights
+	ringing bool                      // `ended` will be closed soon
 }
 
 // New returns an Auth. Auth reads the tokens when it first needs them, and again when its cache is too old. Auth also
@@ -141,6 +146,12 @@ func (a *Auth) Changed() {
 
 // The method `changed` is Changed for a caller that holds mu.
 func (a *Auth) changed() {
+	a.changes++
+	a.stale()
+}
+
+// The method `stale` makes the next call read the store. The caller holds mu.
+func (a *Auth) stale() {
 	a.tried = time.Time{}
 	if past := a.cfg.Now().Add(-refreshAfter - 1); a.loaded.After(past) {
 		a.loaded = past
@@ -234,12 +245,14 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for {
-		a.mu.RLock()
-		forgot := a.forgot
-		a.mu.RUnlock()
+		a.mu.Lock()
+		forgot, changes := a.forgot, a.changes
+		a.reading, a.lost = true, nil
+		a.mu.Unlock()
 		asked := a.cfg.Now()
 		holders, bound, err := a.load(ctx)
 		a.mu.Lock()
+		a.reading = false
 		if a.forgot != forgot && err == nil { // it may have what was forgotten meanwhile
 			a.mu.Unlock()
 			continue
@@ -247,6 +260,10 @@ func (a *Auth) refresh(ctx context.Context, wait bool) {
 		a.tried, a.err = asked, err
 		if err == nil {
 			a.holders, a.bound, a.loaded = holders, bound, asked
+			a.drop(a.lost) // the read may have begun before they were lost
+		}
+		if a.changes != changes { // the read may have begun before the change, so the next call reads again
+			a.stale()
 		}
 		a.mu.Unlock()
 		return

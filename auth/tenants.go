@@ -25,9 +25,14 @@ func (a *Auth) tenants(ctx context.Context) (exists func(tenant string) bool, er
 	return func(tenant string) bool { return tenant == "" || all[tenant] }, nil
 }
 
-// Apply follows the changes of the store and forgets the tokens and bindings of deleted tenants at once. The cache would
-// otherwise accept them until its next read, and for several minutes while the store does not answer.
+// Apply follows the changes of the store and forgets deleted tokens and bindings, and those of deleted tenants, at once.
+// The cache would otherwise accept them until its next read, and for several minutes while the store does not answer.
 func (a *Auth) Apply(b ares.Batch) {
+	if len(b.Lost) > 0 {
+		a.mu.Lock()
+		a.lose(b.Lost)
+		a.mu.Unlock()
+	}
 	gone, there := map[string]bool{}, map[string]bool{}
 	for i := range b.Events {
 		switch e := &b.Events[i]; {
@@ -46,7 +51,7 @@ func (a *Auth) Apply(b ares.Batch) {
 	}
 }
 
-// Ended returns a channel that is closed when tenants are forgotten. Open streams then check their callers again.
+// Ended returns a channel that is closed when tenants are forgotten or rights are lost. Open streams then check their callers again.
 func (a *Auth) Ended() <-chan struct{} {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

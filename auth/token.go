@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"strings"
+	"unicode"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -56,6 +57,9 @@ func TenantOf(subject string) (tenant string, isToken bool) {
 	return tenant, true
 }
 
+// IsGroup reports whether a subject is a group of an OpenID issuer.
+func IsGroup(subject string) bool { return strings.HasPrefix(subject, groupSubject) }
+
 // CheckSubject reports the mistakes in a subject.
 func CheckSubject(p *ares.Problems, field, subject string) {
 	kind, name, _ := strings.Cut(subject, ":")
@@ -64,9 +68,24 @@ func CheckSubject(p *ares.Problems, field, subject string) {
 		p.Add(field, "at most %d bytes, got %d", maxSubjectBytes, len(subject))
 	case name == "" || !slices.Contains([]string{tokenSubject, oidcSubject, groupSubject}, kind+":"):
 		p.Add(field, "want token:NAME, token:TENANT/NAME, oidc:SUBJECT or group:NAME")
-	case strings.ContainsFunc(subject, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.ToValidUTF8(subject, "") != subject:
+	case strings.ContainsFunc(subject, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.ToValidUTF8(subject, "") != subject:
+		// An administrator who accepts a binding decides by what the list shows, so a subject has no invisible characters.
 		p.Add(field, "has characters that no name has")
+	case strings.TrimSpace(name) != name:
+		p.Add(field, "begins or ends with a space")
+	case kind+":" == tokenSubject && !isTokenName(name):
+		p.Add(field, "%q is not the name of a token: want token:NAME or token:TENANT/NAME", ares.Clip(name))
 	}
+}
+
+// isTokenName reports whether a token can have a name. The names of the tokens that servers make for themselves have an @.
+func isTokenName(name string) bool {
+	tenant, rest, ok := strings.Cut(name, "/")
+	if ok {
+		return ares.ValidName(tenant) && ares.ValidName(rest)
+	}
+	role, server, made := strings.Cut(name, "@")
+	return ares.ValidName(role) && (!made || server != "")
 }
 
 // identityOf returns the identity of a token's holder, without the bindings from the store.

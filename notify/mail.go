@@ -211,7 +211,7 @@ func (m *Mail) message(a Alert) []byte {
 		mime.QEncoding.Encode("utf-8", oneLine.Replace(a.Title)), a.At.UTC().Format(time.RFC1123Z))
 	s.WriteString("Auto-Submitted: auto-generated\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n")
 	w := quotedprintable.NewWriter(&s)
-	fmt.Fprintf(w, "%s\n\n", a.Text)
+	fmt.Fprintf(w, "%s\n\n", a.text())
 	for _, d := range a.Details {
 		fmt.Fprintf(w, "%s: %s\n", d.Name, d.Value)
 	}

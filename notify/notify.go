@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,11 @@ type Alert struct {
 	// Tenant and Policy are the origin of the alert: the tenant whose policy made it, and the name of this policy. Tenant is
 	// "" for an alert of the platform. The method Tell adds the origin to the text of a tenant's alert.
 	Tenant, Policy string
+	// Written means that Text contains what users wrote, such as names of jobs. The text of a tenant's policy always does,
+	// and so may the details of every alert of a policy.
+	Written bool
+
+	lead string // says who wrote Text, and stands before it
 }
 
 // Detail is one detail of an alert.
@@ -101,13 +107,14 @@ type Notifier struct {
 // The type `channel` is a Channel together with its queue.
 type channel struct {
 	Channel
-	queue   chan Alert // of the platform; sent first
+	queue   chan Alert // of the platform
 	tenants chan Alert // of tenants
 	pace    *rate.Limiter
 
 	mu        sync.Mutex
 	paces     map[string]*rate.Limiter // by tenant
-	told      map[string]sentAlert
+	told      map[string]sentAlert     // of the platform, by key
+	toldOf    map[string]sentAlert     // of tenants, by tenant and key; tenants choose how many they make
 	count     map[string]int64
 	lastError string
 }
@@ -126,7 +133,7 @@ func New(channels []Channel, opts Options) *Notifier {
 		n.channels[c.Name] = &channel{
 			Channel: c, queue: make(chan Alert, opts.Queue), tenants: make(chan Alert, opts.Queue), paces: map[string]*rate.Limiter{},
 			pace: rate.NewLimiter(rate.Every(time.Minute/time.Duration(opts.PerMinute)), max(1, opts.PerMinute/4)),
-			told: map[string]sentAlert{}, count: map[string]int64{},
+			told: map[string]sentAlert{}, toldOf: map[string]sentAlert{}, count: map[string]int64{},
 		}
 		n.names = append(n.names, c.Name)
 	}
@@ -144,20 +151,20 @@ func (n *Notifier) Names() []string { return n.names }
 func (n *Notifier) Tell(name string, a Alert) {
 	c := n.channels[name]
 	if c == nil {
-		n.unknown(name)
+		n.unknown(name, a.Tenant)
 		return
 	}
 	if !c.allows(a.Tenant) {
 		n.setStatus(c, Forbidden, nil)
 		return
 	}
-	repeats, again := c.isRepeat(a.Key, n.opts.Now(), n.opts.Window)
+	repeats, again := c.isRepeat(&a, n.opts.Now(), n.opts.Window)
 	if again {
 		n.setStatus(c, Repeated, nil)
 		return
 	}
 	if !c.hasTurn(a.Tenant, n.opts.Now(), n.opts.PerTenant) {
-		c.forget(a.Key)
+		c.forget(&a)
 		n.setStatus(c, Limited, nil)
 		return
 	}
@@ -169,47 +176,69 @@ func (n *Notifier) Tell(name string, a Alert) {
 	select {
 	case queue <- a.cleaned():
 	default:
-		c.forget(a.Key)
+		c.forget(&a)
 		n.setStatus(c, Dropped, nil)
 	}
 }
 
-// This method counts an alert for a channel that does not exist. It logs each channel name once.
-func (n *Notifier) unknown(name string) {
+// noChannel stands for a channel of a tenant's policy that does not exist. Tenants choose the channels of their policies, and each name would
+// otherwise become a metric that is never removed.
+const noChannel = "(unknown)"
+
+// This method counts an alert for a channel that does not exist. It logs each channel name of the platform's policies once.
+func (n *Notifier) unknown(name, tenant string) {
+	shown := name
+	if tenant != "" {
+		shown = noChannel
+	}
 	if n.opts.Observe != nil {
-		n.opts.Observe(name, Unknown)
+		n.opts.Observe(shown, Unknown)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.strange[name] && len(n.strange) < maxKeys {
+	if tenant == "" && !n.strange[name] && len(n.strange) < maxKeys {
 		n.strange[name] = true
 		n.opts.Log.Warn("alerts cannot be sent: this server has no such channel", "channel", name)
 	}
 }
 
+// The method `keys` returns the keys that an alert is compared with, and its own key among them. Keys of different tenants
+// never clash.
+func (c *channel) keys(a *Alert) (map[string]sentAlert, string) {
+	if a.Tenant == "" {
+		return c.told, a.Key
+	}
+	return c.toldOf, a.Tenant + "\x00" + a.Key
+}
+
 // isRepeat reports whether an alert with this key was sent within the window. If no such alert was sent, the result
 // "repeats" is the number of alerts that were suppressed since the last one was sent.
-func (c *channel) isRepeat(key string, now time.Time, window time.Duration) (repeats int, again bool) {
+func (c *channel) isRepeat(a *Alert, now time.Time, window time.Duration) (repeats int, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was, known := c.told[key]
+	told, key := c.keys(a)
+	was, known := told[key]
 	if known && now.Sub(was.at) < window {
 		was.repeats++
-		c.told[key] = was
+		told[key] = was
 		return 0, true
 	}
-	if len(c.told) >= maxKeys {
-		clear(c.told)
+	if len(told) >= maxKeys {
+		maps.DeleteFunc(told, func(_ string, s sentAlert) bool { return now.Sub(s.at) >= window })
 	}
-	c.told[key] = sentAlert{at: now}
+	if len(told) >= maxKeys {
+		clear(told)
+	}
+	told[key] = sentAlert{at: now}
 	return was.repeats, false
 }
 
 // If an alert could not be sent, the method `forget` removes its key. The next alert with that key is then sent.
-func (c *channel) forget(key string) {
+func (c *channel) forget(a *Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.told, key)
+	told, key := c.keys(a)
+	delete(told, key)
 }
 
 func (n *Notifier) setStatus(c *channel, outcome string, err error) {
@@ -227,34 +256,29 @@ func (n *Notifier) setStatus(c *channel, outcome string, err error) {
 	}
 }
 
-// Run sends the queued alerts until ctx ends.
+// Run sends the queued alerts until ctx ends. The alerts of tenants are sent apart from those of the platform: a tenant's text
+// that a service does not accept is retried for minutes, and no other alert waits for it.
 func (n *Notifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, name := range n.names {
-		wg.Go(func() { n.serve(ctx, n.channels[name]) })
+		c := n.channels[name]
+		wg.Go(func() { n.serve(ctx, c, c.queue) })
+		wg.Go(func() { n.serve(ctx, c, c.tenants) })
 	}
 	wg.Wait()
 	return nil
 }
 
-func (n *Notifier) serve(ctx context.Context, c *channel) {
+func (n *Notifier) serve(ctx context.Context, c *channel, queue <-chan Alert) {
 	for {
 		select {
 		case <-ctx.Done():
-			for len(c.queue)+len(c.tenants) > 0 {
-				select {
-				case <-c.queue:
-				case <-c.tenants:
-				}
+			for len(queue) > 0 {
+				<-queue
 				n.setStatus(c, Dropped, nil)
 			}
 			return
-		case a := <-c.queue:
-			n.sendPaced(ctx, c, a)
-		case a := <-c.tenants:
-			for len(c.queue) > 0 { // alerts of the platform do not wait for those of tenants
-				n.sendPaced(ctx, c, <-c.queue)
-			}
+		case a := <-queue:
 			n.sendPaced(ctx, c, a)
 		}
 	}
@@ -279,7 +303,7 @@ func (n *Notifier) deliver(ctx context.Context, c *channel, a Alert) {
 			return
 		}
 		if try >= n.opts.Tries || ares.CodeOf(err) == ares.Invalid {
-			c.forget(a.Key)
+			c.forget(&a)
 			n.setStatus(c, Failed, err)
 			n.opts.Log.Error("an alert could not be sent", "channel", c.Name, "alert", a.Key, "tries", try, "error", err)
 			return

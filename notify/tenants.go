@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -55,23 +56,49 @@ func (c *channel) hasTurn(tenant string, now time.Time, perMinute int) bool {
 }
 
 // The method `cleaned` returns an alert that is safe to show. It has no control characters, and each part has a bounded
-// length. An alert of a tenant begins with its origin, is in one line, and has no links.
+// length. An alert of a tenant begins with its origin. What users wrote is in one line, and has no links and no mentions.
 func (a Alert) cleaned() Alert {
-	made := func(s string) string { return s }
 	if a.Tenant != "" {
-		made = func(s string) string { return strings.ReplaceAll(oneLine(s), "://", "[:]//") }
 		origin := "tenant " + a.Tenant
-		a.Text = "written by " + origin + ": " + made(a.Text)
 		a.Details = append([]Detail{{"origin", origin + ", policy " + a.Policy}}, a.Details...)
 		a.Title = "[" + origin + "] " + a.Title
+		a.lead, a.Written = "written by "+origin+": ", true
 	}
 	a.Title, a.Text = clip(oneLine(a.Title), maxTitle), clip(printable(a.Text), maxText)
+	if a.Written {
+		a.Text = harmless(a.Text)
+	}
 	details := make([]Detail, 0, min(len(a.Details), maxDetails))
 	for _, d := range a.Details[:min(len(a.Details), maxDetails)] {
-		details = append(details, Detail{clip(oneLine(d.Name), maxDetail), clip(oneLine(made(d.Value)), maxDetail)})
+		details = append(details, Detail{clip(oneLine(d.Name), maxDetail), harmless(clip(d.Value, maxDetail))})
 	}
 	a.Details = details
 	return a
+}
+
+// The method `text` returns the text of an alert with its origin.
+func (a *Alert) text() string { return a.lead + a.Text }
+
+// These patterns match what chat services and mail programs turn into a link or a mention. Some services search for the names
+// of groups anywhere in a word.
+var (
+	links    = regexp.MustCompile(`(?i)\b(www|mailto|tel)([.:])`)
+	mentions = regexp.MustCompile(`(?i)(^|[^0-9a-z])@|@(everyone|here|channel|all)`)
+)
+
+// The function `harmless` returns a text of users in one line and without links and mentions.
+func harmless(s string) string {
+	s = strings.NewReplacer("://", "[:]//", "](", "] (").Replace(oneLine(s))
+	return mentions.ReplaceAllString(links.ReplaceAllString(s, "$1[$2]"), "$1(at)$2")
+}
+
+// The function `code` shows a text in Slack and compatible services as it is: they search it neither for mentions and links nor
+// for markup.
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + strings.ReplaceAll(s, "`", "'") + "`"
 }
 
 func clip(s string, most int) string {

@@ -117,10 +117,95 @@ func TestOriginIsVisible(t *testing.T) {
 			t.Errorf("the message has %q: %.400s", bad, got)
 		}
 	}
-	if want := `{"text":"*[tenant red] Ares: policy p1 warned*\nwritten by tenant red: ok`; !strings.HasPrefix(got, want) {
+	if want := `{"text":"*[tenant red] Ares: policy p1 warned*\nwritten by tenant red: ` + "`ok"; !strings.HasPrefix(got, want) {
 		t.Errorf("the message begins %.200s", got)
 	}
-	if !strings.Contains(got, "origin: tenant red, policy p1") {
+	if !strings.Contains(got, "origin: `tenant red, policy p1`") {
 		t.Errorf("the message does not show its origin: %.1600s", got)
+	}
+}
+
+// TestNoMentions checks that what users wrote cannot become a mention, a link or markup, in the text of a tenant's policy and in
+// the details and messages of the platform's own policies.
+func TestNoMentions(t *testing.T) {
+	for _, slack := range []bool{true, false} {
+		h := newHook(t, always(200))
+		b := startWith(t, h, []string{"red"}, nil)
+		if !slack {
+			b = start(t, h.sender(t, false), nil)
+		}
+		evil := "@channel x@everyone <!here> (@all) [log in](//evil.example) www.evil.example mailto:x `*_~ <https://evil.example|ok>"
+		a := ofTenant("red", 1)
+		a.Text, a.Details = evil, []notify.Detail{{Name: "job", Value: evil}}
+		if !slack {
+			a.Tenant = "" // of the platform, with a message that quotes the job
+			a.Written = true
+		}
+		b.Tell("ops", a)
+		b.await(t, "ops sent")
+		got := strings.ToLower(h.got()[0])
+		for _, bad := range []string{"@channel", "@everyone", "<!here>", "@all", "](", "://", "www.", "mailto:"} {
+			if strings.Contains(got, bad) {
+				t.Errorf("slack %v: the message has %q: %s", slack, bad, got)
+			}
+		}
+		if n := strings.Count(got, "`"); slack && n != 6 {
+			t.Errorf("the text and the two details are not shown as they are: %d marks in %s", n, got)
+		}
+	}
+}
+
+// TestATenantsAlertDelaysNoOther checks that an alert of a tenant that a service does not accept holds up neither the alerts of
+// the platform nor the repeated ones among them.
+func TestATenantsAlertDelaysNoOther(t *testing.T) {
+	h := newHook(t, func(n int) int {
+		if n == 1 {
+			return 0 // no answer
+		}
+		return 200
+	})
+	b := startWith(t, h, []string{"red"}, func(o *notify.Options) { o.Timeout = patience })
+	b.Tell("ops", ofTenant("red", 1))
+	h.await(t)
+	b.Tell("ops", alert)
+	b.await(t, "ops sent")
+}
+
+// TestKeysOfTenants checks that tenants cannot suppress each other's alerts with equal keys, and that the alerts of tenants do
+// not make a channel forget which alerts of the platform were sent.
+func TestKeysOfTenants(t *testing.T) {
+	opts := notify.DefaultOptions()
+	opts.PerTenant, opts.Queue = 60_000, 20_000
+	b := notify.New([]notify.Channel{{Name: "ops", Kind: "slack", Tenants: []string{notify.AnyTenant}}}, opts) // it need not send them
+	b.Tell("ops", alert)
+	for i := range 11_000 {
+		a := ofTenant("red", i)
+		a.Key = fmt.Sprint("key ", i)
+		b.Tell("ops", a)
+	}
+	b.Tell("ops", alert)
+	if got := b.Status()[0].Repeated; got != 1 {
+		t.Errorf("%d alerts are repeated ones, want the platform's second one", got)
+	}
+	for _, tenant := range []string{"blue", "green"} {
+		a := ofTenant(tenant, 1)
+		a.Key = "the same"
+		b.Tell("ops", a)
+	}
+	if got := b.Status()[0].Repeated; got != 1 {
+		t.Error("an alert of green is a repetition of one of blue")
+	}
+}
+
+// TestUnknownChannelsOfTenants checks that a tenant's policy cannot create metrics or log lines with names of its choice.
+func TestUnknownChannelsOfTenants(t *testing.T) {
+	h := newHook(t, always(200))
+	b := start(t, h.sender(t, true), nil)
+	for i := range 3 {
+		b.Tell(fmt.Sprint("invented", i), ofTenant("red", i))
+		b.await(t, "(unknown) unknown")
+	}
+	if strings.Contains(b.logged(), "invented") {
+		t.Errorf("logged: %s", b.logged())
 	}
 }

@@ -55,7 +55,7 @@ type webhookBody struct {
 func (w *Webhook) Send(ctx context.Context, a Alert) error {
 	var content any = map[string]string{"text": a.slack()}
 	if !w.slack {
-		b := webhookBody{Title: a.Title, Text: a.Text, At: a.At.UTC(), Key: a.Key, Repeats: a.Repeats, Details: map[string]string{}}
+		b := webhookBody{Title: a.Title, Text: a.text(), At: a.At.UTC(), Key: a.Key, Repeats: a.Repeats, Details: map[string]string{}}
 		for _, d := range a.Details {
 			b.Details[d.Name] = d.Value
 		}
@@ -100,14 +100,20 @@ func withoutAddress(ctx context.Context, err error) error {
 	return fmt.Errorf("the webhook cannot be reached: %s", connectionProblem(err))
 }
 
-// This method returns the alert as one text. Text that users wrote cannot become a mention or a link
-// in Slack.
+// This method returns the alert as one text. Text that users wrote cannot become a mention, a link or markup in Slack.
 func (a Alert) slack() string {
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+	text, value := escape(a.Text), escape
+	if a.Written {
+		text = code(text)
+	}
+	if a.Policy != "" {
+		value = func(s string) string { return code(escape(s)) }
+	}
 	var s strings.Builder
-	s.WriteString("*" + escape.Replace(a.Title) + "*\n" + escape.Replace(a.Text))
+	s.WriteString("*" + escape(a.Title) + "*\n" + escape(a.lead) + text)
 	for _, d := range a.Details {
-		s.WriteString("\n• " + escape.Replace(d.Name) + ": " + escape.Replace(d.Value))
+		s.WriteString("\n• " + escape(d.Name) + ": " + value(d.Value))
 	}
 	if a.Repeats > 0 {
 		fmt.Fprintf(&s, "\n• %d more like it were not sent since the last one", a.Repeats)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,13 +44,23 @@ type policyMetrics struct {
 	policies *admission.Policies
 	asked    *prometheus.CounterVec
 	alerts   *prometheus.CounterVec
+
+	mu    sync.Mutex
+	named map[string]bool // policies of tenants that have metrics
 }
+
+// maxNamedPolicies is the maximum number of tenants' policies that have metrics of their own. A tenant can apply and delete
+// policies with new names as often as it likes, and a metric is never removed.
+const maxNamedPolicies = 2 * ares.MaxTenantsPolicies
+
+// otherPolicies stands for the policies of tenants beyond that.
+const otherPolicies = "(other)"
 
 var policiesDesc = prometheus.NewDesc("ares_policies", "Policies that this server knows, by mode and by whether it can read them.", []string{"mode", "state"}, nil)
 
 func newPolicyMetrics(p *admission.Policies) *policyMetrics {
 	return &policyMetrics{
-		policies: p,
+		policies: p, named: map[string]bool{},
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_policy_evaluations_total", Help: "Evaluations of a policy, by result. A tenant's own policy is named tenant/name.",
 		}, []string{"policy", "outcome", "mode"}),
@@ -60,11 +71,22 @@ func newPolicyMetrics(p *admission.Policies) *policyMetrics {
 }
 
 func (m *policyMetrics) count(p *ares.Policy, outcome policy.Outcome) {
-	name := p.Name
-	if p.Tenant != "" {
-		name = p.ID()
+	m.asked.WithLabelValues(m.name(p), string(outcome), string(p.Mode)).Inc()
+}
+
+// The method `name` returns the name of a policy in metrics.
+func (m *policyMetrics) name(p *ares.Policy) string {
+	if p.Tenant == "" {
+		return p.Name
 	}
-	m.asked.WithLabelValues(name, string(outcome), string(p.Mode)).Inc()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := p.ID()
+	if !m.named[id] && len(m.named) >= maxNamedPolicies {
+		return otherPolicies
+	}
+	m.named[id] = true
+	return id
 }
 
 func (m *policyMetrics) alerted(channel, outcome string) {

@@ -167,9 +167,18 @@ func bindingOf(key string, value []byte) (Binding, error) {
 	b := Binding{
 		Subject: m.GetSubject(), CreatedBy: m.GetCreatedBy(), CreatedAt: fromMicros(m.GetCreatedAt()), Pending: m.GetPending(), AcceptedBy: m.GetAcceptedBy(),
 	}
-	parts := strings.SplitN(strings.TrimPrefix(key, bindingsKey), "/", 4)
+	b.Binding, _, err = bindingScope(strings.TrimPrefix(key, bindingsKey))
+	return b, err
+}
+
+// bindingScope reads a binding and its subject from the key of the binding, without the prefix of all bindings.
+func bindingScope(key string) (b ares.Binding, subject string, err error) {
+	parts := strings.SplitN(key, "/", 4)
 	if len(parts) != 4 {
-		return b, ares.Errorf(ares.Internal, "decode role binding %s: the key must consist of a tenant, a queue, a role and a subject", key)
+		return b, "", ares.Errorf(ares.Internal, "decode role binding %s: the key must consist of a tenant, a queue, a role and a subject", key)
+	}
+	if subject, err = url.PathUnescape(parts[3]); err != nil {
+		return b, "", ares.Errorf(ares.Internal, "decode role binding %s: its subject cannot be read", key)
 	}
 	b.Role = ares.Role(parts[2])
 	if parts[0] != everywhere {
@@ -178,5 +187,5 @@ func bindingOf(key string, value []byte) (Binding, error) {
 	if parts[1] != everywhere {
 		b.Queue = parts[1]
 	}
-	return b, nil
+	return b, subject, nil
 }

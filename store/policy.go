@@ -57,19 +57,25 @@ func (s *Store) ApplyPolicy(ctx context.Context, p ares.Policy) (_ ares.Policy, 
 	return now, was, failed
 }
 
-// checkPolicyLimit rejects a new policy when the limit is reached.
+// checkPolicyLimit rejects a new policy when the limit is reached. The policies of tenants do not count towards the limit of the
+// platform's policies, so that tenants cannot keep administrators from adding a policy against them.
 func checkPolicyLimit(all map[string]*ares.Policy, tenant string) error {
-	if len(all) >= ares.MaxPolicies {
-		return ares.Errorf(ares.LimitReached, "there are %d policies, which is the limit: delete some", len(all))
-	}
-	own := 0
+	own, platform := 0, 0
 	for _, p := range all { // order-free: a count
-		if tenant != "" && p.Tenant == tenant {
+		if p.Tenant == tenant {
 			own++
 		}
+		if p.Tenant == "" {
+			platform++
+		}
 	}
-	if own >= ares.MaxTenantPolicies {
+	switch tenants := len(all) - platform; {
+	case tenant == "" && platform >= ares.MaxPolicies:
+		return ares.Errorf(ares.LimitReached, "there are %d policies of the platform, which is the limit: delete some", platform)
+	case tenant != "" && own >= ares.MaxTenantPolicies:
 		return ares.Errorf(ares.LimitReached, "tenant %s has %d policies of its own, which is the limit: delete some", tenant, own)
+	case tenant != "" && tenants >= ares.MaxTenantsPolicies:
+		return ares.Errorf(ares.LimitReached, "all tenants together have %d policies, which is the limit: ask a platform administrator to delete some", tenants)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // TenantIDs reads the IDs of all tenants, sorted.
@@ -19,6 +21,23 @@ func (s *Store) TenantIDs(ctx context.Context) ([]string, error) {
 		out[i] = strings.TrimPrefix(string(kv.Key), tenantsKey)
 	}
 	return out, nil
+}
+
+// lostRight returns the token or binding that was deleted. Its second result is false for every other change.
+func lostRight(e *clientv3.Event) (ares.LostRight, bool) {
+	if e.Type != clientv3.EventTypeDelete {
+		return ares.LostRight{}, false
+	}
+	key := string(e.Kv.Key)
+	if name, ok := strings.CutPrefix(key, tokensKey); ok {
+		return ares.LostRight{Token: name}, true
+	}
+	rest, ok := strings.CutPrefix(key, bindingsKey)
+	if !ok {
+		return ares.LostRight{}, false
+	}
+	b, subject, err := bindingScope(rest)
+	return ares.LostRight{Subject: subject, Binding: b}, err == nil
 }
 
 // dropRights returns operations that remove a deleted tenant's tokens and all bindings to that

@@ -148,6 +148,8 @@ func deliver(events []*clientv3.Event, apply func(ares.Batch) error) error {
 			}
 			if ok {
 				batch.Events = append(batch.Events, ev)
+			} else if lost, gone := lostRight(events[0]); gone {
+				batch.Lost = append(batch.Lost, lost)
 			}
 			events = events[1:]
 		}

@@ -24,8 +24,15 @@ func (d *Pipeline) Authenticate(ctx context.Context, c *Call, _ any) (err error)
 			return err
 		}
 	}
-	if err = requirePermission(c.Identity(), c.Method.Permission); err != nil || c.Method.Permission != roles.AgentAct {
+	if err = requirePermission(c.Identity(), c.Method.Permission); err != nil {
+		// A rejected call counts too. The caller could otherwise make any number of them.
+		if tooMany := d.Limiters.spend(ctx, d.Limiters.byKind[c.Method.Limiter], AccountOf(c.Identity())); tooMany != nil {
+			return tooMany
+		}
 		return err
+	}
+	if c.Method.Permission != roles.AgentAct {
+		return nil
 	}
 	return d.Cfg.Trust.admitsAgent(ctx, c.Identity())
 }

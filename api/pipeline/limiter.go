@@ -17,9 +17,11 @@ import (
 // queue of their limiter has length 0.
 //
 // One caller gets at most half of the slots, and so do all callers of one tenant together. A tenth of the slots
-// and of the queue is kept for platform administrators. If the queue is full when a new caller arrives, the
-// limiter rejects a call that is already in the queue. It chooses the tenant with the most queued calls, and of
-// this tenant the caller with the most queued calls. Therefore no caller and no tenant can block all others.
+// and of the queue is kept for platform administrators. A free slot goes to the waiting call whose tenant has the
+// fewest slots, because a few tenants with many calls could otherwise keep the calls of all others waiting until
+// they are rejected. If the queue is full when a new caller arrives, the limiter rejects a call that is already in
+// the queue. It chooses the tenant with the most queued calls, and of this tenant the caller with the most queued
+// calls. Therefore no caller and no tenant can block all others.
 type Limiter struct {
 	class string // label in metrics
 	what  string // what holds a slot, for error messages
@@ -29,9 +31,13 @@ type Limiter struct {
 	// three quarters of these slots, so that it cannot block its colleagues.
 	TenantShare int
 	Kept        int // slots that only accounts without a tenant may use
-	Queue       int // length of the queue
-	Wait        time.Duration
-	Shed        func(class string) // may be nil
+	// Long means that slots are held for an unlimited time, as streams do. A tenant then gets a slot only if more slots
+	// are free than it has, so that a few tenants cannot hold all of them: n tenants that take what they can get leave one
+	// part in n+1 of the slots to others.
+	Long  bool
+	Queue int // length of the queue
+	Wait  time.Duration
+	Shed  func(class string) // may be nil
 
 	mu        sync.Mutex
 	open      int
@@ -73,6 +79,12 @@ func NewLimiter(class, what string, limit, queue int, wait time.Duration) *Limit
 // do.
 func (g *Limiter) forAll() *Limiter {
 	g.Share, g.TenantShare, g.Kept = g.Limit, g.Limit, 0
+	return g
+}
+
+// forStreams declares that slots are held for an unlimited time.
+func (g *Limiter) forStreams() *Limiter {
+	g.Long = true
 	return g
 }
 
@@ -147,7 +159,15 @@ func (g *Limiter) admits(who Account) bool {
 	case who.Tenant == "":
 		return g.Held[who] < g.Share
 	}
-	return g.tenants < g.Limit-g.Kept && g.HeldBy[who.Tenant] < g.TenantShare && g.Held[who] < g.memberShare()
+	return g.tenants < g.Limit-g.Kept && g.HeldBy[who.Tenant] < g.tenantShare() && g.Held[who] < g.memberShare()
+}
+
+// tenantShare is the maximum number of slots for the callers of one tenant together, at the moment.
+func (g *Limiter) tenantShare() int {
+	if free := g.Limit - g.Kept - g.tenants; g.Long && free < g.TenantShare {
+		return free
+	}
+	return g.TenantShare
 }
 
 // memberShare is the maximum number of slots for one caller of a tenant.
@@ -234,8 +254,7 @@ func (g *Limiter) await(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// The method `leave` frees a slot, and gives it to the first queued call whose caller has not used up its share
-// of the slots.
+// The method `leave` frees a slot, and gives it to the next queued call.
 func (g *Limiter) leave(who Account) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +264,7 @@ func (g *Limiter) leave(who Account) {
 		g.tenants--
 		drop(g.HeldBy, who.Tenant)
 	}
-	if i := slices.IndexFunc(g.line, func(w *waiter) bool { return g.admits(w.who) }); i >= 0 {
+	if i := g.next(); i >= 0 {
 		w := g.line[i]
 		g.remove(i)
 		g.take(w.who)
@@ -254,6 +273,24 @@ func (g *Limiter) leave(who Account) {
 	if g.closed && g.open == 0 {
 		close(g.gone)
 	}
+}
+
+// The method `next` returns the index of the queued call that gets the next slot, or -1 if there is none. Of the calls whose
+// callers have not used up their shares, it is one of the tenant that has the fewest slots, and of this tenant one of the
+// caller that has the fewest. Of equal calls, it is the one that has waited longest.
+func (g *Limiter) next() int {
+	best := -1
+	var least [2]int
+	for i, w := range g.line {
+		held := [2]int{g.HeldBy[w.who.Tenant], g.Held[w.who]} // accounts without a tenant hold nothing as a tenant
+		if fewer := best < 0 || slices.Compare(held[:], least[:]) < 0; fewer && g.admits(w.who) {
+			best, least = i, held
+		}
+		if best >= 0 && least == [2]int{} {
+			break
+		}
+	}
+	return best
 }
 
 // The function `drop` counts one less, and forgets a count of zero.
@@ -276,7 +313,7 @@ func (g *Limiter) reject(who Account) error {
 	switch held, all := g.Held[who], g.HeldBy[who.Tenant]; {
 	case held >= share && held < g.Limit:
 		return ares.Errorf(ares.Exhausted, "%s has reached this server's limit for one caller (%d %s): end some calls, or try again in a moment", who.Name, held, g.what)
-	case who.Tenant != "" && all >= g.TenantShare && all < g.Limit:
+	case who.Tenant != "" && all < g.Limit && (all >= g.TenantShare || g.tenants < g.Limit-g.Kept && all >= g.tenantShare()):
 		return ares.Errorf(ares.Exhausted, "the callers of your tenant have reached this server's limit for one tenant (%d %s): end some calls, or try again in a moment", all, g.what)
 	case who.Tenant != "" && g.open < g.Limit:
 		return ares.Errorf(ares.Exhausted, "this server has reached its limit for all tenants (%d %s): try again in a moment", g.tenants, g.what)

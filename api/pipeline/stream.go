@@ -78,7 +78,7 @@ func (d *Pipeline) watchCaller(ctx context.Context, c *Call) (_ context.Context,
 		defer close(done)
 		tick := time.NewTicker(d.Recheck)
 		defer tick.Stop()
-		revoked, ended := d.Cfg.Trust.Changed(), d.Cfg.Auth.Ended()
+		revoked, ended := d.Cfg.Trust.Changed(), d.lostRights(c)
 		for {
 			// Also check immediately, because the credential may have been revoked
 			// since it was accepted.
@@ -95,7 +95,7 @@ func (d *Pipeline) watchCaller(ctx context.Context, c *Call) (_ context.Context,
 			case <-revoked:
 				revoked = d.Cfg.Trust.Changed()
 			case <-ended:
-				ended = d.Cfg.Auth.Ended()
+				ended = d.lostRights(c)
 			case <-tick.C:
 			}
 		}
@@ -104,6 +104,15 @@ func (d *Pipeline) watchCaller(ctx context.Context, c *Call) (_ context.Context,
 		cancel(nil)
 		<-done
 	}
+}
+
+// lostRights returns a channel that is closed when tokens or bindings were deleted. The agents that use certificates have
+// neither. There are thousands of them, so they are not asked to check what tenants change.
+func (d *Pipeline) lostRights(c *Call) <-chan struct{} {
+	if c.Identity().Kind == ares.ByCert {
+		return nil
+	}
+	return d.Cfg.Auth.Ended()
 }
 
 // RecheckCaller rejects a stream if its caller's credential is no longer valid. It also rejects a stream if

@@ -163,7 +163,7 @@ func (d *identityService) RevokeToken(ctx context.Context, req *apipb.RevokeToke
 		return nil, err
 	}
 	pipeline.AuditChange(ctx, home.Tenant, was, nil)
-	d.Cfg.Auth.Changed()
+	d.Cfg.Auth.Revoked(name)
 	return &apipb.RevokeTokenResponse{Message: "Token " + name + " revoked"}, nil
 }
 
@@ -185,7 +185,7 @@ func (d *identityService) CreateBinding(ctx context.Context, req *apipb.CreateBi
 	if err != nil {
 		return nil, err
 	}
-	b.Pending = subjectTenantsOf(all).needsConsent(who, b.Subject)
+	b.Pending = subjectTenantsOf(all).needsConsent(who, &b)
 	exists := slices.ContainsFunc(all, func(o store.Binding) bool { return o.Subject == b.Subject && o.Binding == b.Binding })
 	if err = d.checkBindings(who, &b, all); err != nil && !exists {
 		return nil, err
@@ -236,7 +236,11 @@ func (d *identityService) DeleteBinding(ctx context.Context, req *apipb.DeleteBi
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	if err := mayDelete(pipeline.IdentityOf(ctx), &b); err != nil {
+	all, err := d.Cfg.Store.Bindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = subjectTenantsOf(all).mayDelete(pipeline.IdentityOf(ctx), &b, all); err != nil {
 		return nil, err
 	}
 	was, err := d.Cfg.Store.DeleteBinding(ctx, b)

@@ -77,12 +77,13 @@ func (d *policyService) ApplyPolicy(ctx context.Context, req *apipb.ApplyPolicyR
 	return resp, nil
 }
 
-// checkChannels returns an error if a policy names an alert channel that its tenant may not use.
+// checkChannels returns an error if a policy names an alert channel that its tenant may not use. The error does not tell
+// whether the channel exists.
 func (d *policyService) checkChannels(p *ares.Policy) error {
 	for _, channel := range p.Alert {
-		if n := d.Cfg.Notifier; n != nil && n.Has(channel) && !n.Allows(channel, p.Tenant) {
+		if n := d.Cfg.Notifier; n != nil && p.Tenant != "" && !n.Allows(channel, p.Tenant) {
 			return ares.Errorf(ares.Forbidden,
-				"alert: policies of tenant %s may not use the alert channel %s: remove it, or ask a platform administrator to add the tenant to the channel's `tenants` in alerts.channels",
+				"alert: there is no alert channel %[2]s that policies of tenant %[1]s may use: remove it, or ask a platform administrator to add the tenant to the channel's `tenants` in alerts.channels of every server",
 				p.Tenant, channel).At("alert")
 		}
 	}

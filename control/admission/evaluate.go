@@ -67,14 +67,14 @@ func withoutPolicyLabels(j *ares.Job) ares.Spec {
 
 // reportAccepted counts the outcomes of policies for a new job, and sends alerts.
 func (a *Admission) reportAccepted(c *candidate) {
-	a.Policies.report(&c.verdict, c.Job.Tenant, detailsOf(&c.Job.Spec, c.Job.Owner))
+	a.Policies.report(&c.verdict, c.Job.Tenant, c.Job.Tenant, detailsOf(&c.Job.Spec, c.Job.Owner))
 }
 
 // reportRejected is called when policies reject a job. It counts the outcomes of the policies and sends their
 // alerts.
 func (a *Admission) reportRejected(err error, owner string) {
 	if r, ok := errors.AsType[*rejection](err); ok {
-		a.Policies.report(&r.verdict, r.job.Tenant, detailsOf(r.job, owner))
+		a.Policies.report(&r.verdict, r.job.Tenant, r.job.Tenant, detailsOf(r.job, owner))
 	}
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -140,12 +141,14 @@ func (p *Policies) Access(who func() policy.Access) error {
 	in := who()
 	in.Now = p.Now()
 	v := set.Access(&in)
-	p.report(&v, in.Object.Tenant, []notify.Detail{{Name: "user", Value: in.User.Name}, {Name: "call", Value: in.Request.Action}, {Name: "object", Value: strings.TrimSpace(in.Object.Kind + " " + in.Object.ID)}})
+	// The caller of a list can name any tenant, so the caller itself decides which alerts are the same.
+	p.report(&v, in.Object.Tenant, cmp.Or(in.User.Tenant, in.User.Name), []notify.Detail{{Name: "user", Value: in.User.Name}, {Name: "call", Value: in.Request.Action}, {Name: "object", Value: strings.TrimSpace(in.Object.Kind + " " + in.Object.ID)}})
 	return v.Err
 }
 
-// The method `report` counts the outcomes of policies, and sends the alerts that the policies request.
-func (p *Policies) report(v *policy.Verdict, tenant string, details []notify.Detail) {
+// The method `report` counts the outcomes of policies, and sends the alerts that the policies request. The argument `cause` is
+// the tenant that caused them: of the alerts of a policy that one tenant causes, only one is sent within a while.
+func (p *Policies) report(v *policy.Verdict, tenant, cause string, details []notify.Detail) {
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		if p.Count != nil {
@@ -155,8 +158,9 @@ func (p *Policies) report(v *policy.Verdict, tenant string, details []notify.Det
 			continue
 		}
 		a := notify.Alert{
-			Key: "policy " + f.Policy.ID() + " tenant " + tenant, Title: "Ares: policy " + f.Policy.Name + " " + string(f.Outcome), Text: f.Text, At: p.Now(),
+			Key: "policy " + f.Policy.ID() + " tenant " + cause, Title: "Ares: policy " + f.Policy.Name + " " + string(f.Outcome), Text: f.Text, At: p.Now(),
 			Details: details, Tenant: f.Policy.Tenant, Policy: f.Policy.Name,
+			Written: f.Policy.MessageExpression != "" || f.Policy.On == ares.OnPlacement, // the latter quotes the job's labels
 		}
 		if tenant != "" {
 			a.Details = append([]notify.Detail{{Name: "tenant", Value: tenant}}, details...)

@@ -32,11 +32,21 @@ func (s *scene) unsolicited() []attempt {
 	} {
 		add("a binding by red "+name, s.red, http.MethodPost, "/api/v1/bindings", body, "400", "403", "404")
 	}
+	for _, subject := range []string{
+		"oidc:cyan\u200b", "oidc:\u202enayc", "group:staff ", "token:blue/navy/x", "token:/x", "node:n1", "cert:n1", "*", "everyone", "system:nodes", "oidc:", "group:a\\nb",
+	} {
+		add(fmt.Sprintf("red binds the subject %q", subject), s.red, http.MethodPost, "/api/v1/bindings", `{"subject":"`+subject+`","role":"viewer","tenant_id":"red"}`, "400")
+	}
+	for _, subject := range []string{"oidc:new", "group:everyone", "oidc:cyan", "token:admin"} {
+		add("red accepts its own binding of "+subject, s.red, http.MethodPost, "/api/v1/bindings:accept", `{"subject":"`+subject+`","role":"viewer","tenant_id":"red"}`, "403")
+		add("red's submitter binds "+subject, s.submitter, http.MethodPost, "/api/v1/bindings", `{"subject":"`+subject+`","role":"viewer","tenant_id":"red"}`, "403")
+	}
 	policy := func(channel string) string {
 		return fmt.Sprintf(`{"name":"noise","tenant_id":"red","on":"submission","rule":"false","message":"the leader is lost","mode":"dry-run","alert":[%q]}`, channel)
 	}
 	add("a tenant's policy names the platform's channel", s.red, http.MethodPut, "/api/v1/policies", policy("ops"), "403")
 	add("a tenant's policy names another tenant's channel", s.red, http.MethodPut, "/api/v1/policies", policy("blues"), "403")
+	add("a tenant's policy names a channel that does not exist", s.red, http.MethodPut, "/api/v1/policies", policy("nowhere"), "403")
 	add("a tenant's policy names a channel with a line break", s.red, http.MethodPut, "/api/v1/policies", policy("ops\nblues"), "400")
 	add("a tenant tests the platform's channel", s.red, http.MethodPost, "/api/v1/alerts/channels/ops:test", "{}", "403")
 	return out
@@ -68,6 +78,13 @@ func TestTenantsApart(t *testing.T) {
 	}
 	ask(s.blueToken, http.MethodGet, "/api/v1/tenants/red", "", http.StatusNotFound)
 	ask(s.blueToken, http.MethodDelete, "/api/v1/bindings?subject=token:blue/navy&role=submitter&tenant_id=red", "", http.StatusOK)
+	for _, subject := range []string{"oidc:cyan", "group:everyone"} {
+		body := fmt.Sprintf(`{"subject":%q,"role":"tenant-admin","tenant_id":"red"}`, subject)
+		if got := ask(s.red, http.MethodPost, "/api/v1/bindings", body, http.StatusCreated); !strings.Contains(got, `"pending":true`) {
+			t.Errorf("red takes %s unasked: %s", subject, got)
+		}
+		ask(s.red, http.MethodDelete, "/api/v1/bindings?subject="+subject+"&role=tenant-admin&tenant_id=red", "", http.StatusOK)
+	}
 	for i := range 2 {
 		ask(s.red, http.MethodPost, "/api/v1/tokens", fmt.Sprintf(`{"name":"extra%d","tenant_id":"red","bindings":[{"role":"viewer","tenant_id":"red"}]}`, i), http.StatusCreated)
 	}

@@ -3,9 +3,11 @@ package security
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/coder/websocket"
@@ -112,5 +114,70 @@ func (s *scene) socket(ctx context.Context, token string) func() (string, error)
 				return all, err
 			}
 		}
+	}
+}
+
+// TestHostileStreams lets two tenants hold as many idle event streams as they can get, with many tokens each. A third tenant and
+// the administrators must still get theirs, and revoking the tokens must free the streams at once.
+func TestHostileStreams(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "limits: {event_streams: 24}\n")
+	s.do(t, http.MethodPost, "/api/v1/tenants", `{"id":"green","name":"green"}`)
+	green := s.token(t, "leaf", "green", "viewer", 3600)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var open []*http.Response
+	hold := func(token string) int {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.http+"/api/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := (&http.Client{Transport: s.web.Transport}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode == http.StatusOK {
+			open = append(open, resp)
+		} else {
+			_ = resp.Body.Close()
+		}
+		return resp.StatusCode
+	}
+	got := map[string]int{}
+	for _, tenant := range []string{"red", "blue"} {
+		for i := range 4 {
+			token := s.token(t, fmt.Sprint("extra", i), tenant, "viewer", 3600)
+			for range 8 {
+				if hold(token) == http.StatusOK {
+					got[tenant]++
+				}
+			}
+		}
+	}
+	if got["red"] < 8 || got["blue"] < 4 || got["red"]+got["blue"] > 18 {
+		t.Errorf("the hostile tenants hold %v of 24 streams", got)
+	}
+	for name, token := range map[string]string{"the third tenant": green, "the administrator": s.admin} {
+		for i := range 2 {
+			if code := hold(token); code != http.StatusOK {
+				t.Errorf("stream %d of %s is refused with %d", i, name, code)
+			}
+		}
+	}
+	for _, tenant := range []string{"red", "blue"} {
+		for i := range 4 {
+			s.do(t, http.MethodDelete, fmt.Sprintf("/api/v1/tenants/%s/tokens/extra%d", tenant, i), "")
+		}
+	}
+	begun := time.Now()
+	for i, resp := range open {
+		if i < got["red"]+got["blue"] {
+			_, _ = io.Copy(io.Discard, resp.Body) // ends when the server ends the stream
+		}
+		_ = resp.Body.Close()
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("the streams of revoked tokens ended after %s", took)
 	}
 }
