@@ -267,9 +267,6 @@ func (d *AgentService) ReportCheckpoint(ctx context.Context, req *apipb.ReportCh
 func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.AgentService_WatchSeatsServer) error {
 	ctx := stream.Context()
 	ref := req.GetRef()
-	if err := d.Store.CheckSession(ctx, ref.GetNodeId(), ref.GetSession()); err != nil {
-		return err
-	}
 	// Wait until the view contains the session; otherwise a seat that was just
 	// freed might be sent.
 	if err := d.awaitSession(ctx, ref); err != nil {
