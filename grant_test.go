@@ -104,6 +104,13 @@ func TestGrantedLabelsWin(t *testing.T) {
 	}
 }
 
+func slicesOf(parent string, n int) (out []ares.Device) {
+	for i := range n {
+		out = append(out, ares.Device{ID: fmt.Sprint(parent, "-", i), Parent: parent, Profile: "1g.10gb", Model: "H100"})
+	}
+	return out
+}
+
 // TestAbsurdNodes checks that a node that cannot exist is rejected.
 func TestAbsurdNodes(t *testing.T) {
 	t.Parallel()
@@ -111,7 +118,13 @@ func TestAbsurdNodes(t *testing.T) {
 	if err := good.Check(); err != nil {
 		t.Errorf("a large node: %v", err)
 	}
-	for _, c := range []struct {
+	good.Devices = slicesOf("whole", ares.MaxDeviceSlices)
+	for _, address := range []string{"", "10.0.0.1", "gpu-1.example.com", "[fe80::1%eth0]:22", "::1"} {
+		if good.Address = address; good.Check() != nil {
+			t.Errorf("address %q: %v", address, good.Check())
+		}
+	}
+	for i, c := range []struct {
 		field string
 		edit  func(*ares.Node)
 	}{
@@ -147,11 +160,26 @@ func TestAbsurdNodes(t *testing.T) {
 		{"node.numa.cpu_cores", func(n *ares.Node) { n.NUMA = []ares.NUMANode{{CPUs: -1}} }},
 		{"node.taints", func(n *ares.Node) { n.Taints = make([]ares.Taint, ares.MaxTaints+1) }},
 		{"node.taints", func(n *ares.Node) { n.Taints = make([]ares.Taint, 1) }},
+		{"node.address", func(n *ares.Node) { n.Address = "10.0.0.1 -o ProxyCommand" }},
+		{"node.address", func(n *ares.Node) { n.Address = "$(id)" }},
+		{"node.address", func(n *ares.Node) { n.Address = "-oX" }},
+		{"node.address", func(n *ares.Node) { n.Address = "10.0.0.1\nMASTER_PORT=1" }},
+		{"node.address", func(n *ares.Node) { n.Address = strings.Repeat("a", 254) }},
+		{"node.isolation", func(n *ares.Node) { n.Isolation = strings.Repeat("i", 5000) }},
+		{"node.unfit", func(n *ares.Node) { n.Unfit = strings.Repeat("u", 5000) }},
+		{"node.numa.id", func(n *ares.Node) { n.NUMA = []ares.NUMANode{{ID: -1}} }},
+		{"node.devices[1].numa", func(n *ares.Node) { n.Devices[1].NUMA = 1 << 30 }},
+		{"node.devices[1].celsius", func(n *ares.Node) { n.Devices[1].Celsius = 1 << 30 }},
+		{"node.links", func(n *ares.Node) { n.Links = [][]string{{"\x1b[2J"}} }},
+		{"node.devices", func(n *ares.Node) { n.Devices = slicesOf("whole", ares.MaxDeviceSlices+1) }},
+		{"node.devices", func(n *ares.Node) {
+			n.Devices = append(slicesOf("whole", 2), ares.Device{ID: "slice of a slice", Parent: "whole-0", Profile: "1g.10gb"})
+		}},
 	} {
 		n := nodeWith(2, "H100")
 		c.edit(&n)
 		if err := n.Check(); err == nil || !strings.Contains(err.Error(), c.field+": ") {
-			t.Errorf("%s: %v", c.field, err)
+			t.Errorf("row %d, %s: %v", i, c.field, err)
 		}
 	}
 }

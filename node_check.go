@@ -1,6 +1,11 @@
 package ares
 
-import "strconv"
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // These constants limit what a node may claim to be. They are far above what machines have, so that they only stop nodes that lie or
 // programs that go wrong: a node with a million GPUs would attract every job.
@@ -10,7 +15,12 @@ const (
 	MaxNodeCPUs       = 16_384  // logical cores
 	MaxNodeMemoryMB   = 1 << 26 // 64 TiB
 	MaxDeviceMemoryMB = 1 << 20 // 1 TiB
+	MaxDeviceSlices   = 16      // slices of one device; drivers make up to 8
 	maxDeviceIndex    = 4095
+	maxNUMAID         = 4095
+	maxCelsius        = 1000
+	maxIsolation      = 4096 // bytes; a character may have four
+	maxUnfit          = 2048
 	maxDeviceReason   = 1024
 	maxLinkBytes      = 32
 )
@@ -21,7 +31,11 @@ func (n *Node) Check() error {
 	if !ValidName(n.ID) {
 		p.Add("node.node_id", "%q is not a name", Clip(n.ID))
 	}
-	text(&p, "node.address", n.Address, MaxNameBytes)
+	if !isHost(n.Address) {
+		p.Add("node.address", "%q is not a host name or an IP address with an optional port", Clip(n.Address))
+	}
+	text(&p, "node.isolation", n.Isolation, maxIsolation)
+	text(&p, "node.unfit", n.Unfit, maxUnfit)
 	text(&p, "node.version", n.Version, MaxNameBytes)
 	between(&p, "node.cpu_cores", n.CPUs, 0, MaxNodeCPUs)
 	between(&p, "node.memory_mb", n.MemoryMB, 0, MaxNodeMemoryMB)
@@ -32,6 +46,7 @@ func (n *Node) Check() error {
 		return p.Err()
 	}
 	for _, at := range n.NUMA {
+		between(&p, "node.numa.id", at.ID, 0, maxNUMAID)
 		between(&p, "node.numa.cpu_cores", at.CPUs, 0, MaxNodeCPUs)
 		between(&p, "node.numa.memory_mb", at.MemoryMB, 0, MaxNodeMemoryMB)
 	}
@@ -66,6 +81,8 @@ func (n *Node) checkDevices(p *Problems) {
 		seen[d.ID] = true
 		between(p, field+".index", d.Index, 0, maxDeviceIndex)
 		between(p, field+".memory_mb", d.MemoryMB, 0, MaxDeviceMemoryMB)
+		between(p, field+".numa", d.NUMA, -1, maxNUMAID)
+		between(p, field+".celsius", d.Celsius, -maxCelsius, maxCelsius)
 		for name, value := range map[string]string{"type": d.Type, "model": d.Model, "parent": d.Parent, "mig_profile": d.Profile} {
 			text(p, field+"."+name, value, MaxNameBytes)
 		}
@@ -73,6 +90,7 @@ func (n *Node) checkDevices(p *Problems) {
 			p.Add(field+".reason", "at most %d bytes, got %d", maxDeviceReason, len(d.Reason))
 		}
 	}
+	n.checkSlices(p)
 	if len(n.Links) > len(n.Devices) {
 		p.Add("node.links", "at most a row for each of the %d devices, got %d", len(n.Devices), len(n.Links))
 		return
@@ -82,12 +100,40 @@ func (n *Node) checkDevices(p *Problems) {
 			p.Add("node.links", "row %d: at most a link for each of the %d devices, got %d", i, len(n.Devices), len(row))
 		}
 		for _, link := range row {
-			if len(link) > maxLinkBytes {
-				p.Add("node.links", "row %d: a link has at most %d bytes, got %d", i, maxLinkBytes, len(link))
+			if len(link) > maxLinkBytes || Printable(link) != link {
+				p.Add("node.links", "row %d: a link has at most %d bytes that can be printed, got %q", i, maxLinkBytes, Clip(link))
 				return
 			}
 		}
 	}
+}
+
+// checkSlices reports slices of a slice, and devices with more slices than any driver makes. The limit on a node's devices counts the
+// devices behind the slices, so a node could otherwise offer any number of slices of one device.
+func (n *Node) checkSlices(p *Problems) {
+	counts, isSlice := map[string]int{}, map[string]bool{}
+	for i := range n.Devices {
+		if d := &n.Devices[i]; d.Parent != "" {
+			counts[d.Parent]++
+			isSlice[d.ID] = true
+		}
+	}
+	for _, parent := range slices.Sorted(maps.Keys(counts)) {
+		if count := counts[parent]; count > MaxDeviceSlices {
+			p.Add("node.devices", "device %q: at most %d slices, got %d", Clip(parent), MaxDeviceSlices, count)
+		}
+		if isSlice[parent] {
+			p.Add("node.devices", "device %q is a slice, so it cannot have slices", Clip(parent))
+		}
+	}
+}
+
+// isHost reports whether a node's address can be a host name or an IP address, with or without a port. The address becomes an
+// environment variable of the jobs on other nodes, so it must not contain spaces or characters that a shell interprets.
+func isHost(address string) bool {
+	return len(address) <= MaxNameBytes && !strings.HasPrefix(address, "-") && !strings.ContainsFunc(address, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:[]%", r))
+	})
 }
 
 // checkLabels reports mistakes in the labels of a node.

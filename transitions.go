@@ -306,6 +306,19 @@ func (r *Run) CheckClaimed(f Fence, rank int) error {
 	return err
 }
 
+// CheckEnd returns an error if a rank reports the end of a process although it was never claimed. No process is started
+// before the claim, and a claim needs the node's current session, which a report of an end does not need.
+func (r *Run) CheckEnd(f Fence, rank int, outcome Outcome) error {
+	if outcome == OutcomeLost || outcome == OutcomeStopped || outcome == OutcomeSpawnError {
+		return nil // no process is needed
+	}
+	_, h, err := r.current(f, rank)
+	if err == nil && h.State == SeatPlaced {
+		return Errorf(Fenced, "rank %d was not claimed, so it cannot have ended as %s: claim it first", rank, outcome)
+	}
+	return nil // Finish reports every other mistake
+}
+
 // NoteLateness records a new Lateness value. It returns an error if the job is final, or if this
 // value or LatenessMissed is already recorded.
 func (r *Run) NoteLateness(n *Noting, now time.Time) error {

@@ -346,7 +346,11 @@ func (s *seat) call(ctx context.Context, do func(context.Context, apipb.AgentSer
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	ref := &apipb.SessionRef{NodeId: s.agent.cfg.Node, Session: s.agent.session.Load()}
+	session := s.agent.session.Load()
+	if session == 0 {
+		return ares.Errorf(ares.Unavailable, "the agent has no session yet")
+	}
+	ref := &apipb.SessionRef{NodeId: s.agent.cfg.Node, Session: session}
 	return apipb.FromStatus(do(ctx, control, ref))
 }
 

@@ -11,7 +11,8 @@ import (
 // above the limit is rejected with 429 and Retry-After, and nothing is stored.
 // One caller can make at most half of the concurrent calls, and so can all
 // callers of one tenant together. A tenth of the concurrent calls and streams is
-// kept for platform administrators. These limits do not apply to agents.
+// kept for platform administrators. Of these limits, only
+// node_calls_per_second and the limits on connections apply to agents.
 type LimitsConfig struct {
 	// Reads is the number of concurrent reads. Default 4 for each core, 2 to
 	// 100000.
@@ -38,6 +39,11 @@ type LimitsConfig struct {
 	// in a second, like calls_per_second. Its burst is the calls of two seconds.
 	// Default 0: unlimited. Up to 1000000.
 	TenantCallsPerSecond float64 `yaml:"tenant_calls_per_second"`
+	// NodeCallsPerSecond limits the calls of one node's agent in a second. Its
+	// burst is the calls of ten seconds. The renewals of the node's session are
+	// counted apart, with the same limit. Default 500; 0 means unlimited. Up to
+	// 1000000.
+	NodeCallsPerSecond float64 `yaml:"node_calls_per_second"`
 	// TokensPerTenant is the number of service tokens of one tenant. Default 500,
 	// 1 to 10000.
 	TokensPerTenant int `yaml:"tokens_per_tenant"`
@@ -63,7 +69,7 @@ func defaultLimits() LimitsConfig {
 	l := pipeline.DefaultLimits()
 	return LimitsConfig{
 		Reads: l.Reads, Writes: l.Writes, WaitMS: int(l.Wait / time.Millisecond), EventStreams: l.EventStreams, LogStreams: l.LogStreams,
-		TokensPerTenant: l.TokensPerTenant, BindingsPerTenant: l.BindingsPerTenant,
+		TokensPerTenant: l.TokensPerTenant, BindingsPerTenant: l.BindingsPerTenant, NodeCallsPerSecond: l.NodeRate.PerSecond,
 		HTTPConnections: 4096, GRPCConnections: 16_384,
 	}
 }
@@ -92,7 +98,7 @@ func (l *LimitsConfig) checkRates(p *ares.Problems) {
 	for _, r := range []struct {
 		key string
 		v   float64
-	}{{"limits.calls_per_second", l.CallsPerSecond}, {"limits.tenant_calls_per_second", l.TenantCallsPerSecond}} {
+	}{{"limits.calls_per_second", l.CallsPerSecond}, {"limits.tenant_calls_per_second", l.TenantCallsPerSecond}, {"limits.node_calls_per_second", l.NodeCallsPerSecond}} {
 		if !(r.v >= 0 && r.v <= 1_000_000) { // a NaN is wrong too
 			p.Add(r.key, "must be between 0 (no bound) and 1000000, got %v", r.v)
 		}
@@ -104,7 +110,8 @@ func (l *LimitsConfig) api() pipeline.Limits {
 		Reads: l.Reads, Writes: l.Writes, Wait: time.Duration(l.WaitMS) * time.Millisecond,
 		EventStreams: l.EventStreams, LogStreams: l.LogStreams,
 		TokensPerTenant: l.TokensPerTenant, BindingsPerTenant: l.BindingsPerTenant,
-		Rate: pipeline.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
+		NodeRate: pipeline.NewNodeRate(l.NodeCallsPerSecond),
+		Rate:     pipeline.Rate{PerSecond: l.CallsPerSecond, Burst: l.burst()},
 		TenantRate: pipeline.Rate{
 			PerSecond: l.TenantCallsPerSecond, Burst: max(1, int(2*l.TenantCallsPerSecond)), Setting: "limits.tenant_calls_per_second",
 		},

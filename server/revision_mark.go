@@ -56,16 +56,34 @@ func readMark(dataDir string) (*revisionMark, error) {
 	return m, nil
 }
 
-// The method `compare` compares the mark with the store's identity and revision, and raises the mark. It returns an error if
-// the store was rolled back. The mark of another store has no meaning, so it is replaced.
-func (m *revisionMark) compare(id, restore string, revision int64) *ares.Error {
+// seenRevision is the content of a mark at one time: a store and a revision of it.
+type seenRevision struct {
+	store    string // "" if no store was seen
+	revision int64
+}
+
+// The method `seen` returns the current content of the mark. A caller must call it before it reads the store, see compare.
+func (m *revisionMark) seen() seenRevision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return seenRevision{m.store, m.revision}
+}
+
+// The method `compare` compares the store's identity and revision with the content that the mark had before the store was
+// read, and raises the mark. It returns an error if the store was rolled back. The mark of another store has no meaning, so
+// it is replaced.
+//
+// The content must be from before the read. Several goroutines compare at the same time, and the watch raises the mark. The
+// mark may therefore be raised between a slow read and its comparison. The read would then look like a rollback, although the
+// store was read before those revisions existed.
+func (m *revisionMark) compare(before seenRevision, id, restore string, revision int64) *ares.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != id {
 		m.store, m.revision, m.written = id, revision, -1
 	}
-	if revision >= m.revision {
-		m.revision = revision
+	if before.store != id || revision >= before.revision {
+		m.revision = max(m.revision, revision)
 		return nil
 	}
 	how := "without `ares restore`"
@@ -75,7 +93,7 @@ func (m *revisionMark) compare(id, restore string, revision int64) *ares.Error {
 	return ares.Errorf(ares.Unavailable, "the store is at revision %d, but this server has seen its revision %d: "+
 		"the store was put back to an earlier time %s, and would issue fencing tokens a second time. "+
 		"Make a backup with `ares backup`, stop every server, restore that backup with `ares restore`, and start the servers again",
-		revision, m.revision, how)
+		revision, before.revision, how)
 }
 
 // The method `raise` raises the mark to a revision that was seen otherwise, such as in a watch of the same store.
@@ -122,11 +140,16 @@ func (s *Server) openMark(ctx context.Context) (err error) {
 
 // checkMark compares the store with the mark. If the store was rolled back, this server stops leading, and the error says so.
 func (s *Server) checkMark(ctx context.Context) error {
+	before := s.mark.seen()
 	id, revision, err := s.Store.Identity(ctx)
 	if err != nil {
 		return err
 	}
-	if why := s.mark.compare(id.Store, id.Restore, revision); why != nil {
+	if before.store != "" && before.store != id.Store {
+		s.log.Warn("the revision mark is of another store, and is replaced: if the store was not replaced on purpose, check etcd.endpoints and data_dir",
+			"marked_store", before.store, "store", id.Store)
+	}
+	if why := s.mark.compare(before, id.Store, id.Restore, revision); why != nil {
 		s.refuseToLead(why)
 		return why
 	}

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,7 +53,7 @@ func TestRevisionMark(t *testing.T) {
 		{"another store", "b", "", 5, true},
 		{"the other store, rolled back", "b", "", 4, false},
 	} {
-		why := m.compare(c.store, c.restore, c.revision)
+		why := m.compare(m.seen(), c.store, c.restore, c.revision)
 		if (why == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, why)
 		}
@@ -65,21 +68,112 @@ func TestRevisionMark(t *testing.T) {
 		}
 	}
 	m.raise(50)
-	if m.compare("b", "", 49) == nil {
+	if m.compare(m.seen(), "b", "", 49) == nil {
 		t.Error("a revision that was seen in a watch does not count")
 	}
 	if err := os.WriteFile(m.path, []byte("b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := readMark(dir); err == nil || again.compare("b", "", 1) != nil {
+	if again, err := readMark(dir); err == nil || again.compare(again.seen(), "b", "", 1) != nil {
 		t.Errorf("a mark that is cut off: %+v, %v", again, err)
+	}
+}
+
+// TestMarksComparedAtOnce lets a comparison read the store slowly while the mark is raised by others. The own progress of a server
+// must not look like a rollback. A rollback must be noticed in every order of the reads.
+func TestMarksComparedAtOnce(t *testing.T) {
+	m := &revisionMark{path: filepath.Join(t.TempDir(), RevisionMarkFile), written: -1}
+	first := m.seen()
+	if why := m.compare(m.seen(), "a", "", 10); why != nil { // another comparison is faster, on a server without a mark
+		t.Fatal(why)
+	}
+	if why := m.compare(first, "a", "", 9); why != nil || m.revision != 10 {
+		t.Errorf("a slow first read: %v, the mark is %d", why, m.revision)
+	}
+	slow := m.seen()
+	m.raise(30) // the watch
+	if why := m.compare(m.seen(), "a", "", 40); why != nil {
+		t.Fatal(why)
+	}
+	if why := m.compare(slow, "a", "", 12); why != nil || m.revision != 40 {
+		t.Errorf("a slow read during the server's own writes: %v, the mark is %d", why, m.revision)
+	}
+	if why := m.compare(slow, "a", "", 9); why == nil {
+		t.Error("a rollback was not noticed by a slow read")
+	}
+	if why := m.compare(m.seen(), "a", "", 39); why == nil {
+		t.Error("a rollback was not noticed")
+	}
+	// Many goroutines read one store that advances. None may raise an alarm, and the mark must be the last revision.
+	var store atomic.Int64
+	store.Store(100)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				before := m.seen()
+				revision := store.Add(1)
+				runtime.Gosched()
+				if why := m.compare(before, "a", "", revision); why != nil {
+					t.Error(why)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if m.revision != store.Load() {
+		t.Errorf("the mark is %d, the store is at %d", m.revision, store.Load())
+	}
+}
+
+// TestEveryServerHasItsOwnMark starts two servers of one store after each other. Each notices a rollback by its own mark. The mark of
+// another store and a missing mark are no alarm, and are replaced.
+func TestEveryServerHasItsOwnMark(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	var marks []*revisionMark
+	for i, dir := range dirs {
+		m, err := readMark(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks = append(marks, m)
+		store, revision := "a", int64(100+i)
+		if i == 2 {
+			store, revision = "another", 1_000_000
+		}
+		if why := m.compare(m.seen(), store, "", revision); why != nil || m.write() != nil {
+			t.Fatal(why)
+		}
+	}
+	for i, want := range []bool{true, false, true} { // the store "a" is put back to revision 100
+		m, err := readMark(dirs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := m.compare(m.seen(), "a", "", 100); (why == nil) != want {
+			t.Errorf("server %d: %v", i, why)
+		}
+	}
+	if err := os.Remove(marks[1].path); err != nil {
+		t.Fatal(err)
+	}
+	m, err := readMark(dirs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := m.compare(m.seen(), "a", "", 100); why != nil || m.write() != nil {
+		t.Errorf("without a mark: %v", why)
+	}
+	if again, err := readMark(dirs[1]); err != nil || again.seen() != (seenRevision{"a", 100}) {
+		t.Errorf("the new mark is %+v, %v", again, err)
 	}
 }
 
 // TestMarkIsWrittenOnce checks that the mark is written only after a change, and that a full disk is reported once.
 func TestMarkIsWrittenOnce(t *testing.T) {
 	m := &revisionMark{path: filepath.Join(t.TempDir(), "gone", RevisionMarkFile), written: -1}
-	if m.compare("a", "", 1) != nil || m.write() == nil || m.write() != nil {
+	if m.compare(m.seen(), "a", "", 1) != nil || m.write() == nil || m.write() != nil {
 		t.Error("a failure must be reported once")
 	}
 	if err := os.Mkdir(filepath.Dir(m.path), 0o700); err != nil {

@@ -70,7 +70,7 @@ func (s *Store) revocation(ctx context.Context, r *Revocation) ([]clientv3.Op, e
 	ops := []clientv3.Op{clientv3.OpPut(revokedNodeKey(r.Node), value), clientv3.OpDelete(joinedNodeKey(r.Node))}
 	first := len(ops)
 	for _, t := range tokens {
-		if t.Node != r.Node {
+		if t.Node != r.Node && t.UsedBy != r.Node {
 			continue
 		}
 		if ops = append(ops, clientv3.OpDelete(joinTokenKey(t.ID))); len(ops) == maxWriterOps-others {

@@ -175,15 +175,16 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) 
 // fence. The server calls Clear after a report from the node under its current session. The report says that no process of
 // these seats is alive. The parameter `held` lists the fences of the seats that still exist on the node.
 func (s *Store) Clear(ctx context.Context, id ares.JobID, node string, session int64, held map[ares.Fence]bool) error {
-	if session <= 0 {
-		return sessionOutdated(node) // the comparison would succeed for a node without a session
+	current, err := underSession(node, session)
+	if err != nil {
+		return err
 	}
-	_, err := s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
+	_, err = s.update(ctx, "clear seats", id, func(_ *ares.Job, r *ares.Run) error {
 		if !r.Clear(node, held, ares.Fence(session)) {
 			return errUnchanged
 		}
 		return nil
-	}, []clientv3.Cmp{sessionIs(node, session)}, nil, sessionOutdated(node))
+	}, []clientv3.Cmp{current}, nil, sessionOutdated(node))
 	if _, gone := errors.AsType[archived](err); gone || ares.CodeOf(err) == ares.NotFound {
 		return nil // its seats were free when it was archived
 	}

@@ -211,7 +211,11 @@ func NoSecret(tenant, name string) error {
 // ClaimedJob returns the job and the attempt of a seat if the node has claimed the seat under the given session, and if session, fence and
 // claim are all current at one revision. Values of secrets are given to no other caller.
 func (s *Store) ClaimedJob(ctx context.Context, ref SeatRef, session int64) (*ares.Job, *ares.Attempt, error) {
-	resp, err := s.txn(ctx, "read claimed job", []clientv3.Cmp{sessionIs(ref.Node, session)}, []clientv3.Op{
+	current, err := underSession(ref.Node, session)
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, err := s.txn(ctx, "read claimed job", []clientv3.Cmp{current}, []clientv3.Op{
 		clientv3.OpGet(jobKey(ref.Job)), clientv3.OpGet(runKey(ref.Job)), clientv3.OpGet(claimKey(ref.Job, ref.Rank)),
 	}, nil)
 	if err != nil {

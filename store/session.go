@@ -146,6 +146,9 @@ func (s *Store) putSession(ctx context.Context, node, nodeValue string, seen, ce
 // lease. For the cost of the read and the extension with 2,000 agents, see
 // docs/reference/performance.md.
 func (s *Store) RenewSession(ctx context.Context, node string, session int64) error {
+	if _, err := underSession(node, session); err != nil {
+		return err
+	}
 	before, _ := s.leases.Load(node)
 	known, ok := before.(storedSession)
 	if !ok || known.revision != session {
@@ -203,25 +206,39 @@ func (s *Store) extend(ctx context.Context, lease clientv3.LeaseID) (time.Durati
 // CloseSession ends a session immediately. The caller must ensure that no process of
 // a seat is alive on the node.
 func (s *Store) CloseSession(ctx context.Context, node string, session int64) error {
-	_, err := s.txn(ctx, "close session", []clientv3.Cmp{sessionIs(node, session)},
-		[]clientv3.Op{clientv3.OpDelete(sessionKey(node))}, nil)
+	current, err := underSession(node, session)
+	if err != nil {
+		return err
+	}
+	_, err = s.txn(ctx, "close session", []clientv3.Cmp{current}, []clientv3.Op{clientv3.OpDelete(sessionKey(node))}, nil)
+	return err
+}
+
+// CheckSession returns an error unless the session is the node's current one. It is for calls of an agent that write
+// nothing, and therefore compare the session in no transaction.
+func (s *Store) CheckSession(ctx context.Context, node string, session int64) error {
+	if _, err := underSession(node, session); err != nil {
+		return err
+	}
+	_, err := s.currentSession(ctx, node, session)
 	return err
 }
 
 // UpdateNode rewrites a node's record, if the given session is still current. UpdateNode rejects a
 // node that claims what it was not granted.
 func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) error {
-	if session <= 0 {
-		return sessionGone(node.ID) // the comparison would succeed for a node without a session
+	current, err := underSession(node.ID, session)
+	if err != nil {
+		return err
 	}
 	node.SessionCut = false
 	const tries = 2 // the node's grant may have changed since it was read
-	_, err := Retry(tries, func() (none struct{}, err error) {
+	_, err = Retry(tries, func() (none struct{}, err error) {
 		value, granted, err := s.admitNode(ctx, node)
 		if err != nil {
 			return none, err
 		}
-		resp, err := s.txn(ctx, "update node", []clientv3.Cmp{sessionIs(node.ID, session), granted},
+		resp, err := s.txn(ctx, "update node", []clientv3.Cmp{current, granted},
 			[]clientv3.Op{clientv3.OpPut(nodeKey(node.ID), value)}, nil)
 		if err == nil && !resp.Succeeded {
 			s.grants.Delete(node.ID)
@@ -255,6 +272,17 @@ func (s *Store) Cordon(ctx context.Context, c ares.Cordon) (int64, error) {
 	return resp.Header.GetRevision(), nil
 }
 
+// underSession returns the comparison for a call that an agent makes under a session. Every session number of an agent passes
+// this function. It rejects numbers below 1, because the revision of a missing session is 0: the comparison would succeed for
+// a node without a session.
+func underSession(node string, session int64) (current clientv3.Cmp, err error) {
+	if session <= 0 {
+		return current, ares.Errorf(ares.Fenced, "%d is not the number of a session of node %s: open a new session", session, node)
+	}
+	return sessionIs(node, session), nil
+}
+
+// sessionIs compares the revision of a node's session. The revision 0 means that the node has no session.
 func sessionIs(node string, session int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(sessionKey(node)), "=", session)
 }

@@ -144,7 +144,7 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 		if err = t.check(hash, node, key, now); err != nil {
 			return 0, err
 		}
-		seen, err := s.newlyJoined(ctx, &t, node)
+		joined, seen, err := s.newlyJoined(ctx, &t, node)
 		if err != nil {
 			return 0, err
 		}
@@ -152,27 +152,41 @@ func (s *Store) UseJoinToken(ctx context.Context, id string, hash []byte, node s
 			t.UsedAt = now
 		}
 		t.UsedBy, t.usedKey = node, key
-		return s.markUsed(ctx, &t, rec, seen)
+		return s.markUsed(ctx, &t, rec, joined, seen)
 	})
 }
 
 // A join token need not name a node. For such a token, newlyJoined checks that no other token has
 // admitted a node with the requested name. The admitted node has a certificate, although it has no
-// record before its first session. The method returns the revision of the record that it has read,
-// so that markUsed can compare it.
-func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) (seen int64, err error) {
+// record before its first session. The method returns the record that it has read, or nil, and its
+// revision, so that markUsed can compare it.
+//
+// A token that was used before must be the one that the node joined with last. Otherwise the node
+// could return to the grant of an older token after an administrator has given it a new one.
+func (s *Store) newlyJoined(ctx context.Context, t *JoinToken, node string) (joined *storepb.Record, seen int64, err error) {
 	got, err := s.get(ctx, joinedNodeKey(node))
-	if err != nil || len(got.Kvs) == 0 {
-		return 0, err
-	}
-	rec, err := unmarshal(joinedNodeKey(node), got.Kvs[0].Value)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	if t.Node == "" && rec.GetJoined().GetToken() != t.ID {
-		return 0, needsNamedToken(node, "is known already")
+	if len(got.Kvs) == 0 {
+		if !t.UsedAt.IsZero() {
+			return nil, 0, badJoinToken() // the node was revoked since
+		}
+		return nil, 0, nil
 	}
-	return got.Kvs[0].ModRevision, nil
+	joined, err = unmarshal(joinedNodeKey(node), got.Kvs[0].Value)
+	if err != nil {
+		return nil, 0, err
+	}
+	if joined.GetJoined().GetToken() != t.ID {
+		switch {
+		case t.Node == "":
+			return nil, 0, needsNamedToken(node, "is known already")
+		case !t.UsedAt.IsZero():
+			return nil, 0, badJoinToken()
+		}
+	}
+	return joined, got.Kvs[0].ModRevision, nil
 }
 
 func needsNamedToken(node, why string) error {
@@ -194,8 +208,10 @@ func (t *JoinToken) check(hash []byte, node string, key []byte, now time.Time) e
 
 // markUsed records that a token is used and that the node has joined. If one of the two
 // records was changed in the meantime, the method returns a Conflict. Only one of several
-// machines can therefore get the name.
-func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record, seen int64) (int64, error) {
+// machines can therefore get the name. The argument `before` is the record of the node's last join,
+// or nil. If the node joined with the same token, it keeps its grant, which an administrator may have
+// changed since then.
+func (s *Store) markUsed(ctx context.Context, t *JoinToken, was, before *storepb.Record, seen int64) (int64, error) {
 	node, rec := t.UsedBy, joinRecord(t)
 	copyUnknownFields(rec, was)
 	copyUnknownFields(rec.GetJoinToken(), was.GetJoinToken())
@@ -203,9 +219,13 @@ func (s *Store) markUsed(ctx context.Context, t *JoinToken, was *storepb.Record,
 	if err != nil {
 		return 0, err
 	}
-	joined, err := marshal(&storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{
+	next := &storepb.Record{Body: &storepb.Record_Joined{Joined: &storepb.Joined{
 		Token: t.ID, At: micros(t.UsedAt), Grant: apipb.NewNodeGrant(t.Grant),
-	}}})
+	}}}
+	if before.GetJoined().GetToken() == t.ID {
+		next = before
+	}
+	joined, err := marshal(next)
 	if err != nil {
 		return 0, err
 	}

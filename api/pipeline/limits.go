@@ -62,6 +62,8 @@ type Limits struct {
 	// TenantRate is the limit on the calls per second of all callers of one tenant together. By default, there is no
 	// limit.
 	TenantRate Rate
+	// NodeRate is the limit on the calls per second of one node. The renewals of its session are counted apart.
+	NodeRate Rate
 	// TokensPerTenant and BindingsPerTenant are the maximum numbers of one tenant's service tokens, and of the role
 	// bindings in one tenant.
 	TokensPerTenant, BindingsPerTenant int
@@ -74,7 +76,18 @@ func DefaultLimits() Limits {
 	cores := runtime.GOMAXPROCS(0)
 	return Limits{
 		Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256, TokensPerTenant: 500, BindingsPerTenant: 2000,
+		NodeRate: NewNodeRate(defaultNodeCalls),
 	}
+}
+
+// defaultNodeCalls is the default number of calls per second of one node. A node of 512 ranks that all end and start within a
+// second makes about 2,000 calls, which is less than the burst.
+const defaultNodeCalls = 500
+
+// NewNodeRate returns the limit on the calls of one node. The burst is the calls of ten seconds, because all ranks of a node may
+// change at once.
+func NewNodeRate(perSecond float64) Rate {
+	return Rate{PerSecond: perSecond, Burst: max(1, int(10*perSecond)), Setting: "limits.node_calls_per_second"}
 }
 
 // The type `limiters` holds one server's limiters.
@@ -88,6 +101,7 @@ type limiters struct {
 	agents        *Limiter // for streams of agents
 	rates         *RateLimiter
 	tenantRates   *RateLimiter
+	nodeRates     *RateLimiter
 	byKind        [method.Limiters]*Limiter // nil for method.Unlimited
 }
 
@@ -108,6 +122,7 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 		one.Shed = shed
 	}
 	g.rates, g.tenantRates = NewRates(l.Rate, shed), NewRates(l.TenantRate, shed)
+	g.nodeRates = NewRates(l.NodeRate, shed)
 	g.byKind = [method.Limiters]*Limiter{
 		method.Reads: g.Reads, method.Writes: g.Writes, method.Events: g.Events, method.Logs: g.logs, method.Dumps: g.dumps,
 		method.Backups: g.backups, method.Sessions: g.opening, method.AgentStreams: g.agents,

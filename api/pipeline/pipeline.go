@@ -32,6 +32,7 @@ var steps = []step{
 	{phase: onCall, run: (*Pipeline).auditExport, when: exports},             // record a stream that exports data before it begins
 	{phase: onRequest, run: (*Pipeline).validateRequest},                     // is the request valid?
 	{phase: onRequest, run: (*Pipeline).Authorize},                           // on which tenant and queue does the request act, and may the caller do that?
+	{phase: onRequest, run: (*Pipeline).checkAgent, when: fromAgent},         // does an agent name its session and the rank, and not call too often?
 	{phase: onRequest, run: (*Pipeline).readOwnWrites, when: readsOwnWrites}, // wait until this server's view contains its own writes
 	// After the last step, the handler runs. At the end of every call, writeAudit records the call, and the
 	// method `answer` converts the call's error to a status. This also applies to a call that a step

@@ -120,9 +120,7 @@ func (d *AgentService) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequ
 	// stored, the Reaper would overestimate how long the node has been
 	// silent. Keep the clock difference that was measured when the session
 	// was opened.
-	waiting, cancel := context.WithTimeout(ctx, maxListWait)
-	defer cancel()
-	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+	if err := d.awaitSession(ctx, ref); err != nil {
 		return nil, err
 	}
 	if was := d.View.Node(node.ID); was != nil {
@@ -136,6 +134,9 @@ func (d *AgentService) UpdateNode(ctx context.Context, req *apipb.UpdateNodeRequ
 // processes are dead.
 func (d *AgentService) CloseSession(ctx context.Context, req *apipb.CloseSessionRequest) (*apipb.CloseSessionResponse, error) {
 	ref := req.GetRef()
+	if err := d.Store.CheckSession(ctx, ref.GetNodeId(), ref.GetSession()); err != nil {
+		return nil, err
+	}
 	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
 	for _, e := range entries {
 		for _, o := range d.Orders(e, ref.GetNodeId()) {
@@ -149,11 +150,46 @@ func (d *AgentService) CloseSession(ctx context.Context, req *apipb.CloseSession
 
 // ClaimSeat claims a seat before the agent starts any process.
 func (d *AgentService) ClaimSeat(ctx context.Context, req *apipb.ClaimSeatRequest) (*apipb.ClaimSeatResponse, error) {
-	err := d.Store.Claim(ctx, seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession(), d.Now())
+	ref, session := seatRef(req.GetSeat(), req.GetRef()), req.GetRef().GetSession()
+	err := d.awaitSession(ctx, req.GetRef())
+	if err == nil {
+		err = d.Store.Claim(ctx, ref, session, d.Now(), d.mayRun(ref.Node))
+	}
+	if ares.CodeOf(err) == ares.Forbidden {
+		// The node would claim the rank again and again, and the job would wait for it. If this fails, the next claim tries again.
+		_ = d.Store.RejectClaim(ctx, ref, session, "the server, because node "+ref.Node+" does not isolate jobs", d.Now())
+	}
 	if err == nil && d.Claimed != nil {
 		d.Claimed()
 	}
 	return &apipb.ClaimSeatResponse{}, err
+}
+
+// mayRun returns a check of the job that a node claims. The placement checks the same, but the node may have lost its isolation
+// since then, for example because its agent was restarted without root. The view must contain the node's session, so that it has
+// what the node says in this session.
+func (d *AgentService) mayRun(node string) func(*ares.Job) error {
+	n := d.View.Node(node)
+	return func(job *ares.Job) error {
+		if n != nil && (job.Trusted || !n.Node.TrustedOnly) {
+			return nil
+		}
+		return ares.Errorf(ares.Forbidden, "job %s may not run on node %s, because the node does not isolate jobs and no platform administrator submitted the job: "+
+			"run the agent as root, or set isolation.allow_untrusted on the node", job.ID, node)
+	}
+}
+
+// awaitSession waits until this server's view contains what a node said when it opened its session. For a number that the view
+// has not reached, awaitSession asks the store first, so that an invented number does not keep a call waiting.
+func (d *AgentService) awaitSession(ctx context.Context, ref *apipb.SessionRef) error {
+	if session := ref.GetSession(); session <= 0 || session > d.View.Revision() {
+		if err := d.Store.CheckSession(ctx, ref.GetNodeId(), session); err != nil {
+			return err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, maxListWait)
+	defer cancel()
+	return d.View.WaitFor(waiting, ref.GetSession())
 }
 
 // FinishSeat reports the end of a rank.
@@ -195,6 +231,9 @@ func (d *AgentService) ReportClean(ctx context.Context, req *apipb.ReportCleanRe
 		held[ares.Fence(f)] = true
 	}
 	ref := req.GetRef()
+	if err := d.Store.CheckSession(ctx, ref.GetNodeId(), ref.GetSession()); err != nil {
+		return nil, err // a node without ranks is not compared below
+	}
 	entries, _, _ := d.View.SeatsOn(ref.GetNodeId())
 	for _, e := range entries {
 		if err := d.Store.Clear(ctx, e.Job.ID, ref.GetNodeId(), ref.GetSession(), held); err != nil {
@@ -230,15 +269,17 @@ func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.Age
 	ref := req.GetRef()
 	// Wait until the view contains the session; otherwise a seat that was just
 	// freed might be sent.
-	waiting, cancel := context.WithTimeout(ctx, maxListWait)
-	defer cancel()
-	if err := d.View.WaitFor(waiting, ref.GetSession()); err != nil {
+	if err := d.awaitSession(ctx, ref); err != nil {
 		return err
 	}
 	resend := time.NewTicker(resendEvery)
 	defer resend.Stop()
 	for {
 		entries, revision, changed := d.View.SeatsOn(ref.GetNodeId())
+		// Orders contain the commands of jobs. They are only for the session in which the node can claim them.
+		if n := d.View.Node(ref.GetNodeId()); n == nil || n.Session == nil || n.Session.Revision != ref.GetSession() {
+			return ares.Errorf(ares.Fenced, "the session of node %s has ended, or a newer one was opened: open a new session", ref.GetNodeId())
+		}
 		resp := &apipb.WatchSeatsResponse{Revision: revision}
 		size := 0
 		for _, e := range entries {
@@ -254,9 +295,6 @@ func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.Age
 		// gofail: var doorBeforeDispatch struct{}
 		if err := stream.Send(resp); err != nil {
 			return err
-		}
-		if n := d.View.Node(ref.GetNodeId()); n != nil && n.Session != nil && n.Session.Revision > ref.GetSession() {
-			return ares.Errorf(ares.Fenced, "node %s has opened a newer session", ref.GetNodeId())
 		}
 		for open := true; open; {
 			select {

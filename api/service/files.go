@@ -54,6 +54,9 @@ func (d *AgentService) ServeFiles(stream apipb.AgentService_ServeFilesServer) er
 	if node == "" {
 		return ares.Errorf(ares.Invalid, "ref: node_id is required in the first message").At("ref")
 	}
+	if err = d.Store.CheckSession(stream.Context(), node, hello.GetRef().GetSession()); err != nil {
+		return err // another holder of the certificate must not get the requests that are for the connected agent
+	}
 	d.Files.attach(node, b)
 	defer d.Files.detach(node, b)
 	for {
@@ -158,7 +161,7 @@ func (f *Files) Logs(ctx context.Context, q LogQuery, send func([]byte) error) e
 			case !ok:
 				return away(h.Node)
 			case m.Error != "":
-				return ares.Errorf(ares.NotFound, "read the log of job %s, rank %d, on node %s: %s", q.Job, h.Rank, h.Node, m.Error)
+				return ares.Errorf(ares.NotFound, "read the log of job %s, rank %d, on node %s: %s", q.Job, h.Rank, h.Node, ares.Truncate(ares.Printable(m.Error), maxReasonText))
 			case m.End:
 				return nil
 			}

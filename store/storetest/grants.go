@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,55 @@ func grantJoined(t *testing.T, s *store.Store) {
 	if err = s.UpdateNode(t.Context(), two, session.Revision); err != nil {
 		t.Errorf("with another join token: %v", err)
 	}
+}
+
+// grantRepeated lets a node repeat its join. It must not get back what an administrator has taken from it since then, neither with the
+// token of its last join nor with an older one.
+func grantRepeated(t *testing.T, s *store.Store) {
+	node, older := Name("node"), ares.NodeGrant{Labels: map[string]string{"ares.io/pool": "prod"}}
+	join := func(id string, key string) error {
+		_, err := s.UseJoinToken(t.Context(), id, []byte("secret"), node, []byte(key), Noon)
+		return err
+	}
+	token := func(g ares.NodeGrant) string {
+		t.Helper()
+		j := store.JoinToken{ID: strings.ToLower(Name("join")), Hash: []byte("secret"), Node: node, CreatedAt: Noon, ExpiresAt: Noon.Add(time.Hour), Grant: g}
+		if err := s.CreateJoinToken(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		return j.ID
+	}
+	granted := func() ares.NodeGrant {
+		t.Helper()
+		c, err := s.LabelNode(t.Context(), node, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Before
+	}
+	first := token(older)
+	if err := join(first, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.LabelNode(t.Context(), node, nil, []string{"ares.io/pool"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := join(first, "k"); err != nil {
+		t.Errorf("the same key again: %v", err)
+	}
+	if got := granted(); got.Labels["ares.io/pool"] != "" {
+		t.Errorf("after the repeated join, the grant is %+v", got)
+	}
+	second := token(ares.NodeGrant{MaxGPUs: 1})
+	if err := join(second, "k"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, join(first, "k"), ares.Unauthentic, "no longer valid")
+	if got := granted(); got.MaxGPUs != 1 || len(got.Labels) > 0 {
+		t.Errorf("after the older token, the grant is %+v", got)
+	}
+	revoke(t, s, node)
+	refused(t, join(second, "k"), ares.Unauthentic, "no longer valid")
 }
 
 // grantLabelled checks that an administrator's labels reach a node at once, and stay across its sessions.

@@ -148,6 +148,10 @@ func revokedTokens(t *testing.T, s *store.Store) {
 		newJoin(t, s, node)
 	}
 	kept := newJoin(t, s, Name("node"))
+	open := newJoin(t, s, "")
+	if _, err := s.UseJoinToken(t.Context(), open.ID, open.Hash, node, []byte("k"), Noon); err != nil {
+		t.Fatal(err)
+	}
 	revoke(t, s, node)
 	list, err := s.JoinTokens(t.Context(), Noon)
 	if err != nil {
@@ -158,6 +162,9 @@ func revokedTokens(t *testing.T, s *store.Store) {
 		found = found || j.ID == kept.ID
 		if j.Node == node {
 			t.Fatalf("token %s for the revoked node is left", j.ID)
+		}
+		if j.ID == open.ID {
+			t.Error("the token that was used by the node is left")
 		}
 	}
 	if !found {

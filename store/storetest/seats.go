@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,10 @@ var seatLaws = []law{
 	{"AnotherNodeMayNotAct", seatWrongNode},
 	{"AClaimNeedsTheSession", claimSession},
 	{"ARepeatedClaimNeedsTheSessionToo", claimAgain},
+	{"ARepeatedClaimWritesNothing", claimWritesOnce},
+	{"AnEndNeedsAClaim", endNeedsClaim},
+	{"ARejectedClaimReturnsTheJob", claimRejected},
+	{"NoSessionHasANumberBelowOne", noSession},
 	{"EveryVerbMayBeRepeated", seatRepeats},
 	{"ReleaseFollowsTheEnd", releaseRules},
 	{"AClaimedSeatOfAnEndedAttemptMayBeReleased", releaseClaimed},
@@ -213,6 +219,99 @@ func claimAgain(t *testing.T, s *store.Store) {
 	}
 	if after := Get(t, s, st.job.ID).Run; after.Revision != run.Revision {
 		t.Error("a repeated claim rewrote the run")
+	}
+}
+
+// claimWritesOnce repeats a claim, as a hostile node may do without end. The store's revision must stay.
+func claimWritesOnce(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	before := Get(t, s, st.job.ID).Revision
+	for range 5 {
+		if err := s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := Get(t, s, st.job.ID).Revision; after != before {
+		t.Errorf("the store went from revision %d to %d", before, after)
+	}
+}
+
+// endNeedsClaim reports ends of a rank that was never claimed. Only an end without a process counts.
+func endNeedsClaim(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	for _, outcome := range []ares.Outcome{ares.OutcomeSucceeded, ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeTimeout} {
+		_, err := s.Finish(t.Context(), st.seats[0], Result(outcome), Noon)
+		refused(t, err, ares.Fenced, "was not claimed")
+	}
+	for _, change := range []func(*store.SeatRef){
+		func(r *store.SeatRef) { r.Fence-- }, func(r *store.SeatRef) { r.Fence += 1000 }, func(r *store.SeatRef) { r.Fence = 0 }, func(r *store.SeatRef) { r.Fence = -1 },
+	} {
+		other := st.seats[0]
+		change(&other)
+		for _, outcome := range []ares.Outcome{ares.OutcomeSucceeded, ares.OutcomeLost} {
+			_, err := s.Finish(t.Context(), other, Result(outcome), Noon)
+			refused(t, err, ares.Fenced, "is not current")
+		}
+	}
+	phase(t, s, st.job.ID, ares.Scheduled)
+	if _, err := s.Finish(t.Context(), st.seats[0], Result(ares.OutcomeLost), Noon); err != nil {
+		t.Errorf("a rank whose process cannot be started: %v", err)
+	}
+}
+
+// claimRejected rejects the claim of one rank. The job must wait again, also if it may run only once, and its seat must be free.
+func claimRejected(t *testing.T, s *store.Store) {
+	for _, mode := range []ares.Mode{"", ares.AtMostOnce} {
+		st := newStage(t, s, 1, func(spec *ares.Spec) { spec.Mode = mode })
+		no := ares.Errorf(ares.Forbidden, "not here")
+		err := s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon, func(*ares.Job) error { return no })
+		refused(t, err, ares.Forbidden, "not here")
+		phase(t, s, st.job.ID, ares.Scheduled)
+		refused(t, s.RejectClaim(t.Context(), st.seats[0], 0, "me", Noon), ares.Fenced, "session")
+		if err = s.RejectClaim(t.Context(), st.seats[0], st.nodes[0].Session, "me", Noon); err != nil {
+			t.Fatal(err)
+		}
+		if run := phase(t, s, st.job.ID, ares.Pending); !run.Free() || !strings.Contains(run.Reason, "by me") {
+			t.Errorf("%q: free %v, %s", mode, run.Free(), run.Reason)
+		}
+	}
+	st := newStage(t, s, 1)
+	st.claim(t, s)
+	if err := s.RejectClaim(t.Context(), st.seats[0], st.nodes[0].Session, "me", Noon); err != nil {
+		t.Fatal(err)
+	}
+	if run := phase(t, s, st.job.ID, ares.Running); run.Stop != nil {
+		t.Error("a rank that is claimed was stopped")
+	}
+}
+
+// noSession calls every method that takes a session with numbers below 1, for a node that has no session. The revision of a
+// missing session is 0, so that a mere comparison would succeed.
+func noSession(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 1)
+	node, seat := st.nodes[0], st.seats[0]
+	node.Close(t, s)
+	for _, session := range []int64{0, -1, -2, math.MinInt64} {
+		for name, call := range map[string]func() error{
+			"renew": func() error { return s.RenewSession(t.Context(), node.ID, session) },
+			"close": func() error { return s.CloseSession(t.Context(), node.ID, session) },
+			"check": func() error { return s.CheckSession(t.Context(), node.ID, session) },
+			"node":  func() error { return s.UpdateNode(t.Context(), ares.Node{ID: node.ID}, session) },
+			"clear": func() error { return s.Clear(t.Context(), st.job.ID, node.ID, session, nil) },
+			"secrets": func() error {
+				_, err := s.ClaimedJob(t.Context(), seat, session)
+				return err
+			},
+			"claim":      func() error { return s.Claim(t.Context(), seat, session, Noon) },
+			"decline":    func() error { return s.Decline(t.Context(), seat, session, Noon) },
+			"progress":   func() error { return s.ReportProgress(t.Context(), seat, session, ares.Progress{}) },
+			"checkpoint": func() error { return s.Checkpointed(t.Context(), seat, session, Noon) },
+		} {
+			if err := call(); ares.CodeOf(err) != ares.Fenced {
+				t.Errorf("%s with session %d: %v", name, session, err)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ var trustLaws = []law{
 	{"OneOfManyAtOnceHasAName", trustNameRace},
 	{"AJoinTokenForAnybodyIsNotForKnownNodes", trustKnownNode},
 	{"ANodeHasWhatItsJoinTokenGrants", grantJoined},
+	{"ARepeatedJoinKeepsTheGrant", grantRepeated},
 	{"AnAdministratorLabelsNodes", grantLabelled},
 	{"ARevocationEndsWhatIsOlder", trustRevoked},
 	{"ARevocationEndsTheSession", revokedSession},

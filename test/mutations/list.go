@@ -262,7 +262,7 @@ var rules = []Mutation{
 	},
 	{
 		"R5-store", "the comparison of the session in Claim",
-		edit(seatReports, `"claim seat", ref, session,`, `"claim seat", ref, anySession,`),
+		edit(seatReports, `"claim seat", ref, inSession(session),`, `"claim seat", ref, everySession,`),
 		law("Seats/AClaimNeedsTheSession"), `want code "fenced"`,
 	},
 	{
@@ -282,7 +282,7 @@ var rules = []Mutation{
 	},
 	{
 		"R8-session", "the comparison of the reporting node's own session in Clear",
-		edit(runs, "}, []clientv3.Cmp{sessionIs(node, session)}, nil,", "}, nil, nil,"),
+		edit(runs, "}, []clientv3.Cmp{current}, nil, sessionOutdated", "}, []clientv3.Cmp{current}[:0], nil, sessionOutdated"),
 		law("Seats/ACleanReportFreesOldFencesOnly"), `want code "fenced"`,
 	},
 	{
@@ -327,7 +327,7 @@ var rules = []Mutation{
 	},
 	{
 		"R9-decline-session", "the comparison of the session in Decline",
-		edit(seatReports, `"decline seat", ref, session,`, `"decline seat", ref, anySession,`),
+		edit(seatReports, `"decline seat", ref, inSession(session),`, `"decline seat", ref, everySession,`),
 		law("Seats/AStopBeforeTheClaimIsAnsweredByDecline"), `want code "fenced"`,
 	},
 	{

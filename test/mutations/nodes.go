@@ -19,6 +19,31 @@ var nodes = []Mutation{
 		law("Trust/ANodeHasWhatItsJoinTokenGrants"), `want code "forbidden"`,
 	},
 	{
+		"grant-of-a-repeated-join", "the grant that a node keeps when it repeats its join",
+		edit("store/trust.go", "if before.GetJoined().GetToken() == t.ID {", "if before.GetJoined().GetToken() == \"\" && before != nil {"),
+		law("Trust/ARepeatedJoinKeepsTheGrant"), "the grant is",
+	},
+	{
+		"grant-of-an-older-token", "the refusal of a used token after the node joined with another one",
+		edit("store/trust.go", "\t\tcase !t.UsedAt.IsZero():\n\t\t\treturn nil, 0, badJoinToken()\n", ""),
+		law("Trust/ARepeatedJoinKeepsTheGrant"), `want code "unauthenticated"`,
+	},
+	{
+		"revoked-open-tokens", "the end of a join token for any node that a revoked node has used",
+		edit("store/revoke.go", "t.Node != r.Node && t.UsedBy != r.Node", "t.Node != r.Node"),
+		law("Trust/ARevocationEndsEveryJoinToken"), "used by the node",
+	},
+	{
+		"slices-of-a-device", "the limit on the slices of one device",
+		edit("node_check.go", "count > MaxDeviceSlices {", "count > MaxNodeDevices {"),
+		root("TestAbsurdNodes"), "node.devices: <nil>",
+	},
+	{
+		"address-of-a-node", "the check of a node's address",
+		edit("node_check.go", "if !isHost(n.Address) {", "if n.Address == \"\\x00\" {"),
+		root("TestAbsurdNodes"), "node.address: <nil>",
+	},
+	{
 		"ranks-per-node", "the limit on the ranks of one node",
 		edit("engine/config/config.go", "\treturn c.NodeRanks\n", "\treturn MaxNodeRanks\n"),
 		Test{Package: "./engine", Run: "TestScripts/feasibility"}, "max_ranks_per_node",

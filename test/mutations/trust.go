@@ -34,8 +34,63 @@ var trust = []Mutation{
 	},
 	{
 		"trust-no-session", "the refusal of session 0, which is that of a node without a session",
-		edit(seatReports, "if session <= 0 {", "if session < 0 {"),
+		edit(sessions, "if session <= 0 {", "if session < -1<<62 {"),
 		law("Seats/AClaimNeedsTheSession"), `want code "fenced"`,
+	},
+	{
+		"trust-every-session", "the type that keeps a number of an agent from meaning every session",
+		edit(seatReports, "return reportSession{number: number}", "return reportSession{number: number, isEvery: number == -1}"),
+		law("Seats/NoSessionHasANumberBelowOne"), "claim with session -1: <nil>",
+	},
+	{
+		"trust-session-of-every-call", "the refusal of session numbers below 1 in every call of an agent",
+		edit("api/pipeline/agent.go", "case !hasSession || under.GetRef().GetSession() <= 0:", "case !hasSession:"),
+		inAPI("TestEveryAgentCallNeedsASession"), "FinishSeat with session",
+	},
+	{
+		"trust-watch-needs-session", "the comparison of the session before a node gets its ranks",
+		edit("api/service/agent.go", "n == nil || n.Session == nil || n.Session.Revision != ref.GetSession() {", "n != nil && n.Session != nil && n.Session.Revision > ref.GetSession() {"),
+		inAPI("TestEveryAgentCallNeedsASession"), "WatchSeats with session",
+	},
+	{
+		"trust-clean-needs-session", "the comparison of the session in the report of a node without ranks",
+		edit("api/service/agent.go", "return nil, err // a node without ranks is not compared below", "_ = err"),
+		inAPI("TestEveryAgentCallNeedsASession"), "ReportClean with session",
+	},
+	{
+		"trust-files-need-session", "the comparison of the session before a node gets the requests for logs",
+		edit("api/service/files.go", "return err // another holder of the certificate must not get the requests that are for the connected agent", "_ = err"),
+		inAPI("TestEveryAgentCallNeedsASession"), "ServeFiles with session",
+	},
+	{
+		"trust-claim-isolation", "the check of isolation when a node claims a rank",
+		edit("api/service/agent.go", "d.Now(), d.mayRun(ref.Node))", "d.Now())"),
+		inAPI("TestAClaimNeedsIsolation"), "is answered <nil>",
+	},
+	{
+		"trust-claim-returns", "the return of a job whose node lost its isolation",
+		edit("api/service/agent.go", "if ares.CodeOf(err) == ares.Forbidden {", "if ares.CodeOf(err) == ares.Fenced {"),
+		inAPI("TestAClaimNeedsIsolation"), "the job is scheduled",
+	},
+	{
+		"trust-end-before-claim", "the refusal of an end before the claim",
+		edit(seatReports, "if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {", "if err := ctx.Err(); err != nil {"),
+		law("Seats/AnEndNeedsAClaim"), `want code "fenced"`,
+	},
+	{
+		"trust-repeated-claims", "the claim that is not written again",
+		edit(seatReports, "nil, []clientv3.Op{clientv3.OpPut(key, claim)}))", "[]clientv3.Op{clientv3.OpPut(key, claim)}, []clientv3.Op{clientv3.OpPut(key, claim)}))"),
+		law("Seats/ARepeatedClaimWritesNothing"), "the store went from",
+	},
+	{
+		"trust-marks-at-once", "the mark that is read before the store",
+		edit(mark, "if before.store != id || revision >= before.revision {", "if revision >= m.revision {"),
+		inServer("TestMarksComparedAtOnce"), "a slow read during the server's own writes",
+	},
+	{
+		"trust-node-rate", "the limit on the calls of one node",
+		edit("api/pipeline/agent.go", "err := d.Limiters.nodeRates.Spend(ctx, nodeBucket(c.Method.Name, node)); err != nil", "err := ctx.Err(); err != nil"),
+		inAPI("TestNodesHaveARate"), "were not limited",
 	},
 	{
 		"trust-percent", "the refusal of a progress that is no number",

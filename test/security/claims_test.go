@@ -40,6 +40,12 @@ func (s *scene) nodeClaims() []attempt {
 	for i := range slices {
 		slices[i].Parent, slices[i].Profile = fmt.Sprint("whole-", i), "1g.10gb"
 	}
+	whole := gpus(17, "H100")
+	for i := range whole {
+		whole[i].Parent, whole[i].Profile = "whole", "1g.10gb"
+	}
+	nested := gpus(2, "H100")
+	nested[0].Parent, nested[0].Profile, nested[1].Parent, nested[1].Profile = "whole", "2g.20gb", nested[0].DeviceId, "1g.10gb"
 	one := func(edit func(*apipb.DeviceInfo)) *apipb.NodeInfo {
 		d := gpus(1, "H100")
 		edit(d[0])
@@ -80,6 +86,20 @@ func (s *scene) nodeClaims() []attempt {
 		{"negative memory", &apipb.NodeInfo{MemoryMb: math.MinInt32}, invalid},
 		{"links of no devices", &apipb.NodeInfo{Links: []*apipb.LinkRow{{}}}, invalid},
 		{"an address with an escape sequence", &apipb.NodeInfo{Address: "\x1b[2J"}, invalid},
+		{"an address with a line break", &apipb.NodeInfo{Address: "10.0.0.1\nMASTER_PORT=1"}, invalid},
+		{"an address for a shell", &apipb.NodeInfo{Address: "$(id)"}, invalid},
+		{"an address with an option", &apipb.NodeInfo{Address: "-oProxyCommand=id"}, invalid},
+		{"a long address", &apipb.NodeInfo{Address: strings.Repeat("a", 254)}, invalid},
+		{"a link with an escape sequence", &apipb.NodeInfo{Devices: gpus(1, "H100"), Links: []*apipb.LinkRow{{To: []string{"\x1b[2J"}}}}, invalid},
+		{"17 slices of one GPU", &apipb.NodeInfo{Devices: whole}, invalid},
+		{"a slice of a slice", &apipb.NodeInfo{Devices: nested}, invalid},
+		{"a GPU as hot as the sun", one(func(d *apipb.DeviceInfo) { d.Celsius = 5772 }), invalid},
+		{"a GPU on a NUMA node that cannot exist", one(func(d *apipb.DeviceInfo) { d.Numa = math.MaxInt32 }), invalid},
+		{"a negative NUMA node", &apipb.NodeInfo{Numa: []*apipb.NumaNode{{Id: -1}}}, invalid},
+		{"a long description of its isolation", &apipb.NodeInfo{Isolation: strings.Repeat("i", 1025)}, invalid},
+		{"a long reason why it is unfit", &apipb.NodeInfo{Unfit: strings.Repeat("u", 513)}, invalid},
+		{"a taint with a line break", &apipb.NodeInfo{Taints: []*apipb.Taint{{Key: "a\nb", Effect: "NoSchedule"}}}, invalid},
+		{"33 taints", &apipb.NodeInfo{Taints: make([]*apipb.Taint, 33)}, invalid},
 		{"a NUMA node with negative memory", &apipb.NodeInfo{Numa: []*apipb.NumaNode{{MemoryMb: -1}}}, invalid},
 	} {
 		open(plain, c.name, "plain", c.claim, c.code)

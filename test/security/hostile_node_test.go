@@ -108,11 +108,13 @@ func (v *villain) revisions() (out []attempt) {
 	return out
 }
 
-// The method `seats` reports about the seat of the other node, under three sessions.
+// The method `seats` reports about the seat of the other node, under several sessions.
 func (v *villain) seats() (out []attempt) {
 	for name, ref := range map[string]*apipb.SessionRef{
 		"its own session": v.ref, "no session": {NodeId: "villain"}, "the other node's session": v.other,
 		"the other's session under its own name": {NodeId: "villain", Session: v.other.GetSession()},
+		"session -1":                             {NodeId: "villain", Session: -1}, "the least session": {NodeId: "villain", Session: math.MinInt64},
+		"a session of the future": {NodeId: "villain", Session: math.MaxInt64},
 	} {
 		for verb, call := range map[string]func(context.Context) (proto.Message, error){
 			"claims": func(ctx context.Context) (proto.Message, error) {
@@ -129,6 +131,9 @@ func (v *villain) seats() (out []attempt) {
 			},
 			"reports the progress of": func(ctx context.Context) (proto.Message, error) {
 				return v.calls.ReportProgress(ctx, &apipb.ReportProgressRequest{Ref: ref, Seat: v.seat, Percent: 99})
+			},
+			"fetches the secrets of": func(ctx context.Context) (proto.Message, error) {
+				return v.calls.FetchSecrets(ctx, &apipb.FetchSecretsRequest{Ref: ref, Seat: v.seat})
 			},
 			"reports a checkpoint of": func(ctx context.Context) (proto.Message, error) {
 				return v.calls.ReportCheckpoint(ctx, &apipb.ReportCheckpointRequest{Ref: ref, Seat: v.seat})
@@ -190,9 +195,134 @@ func (v *villain) sessions() []attempt {
 		v.tries("its own node updated without a session", func(ctx context.Context) (proto.Message, error) {
 			return v.calls.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: &apipb.SessionRef{NodeId: "villain"}, Node: &apipb.NodeInfo{NodeId: "villain"}})
 		}),
+		v.tries("its seats watched without a session", func(ctx context.Context) (proto.Message, error) {
+			stream, err := v.calls.WatchSeats(ctx, &apipb.WatchSeatsRequest{Ref: &apipb.SessionRef{NodeId: "villain"}})
+			if err != nil {
+				return nil, err
+			}
+			return stream.Recv()
+		}),
+		v.tries("its seats watched under another node's session", func(ctx context.Context) (proto.Message, error) {
+			stream, err := v.calls.WatchSeats(ctx, &apipb.WatchSeatsRequest{Ref: &apipb.SessionRef{NodeId: "villain", Session: v.other.GetSession()}})
+			if err != nil {
+				return nil, err
+			}
+			return stream.Recv()
+		}),
+		v.tries("files served without a session", func(ctx context.Context) (proto.Message, error) {
+			return v.serve(ctx, &apipb.SessionRef{NodeId: "villain"})
+		}),
+		v.tries("files served for another node", func(ctx context.Context) (proto.Message, error) { return v.serve(ctx, v.other) }),
+		v.tries("files served under another node's session", func(ctx context.Context) (proto.Message, error) {
+			return v.serve(ctx, &apipb.SessionRef{NodeId: "villain", Session: v.other.GetSession()})
+		}),
+		v.tries("a clean report without a session", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.ReportClean(ctx, &apipb.ReportCleanRequest{Ref: &apipb.SessionRef{NodeId: "villain"}})
+		}),
+		v.tries("no session closed", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.CloseSession(ctx, &apipb.CloseSessionRequest{Ref: &apipb.SessionRef{NodeId: "villain"}})
+		}),
+		v.tries("its own node updated under session -1", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: &apipb.SessionRef{NodeId: "villain", Session: -1}, Node: &apipb.NodeInfo{NodeId: "villain"}})
+		}),
+		v.tries("its own node updated in a session of the future", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.UpdateNode(ctx, &apipb.UpdateNodeRequest{Ref: &apipb.SessionRef{NodeId: "villain", Session: math.MaxInt64}, Node: &apipb.NodeInfo{NodeId: "villain"}})
+		}),
+		v.tries("a second agent of its own node", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.OpenSession(ctx, v.opening(func(r *apipb.OpenSessionRequest) { r.Instance = "ffffffffffffffff" }))
+		}),
 		v.tries("no session renewed", func(ctx context.Context) (proto.Message, error) {
 			return v.calls.RenewSession(ctx, &apipb.RenewSessionRequest{Ref: &apipb.SessionRef{NodeId: "villain"}})
 		}),
+	}
+}
+
+// The method `serve` offers to serve files, and waits for the first request.
+func (v *villain) serve(ctx context.Context, ref *apipb.SessionRef) (proto.Message, error) {
+	stream, err := v.calls.ServeFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = stream.Send(&apipb.ServeFilesRequest{Ref: ref}); err != nil {
+		return nil, err
+	}
+	return stream.Recv()
+}
+
+// The method `attempts` reports about other attempts and ranks of a job than the one that the node has claimed. The villain's own seat is
+// that of a job that was placed on it.
+func (v *villain) attempts(seat *apipb.SeatRef) (out []attempt) {
+	for name, change := range map[string]func(*apipb.SeatRef){
+		"an earlier attempt": func(r *apipb.SeatRef) { r.Fence-- }, "a later attempt": func(r *apipb.SeatRef) { r.Fence += 1000 },
+		"fence 0": func(r *apipb.SeatRef) { r.Fence = 0 }, "a negative fence": func(r *apipb.SeatRef) { r.Fence = -1 },
+		"the last fence": func(r *apipb.SeatRef) { r.Fence = math.MaxInt64 }, "a rank that does not exist": func(r *apipb.SeatRef) { r.Rank = 1 },
+		"a negative rank": func(r *apipb.SeatRef) { r.Rank = -1 }, "a job that does not exist": func(r *apipb.SeatRef) { r.JobId = "job-aaaaaaaaaaaaaaaaaaaaaaaa" },
+		"no job": func(r *apipb.SeatRef) { r.JobId = "" }, "a path as a job": func(r *apipb.SeatRef) { r.JobId = "../" + r.JobId },
+	} {
+		other := proto.CloneOf(seat)
+		change(other)
+		out = append(out,
+			v.tries("a node claims "+name, func(ctx context.Context) (proto.Message, error) {
+				return v.calls.ClaimSeat(ctx, &apipb.ClaimSeatRequest{Ref: v.ref, Seat: other})
+			}),
+			v.tries("a node ends "+name, func(ctx context.Context) (proto.Message, error) {
+				return v.calls.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: v.ref, Seat: other, Result: &apipb.RankResult{Outcome: "succeeded"}})
+			}),
+			v.tries("a node reports the progress of "+name, func(ctx context.Context) (proto.Message, error) {
+				return v.calls.ReportProgress(ctx, &apipb.ReportProgressRequest{Ref: v.ref, Seat: other, Percent: 1})
+			}))
+	}
+	return append(out,
+		v.tries("a node ends a rank before its claim", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: v.ref, Seat: seat, Result: &apipb.RankResult{Outcome: "succeeded"}})
+		}),
+		v.tries("a node reports progress before its claim", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.ReportProgress(ctx, &apipb.ReportProgressRequest{Ref: v.ref, Seat: seat, Percent: 1})
+		}),
+		v.tries("a node reports a checkpoint before its claim", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.ReportCheckpoint(ctx, &apipb.ReportCheckpointRequest{Ref: v.ref, Seat: seat})
+		}),
+		v.tries("a node fetches secrets before its claim", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.FetchSecrets(ctx, &apipb.FetchSecretsRequest{Ref: v.ref, Seat: seat})
+		}),
+		v.tries("a node releases a rank before its end", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.ReleaseSeat(ctx, &apipb.ReleaseSeatRequest{Ref: v.ref, Seat: seat})
+		}),
+		v.tries("a node declines a rank without a stop", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.DeclineSeat(ctx, &apipb.DeclineSeatRequest{Ref: v.ref, Seat: seat})
+		}),
+		v.tries("a node invents an outcome", func(ctx context.Context) (proto.Message, error) {
+			return v.calls.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: v.ref, Seat: seat, Result: &apipb.RankResult{Outcome: "promoted"}})
+		}))
+}
+
+// The method `placed` submits a job for which only the villain's node has room, and waits for its seat.
+func (v *villain) placed() *apipb.SeatRef {
+	v.t.Helper()
+	_, err := v.calls.UpdateNode(v.t.Context(), &apipb.UpdateNodeRequest{Ref: v.ref, Node: &apipb.NodeInfo{
+		NodeId: "villain", CpuCores: 4, MemoryMb: 4096, Labels: map[string]string{"trap": "yes"},
+		Devices: []*apipb.DeviceInfo{{DeviceId: "g0", Type: "gpu", Healthy: true, MemoryMb: 80_000}},
+	}})
+	if err != nil {
+		v.t.Fatalf("update the node: %v", err)
+	}
+	id := v.do(v.t, http.MethodPost, "/api/v1/jobs", `{"request_id":"trapped","gpu_count":1,"command":["true"],"placement":{"node_selector":{"trap":"yes"}}}`)["job_id"].(string)
+	ctx, cancel := context.WithTimeout(v.t.Context(), cluster.Patience)
+	defer cancel()
+	stream, err := v.calls.WatchSeats(ctx, &apipb.WatchSeatsRequest{Ref: v.ref})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for {
+		got, err := stream.Recv()
+		if err != nil {
+			v.t.Fatalf("the job was not placed: %v", err)
+		}
+		for _, o := range got.GetSeats() {
+			if o.GetSeat().GetJobId() == id {
+				return o.GetSeat()
+			}
+		}
 	}
 }
 
@@ -215,7 +345,7 @@ func TestHostileNode(t *testing.T) {
 		return strings.HasPrefix(before, "running at revision "), before
 	})
 	var heard []string
-	for _, part := range [][]attempt{v.seats(), v.values(), v.sessions(), v.revisions()} {
+	for _, part := range [][]attempt{v.seats(), v.values(), v.sessions(), v.attempts(v.placed()), v.revisions()} {
 		heard = append(heard, v.make(part)...)
 	}
 	if after := job(); after != before {

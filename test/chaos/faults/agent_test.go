@@ -262,7 +262,7 @@ func lateReport(t *testing.T, w *testCluster, s *cluster.Server, id string, fenc
 	return func() {
 		t.Helper()
 		_, err := apipb.NewAgentServiceClient(node.Conn()).FinishSeat(t.Context(), &apipb.FinishSeatRequest{
-			Ref: &apipb.SessionRef{NodeId: "node-a"}, Seat: &apipb.SeatRef{JobId: id, Fence: fence},
+			Ref: &apipb.SessionRef{NodeId: "node-a", Session: 1}, Seat: &apipb.SeatRef{JobId: id, Fence: fence},
 			Result: &apipb.RankResult{Outcome: string(ares.OutcomeSucceeded)},
 		})
 		if code := ares.CodeOf(apipb.FromStatus(err)); code != ares.Fenced {
