@@ -300,7 +300,7 @@ func noSession(t *testing.T, s *store.Store) {
 			"node":  func() error { return s.UpdateNode(t.Context(), ares.Node{ID: node.ID}, session) },
 			"clear": func() error { return s.Clear(t.Context(), st.job.ID, node.ID, session, nil) },
 			"secrets": func() error {
-				_, err := s.ClaimedJob(t.Context(), seat, session)
+				_, _, err := s.ClaimedJob(t.Context(), seat, session)
 				return err
 			},
 			"claim":      func() error { return s.Claim(t.Context(), seat, session, Noon) },
