@@ -161,7 +161,7 @@ func TestAClaimNeedsIsolation(t *testing.T) {
 	if err := claim(s.job, s.seat.Fence); ares.CodeOf(err) != ares.Fenced {
 		t.Errorf("the same claim again is answered %v", err)
 	}
-	if _, err := s.store.ClaimedJob(t.Context(), s.seat, s.own.Session); ares.CodeOf(err) != ares.Fenced {
+	if _, _, err := s.store.ClaimedJob(t.Context(), s.seat, s.own.Session); ares.CodeOf(err) != ares.Fenced {
 		t.Errorf("its secrets are answered %v", err)
 	}
 	says(false)
