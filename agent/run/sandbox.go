@@ -27,6 +27,9 @@ type (
 // SandboxWork is the path at which a job in a sandbox finds Sandbox.Scratch.
 const SandboxWork = seat.SandboxWork
 
+// MaxDiskMB is the largest Sandbox.DiskMB.
+const MaxDiskMB = seat.MaxDiskMB
+
 // Means lists the kinds of job isolation that this machine supports.
 type Means struct {
 	// Users is true if jobs can run as users other than the agent's own user. If Users is false, NoUsers gives the reason.
