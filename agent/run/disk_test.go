@@ -5,10 +5,10 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -39,25 +39,16 @@ func needDisk(t *testing.T) *world {
 // last process has ended.
 func (w *world) wantNoDisk(spec Spec) {
 	w.Helper()
-	file := spec.Sandbox.Disk()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		left := ""
+	w.eventually("the loop device is gone", func() bool {
 		backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 		if err != nil {
 			w.Fatal(err)
 		}
-		for _, path := range backing {
-			if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), file) {
-				left = path
-			}
-		}
-		if left == "" {
-			return
-		}
-		if time.Now().After(end) {
-			w.Fatalf("the loop device is left: %s", left)
-		}
-	}
+		return !slices.ContainsFunc(backing, func(path string) bool {
+			b, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(b), spec.Sandbox.Disk())
+		})
+	})
 }
 
 // TestDiskLimit checks that a job with a file system of its own holds neither more bytes nor more files, in /tmp and in its working
