@@ -87,7 +87,7 @@ var apart = []Mutation{
 	{
 		"apart-users-of-jobs", "the choice of a user that no other job on the node has",
 		edit("agent/userrange.go", "if u.jobs[uid] != \"\" {", "if len(u.jobs) < 0 {"),
-		inAgent("TestUserRange$"), `is the user of`,
+		inAgent("TestUserRange$"), `is the user of|in a full range`,
 	},
 	{
 		"apart-users-of-leftovers", "the check that no process has the user any more",
