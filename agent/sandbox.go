@@ -11,7 +11,7 @@ import (
 // the number of the job's ranks on all nodes.
 func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string) run.Sandbox {
 	i := a.isolation
-	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces}
+	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces, Scoped: ranks == 1}
 	if !i.means.Sandbox {
 		return s
 	}

@@ -19,7 +19,7 @@ var tenantA, tenantB = &User{UID: 1879048200, GID: 1879048200}, &User{UID: 18790
 
 // The function `apart` adds every kind of isolation to a spec.
 func apart(spec Spec) Spec {
-	spec.User, spec.Sandbox.Private, spec.Sandbox.Seccomp = tenantA, true, canFilter()
+	spec.User, spec.Sandbox.Private, spec.Sandbox.Seccomp, spec.Sandbox.Scoped = tenantA, true, canFilter(), true
 	spec.Limits = Limits{MilliCPU: 4000, MemoryMB: 1024, Pids: 200}
 	return spec
 }

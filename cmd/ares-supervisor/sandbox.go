@@ -39,6 +39,11 @@ func (s *supervisor) apart() error {
 	}
 	leaveKeyring()
 	dropCapabilities()
+	if o.Sandbox.Scoped {
+		if err := enterScope(); err != nil {
+			return err
+		}
+	}
 	if o.Sandbox.Seccomp {
 		return installFilter(o.Sandbox.UserNamespaces)
 	}

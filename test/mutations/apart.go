@@ -70,6 +70,11 @@ var apart = []Mutation{
 		inRun("TestSeccomp$"), `options=0x4200,0x40: "no such process"`,
 	},
 	{
+		"apart-processes-of-the-same-user", "the scope that keeps a job from the processes and abstract sockets of its user's other jobs",
+		edit(room, "if o.Sandbox.Scoped {", "if o.Sandbox.Scoped && o.User == nil {"),
+		inRun("TestScope"), `kill=\d+: "did"`,
+	},
+	{
 		"apart-disk", "the size of the job's own file system",
 		edit("agent/sandbox.go", "s.DiskMB = int64(i.DiskMB)", "s.DiskMB = 0"),
 		inAgent("TestSandboxOfAJob"), `a limited disk`,

@@ -44,6 +44,10 @@ type Sandbox struct {
 	// DiskMB is the size of a file system of the job's own, on the agent's disk. It holds SandboxWork and the temporary directory, except
 	// those that WorkMB and TmpMB put in memory. With 0, there is none. It needs Private and Scratch.
 	DiskMB int64
+	// Scoped keeps the job from signals to, traces of, and abstract sockets of processes outside the job, also those of its own user. A
+	// kernel before Linux 6.12 does not support this, and the job then runs without it. Ranks of one job use such sockets between each
+	// other, so it is only for jobs with one rank. It needs a User, but no other part of the sandbox.
+	Scoped bool
 	// Seccomp installs the filter of system calls. It needs a User, but no other part of the sandbox.
 	Seccomp bool
 	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
@@ -139,6 +143,9 @@ func (o *Order) encodeSandbox(e *encoder) {
 	e.num("tmp_mb", o.Sandbox.TmpMB)
 	e.num("work_mb", o.Sandbox.WorkMB)
 	e.num("disk_mb", o.Sandbox.DiskMB)
+	if o.Sandbox.Scoped {
+		e.str("scoped", "on")
+	}
 	if o.Sandbox.Seccomp {
 		e.str("seccomp", "on")
 	}
@@ -191,6 +198,8 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.WorkMB = d.num(f)
 	case "disk_mb":
 		o.Sandbox.DiskMB = d.num(f)
+	case "scoped":
+		o.Sandbox.Scoped = true
 	case "seccomp":
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":
