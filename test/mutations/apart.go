@@ -75,6 +75,11 @@ var apart = []Mutation{
 		inRun("TestScope"), `kill=\d+: "did"`,
 	},
 	{
+		"apart-system-v", "the removal of the System V memory that a job leaves",
+		edit("agent/run/forget.go", "\t\tr.removeIPC(&order)\n", "\t\t_ = order\n"),
+		inRun("TestSystemVIsRemoved"), `is left`,
+	},
+	{
 		"apart-disk", "the size of the job's own file system",
 		edit("agent/sandbox.go", "s.DiskMB = int64(i.DiskMB)", "s.DiskMB = 0"),
 		inAgent("TestSandboxOfAJob"), `a limited disk`,
