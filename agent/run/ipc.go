@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
@@ -21,9 +23,9 @@ var ipcKinds = []struct {
 	file   string
 	remove func(id uintptr) syscall.Errno
 }{
-	{"shm", func(id uintptr) syscall.Errno { return ipcControl(syscall.SYS_SHMCTL, id, ipcRemove, 0) }},
-	{"msg", func(id uintptr) syscall.Errno { return ipcControl(syscall.SYS_MSGCTL, id, ipcRemove, 0) }},
-	{"sem", func(id uintptr) syscall.Errno { return ipcControl(syscall.SYS_SEMCTL, id, 0, ipcRemove) }},
+	{"shm", func(id uintptr) syscall.Errno { return ipcControl(unix.SYS_SHMCTL, id, ipcRemove, 0) }},
+	{"msg", func(id uintptr) syscall.Errno { return ipcControl(unix.SYS_MSGCTL, id, ipcRemove, 0) }},
+	{"sem", func(id uintptr) syscall.Errno { return ipcControl(unix.SYS_SEMCTL, id, 0, ipcRemove) }},
 }
 
 const ipcRemove = 0 // IPC_RMID
