@@ -203,7 +203,7 @@ func busyUsers() map[uint32]bool {
 		}
 		for line := range strings.Lines(string(data)) {
 			if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
-				for _, id := range strings.Fields(ids) {
+				for id := range strings.FieldsSeq(ids) {
 					if n, err := strconv.ParseUint(id, 10, 32); err == nil {
 						busy[uint32(n)] = true
 					}

@@ -62,8 +62,14 @@ const (
 
 // ptraceRule applies to the request, which is the first argument of ptrace, and then to the options, which are the fourth.
 var ptraceRule = []bpfInstruction{
-	{bpfEqual, 3, 0, ptraceOldSetOptions}, {bpfEqual, 2, 0, ptraceSetOptions}, {bpfEqual, 1, 0, ptraceSeize}, {bpfReturn, 0, 0, retAllow},
-	{bpfLoad, 0, 0, dataArg3}, {bpfAnyBit, 0, 1, ptraceTraceExit}, {bpfReturn, 0, 0, retDeny}, {bpfReturn, 0, 0, retAllow},
+	{bpfEqual, 3, 0, ptraceOldSetOptions},
+	{bpfEqual, 2, 0, ptraceSetOptions},
+	{bpfEqual, 1, 0, ptraceSeize},
+	{bpfReturn, 0, 0, retAllow},
+	{bpfLoad, 0, 0, dataArg3},
+	{bpfAnyBit, 0, 1, ptraceTraceExit},
+	{bpfReturn, 0, 0, retDeny},
+	{bpfReturn, 0, 0, retAllow},
 }
 
 // filterProgram returns the filter. If `namespaces` is true, the job may have user namespaces, with mounts in them.
@@ -71,8 +77,12 @@ func filterProgram(namespaces bool) []bpfInstruction {
 	denied := deniedCalls
 	p := []bpfInstruction{
 		// The numbers of the calls differ between architectures, so a program of another architecture could evade the filter.
-		{bpfLoad, 0, 0, dataArch}, {bpfEqual, 1, 0, auditArch}, {bpfReturn, 0, 0, retKill},
-		{bpfLoad, 0, 0, dataCall}, {bpfAtLeast, 0, 1, x32Bit}, {bpfReturn, 0, 0, retMissing},
+		{bpfLoad, 0, 0, dataArch},
+		{bpfEqual, 1, 0, auditArch},
+		{bpfReturn, 0, 0, retKill},
+		{bpfLoad, 0, 0, dataCall},
+		{bpfAtLeast, 0, 1, x32Bit},
+		{bpfReturn, 0, 0, retMissing},
 	}
 	if !namespaces {
 		denied = append(append([]uint32(nil), denied...), deniedNamespaceCalls...)
