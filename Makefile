@@ -158,7 +158,7 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc redis-server initdb
+	@tools/needs curl jq gcc redis-server initdb mkfs.ext4
 
 .PHONY: browser
 browser:

@@ -148,6 +148,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.adopt(life); err != nil {
 		return err
 	}
+	a.mu.Lock()
+	a.freeUsers()
+	a.mu.Unlock()
 	a.emptyTrash(life)
 	for ctx.Err() == nil {
 		err := a.ensureCertificate(life)

@@ -37,6 +37,10 @@ type Isolation struct {
 	// UIDRange is how many UIDs can be derived from tenants' names. It must be the same on every node.
 	// The default is 134217728.
 	UIDRange int `yaml:"uid_range"`
+	// UserRange gives each job, in mode "job", the next free UID and GID of this range, such as 200000-265535. The agent gives a UID to
+	// another job only after the first job has ended on this node. Without a range, the UID is derived from the job's ID, and is the same
+	// on every node. The default is none.
+	UserRange string `yaml:"user_range"`
 	// Groups lists additional groups of every job, as names or numbers. For example, [video, render] gives
 	// access to devices. The default is none.
 	Groups []string `yaml:"groups"`
@@ -61,6 +65,10 @@ type Isolation struct {
 	// WorkMB is the size of the directory in which a job without working_dir starts. The directory is then in memory and limits the
 	// number of files too. 0 means that it is on the agent's disk without a limit. The default is 0.
 	WorkMB int `yaml:"work_mb"`
+	// DiskMB is the size of a file system that each rank gets on the agent's disk for its /tmp and its own directory. It limits the number
+	// of files too. Directories that tmp_mb or work_mb put in memory are not in it. It needs mkfs.ext4 (e2fsprogs) and loop devices. 0
+	// means that both are directories on the agent's disk without a limit. The default is 0.
+	DiskMB int `yaml:"disk_mb"`
 	// Require makes a node reject all jobs if the node cannot fully isolate them. Full isolation needs
 	// separate users, mounts, and limits on CPU, memory and processes. The default is false.
 	Require bool `yaml:"require"`
@@ -118,6 +126,8 @@ func (i *Isolation) Check(p *ares.Problems) {
 	if i.TmpMB > 0 && !i.PrivateTmp {
 		p.Add("isolation.tmp_mb", "is used only with isolation.private_tmp")
 	}
+	i.checkDisk(p)
+	i.checkUserRange(p)
 }
 
 // The type `isolation` is the isolation in effect on this machine.
@@ -135,6 +145,7 @@ type isolation struct {
 	taken  map[uint32]string // UID to tenant, for tenants that had jobs here
 	exists func(uid string) bool
 	jobs   map[uint32]ares.JobID // UID to job, in mode job, since the agent's start
+	users  *userRange            // the users of jobs, nil without isolation.user_range
 }
 
 // openIsolation decides how jobs are isolated. The decision depends on the configuration and on what the machine
@@ -148,6 +159,9 @@ func openIsolation(cfg Isolation, means run.Means, dir string) (*isolation, erro
 		return nil, err
 	}
 	if err := i.loadUsers(); err != nil {
+		return nil, err
+	}
+	if err := i.openUserRange(dir); err != nil {
 		return nil, err
 	}
 	wanted := i.mode
@@ -183,6 +197,9 @@ func (i *isolation) unsupportedReason(dir string) string {
 	last := uint32(i.UIDBase + i.UIDRange - 1)
 	if i.mode == IsolateUser {
 		last = i.single.UID
+	}
+	if i.users != nil {
+		last = i.users.last
 	}
 	data, err := os.ReadFile("/proc/self/uid_map")
 	if err == nil && !hasUID(string(data), last) {
@@ -303,6 +320,9 @@ func (i *isolation) ofJob(tenant string, job ares.JobID) (*run.User, error) {
 	if i.mode != IsolateJob || i.named[tenant] != nil {
 		return i.of(tenant)
 	}
+	if i.users != nil {
+		return i.userFromRange(job)
+	}
 	uid := i.derivedUID("job " + string(job))
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -409,6 +429,9 @@ func (i *isolation) describe() string {
 	if i.mode != IsolateNone && i.Seccomp && i.means.NoSeccomp != "" {
 		parts = append(parts, "no filter of system calls ("+i.means.NoSeccomp+")")
 	}
+	if why := i.noDisk(); why != "" {
+		parts = append(parts, "no limit of disk space ("+why+")")
+	}
 	limits := "no limits (no cgroup controllers)"
 	if len(i.means.Limited) > 0 {
 		limits = fmt.Sprintf("limits of %s (cgroup v%d)", strings.Join(i.means.Limited, ", "), i.means.CgroupVersion)
@@ -436,6 +459,9 @@ func (i *isolation) refusalReason() string {
 	}
 	if i.Seccomp && i.means.NoSeccomp != "" {
 		missing = append(missing, "a filter of system calls ("+i.means.NoSeccomp+")")
+	}
+	if why := i.noDisk(); why != "" && i.mode != IsolateNone && i.means.Sandbox {
+		missing = append(missing, "a limit of disk space ("+why+")")
 	}
 	for _, c := range []string{"cpu", "memory", "pids"} {
 		if !slices.Contains(i.means.Limited, c) {

@@ -239,6 +239,18 @@ func TestIsolationChecks(t *testing.T) {
 		{func(i *Isolation) { i.TmpMB = -1 }, "isolation.tmp_mb"},
 		{func(i *Isolation) { i.WorkMB = -1 }, "isolation.work_mb"},
 		{func(i *Isolation) { i.TmpMB, i.PrivateTmp = 5, false }, "isolation.tmp_mb"},
+		{func(i *Isolation) { i.DiskMB = 16 }, ""},
+		{func(i *Isolation) { i.DiskMB = 15 }, "isolation.disk_mb"},
+		{func(i *Isolation) { i.DiskMB = -1 }, "isolation.disk_mb"},
+		{func(i *Isolation) { i.DiskMB = 65 << 20 }, "isolation.disk_mb"},
+		{func(i *Isolation) { i.DiskMB, i.PrivateTmp = 16, false }, "isolation.disk_mb"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "200000-265535" }, ""},
+		{func(i *Isolation) { i.UserRange = "200000-265535" }, "isolation.user_range"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "1000-2000" }, "isolation.user_range"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "0-4294967295" }, "isolation.user_range"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "200000" }, "isolation.user_range"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "200001-200000" }, "isolation.user_range"},
+		{func(i *Isolation) { i.Mode, i.UserRange = IsolateJob, "200000-2147483648" }, "isolation.user_range"},
 	} {
 		i := DefaultIsolation()
 		c.spoil(&i)

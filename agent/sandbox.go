@@ -11,20 +11,49 @@ import (
 // the number of the job's ranks on all nodes.
 func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string) run.Sandbox {
 	i := a.isolation
-	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces}
+	s := run.Sandbox{Seccomp: i.Seccomp && i.means.NoSeccomp == "", UserNamespaces: i.UserNamespaces, Scoped: ranks == 1}
 	if !i.means.Sandbox {
 		return s
 	}
 	s.Private, s.Scratch, s.Hide, s.WorkMB = true, scratch, hide, int64(i.WorkMB)
 	// A checkpoint must outlive the job's own /tmp. With a limit on /tmp, the job gets its own in any case, because the machine's
 	// /tmp would evade the limit. A working directory in /tmp is in the job's own /tmp.
-	s.OwnTmp = i.PrivateTmp && (i.TmpMB > 0 || !isUnderTmp(job.Checkpoint.Path))
+	s.OwnTmp = i.PrivateTmp && (i.TmpMB > 0 || i.DiskMB > 0 || !isUnderTmp(job.Checkpoint.Path))
 	if s.OwnTmp {
 		s.TmpMB = int64(i.TmpMB)
+	}
+	if s.TmpMB == 0 || s.WorkMB == 0 { // otherwise nothing of the job is on the disk
+		s.DiskMB = int64(i.DiskMB)
 	}
 	s.ShmMB = i.shmMB(job.MemoryMB, machineMB())
 	s.ShareShm = s.ShmMB > 0 && ranks > 1
 	return s
+}
+
+// minDiskMB is the smallest file system of a rank. The file system itself needs a few MB.
+const minDiskMB = 16
+
+func (i *Isolation) checkDisk(p *ares.Problems) {
+	if i.DiskMB != 0 && (i.DiskMB < minDiskMB || i.DiskMB > run.MaxDiskMB) {
+		p.Add("isolation.disk_mb", "must be 0, or between %d and %d, got %d", minDiskMB, run.MaxDiskMB, i.DiskMB)
+	}
+	if i.DiskMB > 0 && !i.PrivateTmp {
+		p.Add("isolation.disk_mb", "is used only with isolation.private_tmp")
+	}
+}
+
+// noDisk returns the reason why isolation.disk_mb has no effect on this machine, or "" if it has one or is not set. If only the means for
+// file systems are missing, ranks fail here and run on other nodes. Without users or mounts of their own, they run without this limit.
+func (i *isolation) noDisk() string {
+	switch {
+	case i.DiskMB == 0:
+		return ""
+	case i.mode == IsolateNone:
+		return "jobs run as the agent's user"
+	case !i.means.Sandbox:
+		return i.means.NoSandbox
+	}
+	return i.means.NoDisk
 }
 
 // shmMB returns the size of a job's /dev/shm, or 0 if the job uses the machine's.

@@ -49,6 +49,18 @@ func TestSandboxOfAJob(t *testing.T) {
 			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, WorkMB: 7},
 		},
 		{
+			"a limited disk", func(i *Isolation, _ *run.Means) { i.ShmMB, i.DiskMB = -1, 64 }, ares.Spec{Checkpoint: ares.Checkpoint{Path: "/tmp/x"}}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, DiskMB: 64},
+		},
+		{
+			"a limited disk and /tmp in memory", func(i *Isolation, _ *run.Means) { i.ShmMB, i.DiskMB, i.TmpMB = -1, 64, 9 }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, DiskMB: 64, TmpMB: 9},
+		},
+		{
+			"everything in memory", func(i *Isolation, _ *run.Means) { i.ShmMB, i.DiskMB, i.TmpMB, i.WorkMB = -1, 64, 9, 7 }, ares.Spec{}, 1,
+			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, TmpMB: 9, WorkMB: 7},
+		},
+		{
 			"namespaces", func(i *Isolation, _ *run.Means) { i.ShmMB, i.UserNamespaces = -1, true }, ares.Spec{}, 1,
 			run.Sandbox{Private: true, OwnTmp: true, Seccomp: true, UserNamespaces: true},
 		},
@@ -66,6 +78,7 @@ func TestSandboxOfAJob(t *testing.T) {
 		if c.spoil != nil {
 			c.spoil(&i.Isolation, &i.means)
 		}
+		c.want.Scoped = c.ranks == 1 // ranks of one job reach each other
 		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

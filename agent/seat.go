@@ -92,6 +92,10 @@ func (s *seat) start(ctx context.Context) error {
 		return nil
 	}
 	spec, err := s.spec()
+	if errors.Is(err, errNoUser) {
+		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + ": " + err.Error(), Ended: time.Now()})
+		return nil
+	}
 	if err != nil {
 		s.end(run.Result{Outcome: run.SpawnError, Reason: err.Error(), Ended: time.Now()})
 		return nil

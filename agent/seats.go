@@ -133,6 +133,7 @@ func (a *Agent) drop(s *seat) {
 	if a.seats[s.key] == s {
 		delete(a.seats, s.key)
 	}
+	a.freeUsers()
 	a.mu.Unlock()
 }
 

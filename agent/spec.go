@@ -25,7 +25,7 @@ func (s *seat) spec() (run.Spec, error) {
 	if job.Image != "" && !s.agent.cfg.RunImages {
 		return run.Spec{}, fmt.Errorf("the job requests image %s, but Ares does not run containers: remove the image from the job, or start the agent with --run-images to ignore it", job.Image)
 	}
-	user, err := s.agent.isolation.ofJob(job.Tenant, ares.JobID(o.GetSeat().GetJobId()))
+	user, err := s.agent.isolation.ofJob(job.Tenant, ares.JobID(s.key.Job))
 	if err != nil {
 		return run.Spec{}, err
 	}
@@ -38,7 +38,11 @@ func (s *seat) spec() (run.Spec, error) {
 		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))
 	}
 	if spec.Dir == "" || user != nil {
-		if err := s.makeScratch(user); err != nil {
+		owner := user
+		if spec.Sandbox.DiskMB > 0 {
+			owner = nil // only the job's file system is in it
+		}
+		if err := s.makeScratch(owner); err != nil {
 			return run.Spec{}, fmt.Errorf("create the working directory: %w", err)
 		}
 	}

@@ -29,5 +29,6 @@ func (r *Runner) Checkpointed(key Key) (at time.Time, ok bool) {
 	if err != nil || !st.ModTime().After(never) {
 		return time.Time{}, false
 	}
+	r.limitReport(key, seat.CheckpointFile, st)
 	return st.ModTime(), true
 }

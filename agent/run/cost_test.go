@@ -22,6 +22,21 @@ func BenchmarkStartApart(b *testing.B) {
 	benchmarkStart(b, apart)
 }
 
+// BenchmarkStartOnDisk is like BenchmarkStartApart, but the seat also has a file system of its own, with 100 GB.
+func BenchmarkStartOnDisk(b *testing.B) {
+	if os.Getuid() != 0 {
+		b.Skip("only root has other users")
+	}
+	if why := noDisk(); why != "" {
+		b.Skip(why)
+	}
+	benchmarkStart(b, func(s Spec) Spec {
+		s = apart(s)
+		s.Sandbox.Scratch, s.Sandbox.OwnTmp, s.Sandbox.DiskMB = b.TempDir(), true, 100_000
+		return s
+	})
+}
+
 func benchmarkStart(b *testing.B, change func(Spec) Spec) {
 	b.Helper()
 	r, err := Open(b.TempDir(), supervisorPath)

@@ -43,6 +43,7 @@ func (r *Runner) Forget(key Key) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
+	order, unread := r.readOrder(key)
 	r.removeSecrets(key)
 	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
 	// later.
@@ -50,6 +51,9 @@ func (r *Runner) Forget(key Key) error {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
 	r.unmountShm()
+	if unread == nil {
+		r.removeIPC(&order)
+	}
 	return r.tidyLogs()
 }
 

@@ -5,8 +5,10 @@ package run
 import (
 	"bytes"
 	"math"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,6 +24,9 @@ type Progress struct {
 const (
 	progressWindow  = 4 << 10
 	progressMessage = 200
+	// maxReport is how much of the disk the progress file or the checkpoint file may take. Both are on the agent's disk, where no limit
+	// of the job's own file system applies.
+	maxReport = 1 << 20
 )
 
 // Progress returns the last complete and valid line of the progress file. The result `ok` is false if no such
@@ -38,7 +43,25 @@ func (p *Proc) Progress() (progress Progress, ok bool) {
 	}
 	b := make([]byte, progressWindow)
 	n, _ := f.ReadAt(b, max(0, st.Size()-progressWindow)) // use whatever could be read
+	p.r.limitReport(p.order.Key, seat.ProgressFile, st)
 	return parseProgress(b[:n])
+}
+
+// limitReport empties a file that the job writes if it takes more than maxReport of the agent's disk. The time of its last change stays the
+// same, because that is the time of the job's last checkpoint. An error is ignored, because the next call tries again.
+func (r *Runner) limitReport(key Key, name string, st os.FileInfo) {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || sys.Blocks*512 <= maxReport {
+		return
+	}
+	f, err := r.root.OpenFile(seatPath(key, name), os.O_WRONLY|openSafe, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if f.Truncate(0) == nil {
+		_ = r.root.Chtimes(seatPath(key, name), st.ModTime(), st.ModTime())
+	}
 }
 
 func parseProgress(b []byte) (Progress, bool) {

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,9 @@ type (
 // SandboxWork is the path at which a job in a sandbox finds Sandbox.Scratch.
 const SandboxWork = seat.SandboxWork
 
+// MaxDiskMB is the largest Sandbox.DiskMB.
+const MaxDiskMB = seat.MaxDiskMB
+
 // Means lists the kinds of job isolation that this machine supports.
 type Means struct {
 	// Users is true if jobs can run as users other than the agent's own user. If Users is false, NoUsers gives the reason.
@@ -40,12 +44,14 @@ type Means struct {
 	NoSandbox string
 	// NoSeccomp is the reason why jobs cannot have a filter of system calls, "" if they can.
 	NoSeccomp string
+	// NoDisk is the reason why jobs cannot have a file system of their own (Sandbox.DiskMB), "" if they can.
+	NoDisk string
 }
 
 // Means returns the kinds of job isolation that this machine supports.
 func (r *Runner) Means() Means {
 	status, err := os.ReadFile("/proc/self/status")
-	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox, NoSeccomp: r.noSeccomp}
+	m := Means{NoUsers: noUsers(os.Geteuid(), string(status), err), Sandbox: r.noSandbox == "", NoSandbox: r.noSandbox, NoSeccomp: r.noSeccomp, NoDisk: noDisk()}
 	m.Users = m.NoUsers == ""
 	for _, name := range []string{"cpu", "memory", "pids"} {
 		if r.limits.has(name) {
@@ -145,6 +151,9 @@ func (r *Runner) place(o *seat.Order) error {
 	if o.Sandbox.Private && (o.User == nil || r.noSandbox != "") {
 		return fmt.Errorf("the job cannot run in a sandbox: the job must have a separate user (has one: %t), and the machine must support sandboxes (problem: %q)", o.User != nil, r.noSandbox)
 	}
+	if o.Sandbox.DiskMB > 0 && (!o.Sandbox.Private || o.Sandbox.Scratch == "") {
+		return errors.New("the job cannot have a file system of its own without a sandbox and a working directory")
+	}
 	if o.SecretsDir = r.secretsDir(o.Key); o.Sandbox.Private {
 		o.SecretsDir = seat.SandboxSecrets
 	}
@@ -168,7 +177,7 @@ func (r *Runner) place(o *seat.Order) error {
 }
 
 // furnishJob creates the files that the job writes, and makes the job's user their owner.
-func (r *Runner) furnishJob(order seat.Order) error {
+func (r *Runner) furnishJob(ctx context.Context, order seat.Order) error {
 	for _, name := range []string{seat.ProgressFile, seat.CheckpointFile} {
 		if err := r.root.WriteFile(seatPath(order.Key, name), nil, 0o600); err != nil {
 			return err
@@ -193,6 +202,9 @@ func (r *Runner) furnishJob(order seat.Order) error {
 				return err
 			}
 		}
+	}
+	if err := makeDisk(ctx, &order.Sandbox); err != nil {
+		return err
 	}
 	if err := r.mountShm(&order); err != nil {
 		return err

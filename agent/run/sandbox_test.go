@@ -19,7 +19,7 @@ var tenantA, tenantB = &User{UID: 1879048200, GID: 1879048200}, &User{UID: 18790
 
 // The function `apart` adds every kind of isolation to a spec.
 func apart(spec Spec) Spec {
-	spec.User, spec.Sandbox.Private, spec.Sandbox.Seccomp = tenantA, true, canFilter()
+	spec.User, spec.Sandbox.Private, spec.Sandbox.Seccomp, spec.Sandbox.Scoped = tenantA, true, canFilter(), true
 	spec.Limits = Limits{MilliCPU: 4000, MemoryMB: 1024, Pids: 200}
 	return spec
 }
@@ -159,6 +159,16 @@ func TestIntruder(t *testing.T) {
 		"write=/proc/sys/kernel/core_pattern": no, "write=" + seat.SandboxDir + "/new": no,
 		"run=" + SandboxWork + "/set-user-id": "uid=1879048200 gid=1879048200 groups=1879048200", // euid=0 must not appear
 		"write=" + seat.SandboxTmp + "/mine":  "did",
+	}
+	for _, path := range []string{
+		"/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper", "/sys/power/state", "/dev/mem",
+		"/dev/kmsg", "/dev/loop-control", "/dev/loop0", "/dev/userfaultfd", "/dev/btrfs-control", "/dev/tty1",
+		string(w.group(other.Key)) + "/cgroup.kill", string(w.group(other.Key)) + "/job/cgroup.procs", string(w.defaultGroup(key("intruder"))) + "/job/cgroup.procs",
+		string(w.defaultGroup(key("intruder"))) + "/job/pids.max",
+	} {
+		if _, err := os.Stat(path); err == nil || strings.Contains(path, key("intruder").String()) {
+			want["write="+path] = no
+		}
 	}
 	var attempts []string
 	for a := range want {

@@ -63,7 +63,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 
 // If a supervisor was started, the method `start` may return a Proc together with an error.
 func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
-	lock, err := r.furnish(order)
+	lock, err := r.furnish(ctx, order)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 
 // The method `furnish` creates all files of a seat before its start, and takes the lock that the supervisor will inherit. The
 // lock ensures that a running supervisor never looks dead, not even for a moment.
-func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
+func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, err error) {
 	key := order.Key
 	lock, err = r.root.OpenFile(seatPath(key, seat.LockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *Runner) furnish(order seat.Order) (lock *os.File, err error) {
 	if err := r.root.WriteFile(seatPath(key, seat.SpecFile), order.Encode(), 0o600); err != nil {
 		return lock, err
 	}
-	if err := r.furnishJob(order); err != nil {
+	if err := r.furnishJob(ctx, order); err != nil {
 		return lock, err
 	}
 	if order.Contained() {

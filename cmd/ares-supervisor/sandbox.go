@@ -39,6 +39,11 @@ func (s *supervisor) apart() error {
 	}
 	leaveKeyring()
 	dropCapabilities()
+	if o.Sandbox.Scoped {
+		if err := enterScope(); err != nil {
+			return err
+		}
+	}
 	if o.Sandbox.Seccomp {
 		return installFilter(o.Sandbox.UserNamespaces)
 	}
@@ -93,9 +98,13 @@ func furnishDir(o *seat.Order) error {
 	if err := syscall.Mount("ares", seat.SandboxDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=16"); err != nil {
 		return errors.New("mount " + seat.SandboxDir + ": " + err.Error())
 	}
+	work, tmp, err := furnishDisk(o)
+	if err != nil {
+		return err
+	}
 	for _, m := range []struct{ from, to string }{
-		{o.Sandbox.Scratch, seat.SandboxWork}, // furnishSized covers these two if their size is limited
-		{seat.TmpDir, seat.SandboxTmp},
+		{work, seat.SandboxWork}, // furnishSized covers these two if their size in memory is limited
+		{tmp, seat.SandboxTmp},
 		{seat.ProgressFile, seat.SandboxProgress},
 		{seat.CheckpointFile, seat.SandboxCheckpoint},
 	} {
@@ -115,7 +124,7 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
-	if err := furnishSized(o); err != nil {
+	if err := errors.Join(leaveDisk(o), furnishSized(o)); err != nil {
 		return err
 	}
 	return furnishSecrets(o)

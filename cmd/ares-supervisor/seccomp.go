@@ -14,9 +14,9 @@ import (
 )
 
 // The filter of system calls denies what Docker denies to an unprivileged container by default: calls that change the machine, and
-// calls that are often the way into the kernel. A denied call fails with EPERM. Two differences from Docker's list are deliberate.
+// calls that are often the way into the kernel. A denied call fails with EPERM. Three differences from Docker's list are deliberate.
 // The calls that bind memory to NUMA nodes stay allowed, because jobs with GPUs need them. A call unshare without namespaces stays
-// allowed, because it only affects the caller.
+// allowed, because it only affects the caller. One option of ptrace is denied, see ptraceRule.
 
 // bpfInstruction is the kernel's struct sock_filter.
 type bpfInstruction struct {
@@ -35,6 +35,7 @@ const (
 	dataCall    = 0 // offsets in struct seccomp_data; the first word of an argument has its low bits
 	dataArch    = 4
 	dataArg0    = 16
+	dataArg3    = 40
 	retAllow    = 0x7fff0000
 	retKill     = 0x80000000 // the whole process, with SIGSYS
 	retErrno    = 0x00050000
@@ -49,13 +50,39 @@ const (
 // allowedPersonalities lists the arguments of personality that are allowed: Linux and its variants, and the question (0xffffffff).
 var allowedPersonalities = []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}
 
+// A process that is traced with PTRACE_O_TRACEEXIT stops when it exits, even after SIGKILL, until its tracer continues it. Two processes
+// that trace each other this way could never be killed, and their allocation could never be released. The filter therefore denies the
+// option, in each request that sets options. Debuggers do not need it.
+const (
+	ptraceOldSetOptions = 21
+	ptraceSetOptions    = 0x4200
+	ptraceSeize         = 0x4206
+	ptraceTraceExit     = 0x40
+)
+
+// ptraceRule applies to the request, which is the first argument of ptrace, and then to the options, which are the fourth.
+var ptraceRule = []bpfInstruction{
+	{bpfEqual, 3, 0, ptraceOldSetOptions},
+	{bpfEqual, 2, 0, ptraceSetOptions},
+	{bpfEqual, 1, 0, ptraceSeize},
+	{bpfReturn, 0, 0, retAllow},
+	{bpfLoad, 0, 0, dataArg3},
+	{bpfAnyBit, 0, 1, ptraceTraceExit},
+	{bpfReturn, 0, 0, retDeny},
+	{bpfReturn, 0, 0, retAllow},
+}
+
 // filterProgram returns the filter. If `namespaces` is true, the job may have user namespaces, with mounts in them.
 func filterProgram(namespaces bool) []bpfInstruction {
 	denied := deniedCalls
 	p := []bpfInstruction{
 		// The numbers of the calls differ between architectures, so a program of another architecture could evade the filter.
-		{bpfLoad, 0, 0, dataArch}, {bpfEqual, 1, 0, auditArch}, {bpfReturn, 0, 0, retKill},
-		{bpfLoad, 0, 0, dataCall}, {bpfAtLeast, 0, 1, x32Bit}, {bpfReturn, 0, 0, retMissing},
+		{bpfLoad, 0, 0, dataArch},
+		{bpfEqual, 1, 0, auditArch},
+		{bpfReturn, 0, 0, retKill},
+		{bpfLoad, 0, 0, dataCall},
+		{bpfAtLeast, 0, 1, x32Bit},
+		{bpfReturn, 0, 0, retMissing},
 	}
 	if !namespaces {
 		denied = append(append([]uint32(nil), denied...), deniedNamespaceCalls...)
@@ -66,6 +93,7 @@ func filterProgram(namespaces bool) []bpfInstruction {
 		p = append(p, argumentRule(sysUnshare, bpfInstruction{bpfAnyBit, 0, 1, cloneSpaces | cloneTime}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
 	}
 	p = append(p, argumentRule(sysSocket, bpfInstruction{bpfEqual, 0, 1, familyVsock}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
+	p = append(p, argumentRule(sysPtrace, ptraceRule...)...)
 	var rule []bpfInstruction
 	for _, v := range allowedPersonalities {
 		rule = append(rule, bpfInstruction{bpfEqual, 0, 1, v}, bpfInstruction{bpfReturn, 0, 0, retAllow})

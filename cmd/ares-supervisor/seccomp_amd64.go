@@ -9,6 +9,7 @@ const (
 	sysClone3      = 435
 	sysUnshare     = 272
 	sysPersonality = 135
+	sysPtrace      = 101
 	sysSocket      = 41
 	sysSeccomp     = 317
 )

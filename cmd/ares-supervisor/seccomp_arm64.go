@@ -9,6 +9,7 @@ const (
 	sysClone3      = 435
 	sysUnshare     = 97
 	sysPersonality = 92
+	sysPtrace      = 117
 	sysSocket      = 198
 	sysSeccomp     = 277
 )

@@ -9,6 +9,7 @@ const (
 	sysClone3
 	sysUnshare
 	sysPersonality
+	sysPtrace
 	sysSocket
 	sysSeccomp
 )

@@ -65,6 +65,46 @@ var apart = []Mutation{
 		inRun("TestSeccompInCgroup"), `no "Seccomp:`,
 	},
 	{
+		"apart-trace-exit", "the denial of the ptrace option with which SIGKILL does not end a process",
+		edit("cmd/ares-supervisor/seccomp.go", "\tp = append(p, argumentRule(sysPtrace, ptraceRule...)...)\n", ""),
+		inRun("TestSeccomp$"), `options=0x4200,0x40: "no such process"`,
+	},
+	{
+		"apart-processes-of-the-same-user", "the scope that keeps a job from the processes and abstract sockets of its user's other jobs",
+		edit(room, "if o.Sandbox.Scoped {", "if o.Sandbox.Scoped && o.User == nil {"),
+		inRun("TestScope"), `kill=\d+: "did"`,
+	},
+	{
+		"apart-system-v", "the removal of the System V memory that a job leaves",
+		edit("agent/run/forget.go", "\t\tr.removeIPC(&order)\n", "\t\t_ = order\n"),
+		inRun("TestSystemVIsRemoved"), `is left`,
+	},
+	{
+		"apart-disk", "the size of the job's own file system",
+		edit("agent/sandbox.go", "s.DiskMB = int64(i.DiskMB)", "s.DiskMB = 0"),
+		inAgent("TestSandboxOfAJob"), `a limited disk`,
+	},
+	{
+		"apart-disk-of-the-job", "the mount of the job's own file system",
+		edit("agent/run/seat/sandbox.go", "\tif s.DiskMB == 0 {\n\t\treturn \"\"", "\tif s.DiskMB >= 0 {\n\t\treturn \"\""),
+		inRun("TestDiskLimit"), `no "No space left`,
+	},
+	{
+		"apart-progress-file", "the size of the files with which a job reports its progress and checkpoints",
+		edit("agent/run/progress.go", "sys.Blocks*512 <= maxReport", "sys.Blocks*512 >= 0"),
+		inRun("TestReportsAreLimited"), `still takes`,
+	},
+	{
+		"apart-users-of-jobs", "the choice of a user that no other job on the node has",
+		edit("agent/userrange.go", "if u.jobs[uid] != \"\" {", "if len(u.jobs) < 0 {"),
+		inAgent("TestUserRange$"), `is the user of|in a full range`,
+	},
+	{
+		"apart-users-of-leftovers", "the check that no process has the user any more",
+		edit("agent/userrange.go", "!busy[uid] && ", ""),
+		inAgent("TestUserRangeOfLeftovers"), `has a process`,
+	},
+	{
 		"apart-shared-memory", "the size of /dev/shm",
 		edit("cmd/ares-supervisor/quota.go", "err != nil || o.Sandbox.ShmMB == 0 &&", "err != nil || o.Sandbox.ShmMB > 0 &&"),
 		inRun("TestSharedMemoryLimit"), `no "No space left`,

@@ -41,6 +41,13 @@ type Sandbox struct {
 	TmpMB int64
 	// WorkMB is the size of SandboxWork, which is then in memory. With 0, SandboxWork is Scratch.
 	WorkMB int64
+	// DiskMB is the size of a file system of the job's own, on the agent's disk. It holds SandboxWork and the temporary directory, except
+	// those that WorkMB and TmpMB put in memory. With 0, there is none. It needs Private and Scratch.
+	DiskMB int64
+	// Scoped keeps the job from signals to, traces of, and abstract sockets of processes outside the job, also those of its own user. A
+	// kernel before Linux 6.12 does not support this, and the job then runs without it. Ranks of one job use such sockets between each
+	// other, so it is only for jobs with one rank. It needs a User, but no other part of the sandbox.
+	Scoped bool
 	// Seccomp installs the filter of system calls. It needs a User, but no other part of the sandbox.
 	Seccomp bool
 	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
@@ -64,6 +71,28 @@ const (
 	// ClosedFile is an empty file that only root may open. ClosedFile is mounted over each hidden file.
 	ClosedFile = "closed"
 )
+
+// DiskFile is the file in Sandbox.Scratch that holds the file system of Sandbox.DiskMB. The job never sees this directory, and the file is
+// deleted with it.
+const DiskFile = "disk.img"
+
+// MaxDiskMB is the largest Sandbox.DiskMB, 64 TiB.
+const MaxDiskMB = 64 << 20
+
+// Disk returns the path of DiskFile, or "" if the job has no file system of its own.
+func (s *Sandbox) Disk() string {
+	if s.DiskMB == 0 {
+		return ""
+	}
+	return s.Scratch + "/" + DiskFile
+}
+
+// DiskFiles returns how many files fit into a file system with the given size. Without a limit of its own, a job that creates empty files
+// would fill the file system with their records.
+func DiskFiles(mb int64) int64 {
+	const filesPerMB, minFiles, maxFiles = 64, 4096, 16 << 20
+	return min(max(mb*filesPerMB, minFiles), maxFiles)
+}
 
 // TmpfsOptions returns the mount options that limit an in-memory file system. The number of files is limited too, because each of them
 // takes memory of the kernel.
@@ -114,6 +143,10 @@ func (o *Order) encodeSandbox(e *encoder) {
 	e.str("shm", o.Sandbox.Shm)
 	e.num("tmp_mb", o.Sandbox.TmpMB)
 	e.num("work_mb", o.Sandbox.WorkMB)
+	e.num("disk_mb", o.Sandbox.DiskMB)
+	if o.Sandbox.Scoped {
+		e.str("scoped", "on")
+	}
 	if o.Sandbox.Seccomp {
 		e.str("seccomp", "on")
 	}
@@ -166,6 +199,10 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.TmpMB = d.num(f)
 	case "work_mb":
 		o.Sandbox.WorkMB = d.num(f)
+	case "disk_mb":
+		o.Sandbox.DiskMB = d.num(f)
+	case "scoped":
+		o.Sandbox.Scoped = true
 	case "seccomp":
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":

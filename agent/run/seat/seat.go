@@ -211,6 +211,8 @@ func (s *Spec) Check() error {
 		return errors.New("no acknowledged renewal")
 	case s.Limits.MilliCPU < 0 || s.Limits.MemoryMB < 0 || s.Limits.Pids < 0:
 		return errors.New("the CPU, memory and process limits must not be negative")
+	case s.Sandbox.DiskMB < 0 || s.Sandbox.DiskMB > MaxDiskMB:
+		return errors.New("the size of the job's file system must be between 0 and 64 TiB")
 	case s.User != nil && (s.User.UID == 0 || s.User.GID == 0):
 		return errors.New("a job must not run as root (UID 0 or GID 0)")
 	}

@@ -33,10 +33,14 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup:              func(env *testscript.Env) error { return setup(env, dir) },
 		Condition: func(name string) (bool, error) {
-			if name != "root" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "root":
+				return os.Geteuid() == 0, nil
+			case "loop": // whether this machine, if it is a container, has loop devices
+				_, err := os.Stat("/dev/loop-control")
+				return err == nil, nil
 			}
-			return os.Geteuid() == 0, nil
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up":      up,
@@ -72,7 +76,10 @@ func programs(t *testing.T) string {
 
 // The variable `carried` lists the environment variables that affect ares and that a script may
 // set.
-var carried = []string{"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ARES_ISOLATION_ALLOW_UNTRUSTED", "ETCD_ENDPOINTS", "WORKER_ID"}
+var carried = []string{
+	"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ARES_ISOLATION_ALLOW_UNTRUSTED",
+	"ARES_ISOLATION_USER_RANGE", "ARES_ISOLATION_DISK_MB", "ETCD_ENDPOINTS", "WORKER_ID",
+}
 
 // A `session` is the state of one script: the processes it started, and its initial environment.
 type session struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,6 +65,17 @@ func init() {
 		_, _, errno := syscall.RawSyscall(syscall.SYS_PERSONALITY, uintptr(n), 0, 0)
 		return did(errno)
 	}
+	attempts["options"] = func(of string) (string, error) { // "request,options" of ptrace, for a process that does not exist
+		request, options, _ := strings.Cut(of, ",")
+		r, err1 := strconv.ParseUint(request, 0, 32)
+		o, err2 := strconv.ParseUint(options, 0, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
+		}
+		const nobody = 1<<31 - 1
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, uintptr(r), nobody, 0, uintptr(o), 0, 0)
+		return did(errno)
+	}
 	attempts["files"] = func(of string) (string, error) { // "directory,count": creates empty files
 		dir, count, _ := strings.Cut(of, ",")
 		for i := range number(count) {
@@ -72,6 +84,15 @@ func init() {
 				return "", err
 			}
 			_ = f.Close()
+		}
+		return "did", nil
+	}
+	attempts["sysv"] = func(string) (string, error) { // leaves a System V object of each kind
+		_, _, shm := syscall.RawSyscall(syscall.SYS_SHMGET, 0, 1<<20, 0o600)
+		_, _, msg := syscall.RawSyscall(syscall.SYS_MSGGET, 0, 0o600, 0)
+		_, _, sem := syscall.RawSyscall(syscall.SYS_SEMGET, 0, 1, 0o600)
+		if errno := max(shm, msg, sem); errno != 0 {
+			return "", errno
 		}
 		return "did", nil
 	}
@@ -123,6 +144,9 @@ func compute(string) (string, error) {
 	var ws syscall.WaitStatus
 	if _, err = syscall.Wait4(traced.Process.Pid, &ws, 0, nil); err != nil || !ws.Stopped() {
 		return "traced", fmt.Errorf("%v: %w", ws, err)
+	}
+	if err = syscall.PtraceSetOptions(traced.Process.Pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL|unix.PTRACE_O_TRACEEXEC); err != nil {
+		return "options", err
 	}
 	if err = syscall.PtraceDetach(traced.Process.Pid); err != nil {
 		return "detach", err

@@ -47,6 +47,13 @@ var attempts = map[string]func(string) (string, error){
 		}
 		return "did", nil
 	},
+	"connect": func(name string) (string, error) { // to an abstract socket
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			return "", err
+		}
+		return "did", syscall.Connect(fd, &syscall.SockaddrUnix{Name: name})
+	},
 	"setuid": func(uid string) (string, error) {
 		return "did", syscall.Setuid(number(uid))
 	},
