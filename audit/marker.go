@@ -41,6 +41,7 @@ type Marker struct {
 	known   bool // last is the stored mark, and the log contains it
 	last    Mark
 	moved   time.Time
+	begins  bool // the log says that it is marked, and the store has no mark yet
 	failing bool // the last call of the store failed
 
 	problem atomic.Pointer[string] // why the log is not the marked one; readers must not wait for the store
@@ -87,7 +88,7 @@ func (m *Marker) step(ctx context.Context, now bool) error {
 	}
 	seq, hash := m.Log.Position()
 	at := m.Now()
-	if seq <= m.last.Sequence || !now && at.Sub(m.moved) < markAfter && seq-m.last.Sequence < markEntries {
+	if seq <= m.last.Sequence || !now && !m.begins && at.Sub(m.moved) < markAfter && seq-m.last.Sequence < markEntries {
 		return nil
 	}
 	next := Mark{Server: m.Log.cfg.Server, Sequence: seq, Hash: hash, Key: m.Log.Key(), Time: at.UTC().Truncate(time.Microsecond)}
@@ -96,7 +97,7 @@ func (m *Marker) step(ctx context.Context, now bool) error {
 		m.known = false // the store was restored, or another server has the same name: the next step finds out
 	}
 	if err == nil {
-		m.last, m.moved = next, at
+		m.last, m.moved, m.begins = next, at, false
 	}
 	return err
 }
@@ -107,24 +108,56 @@ func (m *Marker) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if stored.Sequence == 0 {
+		return m.first(ctx, stored)
+	}
 	contained, err := m.Log.Contains(ctx, stored)
 	if err != nil {
 		return err
 	}
-	if contained {
+	seq, _ := m.Log.Position()
+	switch at := stored.Time.UTC().Format(time.RFC3339); {
+	case !contained:
+		m.report(stored, fmt.Sprintf("the audit log of server %s has %d entries and lacks entry %d as the store remembers it from %s: it was cut, or an older copy was put back (run `ares audit verify`)",
+			m.Log.cfg.Server, seq, stored.Sequence, at),
+			fmt.Sprintf("the mark in the store is entry %d of %s, which this log lacks", stored.Sequence, at))
+	case stored.Key != "" && stored.Key != m.Log.Key():
+		m.report(stored, fmt.Sprintf("the audit log of server %s is signed with another key than the store remembers from %s: somebody replaced the key (run `ares audit verify`)", m.Log.cfg.Server, at),
+			fmt.Sprintf("the mark in the store of %s names another key", at))
+	default:
 		m.last, m.known = stored, true
+	}
+	return nil
+}
+
+// The method `first` accepts that the store has no mark, unless the log says that this store had one.
+func (m *Marker) first(ctx context.Context, none Mark) error {
+	page := Page{Next: ^uint64(0)}
+	for page.Next > 0 && len(page.Entries) == 0 {
+		var err error
+		if page, err = m.Log.List(ctx, Query{Action: ActionMarked, Object: m.Log.cfg.Cluster, From: page.Next, Limit: 1}); err != nil {
+			return err
+		}
+	}
+	if len(page.Entries) > 0 {
+		e := &page.Entries[0]
+		m.report(none, fmt.Sprintf("the store has no mark of the audit log of server %s, which entry %d of %s says that it had: somebody removed the mark (run `ares audit verify`)",
+			m.Log.cfg.Server, e.Sequence, e.Time.UTC().Format(time.RFC3339)), fmt.Sprintf("the mark of entry %d was removed from the store", e.Sequence))
 		return nil
 	}
-	seq, _ := m.Log.Position()
-	why := fmt.Sprintf("the audit log of server %s has %d entries and lacks entry %d as the store remembers it from %s: it was cut, or an older copy was put back (run `ares audit verify`)",
-		m.Log.cfg.Server, seq, stored.Sequence, stored.Time.UTC().Format(time.RFC3339))
+	// The entry is on disk before the mark is in the store. Otherwise a crash would leave a mark that can be removed without a trace.
+	if err := m.Log.Record(ctx, Entry{Action: ActionMarked, Status: Done, Object: m.Log.cfg.Cluster, Detail: "the position of this log is marked in the store from now on"}); err != nil {
+		return err
+	}
+	m.last, m.known, m.begins = none, true, true
+	return nil
+}
+
+// The method `report` keeps a problem, and writes it into the log.
+func (m *Marker) report(stored Mark, why, detail string) {
 	m.problem.Store(&why)
 	if m.Slog != nil {
-		m.Slog.Error("the audit log is not the one that was marked in the store", "entries", seq, "marked", stored.Sequence)
+		m.Slog.Error("the audit log is not the one that was marked in the store", "reason", why)
 	}
-	m.Log.Note(Entry{
-		Action: ActionBehind, Status: Done, Object: "audit/" + m.Log.cfg.Server, Before: stored.Hash,
-		Detail: fmt.Sprintf("the mark in the store is entry %d of %s, which this log lacks", stored.Sequence, stored.Time.UTC().Format(time.RFC3339)),
-	})
-	return nil
+	m.Log.Note(Entry{Action: ActionBehind, Status: Done, Object: "audit/" + m.Log.cfg.Server, Before: stored.Hash, Detail: detail})
 }

@@ -218,11 +218,12 @@ func writeReport(w io.Writer, r *audit.Report) {
 		word = "WAS CHANGED"
 	}
 	output.Printf(w, "The log %s: entries %d to %d in %s, signed up to %d.\n", word, r.First, r.Last, output.Count(int32(r.Segments), "file"), r.Signed)
+	output.Printf(w, "Entry %d has the hash %.16s.\n", r.Last, output.Clean(r.Hash))
 	if r.Last > r.Signed {
 		output.Printf(w, "Entries from %d on are not signed yet: verify cannot detect their removal.\n", r.Signed+1)
 	}
 	if len(r.Compared) > 0 {
-		output.Printf(w, "Its end was compared with %s.\n", output.Clean(strings.Join(r.Compared, ", ")))
+		output.Printf(w, "It was compared with %s.\n", output.Clean(strings.Join(r.Compared, ", ")))
 	}
 	for _, missing := range r.NotCompared {
 		output.Printf(w, "It was not compared with %s.\n", output.Clean(missing))
