@@ -37,7 +37,10 @@ func NewWriter(to io.Writer, h Header) (*Writer, error) {
 
 // Batch writes a batch that the engine received. If the batch is a snapshot, its events are sorted
 // first.
+//
+// Environments are left out. Users put passwords there, no decision depends on them, and recordings outlive the jobs.
 func (w *Writer) Batch(b ares.Batch) error {
+	b.Events = withoutEnvironments(b.Events)
 	if b.Reset {
 		b.Events = slices.Clone(b.Events)
 		slices.SortFunc(b.Events, inOrder)
@@ -56,6 +59,24 @@ func (w *Writer) Batch(b ares.Batch) error {
 			return err
 		}
 	}
+}
+
+// withoutEnvironments returns the events without the environments of jobs. The given events are not changed, because the engine uses them.
+func withoutEnvironments(events []ares.Event) []ares.Event {
+	copied := false
+	for i := range events {
+		job := events[i].Job
+		if job == nil || len(job.Environment) == 0 {
+			continue
+		}
+		if !copied {
+			events, copied = slices.Clone(events), true
+		}
+		bare := *job
+		bare.Environment = nil
+		events[i].Job = &bare
+	}
+	return events
 }
 
 // Decision writes a decision of the engine.
