@@ -153,7 +153,7 @@ func TestMarkerNoticesAnotherKeyAndARemovedMark(t *testing.T) {
 // their entries would be lost.
 func TestFilesUnderARunningServer(t *testing.T) {
 	for what, attack := range map[string]func(path string) error{
-		"removed": os.Remove,
+		"removed":                    os.Remove,
 		"removed with its directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
 		"replaced": func(path string) error {
 			data, err := os.ReadFile(path)
@@ -247,6 +247,11 @@ func TestClockSetBack(t *testing.T) {
 	}
 	l.stop()
 	good(t, dir)
+	l = start(t, dir, clock)
+	page, err = l.List(t.Context(), Query{Action: "SUBMIT_JOB", Since: time.Now().Add(-time.Hour)})
+	if err != nil || len(page.Entries) != 4 {
+		t.Errorf("the entries before the clock was set back are hidden: %d are found, %v", len(page.Entries), err)
+	}
 }
 
 // TestCopyIsCompared changes, and removes, entries of the copy in history. `ares audit list` shows the copy, so verify must find both.

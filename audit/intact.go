@@ -43,6 +43,9 @@ func (l *Log) clockStep() []Entry {
 		l.clock = later(was, now)
 		return nil
 	}
+	l.mu.Lock()
+	l.stepped = later(l.stepped, was)
+	l.mu.Unlock()
 	return []Entry{{
 		Time: now, Since: was, Server: l.cfg.Server, Cluster: l.cfg.Cluster, Action: ActionClock, Status: Done,
 		Detail: fmt.Sprintf("the clock was set back by %s: the last entry is from %s", was.Sub(now).Round(time.Second), was.UTC().Format(time.RFC3339)),

@@ -92,8 +92,9 @@ type Log struct {
 
 	unsigned bool // the last head could not be written
 
-	owner string    // server of the last entry, when the log was opened
-	clock time.Time // the latest time that an entry was written, to notice that the clock was set back
+	owner   string    // server of the last entry, when the log was opened
+	stepped time.Time // the latest time from which the clock was set back; under mu
+	clock   time.Time // the latest time that an entry was written, to notice that the clock was set back
 }
 
 // The type `group` holds the entries that one caller records with one call.

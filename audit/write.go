@@ -272,6 +272,10 @@ func (l *Log) follow(last segment, data []byte) (good int, torn error) {
 		}
 		l.seq, l.hash, rest = e.Sequence, e.Hash, more
 		l.owner, l.clock = e.Server, later(l.clock, e.Time)
+		if e.Action == ActionClock {
+			l.stepped = later(l.stepped, e.Since)
+			l.clock = e.Time
+		}
 		good += len(line) + 1
 	}
 	l.size = int64(good)
