@@ -121,8 +121,10 @@ func TestMarkerNoticesAnotherKeyAndARemovedMark(t *testing.T) {
 	l := start(t, t.TempDir())
 	m := &marks{}
 	step := func() string {
+		l.record(1)
 		marker := &Marker{Log: l.Log, Store: m, Now: time.Now}
 		marker.Step(t.Context(), true)
+		l.record(1) // what the marker noted is then on disk, too
 		return marker.Problem()
 	}
 	if why := step(); why != "" || m.stored.Sequence == 0 {
@@ -289,4 +291,26 @@ func TestCopyIsCompared(t *testing.T) {
 			wantFault(t, r, c.want)
 		}
 	}
+}
+
+// TestOutsideHeadBeyondTheEnd gives a running server, whose log was put back, a head of the log that it had before.
+func TestOutsideHeadBeyondTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	l := start(t, dir)
+	l.record(3)
+	l.stop()
+	yesterday := copied(t, dir)
+	l = start(t, dir)
+	l.record(9)
+	head, err := l.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = start(t, yesterday)
+	l.record(1)
+	r, err := l.Verify(Check{Heads: []Head{head}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFault(t, r, "its end was cut off")
 }

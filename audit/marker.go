@@ -41,7 +41,7 @@ type Marker struct {
 	known   bool // last is the stored mark, and the log contains it
 	last    Mark
 	moved   time.Time
-	begins  bool // the log says that it is marked, and the store has no mark yet
+	said    bool // the log says that it is marked
 	failing bool // the last call of the store failed
 
 	problem atomic.Pointer[string] // why the log is not the marked one; readers must not wait for the store
@@ -88,7 +88,7 @@ func (m *Marker) step(ctx context.Context, now bool) error {
 	}
 	seq, hash := m.Log.Position()
 	at := m.Now()
-	if seq <= m.last.Sequence || !now && !m.begins && at.Sub(m.moved) < markAfter && seq-m.last.Sequence < markEntries {
+	if seq <= m.last.Sequence || !now && at.Sub(m.moved) < markAfter && seq-m.last.Sequence < markEntries {
 		return nil
 	}
 	next := Mark{Server: m.Log.cfg.Server, Sequence: seq, Hash: hash, Key: m.Log.Key(), Time: at.UTC().Truncate(time.Microsecond)}
@@ -97,7 +97,8 @@ func (m *Marker) step(ctx context.Context, now bool) error {
 		m.known = false // the store was restored, or another server has the same name: the next step finds out
 	}
 	if err == nil {
-		m.last, m.moved, m.begins = next, at, false
+		m.last, m.moved = next, at
+		m.say()
 	}
 	return err
 }
@@ -126,6 +127,7 @@ func (m *Marker) adopt(ctx context.Context) error {
 			fmt.Sprintf("the mark in the store of %s names another key", at))
 	default:
 		m.last, m.known = stored, true
+		m.say()
 	}
 	return nil
 }
@@ -145,12 +147,18 @@ func (m *Marker) first(ctx context.Context, none Mark) error {
 			m.Log.cfg.Server, e.Sequence, e.Time.UTC().Format(time.RFC3339)), fmt.Sprintf("the mark of entry %d was removed from the store", e.Sequence))
 		return nil
 	}
-	// The entry is on disk before the mark is in the store. Otherwise a crash would leave a mark that can be removed without a trace.
-	if err := m.Log.Record(ctx, Entry{Action: ActionMarked, Status: Done, Object: m.Log.cfg.Cluster, Detail: "the position of this log is marked in the store from now on"}); err != nil {
-		return err
-	}
-	m.last, m.known, m.begins = none, true, true
+	m.last, m.known = none, true
 	return nil
+}
+
+// The method `say` writes into the log that the store has a mark of it, once after each start. So a mark that is removed later is missed. The mark
+// is in the store before, because otherwise a crash between the two would look like a removed mark.
+func (m *Marker) say() {
+	if m.said || m.last.Sequence == 0 {
+		return
+	}
+	m.said = true
+	m.Log.Note(Entry{Action: ActionMarked, Status: Done, Object: m.Log.cfg.Cluster, Detail: fmt.Sprintf("the store has a mark of this log at entry %d", m.last.Sequence)})
 }
 
 // The method `report` keeps a problem, and writes it into the log.

@@ -75,6 +75,34 @@ func TestALogThatJustEndsIsNamed(t *testing.T) {
 	})
 }
 
+// TestAWholeDataDirectoryThatWasPutBack puts back log, store and history alike. They agree, so only an outside head reveals it. The output must say that
+// the log was not compared with one.
+func TestAWholeDataDirectoryThatWasPutBack(t *testing.T) {
+	data, yesterday := t.TempDir(), t.TempDir()
+	auditedServer(t, data, func(ctx context.Context, c *client.Client) { verifiedAudit(ctx, t, c) })
+	must(t, os.CopyFS(yesterday, os.DirFS(data)))
+	var head *apipb.AuditHead
+	auditedServer(t, data, func(ctx context.Context, c *client.Client) {
+		for _, id := range []string{"one", "two", "three", "four"} {
+			_, err := c.CreateTenant(ctx, &apipb.Tenant{Id: id, Name: id})
+			must(t, err)
+		}
+		var err error
+		head, err = c.AuditHead(ctx)
+		must(t, err)
+	})
+	auditedServer(t, yesterday, func(ctx context.Context, c *client.Client) {
+		r := verifiedAudit(ctx, t, c)
+		if !r.Ok || !slices.Contains(r.NotCompared, audit.OutsideHead) {
+			t.Errorf("without an outside head: %v", r)
+		}
+		r, err := c.VerifyAudit(ctx, head)
+		if err != nil || r.Ok {
+			t.Errorf("with an outside head: %v, %v", r, err)
+		}
+	})
+}
+
 // TestARemovedAuditLogStopsChanges removes the audit directory under a running server. Changes are rejected, and verification fails.
 func TestARemovedAuditLogStopsChanges(t *testing.T) {
 	data := t.TempDir()

@@ -23,6 +23,11 @@ var auditLog = []Mutation{
 		Test{Package: "./sim", Run: "TestVerifyDecisions$"}, `was changed`,
 	},
 	{
+		"audit-outside-head-beyond-the-end", "the comparison of a running log with a head beyond its end",
+		edit("audit/verify.go", "(h.given || v.check", "(v.check"),
+		Test{Package: "./audit", Run: "TestOutsideHeadBeyondTheEnd"}, `its end was cut off`,
+	},
+	{
 		"audit-floor-without-entry", "the search for the entry about removed entries",
 		edit("audit/removed.go", "if v.expired > 0 {", "if v.expired >= 0 {"),
 		Test{Package: "./audit", Run: "TestForgedFloor"}, `somebody removed them`,
