@@ -19,6 +19,8 @@ const (
 	ActionExpire  = "AUDIT_EXPIRED"   // a segment was removed because of its age
 	ActionGap     = "AUDIT_GAP"       // entries were lost while the disk failed
 	ActionBehind  = "AUDIT_BEHIND"    // the log is not the one that the mark in the store was written for
+	ActionMarked  = "AUDIT_MARKED"    // from here on, a mark in the store follows the log
+	ActionClock   = "AUDIT_CLOCK_SET" // the server's clock was set back
 )
 
 // Config is the location and the settings of a log.
@@ -89,6 +91,10 @@ type Log struct {
 	unasked uint64 // entries since the last head
 
 	unsigned bool // the last head could not be written
+
+	owner   string    // server of the last entry, when the log was opened
+	stepped time.Time // the latest time from which the clock was set back; under mu
+	clock   time.Time // the latest time that an entry was written, to notice that the clock was set back
 }
 
 // The type `group` holds the entries that one caller records with one call.

@@ -30,19 +30,10 @@ func (v *verifier) listComparisons() {
 	v.Compared, v.NotCompared = []string{}, append([]string{}, v.check.NotCompared...)
 	for i := range v.check.Marks {
 		m := &v.check.Marks[i]
-		v.Compared = append(v.Compared, fmt.Sprintf("%s (entry %d)", m.Origin, m.Sequence))
 		v.Key = cmp.Or(v.Key, m.Key)
 		if m.Key != "" && m.Key != v.Key {
 			v.fault(v.dir, 0, "%s names the key %s, not %s: this is another log", m.Origin, m.Key, v.Key)
 		}
-	}
-	switch n := len(v.check.Heads); n {
-	case 0:
-		v.NotCompared = append(v.NotCompared, OutsideHead)
-	case 1:
-		v.Compared = append(v.Compared, OutsideHead)
-	default:
-		v.Compared = append(v.Compared, fmt.Sprintf("%d outside heads", n))
 	}
 }
 
@@ -71,21 +62,30 @@ func (v *verifier) lineAgainstMarks(s segment, n int, e *Entry) {
 // stops, so that an entry that a mark remembers was on disk before that position.
 func (v *verifier) endAgainstMarks() {
 	for i := range v.check.Marks {
-		if m := &v.check.Marks[i]; m.Sequence > v.Last {
+		m := &v.check.Marks[i]
+		if v.isCompared(m.Origin, m.Sequence, m.Hash, m.Time) {
+			v.Compared = append(v.Compared, fmt.Sprintf("%s (entry %d)", m.Origin, m.Sequence))
+		}
+		if m.Sequence > v.Last {
 			v.fault(v.dir, 0, "the log ends with entry %d, but %s says that it had reached entry %d on %s: its end was cut off, or an older copy of the log was put back",
 				v.Last, m.Origin, m.Sequence, m.Time.UTC().Format(time.RFC3339))
 		}
 	}
 }
 
-// Contains reports whether the log still has the entry that a mark remembers, or has removed it because of its age.
+// Contains reports whether the log still has the entry that a mark remembers, or has removed it because of its age. The statement in the
+// files that entries were removed does not suffice for a young mark, because whoever has the server's key can sign such a statement.
 func (l *Log) Contains(ctx context.Context, m Mark) (bool, error) {
 	l.mu.Lock()
-	floor, last := l.signer.floor.Sequence, l.seq
+	floor, last := l.signer.floor, l.seq
 	l.mu.Unlock()
 	switch {
-	case m.Sequence == 0 || m.Sequence <= floor:
+	case m.Sequence == 0:
 		return true, nil
+	case m.Sequence == floor.Sequence:
+		return m.Hash == floor.Hash, nil
+	case m.Sequence < floor.Sequence:
+		return l.cfg.Keep > 0 && l.cfg.Now().Sub(m.Time) >= l.cfg.Keep, nil
 	case m.Sequence > last:
 		return false, nil
 	}

@@ -221,7 +221,6 @@ func TestMarkerNeverMarksAnotherLog(t *testing.T) {
 
 	// A store that was restored has an older mark of the same log. The marker goes on from it.
 	whole := start(t, dir, small)
-	m.stored = Mark{}
 	third := &Marker{Log: whole.Log, Store: m, Now: time.Now}
 	whole.record(1)
 	third.Step(t.Context(), true)

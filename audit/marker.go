@@ -41,6 +41,7 @@ type Marker struct {
 	known   bool // last is the stored mark, and the log contains it
 	last    Mark
 	moved   time.Time
+	said    bool // the log says that it is marked
 	failing bool // the last call of the store failed
 
 	problem atomic.Pointer[string] // why the log is not the marked one; readers must not wait for the store
@@ -97,6 +98,7 @@ func (m *Marker) step(ctx context.Context, now bool) error {
 	}
 	if err == nil {
 		m.last, m.moved = next, at
+		m.say()
 	}
 	return err
 }
@@ -107,24 +109,63 @@ func (m *Marker) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if stored.Sequence == 0 {
+		return m.first(ctx, stored)
+	}
 	contained, err := m.Log.Contains(ctx, stored)
 	if err != nil {
 		return err
 	}
-	if contained {
+	seq, _ := m.Log.Position()
+	switch at := stored.Time.UTC().Format(time.RFC3339); {
+	case !contained:
+		m.report(stored, fmt.Sprintf("the audit log of server %s has %d entries and lacks entry %d as the store remembers it from %s: it was cut, or an older copy was put back (run `ares audit verify`)",
+			m.Log.cfg.Server, seq, stored.Sequence, at),
+			fmt.Sprintf("the mark in the store is entry %d of %s, which this log lacks", stored.Sequence, at))
+	case stored.Key != "" && stored.Key != m.Log.Key():
+		m.report(stored, fmt.Sprintf("the audit log of server %s is signed with another key than the store remembers from %s: somebody replaced the key (run `ares audit verify`)", m.Log.cfg.Server, at),
+			fmt.Sprintf("the mark in the store of %s names another key", at))
+	default:
 		m.last, m.known = stored, true
+		m.say()
+	}
+	return nil
+}
+
+// The method `first` accepts that the store has no mark, unless the log says that this store had one.
+func (m *Marker) first(ctx context.Context, none Mark) error {
+	page := Page{Next: ^uint64(0)}
+	for page.Next > 0 && len(page.Entries) == 0 {
+		var err error
+		if page, err = m.Log.List(ctx, Query{Action: ActionMarked, Object: m.Log.cfg.Cluster, From: page.Next, Limit: 1}); err != nil {
+			return err
+		}
+	}
+	if len(page.Entries) > 0 {
+		e := &page.Entries[0]
+		m.report(none, fmt.Sprintf("the store has no mark of the audit log of server %s, which entry %d of %s says that it had: somebody removed the mark (run `ares audit verify`)",
+			m.Log.cfg.Server, e.Sequence, e.Time.UTC().Format(time.RFC3339)), fmt.Sprintf("the mark of entry %d was removed from the store", e.Sequence))
 		return nil
 	}
-	seq, _ := m.Log.Position()
-	why := fmt.Sprintf("the audit log of server %s has %d entries and lacks entry %d as the store remembers it from %s: it was cut, or an older copy was put back (run `ares audit verify`)",
-		m.Log.cfg.Server, seq, stored.Sequence, stored.Time.UTC().Format(time.RFC3339))
+	m.last, m.known = none, true
+	return nil
+}
+
+// The method `say` writes into the log that the store has a mark of it, once after each start. So a mark that is removed later is missed. The mark
+// is in the store before, because otherwise a crash between the two would look like a removed mark.
+func (m *Marker) say() {
+	if m.said || m.last.Sequence == 0 {
+		return
+	}
+	m.said = true
+	m.Log.Note(Entry{Action: ActionMarked, Status: Done, Object: m.Log.cfg.Cluster, Detail: fmt.Sprintf("the store has a mark of this log at entry %d", m.last.Sequence)})
+}
+
+// The method `report` keeps a problem, and writes it into the log.
+func (m *Marker) report(stored Mark, why, detail string) {
 	m.problem.Store(&why)
 	if m.Slog != nil {
-		m.Slog.Error("the audit log is not the one that was marked in the store", "entries", seq, "marked", stored.Sequence)
+		m.Slog.Error("the audit log is not the one that was marked in the store", "reason", why)
 	}
-	m.Log.Note(Entry{
-		Action: ActionBehind, Status: Done, Object: "audit/" + m.Log.cfg.Server, Before: stored.Hash,
-		Detail: fmt.Sprintf("the mark in the store is entry %d of %s, which this log lacks", stored.Sequence, stored.Time.UTC().Format(time.RFC3339)),
-	})
-	return nil
+	m.Log.Note(Entry{Action: ActionBehind, Status: Done, Object: "audit/" + m.Log.cfg.Server, Before: stored.Hash, Detail: detail})
 }

@@ -39,16 +39,20 @@ func (l *Log) prune(now time.Time) {
 }
 
 func (l *Log) expire(s segment, last *Entry, now time.Time) error {
+	// The entry is on disk before the statement, because Verify accepts no statement without an entry.
+	if err := l.write([]Entry{{
+		Time: now, Server: l.cfg.Server, Cluster: l.cfg.Cluster,
+		Action: ActionExpire, Status: Done, Object: filepath.Base(s.path), After: last.Hash, Since: now.Add(-l.cfg.Keep),
+		Detail: fmt.Sprintf("entries %d to %d are older than they are kept, which is %s", s.first, last.Sequence, l.cfg.Keep),
+	}}); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	err := l.signer.lower(last.Sequence, last.Hash, now)
 	l.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	l.Note(Entry{
-		Action: ActionExpire, Status: Done, Object: filepath.Base(s.path), After: last.Hash,
-		Detail: fmt.Sprintf("entries %d to %d are older than they are kept", s.first, last.Sequence),
-	})
 	return os.Remove(s.path)
 }
 

@@ -60,13 +60,13 @@ type Page struct {
 // it shows the entries as they are in the files. Use Verify to find out whether entries were changed.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	l.mu.Lock()
-	end, path := l.size, l.path
+	end, path, stepped := l.size, l.path, l.stepped
 	l.mu.Unlock()
 	all, err := segments(l.cfg.Dir)
 	if err != nil {
 		return Page{}, err
 	}
-	f := queryScan{Query: q, left: maxScan}
+	f := queryScan{Query: q, left: maxScan, stepped: stepped}
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
@@ -100,6 +100,14 @@ type queryScan struct {
 
 	page Page
 	left int64
+	// The clock was last set back from this time. Entries up to it need not be in the order of their times.
+	stepped time.Time
+}
+
+// isOrdered reports whether the entries around a time are in the order of their times. Otherwise somebody who sets the clock back could hide the
+// entries before that from a query with a time.
+func (f *queryScan) isOrdered(at time.Time) bool {
+	return f.stepped.IsZero() || at.After(f.stepped.Add(maxStep))
 }
 
 // The method `segment` scans one file up to the offset `end`. It reports whether to continue with the next file.
@@ -186,9 +194,9 @@ func (f *queryScan) line(line []byte) (more bool) {
 		f.page.Entries = append(f.page.Entries, e)
 	}
 	switch {
-	case !f.OldestFirst && !f.Since.IsZero() && e.Time.Before(f.Since.Add(-maxStep)):
+	case !f.OldestFirst && !f.Since.IsZero() && f.isOrdered(f.Since) && e.Time.Before(f.Since.Add(-maxStep)):
 		return false // all earlier entries are even older
-	case f.OldestFirst && !f.Until.IsZero() && e.Time.After(f.Until.Add(maxStep)):
+	case f.OldestFirst && !f.Until.IsZero() && f.isOrdered(f.Until) && e.Time.After(f.Until.Add(maxStep)):
 		return false
 	}
 	return true

@@ -22,6 +22,12 @@ type Check struct {
 	// Marks are positions that this log is known to have reached. They come from outside the log's files, but without a signature. The log
 	// must contain the entry of each mark.
 	Marks []Mark
+	// Known are faults that the server knows from elsewhere, such as that the mark of this log was removed from the store.
+	Known []string
+	// Copy returns entries of another copy of this log, such as history, in the order of their sequence numbers and beginning with the given one.
+	// The result is empty after the last entry. CopySince is the time from which on the copy must have all entries. Copy may be nil.
+	Copy      func(from uint64) ([]Entry, error)
+	CopySince time.Time
 	// NotCompared names what the log should also be compared with, but cannot be, with the reason. Verify only copies it to the report.
 	NotCompared []string
 	// If EndOnly is set, Verify leaves out the segments before the first mark or given head. This is fast for a long log, and still finds that
@@ -93,7 +99,7 @@ func (r *Report) fault(file string, line int, format string, args ...any) {
 // Verify reads a whole log and reports every part that differs from what was written. Verify returns an error only if
 // it cannot read the log.
 func Verify(dir string, check Check) (*Report, error) {
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); err != nil && (!errors.Is(err, fs.ErrNotExist) || check.End.Sequence == 0) {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	v := &verifier{Report: &Report{Key: check.Key, Faults: []Fault{}}, dir: dir, check: &check, heads: map[uint64][]headClaim{}}
@@ -101,8 +107,11 @@ func Verify(dir string, check Check) (*Report, error) {
 		v.Key = check.Heads[0].Key
 	}
 	v.listComparisons()
+	for _, text := range check.Known {
+		v.fault(dir, 0, "%s", text)
+	}
 	for i := range check.Heads {
-		v.claim("the given head", i+1, &check.Heads[i], check.Heads[i].Check())
+		v.claim(givenHead, i+1, &check.Heads[i], check.Heads[i].Check())
 	}
 	all, err := segments(dir)
 	if err != nil {
@@ -116,16 +125,26 @@ func Verify(dir string, check Check) (*Report, error) {
 			return nil, err
 		}
 	}
+	if len(all) == 0 {
+		v.fault(dir, 0, "the directory has no entries: the log was removed, or this is not the directory of an audit log")
+	}
 	v.ends(all)
+	v.removedEntries()
 	v.endAgainstMarks()
+	v.compareWithHeads()
+	v.endOfCopy()
 	return v.Report, nil
 }
+
+// givenHead is used instead of a file name for the heads in Check.Heads.
+const givenHead = "the given head"
 
 // headClaim is a head and the location it was read from.
 type headClaim struct {
 	Head
 
-	from string
+	from  string
+	given bool // it is one of Check.Heads
 }
 
 // The type `verifier` checks the hash chain of a log.
@@ -137,6 +156,13 @@ type verifier struct {
 	low   Head                   // the last entry that was removed because of its age
 	check *Check
 	begun bool
+	// The following fields are about the entries that the log removed: the entry that records the removal (0 if there is none), the time before
+	// which entries were old enough (zero if the entry does not say it), and the time of the last entry.
+	expired  uint64
+	expiry   time.Time
+	lastTime time.Time
+	server   string     // of the last entry
+	copy     copyReader // what Check.Copy returns
 	// If the field partial is true, segments at the beginning of the log are left out because of Check.EndOnly.
 	partial bool
 }
@@ -156,7 +182,7 @@ func (v *verifier) claim(path string, n int, h *Head, bad error) {
 	}
 	v.Heads++
 	v.Signed = max(v.Signed, h.Sequence)
-	v.heads[h.Sequence] = append(v.heads[h.Sequence], headClaim{*h, fmt.Sprintf("%s, line %d", filepath.Base(path), n)})
+	v.heads[h.Sequence] = append(v.heads[h.Sequence], headClaim{*h, fmt.Sprintf("%s, line %d", filepath.Base(path), n), path == givenHead})
 }
 
 // The method `floor` reads the signed statement that says which entries were removed because of their age.
@@ -186,7 +212,7 @@ func (v *verifier) present(all []segment) []segment {
 }
 
 // The method `signed` reads the heads of a segment. The heads of a segment must be numbered without gaps.
-func (v *verifier) signed(s segment) (last uint64, err error) {
+func (v *verifier) signed(s segment, lastSegment bool) (last uint64, err error) {
 	path := filepath.Join(v.dir, headsName(s.first))
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,7 +225,7 @@ func (v *verifier) signed(s segment) (last uint64, err error) {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		if !whole {
-			v.fault(path, n, "the last line is incomplete")
+			v.incomplete(path, n, len(line), lastSegment)
 			break
 		}
 		h, bad := readHead(line)
@@ -213,12 +239,22 @@ func (v *verifier) signed(s segment) (last uint64, err error) {
 	return last, nil
 }
 
+// The method `incomplete` judges a line without a newline. A crash or a running server can leave one at the end of the log, where no signature
+// covers it. If a signed entry was cut in this way, the end of the log is before the signed entry, which is a fault of its own.
+func (v *verifier) incomplete(path string, n, size int, last bool) {
+	if !last || v.check.End.Sequence > 0 {
+		v.fault(path, n, "the last line is incomplete")
+		return
+	}
+	v.NotCompared = append(v.NotCompared, fmt.Sprintf("the incomplete last line of %s (%d bytes), which a crash or a running server leaves", filepath.Base(path), size))
+}
+
 func (v *verifier) segment(s segment, last bool) error {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
-	signed, err := v.signed(s)
+	signed, err := v.signed(s, last)
 	if err != nil {
 		return err
 	}
@@ -236,7 +272,7 @@ func (v *verifier) segment(s segment, last bool) error {
 		line, rest, whole := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		if !whole {
-			v.fault(s.path, n, "the last line is incomplete")
+			v.incomplete(s.path, n, len(line), last)
 			break
 		}
 		v.line(s, n, line)
@@ -265,8 +301,13 @@ func (v *verifier) line(s segment, n int, line []byte) {
 	case e.Previous != v.Hash && v.Hash != "":
 		v.fault(s.path, n, "entry %d does not carry the hash of the entry before it: one of them was changed", e.Sequence)
 	}
+	if v.server != "" && v.server != e.Server {
+		v.fault(s.path, n, "entry %d is an entry of server %s, but the entries before it are of server %s: two logs were mixed", e.Sequence, e.Server, v.server)
+	}
 	v.Entries++
-	v.begun, v.Last, v.Hash = true, e.Sequence, e.Hash
+	v.begun, v.Last, v.Hash, v.server = true, e.Sequence, e.Hash, e.Server
+	v.noteExpiry(&e)
+	v.lineAgainstCopy(s, n, &e)
 	for _, h := range v.heads[e.Sequence] {
 		if h.Hash != e.Hash {
 			v.fault(s.path, n, "entry %d differs from the entry that was signed: %s says so", e.Sequence, h.from)
@@ -301,7 +342,8 @@ func (v *verifier) begin(s segment, n int, e *Entry) {
 func (v *verifier) ends(all []segment) {
 	for _, seq := range slices.Sorted(maps.Keys(v.heads)) {
 		for _, h := range v.heads[seq] {
-			if seq > v.Last && (v.check.End.Sequence == 0 || seq <= v.check.End.Sequence) {
+			// A running server may have signed entries after the position at which Verify stops. A given head is older than that position.
+			if seq > v.Last && (h.given || v.check.End.Sequence == 0 || seq <= v.check.End.Sequence) {
 				v.fault(v.dir, 0, "the log ends with entry %d, but %s, signed on %s, says that it reached entry %d: its end was cut off",
 					v.Last, h.from, h.Time.Format(time.RFC3339), seq)
 			}

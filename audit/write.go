@@ -21,6 +21,9 @@ func (l *Log) flush() {
 	had := l.failed != nil
 	l.mu.Unlock()
 	asked := false
+	if len(groups) > 0 || len(entries) > 0 {
+		entries = append(entries, l.clockStep()...)
+	}
 	entries = slices.Grow(entries, under)
 	for _, g := range groups {
 		entries = append(entries, g.entries...)
@@ -163,6 +166,9 @@ func (l *Log) ready() error {
 
 // repairFile truncates the segment to the part that is known to be on disk.
 func (l *Log) repairFile() error {
+	if err := l.intact(); err != nil {
+		return err
+	}
 	if !l.dirty || l.out == nil {
 		return nil
 	}
@@ -205,6 +211,10 @@ func (l *Log) resume(all []segment) (err error) {
 			}
 			return fmt.Errorf("the audit log in %s is damaged: entries up to %d were signed, but the file %s is valid only up to entry %d (%w); run `ares audit verify --dir %s` for details, or move the directory away to begin a new log",
 				l.cfg.Dir, l.signer.last.Sequence, filepath.Base(last.path), l.seq, torn, l.cfg.Dir)
+		}
+		if l.owner != "" && l.owner != l.cfg.Server {
+			return fmt.Errorf("the audit log in %s is the log of server %s, but this server is %s: restore the file server.id or the audit directory of this server, or move the directory away to begin a new log",
+				l.cfg.Dir, l.owner, l.cfg.Server)
 		}
 		if torn != nil {
 			if err = l.truncateTorn(last, data, good); err != nil {
@@ -261,6 +271,11 @@ func (l *Log) follow(last segment, data []byte) (good int, torn error) {
 			l.day = e.Time.Format(time.DateOnly)
 		}
 		l.seq, l.hash, rest = e.Sequence, e.Hash, more
+		l.owner, l.clock = e.Server, later(l.clock, e.Time)
+		if e.Action == ActionClock {
+			l.stepped = later(l.stepped, e.Since)
+			l.clock = e.Time
+		}
 		good += len(line) + 1
 	}
 	l.size = int64(good)

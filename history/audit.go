@@ -92,11 +92,7 @@ func (d AuditEntries) List(ctx context.Context, a audit.Query, after *AuditCurso
 	}
 	sqlText := "SELECT " + auditColumns + " FROM audit WHERE " + q.where() + " ORDER BY at " + order + ", server " + order + ", sequence " + order + " LIMIT ?"
 	err = d.History.queryRows(ctx, sqlText, append(q.args, limit+1), func(r *sql.Rows) error {
-		var e audit.Entry
-		var at, since scannedTime
-		bad := r.Scan(&e.Server, &e.Sequence, &at, &e.Cluster, &e.Action, &e.User, &e.Tenant, &e.Outside, &e.Object, &e.Source, &e.Door, &e.Request, &e.Before, &e.After,
-			&e.Status, &e.Code, &e.RequestID, &e.Detail, &e.Count, &since, &e.Previous, &e.Hash)
-		e.Time, e.Since = at.Time, since.Time
+		e, bad := scanAudit(r)
 		page = append(page, e)
 		return bad
 	})

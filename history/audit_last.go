@@ -19,3 +19,27 @@ func (d AuditEntries) LastMark(ctx context.Context, server string) (m audit.Mark
 	})
 	return m, err
 }
+
+// copiesAtOnce is how many entries From reads at once.
+const copiesAtOnce = 2000
+
+// From returns entries of one server's log as history has them, in the order of their sequence numbers and beginning with the given one. They are
+// compared with the log itself, because `ares audit list` shows the entries in history.
+func (d AuditEntries) From(ctx context.Context, server string, from uint64) (page []audit.Entry, err error) {
+	sqlText := "SELECT " + auditColumns + " FROM audit WHERE server = ? AND sequence >= ? ORDER BY sequence LIMIT ?"
+	err = d.History.queryRows(ctx, sqlText, []any{server, int64(from), copiesAtOnce}, func(r *sql.Rows) error {
+		e, bad := scanAudit(r)
+		page = append(page, e)
+		return bad
+	})
+	return page, err
+}
+
+// scanAudit reads a row with all columns.
+func scanAudit(r *sql.Rows) (e audit.Entry, err error) {
+	var at, since scannedTime
+	err = r.Scan(&e.Server, &e.Sequence, &at, &e.Cluster, &e.Action, &e.User, &e.Tenant, &e.Outside, &e.Object, &e.Source, &e.Door, &e.Request, &e.Before, &e.After,
+		&e.Status, &e.Code, &e.RequestID, &e.Detail, &e.Count, &since, &e.Previous, &e.Hash)
+	e.Time, e.Since = at.Time, since.Time
+	return e, err
+}

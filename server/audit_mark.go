@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,22 +50,60 @@ func (s *Server) auditAlert() string {
 }
 
 // auditMarks returns a function that reads what the store and history remember of this server's audit log. A place that does not answer is
-// named in the second result, and the verification continues without it.
+// named, and the verification continues without it.
 func (s *Server) auditMarks(shipped *shippedAudit) service.AuditMarks {
-	return func(ctx context.Context) (marks []audit.Mark, missing []string) {
+	return func(ctx context.Context) (check audit.Check) {
 		for _, place := range []func(context.Context, string) (audit.Mark, error){s.Store.AuditMark, shipped.entries.LastMark} {
 			within, cancel := context.WithTimeout(ctx, markWithin)
 			m, err := place(within, s.name)
 			cancel()
 			switch {
 			case err != nil:
-				missing = append(missing, fmt.Sprintf("%s: %s", m.Origin, err))
+				check.NotCompared = append(check.NotCompared, fmt.Sprintf("%s: %s", m.Origin, err))
 			case m.Sequence == 0:
-				missing = append(missing, m.Origin+": it has no entry of this server yet")
+				check.NotCompared = append(check.NotCompared, m.Origin+": it has no entry of this server yet")
 			default:
-				marks = append(marks, m)
+				check.Marks = append(check.Marks, m)
 			}
 		}
-		return marks, missing
+		if why := s.marker.Problem(); why != "" {
+			check.Known = append(check.Known, why)
+		}
+		check.NotCompared = append(check.NotCompared, s.otherLogs(ctx)...)
+		check.Copy = func(from uint64) ([]audit.Entry, error) {
+			within, cancel := context.WithTimeout(ctx, markWithin)
+			defer cancel()
+			return shipped.entries.From(within, s.name, from)
+		}
+		if shipped.keep > 0 {
+			check.CopySince = time.Now().Add(-shipped.keep)
+		}
+		return check
 	}
 }
+
+// otherLogs names the logs of other servers that the store knows. A server that was removed, or that got another name, leaves a log that just
+// ends. Nothing in this server's log shows that, so the report names each such log with its last known entry.
+func (s *Server) otherLogs(ctx context.Context) (out []string) {
+	within, cancel := context.WithTimeout(ctx, markWithin)
+	defer cancel()
+	marks, err := s.Store.AuditMarks(within)
+	if err != nil {
+		return []string{fmt.Sprintf("the logs of other servers: %s", err)}
+	}
+	slices.SortFunc(marks, func(a, b audit.Mark) int { return b.Time.Compare(a.Time) })
+	for _, m := range marks {
+		if keep := s.cfg.Audit.keep(); m.Server == s.name || keep > 0 && time.Since(m.Time) > keep {
+			continue
+		}
+		if len(out) == maxOtherLogs {
+			return append(out, fmt.Sprintf("the logs of further servers, of %d that the store knows", len(marks)))
+		}
+		out = append(out, fmt.Sprintf("the log of server %s, which reached entry %d with the hash %.16s on %s: verify it with --server, or its files with --dir if that server is gone",
+			m.Server, m.Sequence, m.Hash, m.Time.UTC().Format(time.RFC3339)))
+	}
+	return out
+}
+
+// maxOtherLogs is how many logs of other servers a report names.
+const maxOtherLogs = 20

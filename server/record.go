@@ -17,7 +17,7 @@ type RecordingConfig struct {
 	// --decisions can repeat them. Default true.
 	Enabled bool `yaml:"enabled"`
 	// Dir is the directory of recordings. Default recordings in the data
-	// directory. The files contain the specs of jobs, including their
+	// directory. The files contain the specs of jobs without their
 	// environments.
 	Dir string `yaml:"dir"`
 	// MaxMB is the size of all recordings together; the oldest files are removed
@@ -69,6 +69,7 @@ const recordingFreeMB = 128
 func (s *Server) startRecording(run context.Context, m *metrics) {
 	cfg := s.cfg.Recording
 	if !cfg.Enabled {
+		s.Audit.Note(recording.Stopped("recording.enabled is false"))
 		return
 	}
 	r := recording.NewDecisionRecorder(cfg.dir(s.cfg.DataDir), int64(min(cfg.FileMB, max(cfg.MaxMB/4, 1)))<<20, cfg.Files, s.log, func() recording.Header {
@@ -81,6 +82,7 @@ func (s *Server) startRecording(run context.Context, m *metrics) {
 		}
 		return nil
 	}
+	r.Stopped = func(why string) { s.Audit.Note(recording.Stopped(why)) }
 	r.Wrote = func(d recording.FileDigest) { s.Audit.Note(d.Entry()) }
 	r.Removed = func(gone recording.Removal) {
 		ctx, cancel := context.WithTimeout(context.Background(), removalWithin)

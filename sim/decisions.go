@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/control/recording"
@@ -27,8 +28,11 @@ type DecisionsReport struct {
 	// Decisions is the number of decisions that were replayed. Equal is how many of them were the same again.
 	Decisions int `json:"decisions"`
 	Equal     int `json:"equal"`
-	// Removed is the number of recordings that the server removed because of the limits on recordings.
-	Removed int `json:"removed"`
+	// Removed is the number of recordings that the server removed because of the limits on recordings. RemovedAt is when it removed the last one.
+	Removed   int       `json:"removed"`
+	RemovedAt time.Time `json:"removed_at,omitzero"`
+	// Gaps says when and why decisions were not recorded.
+	Gaps []string `json:"gaps"`
 	// Uncovered is the number of bytes at the ends of recordings for which the log has no digest yet.
 	Uncovered int64 `json:"uncovered_bytes"`
 	// Unknown lists recordings that the log does not mention, such as those of another server.
@@ -49,6 +53,7 @@ func (r *DecisionsReport) fault(format string, args ...any) {
 type loggedRecording struct {
 	digests []recording.FileDigest // in the order of the log, so with growing sizes
 	removed bool
+	at      time.Time // of the removal
 }
 
 // VerifyDecisions compares the recordings in a directory with the digests in the audit log, and replays their decisions. The
@@ -56,8 +61,8 @@ type loggedRecording struct {
 // because a running server may have removed that recording in the meantime. The argument `version` is the version of this
 // program.
 func VerifyDecisions(dir string, entries func() ([]audit.Entry, error), version string) (*DecisionsReport, error) {
-	out := &DecisionsReport{Unknown: []string{}, OtherVersion: []string{}, Faults: []string{}}
-	logged, err := readLogged(entries)
+	out := &DecisionsReport{Unknown: []string{}, OtherVersion: []string{}, Gaps: []string{}, Faults: []string{}}
+	logged, err := out.readLogged(entries)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +71,7 @@ func VerifyDecisions(dir string, entries func() ([]audit.Entry, error), version 
 		return nil, err
 	}
 	if anyMissing(logged, present) {
-		if logged, err = readLogged(entries); err != nil {
+		if logged, err = out.readLogged(entries); err != nil {
 			return nil, err
 		}
 	}
@@ -78,6 +83,9 @@ func VerifyDecisions(dir string, entries func() ([]audit.Entry, error), version 
 			}
 		case one.removed:
 			out.Removed++
+			if one.at.After(out.RemovedAt) {
+				out.RemovedAt = one.at
+			}
 		case !present[name]:
 			out.fault("%s is missing: the log has its digest, and no entry says that the limits on recordings removed it", name)
 		}
@@ -99,12 +107,13 @@ func anyMissing(logged map[string]*loggedRecording, present map[string]bool) boo
 	return false
 }
 
-func readLogged(entries func() ([]audit.Entry, error)) (map[string]*loggedRecording, error) {
+func (r *DecisionsReport) readLogged(entries func() ([]audit.Entry, error)) (map[string]*loggedRecording, error) {
 	list, err := entries()
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]*loggedRecording{}
+	r.Gaps = r.Gaps[:0]
 	of := func(name string) *loggedRecording {
 		if out[name] == nil {
 			out[name] = &loggedRecording{}
@@ -114,11 +123,21 @@ func readLogged(entries func() ([]audit.Entry, error)) (map[string]*loggedRecord
 	for i := range list {
 		if d, ok := recording.ReadDigest(&list[i]); ok {
 			of(d.File).digests = append(of(d.File).digests, d)
+			if d.End == recording.EndBehind {
+				r.gap(list[i].Time, d.End)
+			}
 		} else if name, ok := recording.ReadRemoval(&list[i]); ok {
-			of(name).removed = true
+			of(name).removed, of(name).at = true, list[i].Time
+		} else if why, ok := recording.ReadStopped(&list[i]); ok {
+			r.gap(list[i].Time, why)
 		}
 	}
 	return out, nil
+}
+
+// The method `gap` notes that decisions were not recorded from a time on, until the next recording.
+func (r *DecisionsReport) gap(at time.Time, why string) {
+	r.Gaps = append(r.Gaps, fmt.Sprintf("%s: %s", at.UTC().Format(time.RFC3339), why))
 }
 
 func recordingsIn(dir string) (map[string]bool, error) {

@@ -213,3 +213,32 @@ func rewriteFile(t *testing.T, path string, data []byte) {
 		t.Fatal(err)
 	}
 }
+
+// TestVerifyDecisionsTellsGapsAndRemovals checks that the report tells the server's own removal of a recording from one by somebody else, and that it
+// names the times without recordings.
+func TestVerifyDecisionsTellsGapsAndRemovals(t *testing.T) {
+	dir := t.TempDir()
+	entries := recordedDecisions(t, dir, "a.recording", "v1")
+	entries = append(entries, recordedDecisions(t, dir, "b.recording", "v1")...)
+	entries = append(entries, recordedDecisions(t, dir, "c.recording", "v1")...)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	gone := recording.Removal{File: "a.recording", Bytes: 5, Total: 9, Files: 2}.Entry()
+	gone.Time = at
+	off := recording.Stopped("recording.enabled is false")
+	off.Time = at.Add(time.Hour)
+	behind := recording.FileDigest{File: "d.recording", End: recording.EndBehind}.Entry()
+	behind.Time = at.Add(2 * time.Hour)
+	for _, name := range []string{"a.recording", "b.recording"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := verifyDecisions(t, dir, append(entries, gone, off, behind, recording.Removal{File: "d.recording"}.Entry()))
+	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0], "b.recording is missing") || r.Removed != 2 || !r.RemovedAt.Equal(at) {
+		t.Errorf("%+v", r)
+	}
+	want := []string{"2026-03-01T13:00:00Z: recording.enabled is false", "2026-03-01T14:00:00Z: the disk was too slow"}
+	if !slices.Equal(r.Gaps, want) {
+		t.Errorf("the gaps are %q", r.Gaps)
+	}
+}

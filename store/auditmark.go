@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/store/storepb"
 )
+
+// markOrigin names a mark in messages.
+const markOrigin = "the mark in the store"
 
 // AuditMark reads the position that the audit log of a server had reached when it was last marked. Without a mark, the
 // sequence number is 0. AuditMark implements audit.MarkStore.
@@ -18,19 +22,47 @@ func (s *Store) AuditMark(ctx context.Context, server string) (audit.Mark, error
 }
 
 func (s *Store) auditMark(ctx context.Context, server string) (m audit.Mark, revision int64, err error) {
-	m = audit.Mark{Server: server, Origin: "the mark in the store"}
+	m = audit.Mark{Server: server, Origin: markOrigin}
 	key := auditMarkKey(server)
 	got, err := s.get(ctx, key)
 	if err != nil || len(got.Kvs) == 0 {
 		return m, 0, err
 	}
-	rec, err := unmarshal(key, got.Kvs[0].Value)
+	read, err := markOf(key, got.Kvs[0].Value)
 	if err != nil {
 		return m, 0, err
 	}
+	return read, got.Kvs[0].ModRevision, nil
+}
+
+// AuditMarks returns the marks of all servers that ever wrote to this store, including those that are gone.
+func (s *Store) AuditMarks(ctx context.Context) ([]audit.Mark, error) {
+	got, err := s.get(ctx, auditMarksKey, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	var out []audit.Mark
+	for _, kv := range got.Kvs {
+		m, err := markOf(string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// markOf reads the record of a mark.
+func markOf(key string, value []byte) (audit.Mark, error) {
+	rec, err := unmarshal(key, value)
+	if err != nil {
+		return audit.Mark{}, err
+	}
 	r := rec.GetAuditMark()
-	m.Sequence, m.Hash, m.Key, m.Time = r.GetSequence(), r.GetHash(), r.GetKey(), fromMicros(r.GetAt())
-	return m, got.Kvs[0].ModRevision, nil
+	return audit.Mark{
+		Server: strings.TrimPrefix(key, auditMarksKey), Origin: markOrigin,
+		Sequence: r.GetSequence(), Hash: r.GetHash(), Key: r.GetKey(), Time: fromMicros(r.GetAt()),
+	}, nil
 }
 
 // MoveAuditMark replaces the mark `from` by the mark `to`. A mark never goes back: if the stored mark is another one,

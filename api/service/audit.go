@@ -29,9 +29,9 @@ type AuditHistory interface {
 	List(ctx context.Context, q audit.Query, after *history.AuditCursor) (page []audit.Entry, more bool, err error)
 }
 
-// AuditMarks returns what places outside the log's files remember of the end of this server's log. The second result names the places that
-// could not be asked.
-type AuditMarks func(ctx context.Context) (marks []audit.Mark, missing []string)
+// AuditMarks returns what this server's log is compared with: what places outside the log's files remember of it, and the names of the places
+// that could not be asked.
+type AuditMarks func(ctx context.Context) audit.Check
 
 // historyWithin is how long the server waits for the history database before it reads its own audit log instead.
 const historyWithin = 3 * time.Second
@@ -215,10 +215,11 @@ func (d *auditService) VerifyAudit(ctx context.Context, req *apipb.VerifyAuditRe
 	if err != nil {
 		return nil, err
 	}
-	check := audit.Check{EndOnly: req.GetEndOnly()}
+	var check audit.Check
 	if d.Cfg.AuditMarks != nil { // before the log is read: an entry that a mark remembers is then on disk
-		check.Marks, check.NotCompared = d.Cfg.AuditMarks(ctx)
+		check = d.Cfg.AuditMarks(ctx)
 	}
+	check.EndOnly = req.GetEndOnly()
 	for _, m := range req.GetHeads() {
 		h, bad := headOf(m)
 		if bad != nil {

@@ -43,8 +43,12 @@ func (a *commands) auditVerifyCommand() *cobra.Command {
 		Use: "verify", Short: "Verify that the audit log was not changed", Args: command.ExactArgs(),
 		Long: `Read the whole log and report every entry that was changed, moved or removed. Without --dir
 the server verifies its own log, and compares its end with a mark in the store and with the
-history database. With --dir the command reads the log files itself and needs no server. The
-command exits with 1 if the log was changed. Its output says what the log was not compared with.
+history database. It also compares every entry with its copy in history. With --dir the command
+reads the log files itself and needs no server. Its output says what the log was not compared with.
+
+The command exits with 0 only if the log was not changed and, with --decisions, the recordings
+agree with it. It exits with 1 if something was changed or cannot be read, and with 2 if a flag
+is wrong.
 
 With --decisions the command also reads the recordings of the scheduler's decisions on this
 machine. It compares them with their digests in the log, lets the engine decide again, and
@@ -52,6 +56,7 @@ compares the decisions.`,
 		Example: `  ares audit verify
   ares audit heads >> audit-heads.jsonl
   ares audit verify --head audit-heads.jsonl
+  ares audit verify --dir /var/lib/ares/audit --decisions
   ares audit verify --decisions --recordings recordings`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heads, err := readHeadFiles(f.files)
@@ -103,7 +108,7 @@ func (a *commands) verifyDecisions(ctx context.Context, f *verifyFlags) (*sim.De
 	case dir == "":
 		dir = server.RecordingDir(filepath.Dir(filepath.Clean(f.dir)))
 	}
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); err != nil && f.dir == "" { // beside the files of a log, missing recordings are a fault
 		return nil, exit.Usagef("the recordings cannot be read (%s): run the command on the server's machine, and name their directory with --recordings", err)
 	}
 	r, err := sim.VerifyDecisions(dir, entries, a.Version)
@@ -124,7 +129,7 @@ func (a *commands) recordingEntries(ctx context.Context) ([]audit.Entry, error) 
 	var out []audit.Entry
 	err = c.AuditEntries(ctx, req, func(page *apipb.ListAuditEntriesResponse) (bool, error) {
 		for _, e := range page.GetEntries() {
-			out = append(out, audit.Entry{Action: e.GetAction(), Object: e.GetObject(), After: e.GetAfterDigest(), Detail: e.GetDetail()})
+			out = append(out, audit.Entry{Time: e.GetTime().AsTime(), Action: e.GetAction(), Object: e.GetObject(), After: e.GetAfterDigest(), Detail: e.GetDetail()})
 		}
 		return true, nil
 	})
@@ -218,11 +223,12 @@ func writeReport(w io.Writer, r *audit.Report) {
 		word = "WAS CHANGED"
 	}
 	output.Printf(w, "The log %s: entries %d to %d in %s, signed up to %d.\n", word, r.First, r.Last, output.Count(int32(r.Segments), "file"), r.Signed)
+	output.Printf(w, "Entry %d has the hash %.16s.\n", r.Last, output.Clean(r.Hash))
 	if r.Last > r.Signed {
 		output.Printf(w, "Entries from %d on are not signed yet: verify cannot detect their removal.\n", r.Signed+1)
 	}
 	if len(r.Compared) > 0 {
-		output.Printf(w, "Its end was compared with %s.\n", output.Clean(strings.Join(r.Compared, ", ")))
+		output.Printf(w, "It was compared with %s.\n", output.Clean(strings.Join(r.Compared, ", ")))
 	}
 	for _, missing := range r.NotCompared {
 		output.Printf(w, "It was not compared with %s.\n", output.Clean(missing))
@@ -242,7 +248,10 @@ func writeDecisions(w io.Writer, r *sim.DecisionsReport) {
 	}
 	output.Printf(w, "The recordings %s: %s, %d decisions replayed, %d of them equal.\n", word, output.Count(int32(r.Files), "file"), r.Decisions, r.Equal)
 	if r.Removed > 0 {
-		output.Printf(w, "%s removed because of the limits on recordings.\n", output.Count(int32(r.Removed), "older recording"))
+		output.Printf(w, "The server removed %s because of the limits on recordings, the last on %s.\n", output.Count(int32(r.Removed), "older recording"), r.RemovedAt.UTC().Format(time.RFC3339))
+	}
+	for _, gap := range r.Gaps {
+		output.Printf(w, "Decisions were not recorded from %s.\n", output.Clean(gap))
 	}
 	if r.Uncovered > 0 {
 		output.Printf(w, "The last %d bytes have no digest in the log yet.\n", r.Uncovered)

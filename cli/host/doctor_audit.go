@@ -14,6 +14,9 @@ func examineAudit(r *apipb.VerifyAuditResponse, err error) finding {
 	switch {
 	case ares.CodeOf(err) == ares.Forbidden:
 		f.State, f.Detail = note, "the token may not verify the audit log: use one with the role auditor for all tenants"
+	case ares.CodeOf(err) == ares.Internal:
+		f.State, f.Detail = fault, "the log cannot be read: "+err.Error()
+		f.Remedy = "check the audit directory of the server; if files are missing, keep the rest as evidence"
 	case err != nil:
 		f.State, f.Detail = note, "the log could not be verified: "+err.Error()
 	case !r.GetOk():

@@ -21,6 +21,7 @@ func TestDoctorJudgesTheAuditLog(t *testing.T) {
 		{"young", &apipb.VerifyAuditResponse{Ok: true, Last: "1", NotCompared: outside}, nil, "audit note", "compared with nothing"},
 		{"cut", &apipb.VerifyAuditResponse{Faults: []*apipb.AuditFault{{Text: "the log ends with entry 3"}}}, nil, "audit fault", "WAS CHANGED: the log ends with entry 3"},
 		{"not allowed", nil, ares.Errorf(ares.Forbidden, "no"), "audit note", "auditor"},
+		{"unreadable", nil, ares.Errorf(ares.Internal, "permission denied"), "audit fault", "permission denied"},
 		{"too long", nil, ares.Errorf(ares.Unavailable, "time is over"), "audit note", "time is over"},
 	} {
 		f := examineAudit(c.answer, c.err)

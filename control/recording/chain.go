@@ -17,6 +17,7 @@ import (
 const (
 	ActionDigest  = "RECORDING_DIGEST"  // a recording had this digest
 	ActionRemoved = "RECORDING_REMOVED" // a recording was removed because of the limits on recordings
+	ActionStopped = "RECORDING_STOPPED" // decisions are not recorded from now on, until the next digest
 )
 
 // ObjectPrefix is the beginning of the object of such an entry. The name of the file follows.
@@ -36,6 +37,20 @@ type FileDigest struct {
 type Removal struct {
 	File  string
 	Bytes int64
+	// Total and Files are the size and the number of all recordings before the removal. Somebody who adds files to make the server remove a
+	// recording is revealed by them: they exceed what the digests in the log account for.
+	Total int64
+	Files int
+}
+
+// Stopped returns the entry which says that decisions are not recorded from now on.
+func Stopped(why string) audit.Entry {
+	return audit.Entry{Action: ActionStopped, Status: audit.Done, Object: ObjectPrefix, Detail: why}
+}
+
+// ReadStopped reads an entry that Stopped returned, and returns the reason.
+func ReadStopped(e *audit.Entry) (why string, ok bool) {
+	return e.Detail, e.Action == ActionStopped && e.Object == ObjectPrefix
 }
 
 const (
@@ -76,7 +91,7 @@ func ReadDigest(e *audit.Entry) (d FileDigest, ok bool) {
 func (r Removal) Entry() audit.Entry {
 	return audit.Entry{
 		Action: ActionRemoved, Status: audit.Done, Object: ObjectPrefix + r.File,
-		Detail: fmt.Sprintf("%d bytes: recordings are limited by recording.max_mb and recording.files", r.Bytes),
+		Detail: fmt.Sprintf("%d bytes, of %d bytes in %d files: recordings are limited by recording.max_mb and recording.files", r.Bytes, r.Total, r.Files),
 	}
 }
 
@@ -127,7 +142,7 @@ func (t *DecisionRecorder) prune(current string, size int64) (left int64, err er
 			break
 		}
 		if t.Removed != nil {
-			t.Removed(Removal{File: filepath.Base(name), Bytes: sizes[i]})
+			t.Removed(Removal{File: filepath.Base(name), Bytes: sizes[i], Total: left + size, Files: len(names) - i + 1})
 		}
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return left, fmt.Errorf("remove an old recording: %w", err)

@@ -49,6 +49,8 @@ type DecisionRecorder struct {
 	// Removed is called before a file is removed because of Files or MaxBytes. Both may be nil. The loop does not wait for them.
 	Wrote   func(FileDigest)
 	Removed func(Removal)
+	// Stopped is called with the reason when decisions can no longer be recorded. It may be nil.
+	Stopped func(why string)
 
 	queue   chan item
 	behind  atomic.Bool // something is missing from the current file
@@ -170,6 +172,9 @@ func (t *DecisionRecorder) Run(ctx context.Context) error {
 func (t *DecisionRecorder) fail(err error) {
 	if t.problem.Swap(&err) == nil {
 		t.Log.Error("decisions are not being recorded; scheduling goes on", "dir", t.Dir, "error", err)
+		if t.Stopped != nil {
+			t.Stopped(err.Error())
+		}
 	}
 	t.failed.Store(true)
 }
@@ -264,7 +269,7 @@ func (f *recordingFile) begin() error {
 	h := t.Header()
 	f.made++
 	f.name = fmt.Sprintf("%s-%04d%s", h.Began.UTC().Format("20060102T150405.000"), f.made, Suffix)
-	// The file contains the environments of jobs, so only its owner may read it.
+	// The file contains the command lines of jobs, so only its owner may read it.
 	name := filepath.Join(t.Dir, f.name)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

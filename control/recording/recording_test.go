@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"encoding/json"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -162,4 +163,22 @@ func FuzzReader(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestDecisionIsEncodedAsJSON compares the encoding of decisions with package json.
+func TestDecisionIsEncodedAsJSON(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+	for _, d := range []Decision{
+		{Now: at},
+		{Revision: 7, Now: at, Digest: "00ff", Placed: 1, Ready: 2, Arrays: 3, Stopped: 4},
+		{Revision: -1, Now: at.Truncate(time.Second), Digest: "00ff", Stopped: 4},
+	} {
+		want, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.appendJSON(nil); string(got) != string(want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strconv"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
@@ -20,7 +22,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type Writer struct {
 	zip  *gzip.Writer
 	size *counter
-	head []byte // scratch
+	head []byte // scratch, as is body
+	body []byte
 }
 
 // NewWriter begins a recording.
@@ -37,7 +40,10 @@ func NewWriter(to io.Writer, h Header) (*Writer, error) {
 
 // Batch writes a batch that the engine received. If the batch is a snapshot, its events are sorted
 // first.
+//
+// Environments are left out. Users put passwords there, no decision depends on them, and recordings outlive the jobs.
 func (w *Writer) Batch(b ares.Batch) error {
+	b.Events = withoutEnvironments(b.Events)
 	if b.Reset {
 		b.Events = slices.Clone(b.Events)
 		slices.SortFunc(b.Events, inOrder)
@@ -58,8 +64,46 @@ func (w *Writer) Batch(b ares.Batch) error {
 	}
 }
 
+// withoutEnvironments returns the events without the environments of jobs. The given events are not changed, because the engine uses them.
+func withoutEnvironments(events []ares.Event) []ares.Event {
+	copied := false
+	for i := range events {
+		job := events[i].Job
+		if job == nil || len(job.Environment) == 0 {
+			continue
+		}
+		if !copied {
+			events, copied = slices.Clone(events), true
+		}
+		bare := *job
+		bare.Environment = nil
+		events[i].Job = &bare
+	}
+	return events
+}
+
 // Decision writes a decision of the engine.
-func (w *Writer) Decision(d Decision) error { return w.json(frameDecision, d) }
+func (w *Writer) Decision(d Decision) error {
+	w.body = d.appendJSON(w.body[:0])
+	return w.frame(frameDecision, w.body)
+}
+
+// appendJSON appends what json.Marshal returns for the decision. It takes a tenth of the time, and decisions are recorded all the time.
+func (d *Decision) appendJSON(to []byte) []byte {
+	to = strconv.AppendInt(append(to, `{"revision":`...), d.Revision, 10)
+	to = d.Now.AppendFormat(append(to, `,"now":"`...), time.RFC3339Nano)
+	to = append(append(to, `","digest":"`...), d.Digest...) // hexadecimal digits
+	to = append(to, '"')
+	for _, count := range [...]struct {
+		key string
+		n   int
+	}{{`,"placed":`, d.Placed}, {`,"ready":`, d.Ready}, {`,"arrays":`, d.Arrays}, {`,"stopped":`, d.Stopped}} {
+		if count.n != 0 {
+			to = strconv.AppendInt(append(to, count.key...), int64(count.n), 10)
+		}
+	}
+	return append(to, '}')
+}
 
 // Flush writes all buffered data to the file.
 func (w *Writer) Flush() error { return w.zip.Flush() }
