@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store"
 )
 
 // TestDependenciesOfAnotherQueue submits jobs as a user with a role in one queue. A job of another queue must give the same
@@ -130,4 +131,39 @@ func TestTenantIDsAreNotReused(t *testing.T) {
 	}
 	must(t, e.past.Close())
 	e.refused(create("e"), 503, ares.Unavailable, "history")
+}
+
+// TestQueueNamesAreNotReused deletes a queue and creates it again. The roles of the deleted queue must not come back.
+func TestQueueNamesAreNotReused(t *testing.T) {
+	e := newEstate(t)
+	narrow := with(e.put("narrow", "a", ares.Binding{Role: ares.Viewer, Tenant: "a", Queue: "q"}, ares.Binding{Role: ares.Viewer, Tenant: "a", Queue: ares.DefaultQueue}))
+	_, err := e.store.CreateBinding(t.Context(), store.Binding{Subject: "oidc:eve", Binding: ares.Binding{Role: ares.Viewer, Tenant: "a", Queue: "q"}})
+	must(t, err)
+	e.cfg.Auth.Changed()
+	e.seen()
+	sees := func(queue string) int { return e.do("GET", "/api/v1/tenants/a/queues/"+queue, nil, narrow).code }
+	if sees("q") != 200 {
+		t.Fatal("the token does not see its queue")
+	}
+	if a := e.do("DELETE", "/api/v1/tenants/a/queues/q", nil); a.code != 200 {
+		t.Fatal(a.body)
+	}
+	if a := e.do("POST", "/api/v1/queues", map[string]any{"tenant_id": "a", "name": "q"}); a.code != 201 {
+		t.Fatal(a.body)
+	}
+	if a := e.do("PATCH", "/api/v1/tenants/a/queues/default", map[string]any{"weight": 2}); a.code != 200 { // its first settings
+		t.Fatal(a.body)
+	}
+	e.cfg.Auth.Changed()
+	e.seen()
+	if q, own := sees("q"), sees(ares.DefaultQueue); q != 404 || own != 200 {
+		t.Errorf("the token gets %d for the new queue, and %d for the default queue", q, own)
+	}
+	all, err := e.store.Bindings(t.Context())
+	must(t, err)
+	for _, b := range all {
+		if b.Subject == "oidc:eve" {
+			t.Errorf("the binding %+v is valid again", b)
+		}
+	}
 }

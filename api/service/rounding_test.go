@@ -18,7 +18,7 @@ func ofTenant(tenant string) Visibility {
 // tell the start.
 func TestAChangedETATellsNothing(t *testing.T) {
 	to := ofTenant("red")
-	minute := time.Date(2030, 1, 2, 12, 34, 0, 0, time.UTC)
+	minute := time.Date(2030, 1, 2, 12, 32, 0, 0, time.UTC)
 	eta := func(second time.Duration) ares.ETA { return ares.ETA{Earliest: minute.Add(second), Latest: minute.Add(second)} }
 	changes, last := 0, ares.ETA{}
 	for now := minute.Add(-26 * time.Hour); now.Before(minute); now = now.Add(7 * time.Second) {
@@ -52,7 +52,7 @@ func TestNodesHideOtherTenants(t *testing.T) {
 	}}
 	for i, j := range []*ares.Job{mine, theirs} {
 		device := []string{"g0", "g1"}[i]
-		var run ares.Run
+		run := ares.Run{Phase: ares.Pending}
 		if err := run.Place([]ares.Seat{{Node: "n1", Shares: []ares.Share{{Device: device, Milli: 1000}}}}, 0, time.Now()); err != nil {
 			t.Fatal(err)
 		}
