@@ -18,6 +18,11 @@ var leaks = []Mutation{
 		Test{Package: "./api", Run: "TestPreemptionsTellNothingOfOtherTenants"}, `tells when another tenant's run began`,
 	},
 	{
+		"leak-cooldown", "the rounding of the time until which other tenants' jobs are protected",
+		edit("engine/preempt/protection.go", "counts.firstEnds.Add(time.Minute - 1).Truncate(time.Minute).UTC()", "counts.firstEnds.UTC()"),
+		Test{Package: "./engine/preempt", Run: "TestProtectionTextIsRounded"}, `a cooldown that ends at`,
+	},
+	{
 		"leak-share", "the share of a tenant, which a role in one queue does not show",
 		edit("api/service/visibility.go", "share(s ares.FairShare) bool { return e.sees(s.Tenant, s.Queue) }", "share(s ares.FairShare) bool { return e.sees(s.Tenant, s.Queue) || s.Queue == \"\" && e.tenant(s.Tenant) }"),
 		Test{Package: "./api", Run: "TestFairnessOfOneQueue"}, `one queue sees`,
