@@ -19,7 +19,9 @@ func ofTenant(tenant string) Visibility {
 func TestAChangedETATellsNothing(t *testing.T) {
 	to := ofTenant("red")
 	minute := time.Date(2030, 1, 2, 12, 32, 0, 0, time.UTC)
-	eta := func(second time.Duration) ares.ETA { return ares.ETA{Earliest: minute.Add(second), Latest: minute.Add(second)} }
+	eta := func(second time.Duration) ares.ETA {
+		return ares.ETA{Earliest: minute.Add(second), Latest: minute.Add(second)}
+	}
 	changes, last := 0, ares.ETA{}
 	for now := minute.Add(-26 * time.Hour); now.Before(minute); now = now.Add(7 * time.Second) {
 		early, late := to.roundETA(eta(time.Second), now), to.roundETA(eta(59*time.Second), now)
