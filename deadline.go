@@ -45,13 +45,15 @@ type Outlook struct {
 	Runtime  time.Duration // p90 of its runtime
 }
 
-// Outlook computes the job's outlook from a prediction.
+// Outlook computes the job's outlook from a prediction. The prediction is rounded first, for everybody: a deadline is accepted
+// or rejected, and a risk is noted, at an instant that follows from it, so a tenant could otherwise find out the exact value by
+// trying deadlines.
 func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 	done := time.Duration(0)
 	if r != nil {
 		done = r.Done(j, now)
 	}
-	half, late := p.P50, max(p.P50, p.P90)
+	half, late := RoundRuntime(p.P50), RoundRuntime(max(p.P50, p.P90))
 	out := Outlook{Deadline: j.Deadline, Runtime: late}
 	if p.Samples < EnoughRuns {
 		return out

@@ -150,6 +150,13 @@ func TestPreemptionsTellNothingOfOtherTenants(t *testing.T) {
 	if strings.Contains(a.body, string(c.other.Job)) || strings.Contains(a.body, "theirs") || !strings.Contains(a.body, string(c.own.Job)) {
 		t.Errorf("the nominated job shows %s", a.body)
 	}
+	for _, v := range a.json["nomination"].(map[string]any)["victims"].([]any) {
+		victim := v.(map[string]any)
+		if hidden := victim["job_id"] != string(c.own.Job); hidden && (victim["checkpointed_at"] != nil || victim["gpu_seconds_lost"] != 0.0 ||
+			victim["restart_gpu_seconds"] != 0.0 || strings.Contains(victim["text"].(string), "since")) {
+			t.Errorf("the nominated job tells when another tenant's run began: %v", victim)
+		}
+	}
 	// A caller that may see both tenants sees the names of the preemptor and the
 	// victim.
 	for path, name := range map[string]ares.JobID{

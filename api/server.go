@@ -45,6 +45,8 @@ type Config struct {
 	Accounting *accounting.Accounting
 	// Currency is the currency of prices, such as USD.
 	Currency string
+	// ReuseTenants permits a new tenant to have the ID of a deleted one whose jobs are still known.
+	ReuseTenants bool
 	// Engine explains why jobs wait and where they would be placed.
 	Engine service.Engine
 	// Predict estimates the runtime of a job. If Predict is nil, there are no
@@ -148,7 +150,7 @@ func New(cfg Config) (*Server, error) {
 		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService, Secrets: cfg.Secrets,
 		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,
-		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, Log: cfg.Log,
+		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, ReuseTenants: cfg.ReuseTenants, Log: cfg.Log,
 	})
 	rest, err := rest.New(services, rest.Config{Auth: cfg.Auth, Hosts: cfg.Hosts, MaxBody: cfg.MaxBody, Log: cfg.Log})
 	if err != nil {

@@ -247,6 +247,10 @@ type JobsConfig struct {
 	// RememberDays is how long a request_id is remembered after the end of its
 	// job. Default 7, at least 1.
 	RememberDays int `yaml:"remember_days"`
+	// ReuseTenantIDs permits a new tenant to have the ID of a deleted tenant whose
+	// jobs are still known. The new tenant then sees those jobs and their usage.
+	// Default false.
+	ReuseTenantIDs bool `yaml:"reuse_tenant_ids"`
 }
 
 // LogConfig configures the server's log.

@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
@@ -38,6 +39,9 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 			return
 		}
 		if !roles.Allows(who.Identity(), roles.ClusterRead, "", "") { // the metrics show every tenant
+			s.Audit.Refuse(r.Context(), audit.Entry{
+				Action: "GET_METRICS", User: who.Identity().Name, Source: r.RemoteAddr, Door: "metrics", Code: string(ares.Forbidden),
+			})
 			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
 			return
 		}
@@ -45,25 +49,29 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	})
 }
 
-// hasNodeHere reports whether a node of the cluster is on this machine. A node counts if its address is a loopback address,
-// which is the default, or an address of this machine. So a node that states no address of its own counts everywhere.
+// hasNodeHere reports whether jobs can run on this machine. A node counts if its address is a loopback address, which is the
+// default, or an address of this machine. If the address does not show where the node is, the node counts everywhere. This is
+// the case for a missing address and for a host name. A node without a session counts too, because its jobs go on while its
+// agent restarts.
 func (s *Server) hasNodeHere() bool {
 	if s.withAgent.Load() {
 		return true
 	}
-	own := map[string]bool{}
+	own := map[netip.Addr]bool{}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return true // the answer is not known, so a token is needed
 	}
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok {
-			own[n.IP.String()] = true
+			at, _ := netip.AddrFromSlice(n.IP)
+			own[at.Unmap()] = true
 		}
 	}
 	nodes, _ := s.View.Nodes()
 	for _, n := range nodes {
-		if at := n.Node.Address; n.Session != nil && (at == "" || loopback.Host(at) || own[at]) {
+		at, err := netip.ParseAddr(n.Node.Address)
+		if at = at.Unmap().WithZone(""); err != nil || at.IsLoopback() || at.IsUnspecified() || own[at] {
 			return true
 		}
 	}

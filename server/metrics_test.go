@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +20,16 @@ import (
 // caller with permission may read the metrics.
 func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	token, hash := auth.NewToken()
+	tenant, ofTenant := auth.NewToken()
 	who := auth.New(auth.Config{Tokens: func(context.Context) ([]store.Token, error) {
-		return []store.Token{{Name: "admin@here", Hash: hash, Role: auth.RoleAdmin}}, nil
+		return []store.Token{
+			{Name: "admin@here", Hash: hash, Role: auth.RoleAdmin}, {Name: "red/ci", Hash: ofTenant, Bindings: []ares.Binding{{Role: ares.TenantAdmin, Tenant: "red"}}},
+		}, nil
 	}})
 	log, refused := auditLog(t), 0
 	for _, c := range []struct {
 		addr, header string
-		node         string // address of a node with a session; "" for no node
+		node         string // address of a node, after "offline " for one without a session; "" for no node
 		allow        bool
 		want         int
 	}{
@@ -33,8 +37,13 @@ func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 		{"[::1]:9091", "", "192.0.2.7", false, http.StatusOK},
 		{"127.0.0.1:9091", "", "127.0.0.1", false, http.StatusUnauthorized},
 		{"127.0.0.1:9091", "", "localhost", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "", "gpu-1.example.org", false, http.StatusUnauthorized}, // it may be this machine
+		{"127.0.0.1:9091", "", "::ffff:127.0.0.1", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "", "0.0.0.0", false, http.StatusUnauthorized},
+		{"127.0.0.1:9091", "", "offline 127.0.0.1", false, http.StatusUnauthorized}, // its agent restarts
 		{"127.0.0.1:9091", "Bearer wrong", "127.0.0.1", false, http.StatusUnauthorized},
 		{"127.0.0.1:9091", "Bearer " + token, "127.0.0.1", false, http.StatusOK},
+		{"127.0.0.1:9091", "Bearer " + tenant, "127.0.0.1", false, http.StatusForbidden},
 		{"127.0.0.1:9091", "", "127.0.0.1", true, http.StatusOK},
 		{"192.0.2.1:9091", "", "", true, http.StatusUnauthorized},
 		{"192.0.2.1:9091", "", "", false, http.StatusUnauthorized},
@@ -44,7 +53,12 @@ func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	} {
 		s := &Server{auth: who, Audit: log, Endpoints: Endpoints{Metrics: c.addr}, View: cache.NewView(time.Now), cfg: Config{Metrics: MetricsConfig{AllowLoopback: c.allow}}}
 		if c.node != "" {
-			s.View.Apply(ares.Batch{Revision: 1, Events: []ares.Event{{Node: &ares.Node{ID: "n1", Address: c.node}}, {Session: &ares.Session{Node: "n1"}}}})
+			at, offline := strings.CutPrefix(c.node, "offline ")
+			events := []ares.Event{{Node: &ares.Node{ID: "n1", Address: at}}}
+			if !offline {
+				events = append(events, ares.Event{Session: &ares.Session{Node: "n1"}})
+			}
+			s.View.Apply(ares.Batch{Revision: 1, Events: events})
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)

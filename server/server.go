@@ -343,7 +343,8 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Auth: s.auth, Now: time.Now, Version: Version, Server: s.name, Hosts: s.hosts, Trust: s.trust,
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
-		Secrets: secrets,
+		ReuseTenants: s.cfg.Jobs.ReuseTenantIDs,
+		Secrets:      secrets,
 		AgentService: &service.AgentService{
 			Secrets: secrets,
 			Store:   s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,

@@ -18,8 +18,20 @@ type queueTree struct {
 }
 
 // CreateQueue adds a queue to its tenant's queue hierarchy. CreateQueue returns
-// the queue with its revision.
+// the queue with its revision. It also deletes the bindings that remain from an
+// earlier queue with the same name. The default queue has no earlier one,
+// because it exists even if it has no record.
 func (s *Store) CreateQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
+	if q.Name != ares.DefaultQueue {
+		if err := s.dropQueueRights(ctx, q.Tenant, q.Name); err != nil {
+			return q, err
+		}
+	}
+	return s.UndeleteQueue(ctx, q)
+}
+
+// UndeleteQueue restores a queue that was just deleted, with its bindings.
+func (s *Store) UndeleteQueue(ctx context.Context, q ares.Queue) (ares.Queue, error) {
 	q.Revision = 0
 	return s.putQueue(ctx, q)
 }

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/store/storepb"
 )
 
 // TenantIDs reads the IDs of all tenants, sorted.
@@ -68,27 +69,38 @@ func (s *Store) dropRightsElsewhere(ctx context.Context, tenant string) error {
 			return err
 		}
 	}
+	return s.dropGrants(ctx, tenantKey(tenant), func(g *storepb.Grant) bool { return g.GetTenant() == tenant })
+}
+
+// dropQueueRights removes the bindings to a queue that does not exist, and the roles in it that are part of tokens. A later
+// queue with the same name must not inherit them. Nothing is removed if the queue exists.
+func (s *Store) dropQueueRights(ctx context.Context, tenant, queue string) error {
+	key := queueKey(tenant, queue)
+	_, err := s.txn(ctx, "unbind queue", []clientv3.Cmp{absent(key)},
+		[]clientv3.Op{clientv3.OpDelete(bindingsKey+tenant+"/"+queue+"/", clientv3.WithPrefix())}, nil)
+	if err != nil {
+		return err
+	}
+	return s.dropGrants(ctx, key, func(g *storepb.Grant) bool { return g.GetTenant() == tenant && g.GetQueue() == queue })
+}
+
+// dropGrants removes roles from tokens, while the object with the given key does not exist.
+func (s *Store) dropGrants(ctx context.Context, key string, drops func(*storepb.Grant) bool) error {
 	tokens, _, err := s.records(ctx, tokensKey)
 	if err != nil {
 		return err
 	}
 	for _, r := range tokens {
 		m, was := r.GetToken(), len(r.GetToken().GetGrants())
-		kept := m.GetGrants()[:0]
-		for _, g := range m.GetGrants() {
-			if g.GetTenant() != tenant {
-				kept = append(kept, g)
-			}
-		}
-		if m.Grants = kept; len(kept) == was {
+		if m.Grants = slices.DeleteFunc(m.GetGrants(), drops); len(m.Grants) == was {
 			continue
 		}
 		value, err := marshal(r.Record)
 		if err != nil {
 			return err
 		}
-		_, err = s.txn(ctx, "unbind tenant", []clientv3.Cmp{
-			absent(tenantKey(tenant)), clientv3.Compare(clientv3.ModRevision(tokensKey+r.name), "=", r.revision),
+		_, err = s.txn(ctx, "remove roles of tokens", []clientv3.Cmp{
+			absent(key), clientv3.Compare(clientv3.ModRevision(tokensKey+r.name), "=", r.revision),
 		}, []clientv3.Op{clientv3.OpPut(tokensKey+r.name, value)}, nil)
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
 )
@@ -51,13 +50,13 @@ func (d *jobService) ExplainJob(ctx context.Context, req *apipb.ExplainJobReques
 		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, visibilityOf(ctx).within(snap.Job.Tenant)), visibilityOf(ctx), snap.Job, &snap.Run)}, nil
 	}
 	e := d.explained(ctx, visibilityOf(ctx), snap.Job, &snap.Run)
-	e.Deadline = d.outlook(visibilityOf(ctx), snap.Job, &snap.Run)
+	e.Deadline = d.outlook(snap.Job, &snap.Run)
 	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
 
 // PlanJob implements apipb.JobServiceServer.
 func (d *jobService) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*apipb.PlanJobResponse, error) {
-	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.IdentityOf(ctx))
+	job, err := d.Cfg.Admission.Draft(ctx, d.request(ctx, specOf(ctx, req.GetJob())))
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +67,9 @@ func (d *jobService) PlanJob(ctx context.Context, req *apipb.PlanJobRequest) (*a
 	placing, why := d.Cfg.Engine.Plan(job, p)
 	if why != nil {
 		why.Job = "" // the job does not exist, so its ID is meaningless
-		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, visibilityOf(ctx).within(job.Tenant)), Deadline: d.outlook(visibilityOf(ctx), job, nil), PolicyNotes: notesOf(job)}, nil
+		return &apipb.PlanJobResponse{Explanation: d.newExplanation(why, visibilityOf(ctx).within(job.Tenant)), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}, nil
 	}
-	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), PlacementScore: newPlacementScore(placing.PlacementScore), Deadline: d.outlook(visibilityOf(ctx), job, nil), PolicyNotes: notesOf(job)}
+	resp := &apipb.PlanJobResponse{Placed: true, Score: int32(placing.Score), PlacementScore: newPlacementScore(placing.PlacementScore), Deadline: d.outlook(job, nil), PolicyNotes: notesOf(job)}
 	for i := range placing.Seats {
 		resp.Seats = append(resp.Seats, newSeat(&placing.Seats[i]))
 	}

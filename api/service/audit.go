@@ -80,9 +80,7 @@ func (d *auditService) ListAuditEntries(ctx context.Context, req *apipb.ListAudi
 		return nil, err
 	}
 	resp := &apipb.ListAuditEntriesResponse{Server: d.Cfg.Server}
-	for i := range page.Entries {
-		resp.Entries = append(resp.Entries, newAuditEntry(&page.Entries[i], q.Unnamed))
-	}
+	resp.Entries = d.auditEntries(page.Entries, q.Unnamed)
 	if page.Next > 0 {
 		resp.NextPageToken = strconv.FormatUint(page.Next, 10)
 	}
@@ -97,9 +95,7 @@ func (d *auditService) fromHistory(ctx context.Context, q audit.Query, after *hi
 		return nil, err
 	}
 	resp := &apipb.ListAuditEntriesResponse{Server: d.Cfg.Server, FromHistory: true}
-	for i := range page {
-		resp.Entries = append(resp.Entries, newAuditEntry(&page[i], q.Unnamed))
-	}
+	resp.Entries = d.auditEntries(page, q.Unnamed)
 	if more {
 		last := &page[len(page)-1]
 		resp.NextPageToken = fmt.Sprintf("%s%d.%d.%s", placeInHistory, last.Time.UnixMicro(), last.Sequence, last.Server)
@@ -175,6 +171,17 @@ func auditQuery(req *apipb.ListAuditEntriesRequest, tenant string) (q audit.Quer
 	}
 	q.Since, q.Until, err = periodOf("since", req.GetSince(), "until", req.GetUntil())
 	return q, err
+}
+
+// auditEntries converts entries to their public form. The argument `unnamed` is true for a reader that may not read the
+// entries of all tenants.
+func (d *auditService) auditEntries(page []audit.Entry, unnamed bool) (out []*apipb.AuditEntry) {
+	for i := range page {
+		if !unnamed || !d.isFormer(&page[i]) {
+			out = append(out, newAuditEntry(&page[i], unnamed))
+		}
+	}
+	return out
 }
 
 func newAuditEntry(e *audit.Entry, unnamed bool) *apipb.AuditEntry {

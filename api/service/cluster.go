@@ -121,10 +121,13 @@ func (d *Services) node(to Visibility, n *cache.NodeEntry) *apipb.Node {
 		}
 		m.Drain = d.drain(to, n.Cordon)
 	}
-	m.Score = newNodeScore(n.Score)
+	m.Score = to.nodeScore(n.Score)
 	held := d.seats(to, m)
 	for _, dev := range n.Node.Devices {
 		job, taken := held[dev.ID]
+		if taken && job == "" {
+			dev.Celsius = 0 // it tells how hard another tenant's job works
+		}
 		m.Devices = append(m.Devices, &apipb.Device{
 			Index: int32(dev.Index), DeviceId: dev.ID, Type: dev.Type, Model: dev.Model, MemoryMb: int32(dev.MemoryMB),
 			Numa: int32(dev.NUMA), Healthy: dev.Healthy, Reason: dev.Reason, JobId: job, Taken: taken,
@@ -137,6 +140,16 @@ func (d *Services) node(to Visibility, n *cache.NodeEntry) *apipb.Node {
 		if dev.Healthy && !taken {
 			m.GpusFree++
 		}
+	}
+	return m
+}
+
+// nodeScore returns the public form of a node's history score. The counts are those of all tenants' runs, so only a caller
+// that may see all jobs gets them.
+func (e Visibility) nodeScore(r *ares.NodeScore) *apipb.NodeScore {
+	m := newNodeScore(r)
+	if m != nil && !e.sees("", "") {
+		return &apipb.NodeScore{Score: m.Score}
 	}
 	return m
 }

@@ -10,7 +10,7 @@ import (
 // The method `outlook` compares a job's deadline with its predicted end. The prediction is the one
 // stored at submission, or a new one if none is stored. The result is nil if the job has no
 // deadline or has ended. The argument r is nil if the job has not been submitted.
-func (d *Services) outlook(to Visibility, j *ares.Job, r *ares.Run) *apipb.DeadlineOutlook {
+func (d *Services) outlook(j *ares.Job, r *ares.Run) *apipb.DeadlineOutlook {
 	if j.Deadline.IsZero() || r != nil && r.Phase.Final() {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (d *Services) outlook(to Visibility, j *ares.Job, r *ares.Run) *apipb.Deadl
 	} else if d.Cfg.Predict != nil {
 		p = d.Cfg.Predict(j)
 	}
-	o := j.Outlook(r, to.roundPrediction(p), time.Now())
+	o := j.Outlook(r, p, time.Now())
 	m := &apipb.DeadlineOutlook{Deadline: apipb.Timestamp(o.Deadline), Text: o.String()}
 	if !o.P90.IsZero() {
 		m.P50End, m.P90End, m.SlackSeconds = apipb.Timestamp(o.P50), apipb.Timestamp(o.P90), (-o.Late()).Round(time.Second).Seconds()

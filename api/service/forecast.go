@@ -4,7 +4,6 @@ import (
 	"context"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
@@ -18,7 +17,7 @@ func (d *jobService) PredictJob(ctx context.Context, req *apipb.PredictJobReques
 	case d.Cfg.Predict == nil:
 		return nil, errNoForecasts
 	}
-	job, err := d.Cfg.Admission.Draft(ctx, specOf(ctx, req.GetJob()), pipeline.IdentityOf(ctx))
+	job, err := d.Cfg.Admission.Draft(ctx, d.request(ctx, specOf(ctx, req.GetJob())))
 	if err != nil {
 		return nil, err
 	}

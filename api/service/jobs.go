@@ -35,8 +35,7 @@ const (
 
 // SubmitJob implements apipb.JobServiceServer.
 func (d *jobService) SubmitJob(ctx context.Context, req *apipb.SubmitJobRequest) (*apipb.SubmitJobResponse, error) {
-	who := pipeline.IdentityOf(ctx)
-	got := d.Cfg.Admission.Submit(ctx, admission.Request{Submitted: specOf(ctx, req.GetJob()), Owner: who.Name, Trusted: who.IsPlatformAdmin()})[0]
+	got := d.Cfg.Admission.Submit(ctx, d.request(ctx, specOf(ctx, req.GetJob())))[0]
 	if got.Err != nil {
 		return nil, got.Err
 	}
@@ -88,7 +87,7 @@ func (d *jobService) submitAll(ctx context.Context, jobs []*apipb.JobSpec) []adm
 		if out[i].Err = err; err == nil {
 			spec := j.Spec()
 			spec.Tenant = where.Tenant
-			requests, index = append(requests, admission.Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}), append(index, i)
+			requests, index = append(requests, d.request(ctx, spec)), append(index, i)
 		}
 	}
 	for k, got := range d.Cfg.Admission.Submit(ctx, requests...) {
@@ -103,6 +102,16 @@ func specOf(ctx context.Context, job *apipb.JobSpec) ares.Spec {
 	spec := job.Spec()
 	spec.Tenant = pipeline.CallOf(ctx).Tenant
 	return spec
+}
+
+// The method `request` returns the submission of a spec by the caller.
+func (d *Services) request(ctx context.Context, spec ares.Spec) admission.Request {
+	who, to := pipeline.IdentityOf(ctx), visibilityOf(ctx)
+	r := admission.Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}
+	if !to.sees(spec.Tenant, "") {
+		r.Sees = func(ctx context.Context, id ares.JobID) bool { return d.shows(ctx, to, id) }
+	}
+	return r
 }
 
 // publicError returns the public text and code of an error, to be included in
@@ -132,7 +141,7 @@ func (d *jobService) GetJob(ctx context.Context, req *apipb.GetJobRequest) (*api
 		job.Use = d.use(ctx, d.Cfg.Accounting.Parts(snap.Job, &snap.Run))
 	}
 	job.Forecast = d.forecast(to, snap.Job, &snap.Run)
-	job.DeadlineOutlook = d.outlook(to, snap.Job, &snap.Run)
+	job.DeadlineOutlook = d.outlook(snap.Job, &snap.Run)
 	job.Nomination = d.newNomination(to, snap.Run.Nominated)
 	for _, p := range cache.PreemptionsOf(snap.Job, &snap.Run) {
 		for _, a := range job.Attempts {
@@ -385,7 +394,7 @@ func (d *jobService) RetryJob(ctx context.Context, req *apipb.RetryJobRequest) (
 	if err := pipeline.CheckJobID(req.GetJobId()); err != nil {
 		return nil, err
 	}
-	got, err := d.Cfg.Admission.Retry(ctx, ares.JobID(req.GetJobId()), req.GetRequestId(), pipeline.IdentityOf(ctx))
+	got, err := d.Cfg.Admission.Retry(ctx, ares.JobID(req.GetJobId()), d.request(ctx, ares.Spec{Tenant: pipeline.CallOf(ctx).Tenant, RequestID: req.GetRequestId()}))
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,9 @@ func (d *jobService) ListPreemptions(ctx context.Context, req *apipb.ListPreempt
 	resp := &apipb.ListPreemptionsResponse{Total: int32(len(all)), Revision: strconv.FormatInt(revision, 10)}
 	lost := int64(0) // in thousandths, because a sum of floats would have rounding errors
 	for _, p := range all {
-		lost += p.Details.Lost
+		if to.job(p.Job) {
+			lost += p.Details.Lost
+		}
 	}
 	resp.GpuSecondsLost = gpus(lost)
 	if t := req.GetPageToken(); t != "" {
@@ -96,23 +98,24 @@ func readPreemptionToken(token string) (p cache.Preemption, err error) {
 }
 
 // newPreemption converts a preemption to its public form. The result reveals
-// nothing about jobs that the caller may not see.
+// nothing about jobs that the caller may not see. If the victim is hidden, its
+// losses are hidden too, because they tell when its run began. If the preemptor
+// is hidden, so is the number of GPUs that it requested.
 func (d *Services) newPreemption(p cache.Preemption, to Visibility) *apipb.Preemption {
 	y := p.Details
 	m := &apipb.Preemption{
-		Attempt: int32(p.Attempt.Number), State: yieldStopping, At: apipb.Timestamp(p.At),
-		Why: string(y.Why), Gpus: gpus(y.Milli), AskedGpus: gpus(y.Asked),
-		GpuSecondsLost: y.GPUSeconds(), RestartGpuSeconds: gpus(y.Restart),
-		CheckpointedAt: apipb.Timestamp(p.Attempt.CheckpointedAt),
+		State: yieldStopping, At: apipb.Timestamp(p.At), Why: string(y.Why), Gpus: gpus(y.Milli),
 	}
 	if p.Gone {
 		m.State = yieldGone
 	}
 	if to.job(p.Job) {
 		m.JobId, m.TenantId, m.Name, m.PriorityClass = string(p.Job.ID), p.Job.Tenant, p.Job.Name, string(p.Job.PriorityClass)
+		m.Attempt, m.GpuSecondsLost, m.RestartGpuSeconds = int32(p.Attempt.Number), y.GPUSeconds(), gpus(y.Restart)
+		m.CheckpointedAt = apipb.Timestamp(p.Attempt.CheckpointedAt)
 	}
 	if d.named(to, y.Tenant, y.To) {
-		m.ByJobId, m.ByTenantId = string(y.To), y.Tenant
+		m.ByJobId, m.ByTenantId, m.AskedGpus = string(y.To), y.Tenant, gpus(y.Asked)
 	}
 	if by := d.Cfg.View.Job(y.To); by != nil { // a priority class is not secret
 		m.ByPriorityClass, m.PriorityClass = string(by.Job.PriorityClass), string(p.Job.PriorityClass)
@@ -138,6 +141,10 @@ func preemptionText(m *apipb.Preemption, a *ares.Attempt) string {
 		fmt.Fprintf(words, "job %s of tenant %s", m.ByJobId, m.ByTenantId)
 	}
 	fmt.Fprintf(words, " (%s)", rightOf(m))
+	if m.JobId == "" {
+		fmt.Fprintf(words, ": %s", gpuWords(m.Gpus))
+		return words.String()
+	}
 	fmt.Fprintf(words, ": %s, %s GPU-seconds", gpuWords(m.Gpus), number(max(m.GpuSecondsLost-m.RestartGpuSeconds, 0)))
 	switch {
 	case m.CheckpointedAt != nil:

@@ -152,7 +152,7 @@ func (d *reservationService) reservation(to Visibility, r *ares.Reservation, who
 	if m.GetState() == string(ares.ReservationOver) {
 		return m // it has ended, so its nodes are free for everybody
 	}
-	m.JobCount = int32(len(found.Jobs))
+	m.JobCount = int32(len(d.names(to, found.Jobs, len(found.Jobs)))) // the jobs of other tenants are not counted for a tenant
 	m.Jobs, m.LeftRunning = d.names(to, found.Jobs, maxNamed), d.names(to, found.Enduring, maxNamed)
 	for _, id := range r.Nodes {
 		if _, known := slices.BinarySearch(found.Nodes, id); !known {

@@ -9,24 +9,11 @@ import (
 
 // An ETA and a runtime prediction follow from the runs of all tenants. An exact answer would tell one tenant when another
 // tenant's run began or how long it took. So callers that may not see all jobs get these values rounded, and the more
-// coarsely the farther away they are. Instants are rounded to a fixed grid, so that asking again shows nothing more.
+// coarsely the farther away they are. The grid is the same for all jobs: with a grid of its own for each job, somebody who
+// asks about many jobs could compute the exact value from the differences.
 
 // roundsFor reports whether predictions are rounded for the caller.
 func (e Visibility) roundsFor() bool { return !roles.Allows(e.Who, roles.JobRead, "", "") }
-
-// grain returns the grid for an instant that is this far away, or for a duration of this length.
-func grain(far time.Duration) time.Duration {
-	switch {
-	case far < time.Hour:
-		return time.Minute
-	case far < 6*time.Hour:
-		return 5 * time.Minute
-	case far < 24*time.Hour:
-		return 15 * time.Minute
-	default:
-		return time.Hour
-	}
-}
 
 // roundETA rounds an ETA outwards, so that the job still starts between its two bounds. A bound that would lie in the past
 // becomes the present.
@@ -35,16 +22,36 @@ func (e Visibility) roundETA(eta ares.ETA, now time.Time) ares.ETA {
 		return eta
 	}
 	if t := eta.Earliest; !t.IsZero() {
-		eta.Earliest = t.Truncate(grain(t.Sub(now)))
+		eta.Earliest = roundInstant(t, now, roundDown)
 		if eta.Earliest.Before(now) {
 			eta.Earliest = now.Truncate(time.Second)
 		}
 	}
 	if t := eta.Latest; !t.IsZero() {
-		eta.Latest = roundUp(t, grain(t.Sub(now)))
+		eta.Latest = roundInstant(t, now, roundUp)
 	}
 	return eta
 }
+
+// roundingSteps are the grids of instants. An instant is rounded to the grid of the first step whose result is at least as
+// far away as the step says.
+var roundingSteps = [...]struct{ grid, beyond time.Duration }{
+	{time.Hour, 24 * time.Hour}, {15 * time.Minute, 6 * time.Hour}, {5 * time.Minute, time.Hour}, {time.Minute, 0},
+}
+
+// roundInstant rounds an instant to a grid that depends on its distance. The distance is taken from the coarser value, which
+// the caller could be told before. If it were taken from the instant itself, the moment at which the answer changes to the
+// finer grid would tell the instant exactly.
+func roundInstant(t, now time.Time, round func(time.Time, time.Duration) time.Time) (shown time.Time) {
+	for _, step := range roundingSteps {
+		if shown = round(t, step.grid); shown.Sub(now) >= step.beyond {
+			break
+		}
+	}
+	return shown
+}
+
+func roundDown(t time.Time, grid time.Duration) time.Time { return t.Truncate(grid) }
 
 // roundUp returns the first instant of a grid that is not before t.
 func roundUp(t time.Time, grid time.Duration) time.Time {
@@ -54,19 +61,10 @@ func roundUp(t time.Time, grid time.Duration) time.Time {
 	return t
 }
 
-// roundPrediction rounds the quantiles of a prediction up. Below a minute the grid is ten seconds, because most jobs of a
-// test suite are that short.
+// roundPrediction rounds the quantiles of a prediction.
 func (e Visibility) roundPrediction(p ares.RuntimePredicted) ares.RuntimePredicted {
 	if e.roundsFor() {
-		p.P50, p.P90 = roundDuration(p.P50), roundDuration(p.P90)
+		p.P50, p.P90 = ares.RoundRuntime(p.P50), ares.RoundRuntime(p.P90)
 	}
 	return p
-}
-
-func roundDuration(d time.Duration) time.Duration {
-	grid := grain(d)
-	if d <= time.Minute {
-		grid = 10 * time.Second
-	}
-	return (d + grid - 1).Truncate(grid)
 }

@@ -68,7 +68,9 @@ type Config struct {
 	Version, Server string
 	// Currency is the currency of prices, such as USD.
 	Currency string
-	Log      *slog.Logger
+	// ReuseTenants permits a new tenant to have the ID of a deleted one whose jobs are still known.
+	ReuseTenants bool
+	Log          *slog.Logger
 }
 
 // Services holds the handlers of all API services.

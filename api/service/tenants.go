@@ -70,7 +70,10 @@ func (d *tenantService) create(ctx context.Context, t ares.Tenant) (ares.Tenant,
 	base := Slug(t.Name)
 	t.ID = base
 	for range tenantTries {
-		made, err := d.Cfg.Store.CreateTenant(ctx, t)
+		made, err := t, d.checkUnused(ctx, t.ID)
+		if err == nil {
+			made, err = d.Cfg.Store.CreateTenant(ctx, t)
+		}
 		if ares.CodeOf(err) != ares.Conflict {
 			return made, err
 		}
@@ -82,6 +85,9 @@ func (d *tenantService) create(ctx context.Context, t ares.Tenant) (ares.Tenant,
 // createOnce creates a tenant with a given ID. createOnce also succeeds if a tenant with the same
 // ID and fields already exists.
 func (d *tenantService) createOnce(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
+	if err := d.checkUnused(ctx, t.ID); err != nil {
+		return t, err
+	}
 	made, err := d.Cfg.Store.CreateTenant(ctx, t)
 	if ares.CodeOf(err) != ares.Conflict {
 		return made, err

@@ -79,6 +79,18 @@ func (d *Services) named(e Visibility, tenant string, id ares.JobID) bool {
 	return there != nil && e.job(there.Job)
 }
 
+// The method `shows` reports whether the caller may see a job, which may be archived.
+func (d *Services) shows(ctx context.Context, e Visibility, id ares.JobID) bool {
+	if there := d.Cfg.View.Job(id); there != nil {
+		return e.job(there.Job)
+	}
+	if snap, err := d.Cfg.Store.Job(ctx, id); err == nil && snap.Job != nil {
+		return e.job(snap.Job)
+	}
+	known, err := d.ArchivedJob(ctx, id)
+	return err == nil && known != nil && e.job(known.Job)
+}
+
 // The method `reserved` reports whether a reservation may be shown. Everybody may see a reservation
 // for maintenance. Other reservations are visible to callers that may see their tenant.
 func (e Visibility) reserved(r *ares.Reservation) bool {
@@ -111,10 +123,6 @@ func (d *Services) names(to Visibility, ids []ares.JobID, most int) []string {
 	return out
 }
 
-// The method `share` reports whether the fair share of a tenant or queue may be shown.
-func (e Visibility) share(s ares.FairShare) bool {
-	if s.Queue == "" {
-		return e.tenant(s.Tenant)
-	}
-	return e.sees(s.Tenant, s.Queue)
-}
+// The method `share` reports whether the fair share of a tenant or queue may be shown. A caller that may see only some
+// queues of a tenant does not see the share of the tenant, because it counts the other queues too.
+func (e Visibility) share(s ares.FairShare) bool { return e.sees(s.Tenant, s.Queue) }

@@ -16,6 +16,10 @@ func (a *commands) writeNodeScore(s output.Sheet, n *apipb.Node) {
 		s.Line("Score", fmt.Sprintf("%d of %d: no failures or slow runs", ares.FullScore, ares.FullScore))
 		return
 	}
+	if r.GetAt() == nil { // the reasons are only for callers that may see all jobs
+		s.Line("Score", fmt.Sprintf("%d of %d", r.GetScore(), ares.FullScore))
+		return
+	}
 	s.Line("Score", fmt.Sprintf("%d of %d, computed %s ago", r.GetScore(), ares.FullScore, a.Age(r.GetAt())))
 	s.Line("", r.GetWhy())
 	parts := fmt.Sprintf("%.1f attempts, %.1f ended by the node, %.1f jobs failed", r.GetSamples(), r.GetFailures(), r.GetJobFailures())

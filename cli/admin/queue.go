@@ -323,5 +323,7 @@ func (a *commands) writeFairness(w io.Writer, f *apipb.GetFairnessResponse) {
 			percent(s.GetDominantShare()), cmp.Or(s.GetResource(), "-"), percent(s.GetPastShare()), percent(s.GetWeightedShare()))
 	}
 	t.Write(w, a.Color)
-	output.Printf(w, "\nJain's index %.3f\n", f.GetJainIndex())
+	if jain := f.GetJainIndex(); jain > 0 { // a tenant is not told
+		output.Printf(w, "\nJain's index %.3f\n", jain)
+	}
 }

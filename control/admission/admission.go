@@ -69,6 +69,9 @@ type Request struct {
 	Owner     string
 	// Trusted is true if the authenticated caller is a platform administrator. Only then may the job run where jobs are not isolated.
 	Trusted bool
+	// Sees reports whether the caller may see a job of its tenant. It is nil for a caller that may see all of them. A job that
+	// the caller may not see counts as unknown, and the counts of the whole tenant are left out of errors.
+	Sees func(ctx context.Context, id ares.JobID) bool
 
 	retryOf    ares.JobID // the finished job that this submission retries, or ""
 	identified bool       // digest and named are set, and Submitted has a request ID
@@ -86,8 +89,8 @@ type candidate struct {
 
 // Retry submits a finished job again, as a new job that refers to the old one. The new job is accepted even if the
 // deadline of the old job has passed. The new job is trusted only if the old job was trusted too: an administrator who
-// retries a tenant's job did not write its command.
-func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID string, who *ares.Identity) (Accepted, error) {
+// retries a tenant's job did not write its command. Of the argument `by`, only the caller and the request ID are used.
+func (a *Admission) Retry(ctx context.Context, id ares.JobID, by Request) (Accepted, error) {
 	snap, err := a.Store.Job(ctx, id)
 	if err != nil {
 		return Accepted{}, err
@@ -99,17 +102,17 @@ func (a *Admission) Retry(ctx context.Context, id ares.JobID, requestID string, 
 		return Accepted{}, ares.Errorf(ares.Conflict, "job %s is %s, but only a finished job can be retried: cancel it first", id, snap.Run.Phase)
 	}
 	spec := withoutPolicyLabels(snap.Job)
-	if spec.RequestID = requestID; requestID == "" {
+	if spec.RequestID = by.Submitted.RequestID; spec.RequestID == "" {
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
-	out := a.Submit(ctx, Request{Submitted: spec, Owner: who.Name, Trusted: snap.Job.Trusted && who.IsPlatformAdmin(), retryOf: id})[0]
+	out := a.Submit(ctx, Request{Submitted: spec, Owner: by.Owner, Trusted: snap.Job.Trusted && by.Trusted, Sees: by.Sees, retryOf: id})[0]
 	return out, out.Err
 }
 
 // Draft returns the job that a submission would become now, with its effective
 // spec. Draft stores nothing.
-func (a *Admission) Draft(ctx context.Context, spec ares.Spec, who *ares.Identity) (*ares.Job, error) {
-	c, err := a.prepare(ctx, &Request{Submitted: spec, Owner: who.Name, Trusted: who.IsPlatformAdmin()}, true, &batchCounts{by: map[string]int{}})
+func (a *Admission) Draft(ctx context.Context, r Request) (*ares.Job, error) {
+	c, err := a.prepare(ctx, &r, true, &batchCounts{by: map[string]int{}})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +233,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		stored.LostAfterSeconds, effective.LostAfterSeconds = least, least
 	}
-	if err = a.checkLimits(tenant, queue, &effective, batch); err != nil {
+	if err = a.checkLimits(tenant, queue, &effective, batch, r.Sees == nil); err != nil {
 		return c, err
 	}
 	if a.Policies != nil && a.Policies.set.Load().AsksJobs() {
@@ -240,7 +243,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		addPolicyLabels(&stored, &c.verdict)
 	}
 	if len(stored.After)+len(stored.Secrets) > 0 {
-		if c.After, err = a.resolveReferences(ctx, &stored, fresh); err != nil {
+		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
 			return c, err
 		}
 	}

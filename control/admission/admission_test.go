@@ -183,7 +183,7 @@ func TestFullQueue(t *testing.T) {
 	d.submit(t, spec(asking("b")))
 	d.caughtUp(t)
 	_, err := d.submitOne(t.Context(), spec(asking("c")), "me")
-	wantCode(t, err, ares.Exhausted, "jobs are already waiting")
+	wantCode(t, err, ares.Exhausted, "jobs are already waiting in the cluster (the limit is 2)")
 	again, err := d.submitOne(t.Context(), spec(asking("a")), "me")
 	if err != nil || !again.Duplicate || again.ID != first.ID || again.Phase != ares.Pending {
 		t.Errorf("a repeated request although the queue is full: %+v, %v", again, err)
@@ -240,13 +240,13 @@ func TestStaleTenantIsReadAgain(t *testing.T) {
 func TestRetry(t *testing.T) {
 	d := newAdmission(t)
 	old := d.submit(t, spec(func(s *ares.Spec) { s.Name = "again" }))
-	_, err := d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "me"})
+	_, err := d.Retry(t.Context(), old.ID, Request{Owner: "me"})
 	wantCode(t, err, ares.Conflict, "pending", "cancel it first")
 	run, err := d.Cancel(t.Context(), old.ID, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"})
+	got, err := d.Retry(t.Context(), old.ID, Request{Submitted: ares.Spec{RequestID: "retry-1"}, Owner: "you"})
 	if err != nil || got.Duplicate || got.ID == old.ID {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -255,14 +255,14 @@ func TestRetry(t *testing.T) {
 	}
 	d.caughtUp(t)
 	d.MaxQueue = 1 // the queue is full now
-	again, err := d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"})
+	again, err := d.Retry(t.Context(), old.ID, Request{Submitted: ares.Spec{RequestID: "retry-1"}, Owner: "you"})
 	if err != nil || !again.Duplicate || again.ID != got.ID || again.Phase != ares.Pending {
 		t.Errorf("the same retry although the queue is full: %+v, %v", again, err)
 	}
-	_, err = d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
+	_, err = d.Retry(t.Context(), old.ID, Request{Owner: "you"})
 	wantCode(t, err, ares.Exhausted)
 	d.MaxQueue = 0
-	other, err := d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
+	other, err := d.Retry(t.Context(), old.ID, Request{Owner: "you"})
 	if err != nil || other.ID == got.ID {
 		t.Errorf("another retry: %+v, %v", other, err)
 	}
@@ -270,13 +270,13 @@ func TestRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.caughtUp(t)
-	if again, err = d.Retry(t.Context(), old.ID, "retry-1", &ares.Identity{Name: "you"}); err != nil || again.Phase != ares.Cancelled {
+	if again, err = d.Retry(t.Context(), old.ID, Request{Submitted: ares.Spec{RequestID: "retry-1"}, Owner: "you"}); err != nil || again.Phase != ares.Cancelled {
 		t.Errorf("the same retry once its job has ended: %+v, %v", again, err)
 	}
 	if err = d.Store.Archive(t.Context(), old, &run, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Retry(t.Context(), old.ID, "", &ares.Identity{Name: "you"})
+	_, err = d.Retry(t.Context(), old.ID, Request{Owner: "you"})
 	wantCode(t, err, ares.Conflict, "archived")
 }
 
@@ -374,5 +374,29 @@ func TestTenantChangesEachTime(t *testing.T) {
 	a.Now = func() time.Time { return storetest.Noon }
 	if got, err = a.submitOne(t.Context(), spec(in("busy"), asking("r1")), "me"); err != nil || got.Duplicate {
 		t.Errorf("the repeated request: %+v, %v", got, err)
+	}
+}
+
+// TestErrorsOfOneQueue checks that a caller that may see only one queue learns from an error that a limit of its tenant is
+// reached, but not how many jobs the tenant has.
+func TestErrorsOfOneQueue(t *testing.T) {
+	none := func(context.Context, ares.JobID) bool { return false }
+	d := newAdmission(t)
+	tenant, err := d.Store.Tenant(t.Context(), ares.DefaultTenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant.Limits.PendingJobs = 1
+	if _, err = d.Store.UpdateTenant(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	d.submit(t, spec(asking("a")))
+	d.caughtUp(t)
+	for whole, sees := range map[bool]func(context.Context, ares.JobID) bool{true: nil, false: none} {
+		err := d.Submit(t.Context(), Request{Submitted: spec(asking("b")), Owner: "me", Sees: sees})[0].Err
+		wantCode(t, err, ares.QuotaExceeded, "pending jobs requested=1, quota=1")
+		if strings.Contains(err.Error(), "current=") != whole {
+			t.Errorf("for a caller of the whole tenant (%t): %v", whole, err)
+		}
 	}
 }

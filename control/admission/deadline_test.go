@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestDeadlinePolicies(t *testing.T) {
 	} {
 		d.DeadlinePolicy, said.Samples = c.policy, c.samples
 		got, err := d.submitOne(t.Context(), spec(due(c.within)), "me")
-		_, drafted := d.Draft(t.Context(), spec(due(c.within)), &ares.Identity{Name: "me"})
+		_, drafted := d.Draft(t.Context(), Request{Submitted: spec(due(c.within)), Owner: "me"})
 		if c.refuse != "" {
 			want := strings.ReplaceAll(c.refuse, "2026-01-02T13:05:00Z", storetest.Noon.Add(c.within).UTC().Format(time.RFC3339))
 			wantCode(t, err, ares.DeadlineUnreachable, want)
@@ -76,7 +77,27 @@ func TestRetriedDeadline(t *testing.T) {
 	if _, err = d.Cancel(t.Context(), first.ID, "me"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = d.Retry(t.Context(), first.ID, "", &ares.Identity{Name: "me"}); err != nil || got.ID == first.ID {
+	if got, err = d.Retry(t.Context(), first.ID, Request{Owner: "me"}); err != nil || got.ID == first.ID {
 		t.Errorf("its retry: %+v, %v", got, err)
+	}
+}
+
+// TestDeadlinesTellNoExactRuntime tries many deadlines with two predicted runtimes that are rounded to the same value. If the
+// answers differed, trying deadlines would tell the exact prediction, which follows from the runs of other tenants.
+func TestDeadlinesTellNoExactRuntime(t *testing.T) {
+	d := newAdmission(t)
+	d.DeadlinePolicy = DeadlineReject
+	for within := 186 * time.Minute; within <= 191*time.Minute; within += 20 * time.Second {
+		var answers []string
+		for _, p90 := range []time.Duration{185*time.Minute + time.Second, 189*time.Minute + 59*time.Second} {
+			d.Predict = func(*ares.Job) ares.RuntimePredicted {
+				return ares.RuntimePredicted{P50: time.Hour, P90: p90, Basis: "runs", Samples: 30}
+			}
+			_, err := d.Draft(t.Context(), Request{Submitted: spec(due(within)), Owner: "me"})
+			answers = append(answers, fmt.Sprint(err))
+		}
+		if answers[0] != answers[1] || (answers[0] == "<nil>") != (within >= 190*time.Minute) {
+			t.Errorf("a deadline in %s: %q", within, answers)
+		}
 	}
 }

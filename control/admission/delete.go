@@ -74,7 +74,7 @@ func (a *Admission) DeleteQueue(ctx context.Context, tenant, name string) error 
 	if err := a.checkIdle(ctx, "queue "+q.ID(), tenant, name); err != nil {
 		undo, done := context.WithTimeout(context.WithoutCancel(ctx), deleteWithin)
 		defer done()
-		if _, again := a.Store.CreateQueue(undo, q); again != nil {
+		if _, again := a.Store.UndeleteQueue(undo, q); again != nil {
 			return fmt.Errorf("%w; the queue was deleted nevertheless: create it again (restoring it failed: %w)", err, again)
 		}
 		return err

@@ -12,11 +12,14 @@ import (
 // succeeded and are archived, and rejects the job if a dependency can never succeed or was never accepted.
 // resolveDependencies returns the revisions of the live dependencies. A cycle is impossible, because all dependencies
 // existed before this job.
-func (a *Admission) resolveDependencies(ctx context.Context, stored *ares.Spec, fresh bool) (map[ares.JobID]int64, error) {
+func (a *Admission) resolveDependencies(ctx context.Context, r *Request, stored *ares.Spec, fresh bool) (map[ares.JobID]int64, error) {
 	live, kept := map[ares.JobID]int64{}, []string(nil)
 	for i, name := range stored.After {
 		id := ares.JobID(name)
 		phase, revision, err := a.findDependency(ctx, id, stored.Tenant, fresh)
+		if err == nil && r.Sees != nil && r.retryOf == "" && !r.Sees(ctx, id) {
+			err = store.NoJob(id) // the same answer as for a job that does not exist
+		}
 		field := fmt.Sprintf("after[%d]", i)
 		switch {
 		case ares.CodeOf(err) == ares.NotFound:

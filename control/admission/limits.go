@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"strings"
 	"sync"
 
 	ares "github.com/ares-scheduler/ares"
@@ -70,18 +71,19 @@ func NoQueue(tenant, name string) error {
 
 // checkLimits rejects a job in three cases: the job alone exceeds a limit of its tenant or
 // queues, too many jobs are already waiting, or the job is a gang and this server rejects gangs.
-// If a job only exceeds the currently free capacity, it is accepted and waits.
-func (a *Admission) checkLimits(t *ares.Tenant, q *ares.Queue, effective *ares.Spec, batch *batchCounts) error {
+// If a job only exceeds the currently free capacity, it is accepted and waits. The argument `whole` says whether the caller may
+// see the whole tenant. If not, errors about the tenant and about the parents of the queue have no counts.
+func (a *Admission) checkLimits(t *ares.Tenant, q *ares.Queue, effective *ares.Spec, batch *batchCounts, whole bool) error {
 	if a.NoGangs && effective.Members > 1 {
 		return ares.Errorf(ares.FeatureDisabled, "members: this server rejects jobs with several members: set members to 1, or ask the administrator to set scheduler.enable_gang_scheduling").At("members")
 	}
 	use, waiting := a.View.Use(t.ID)
 	waiting += batch.by[t.ID]
 	if err := t.Admits(*effective, use); err != nil {
-		return err
+		return withoutCount(err, whole)
 	}
 	if waiting >= t.Limits.PendingJobs {
-		return ares.Errorf(ares.QuotaExceeded, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting)
+		return withoutCount(ares.Errorf(ares.QuotaExceeded, "quota exceeded for tenant %s: pending jobs requested=1, quota=%d, current=%d", t.ID, t.Limits.PendingJobs, waiting), whole)
 	}
 	for level := 0; q != nil && level < ares.MaxQueueDepth; level++ {
 		if what, asked, limit, over := q.Limits.Excess(effective.Asks()); over {
@@ -89,7 +91,7 @@ func (a *Admission) checkLimits(t *ares.Tenant, q *ares.Queue, effective *ares.S
 		}
 		if limit := q.Limits.PendingJobs; limit < ares.Unlimited {
 			if waiting := a.waitingUnder(q, batch); waiting >= limit {
-				return ares.Errorf(ares.QuotaExceeded, "quota exceeded for queue %s: pending jobs requested=1, quota=%d, current=%d", q.ID(), limit, waiting).At("queue")
+				return withoutCount(ares.Errorf(ares.QuotaExceeded, "quota exceeded for queue %s: pending jobs requested=1, quota=%d, current=%d", q.ID(), limit, waiting).At("queue"), whole || level == 0)
 			}
 		}
 		if q.Parent == "" {
@@ -98,9 +100,18 @@ func (a *Admission) checkLimits(t *ares.Tenant, q *ares.Queue, effective *ares.S
 		q = a.View.Queue(q.Tenant, q.Parent)
 	}
 	if all := a.View.Waiting() + batch.all; a.MaxQueue > 0 && all >= a.MaxQueue {
-		return ares.Errorf(ares.Exhausted, "%d jobs are already waiting in the cluster, but the limit is %d: try again later", all, a.MaxQueue)
+		return ares.Errorf(ares.Exhausted, "too many jobs are already waiting in the cluster (the limit is %d): try again later", a.MaxQueue)
 	}
 	return nil
+}
+
+// withoutCount removes the current count from the text of an error, unless the caller may see it.
+func withoutCount(err error, visible bool) error {
+	text, _, counts := strings.Cut(err.Error(), ", current=")
+	if visible || !counts {
+		return err
+	}
+	return ares.Errorf(ares.CodeOf(err), "%s", text).At("queue")
 }
 
 // waitingUnder counts the waiting jobs of a queue and of all queues below it.

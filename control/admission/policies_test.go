@@ -107,7 +107,7 @@ func TestPolicyRejects(t *testing.T) {
 	if err != nil || !again.Duplicate || again.ID != first.ID {
 		t.Errorf("the same request again: %+v, %v", again, err)
 	}
-	if _, err = d.Draft(t.Context(), spec(), &ares.Identity{Name: "ann"}); ares.CodeOf(err) != ares.PolicyDenied {
+	if _, err = d.Draft(t.Context(), Request{Submitted: spec(), Owner: "ann"}); ares.CodeOf(err) != ares.PolicyDenied {
 		t.Errorf("a plan: %v", err)
 	}
 	if counts, alerts := d.told(); len(counts)+len(alerts) > 0 {
@@ -178,7 +178,7 @@ func TestPolicyRequiresNodeLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.apply(t, ares.Policy{Name: "pool", On: ares.OnPlacement, Require: `{"pool": "h100"}`})
-	retry, err := d.Retry(t.Context(), got.ID, "", &ares.Identity{Name: "ann"})
+	retry, err := d.Retry(t.Context(), got.ID, Request{Owner: "ann"})
 	if err != nil || len(retry.Warnings) != 1 {
 		t.Fatalf("%+v, %v", retry, err)
 	}

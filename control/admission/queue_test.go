@@ -178,7 +178,7 @@ func TestDraftStoresNothing(t *testing.T) {
 	d := &Admission{Store: s, View: v, Now: v.Now}
 	d.add(t, ares.Tenant{ID: ares.DefaultTenant, Limits: ares.NoLimits()})
 	d.caughtUp(t)
-	job, err := d.Draft(t.Context(), spec(func(s *ares.Spec) { s.GPUs = 4 }), &ares.Identity{Name: "me"})
+	job, err := d.Draft(t.Context(), Request{Submitted: spec(func(s *ares.Spec) { s.GPUs = 4 }), Owner: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +195,6 @@ func TestDraftStoresNothing(t *testing.T) {
 	if _, err = s.Job(t.Context(), job.ID); ares.CodeOf(err) != ares.NotFound {
 		t.Errorf("a draft was stored: %v", err)
 	}
-	_, err = d.Draft(t.Context(), spec(queued("nowhere")), &ares.Identity{Name: "me"})
+	_, err = d.Draft(t.Context(), Request{Submitted: spec(queued("nowhere")), Owner: "me"})
 	wantCode(t, err, ares.Invalid, "no queue")
 }

@@ -22,7 +22,7 @@ func (a *Admission) checkSecrets(ctx context.Context, spec *ares.Spec) error {
 
 // resolveReferences finds the secrets and the jobs that a job refers to. It returns the live jobs on which the job
 // depends, as resolveDependencies does.
-func (a *Admission) resolveReferences(ctx context.Context, stored *ares.Spec, fresh bool) (map[ares.JobID]int64, error) {
+func (a *Admission) resolveReferences(ctx context.Context, r *Request, stored *ares.Spec, fresh bool) (map[ares.JobID]int64, error) {
 	if len(stored.Secrets) > 0 {
 		if err := a.checkSecrets(ctx, stored); err != nil {
 			return nil, err
@@ -31,5 +31,5 @@ func (a *Admission) resolveReferences(ctx context.Context, stored *ares.Spec, fr
 	if len(stored.After) == 0 {
 		return nil, nil
 	}
-	return a.resolveDependencies(ctx, stored, fresh)
+	return a.resolveDependencies(ctx, r, stored, fresh)
 }

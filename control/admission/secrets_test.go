@@ -33,7 +33,7 @@ func TestSecretsOfAJobMustExist(t *testing.T) {
 	if _, err := a.submitOne(t.Context(), spec, "ann"); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), `secrets[0].name: tenant default has no secret "hub"`) {
 		t.Errorf("another tenant's secret: %v", err)
 	}
-	if _, err := a.Draft(t.Context(), spec, &ares.Identity{Name: "ann"}); ares.CodeOf(err) != ares.Invalid {
+	if _, err := a.Draft(t.Context(), Request{Submitted: spec, Owner: "ann"}); ares.CodeOf(err) != ares.Invalid {
 		t.Errorf("a plan with another tenant's secret: %v", err)
 	}
 	a.Secrets = shelf{"default/hub": true}

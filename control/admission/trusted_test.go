@@ -26,7 +26,7 @@ func TestTrusted(t *testing.T) {
 			if j.Trusted != (by == admin) || j.Element(0).Trusted != j.Trusted {
 				t.Errorf("of %s: trusted %v, its element %v", by.Name, j.Trusted, j.Element(0).Trusted)
 			}
-			draft, err := d.Draft(t.Context(), s, by)
+			draft, err := d.Draft(t.Context(), Request{Submitted: s, Owner: by.Name, Trusted: by.IsPlatformAdmin()})
 			if err != nil || draft.Trusted != j.Trusted {
 				t.Errorf("a draft of %s: %+v, %v", by.Name, draft, err)
 			}
@@ -35,7 +35,7 @@ func TestTrusted(t *testing.T) {
 			}
 			d.caughtUp(t)
 			for _, again := range []*ares.Identity{admin, lead} {
-				got, err := d.Retry(t.Context(), j.ID, "", again)
+				got, err := d.Retry(t.Context(), j.ID, Request{Owner: again.Name, Trusted: again.IsPlatformAdmin()})
 				if err != nil {
 					t.Fatal(err)
 				}

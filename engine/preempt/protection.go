@@ -85,7 +85,8 @@ func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
 	if cfg.MaxPreemptions != 1 {
 		times = fmt.Sprintf("%d times", cfg.MaxPreemptions)
 	}
-	until := counts.firstEnds.UTC().Format(time.RFC3339)
+	// The exact time would tell one tenant when another tenant's job was preempted.
+	until := counts.firstEnds.Add(time.Minute - 1).Truncate(time.Minute).UTC().Format(time.RFC3339)
 	add(counts.count[protectedCooldown], "was preempted recently and is protected until "+until, "were preempted recently and are protected, the first until "+until)
 	add(counts.count[protectedCount], "was preempted "+times+" (max_preemptions)", "were preempted "+times+" each (max_preemptions)")
 	add(counts.count[protectedOnce], "has started and runs at most once", "have started and run at most once")
