@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/policy/roles"
@@ -41,6 +42,9 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
 			return
 		}
+		conn := pipeline.ConnectionOf(r.Context())
+		conn.Authenticated()
+		defer conn.Begin()()
 		next.ServeHTTP(w, r)
 	})
 }

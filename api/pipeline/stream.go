@@ -35,7 +35,11 @@ type checkedStream struct {
 func (s *checkedStream) Context() context.Context { return s.ctx }
 
 func (s *checkedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	if !s.asked { // the first message must arrive in time; later ones come when there is something to say
+		if err := s.server.receive(s.ctx, func() error { return s.ServerStream.RecvMsg(m) }); err != nil {
+			return err
+		}
+	} else if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
 	c := CallOf(s.ctx)
@@ -63,6 +67,7 @@ func (s *checkedStream) SendMsg(m any) error {
 		return err
 	case <-timer.C:
 		s.stuck.Store(true)
+		ConnectionOf(s.ctx).Unread()
 		return ErrUnread(s.server.WriteWait, errStuck)
 	}
 }

@@ -1,0 +1,187 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/method"
+)
+
+// Transfer watches the arrival of one request or the sending of one answer. Ordinary requests and answers take some
+// milliseconds. A client that sends or reads slowly on purpose could otherwise make the server hold many of them in memory.
+// A transfer that takes longer than the pipeline's SlowAfter therefore needs a slot of the limiter for slow transfers, and it
+// ends after a maximum time.
+type Transfer struct {
+	server *Pipeline
+	who    Account
+	most   time.Duration
+	large  func() bool // reports whether it needs a slot; nil: it does
+	stop   func()      // ends it
+
+	mu    sync.Mutex
+	timer *time.Timer
+	slow  bool   // it has taken longer than SlowAfter
+	leave func() // gives the slot back; nil without a slot
+	over  bool
+	why   error // why it was ended
+}
+
+// WatchTransfer begins to watch a transfer of a caller. The function `stop` is called if the transfer must end, and `large`
+// reports whether a slow transfer needs a slot (nil: it does). The caller of WatchTransfer calls Done.
+func (d *Pipeline) WatchTransfer(who Account, most time.Duration, large func() bool, stop func()) *Transfer {
+	t := &Transfer{server: d, who: who, most: most, large: large, stop: stop}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(min(d.SlowAfter, most), t.late)
+	return t
+}
+
+// The method `late` runs when the transfer has become a slow one, and again when it has taken too long.
+func (t *Transfer) late() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch rest := t.most - t.server.SlowAfter; {
+	case t.over:
+		return
+	case t.slow || rest <= 0:
+		t.why = ares.Errorf(ares.Exhausted, "the request or its answer was not transferred within %s: use a faster connection, or smaller requests", t.most)
+	default:
+		t.slow = true
+		if t.large == nil || t.large() {
+			t.leave, t.why = t.server.Limiters.Slow.Enter(context.Background(), t.who) // it has no queue, so this does not wait
+		}
+		if t.why == nil {
+			t.timer.Reset(rest)
+			return
+		}
+	}
+	t.stop()
+}
+
+// Done ends the watch. It returns the reason if the transfer was ended.
+func (t *Transfer) Done() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	t.timer.Stop()
+	if t.leave != nil {
+		t.leave()
+		t.leave = nil
+	}
+	return t.why
+}
+
+type cancelKey struct{}
+
+// withCancel lets the server end a gRPC call while it receives or sends a message. gRPC itself has no time limit for that.
+func withCancel(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx) // ends with the stream
+	return context.WithValue(ctx, cancelKey{}, cancel)
+}
+
+func cancelOf(ctx context.Context) func() {
+	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
+		return cancel
+	}
+	return func() {}
+}
+
+// The method `receive` receives the message of a call within a limited time.
+func (d *Pipeline) receive(ctx context.Context, message func() error) error {
+	t := d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.ReceiveWait, nil, cancelOf(ctx))
+	err := message()
+	if why := t.Done(); why != nil && err != nil {
+		return why
+	}
+	return err
+}
+
+// The method `sending` limits the time that the client may take to read the answer of a call.
+func (d *Pipeline) sending(ctx context.Context, answer any) {
+	m, ok := answer.(proto.Message)
+	if !ok {
+		return
+	}
+	cancel := cancelOf(ctx)
+	CallOf(ctx).sending = d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.WriteWait, func() bool { return proto.Size(m) > SmallBody }, func() {
+		cancel()
+		ConnectionOf(ctx).Unread()
+	})
+}
+
+// Guard returns a registrar for services whose callers are authenticated before their messages are read. gRPC itself calls an
+// interceptor only after it has read and decoded the message, which may have 16 MiB.
+func (d *Pipeline) Guard(to grpc.ServiceRegistrar) grpc.ServiceRegistrar { return guard{d, to} }
+
+type guard struct {
+	server *Pipeline
+	to     grpc.ServiceRegistrar
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	own := *desc
+	own.Methods = slices.Clone(desc.Methods)
+	for i := range own.Methods {
+		name, serve := "/"+desc.ServiceName+"/"+own.Methods[i].MethodName, own.Methods[i].Handler
+		own.Methods[i].Handler = func(srv any, ctx context.Context, message func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
+			if err := g.server.authenticateFirst(ctx, name); err != nil {
+				return nil, err
+			}
+			answer, err := serve(srv, ctx, func(m any) error {
+				return g.server.rejectMessage(ctx, name, g.server.receive(ctx, func() error { return message(m) }))
+			}, in)
+			if err == nil {
+				g.server.sending(ctx, answer)
+			}
+			return answer, err
+		}
+	}
+	g.to.RegisterService(&own, impl)
+}
+
+// authenticateFirst identifies the caller of a gRPC call before its message is read. A rejected call is recorded and answered
+// as one that the pipeline rejects.
+func (d *Pipeline) authenticateFirst(ctx context.Context, name string) error {
+	m, c := method.Of(name), CallOf(ctx)
+	if m == nil || m.IsPublic() {
+		return nil
+	}
+	var err error
+	if c.Caller, err = d.identify(ctx); err == nil {
+		return nil
+	}
+	return d.Run(ctx, name, nil, func(context.Context, *Call) error { return err })
+}
+
+// rejectMessage records a call whose message did not arrive in time, and converts its error to a status.
+func (d *Pipeline) rejectMessage(ctx context.Context, name string, err error) error {
+	if _, own := err.(*ares.Error); !own { //nolint:errorlint // an error of gRPC itself stays as it is
+		return err
+	}
+	d.auditRejectedGRPC(ctx, CallOf(ctx), name, err)
+	return d.answer(ctx, name, err, 0)
+}
+
+// tapCredentials rejects a gRPC call without a credential before anything is allocated for it.
+func (d *Pipeline) tapCredentials(ctx context.Context, m *method.Method, info *tap.Info) error {
+	if m.IsPublic() || BearerOf(info.Header.Get("authorization")) != "" || ClientCertificate(ctx) != nil {
+		return nil
+	}
+	_, err := d.Cfg.Auth.Check(ctx, "") // an empty token is rejected without a look at the store
+	if err == nil {
+		return nil
+	}
+	d.auditRejectedGRPC(ctx, newCall(ctx, info.Header.Get(RequestIDHeader)), info.FullMethodName, err)
+	return d.answer(ctx, info.FullMethodName, err, 0)
+}
