@@ -194,7 +194,6 @@ func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, er
 	if err := d.tapCredentials(ctx, m, info); err != nil {
 		return ctx, err
 	}
-	ctx = withCancel(ctx)
 	if m.Limiter == method.Unlimited {
 		return ctx, nil
 	}
@@ -233,7 +232,7 @@ type Response struct {
 	begun bool
 	Holds []func()
 	// Watch watches the sending of a large answer. Watch may be nil.
-	Watch func(stop func()) *Transfer
+	Watch func(stop func(error)) *Transfer
 }
 
 // Unwrap lets http.ResponseController find the original writer.
@@ -246,7 +245,7 @@ func (a *Response) Write(data []byte) (int, error) {
 		control := http.NewResponseController(a.ResponseWriter)
 		_ = control.SetWriteDeadline(time.Now().Add(MaxWriteWait)) // not every writer supports deadlines
 		if len(data) > SmallBody && a.Watch != nil {
-			t := a.Watch(func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+			t := a.Watch(func(error) { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
 			defer func() { _ = t.Done() }() // the write itself fails
 		}
 	}

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/method"
+	"github.com/ares-scheduler/ares/apipb"
 )
 
 // Transfer watches the arrival of one request or the sending of one answer. Ordinary requests and answers take some
@@ -22,8 +24,8 @@ type Transfer struct {
 	server *Pipeline
 	who    Account
 	most   time.Duration
-	large  func() bool // reports whether it needs a slot; nil: it does
-	stop   func()      // ends it
+	large  func() bool     // reports whether it needs a slot; nil: it does
+	stop   func(why error) // ends it
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -35,7 +37,7 @@ type Transfer struct {
 
 // WatchTransfer begins to watch a transfer of a caller. The function `stop` is called if the transfer must end, and `large`
 // reports whether a slow transfer needs a slot (nil: it does). The caller of WatchTransfer calls Done.
-func (d *Pipeline) WatchTransfer(who Account, most time.Duration, large func() bool, stop func()) *Transfer {
+func (d *Pipeline) WatchTransfer(who Account, most time.Duration, large func() bool, stop func(why error)) *Transfer {
 	t := &Transfer{server: d, who: who, most: most, large: large, stop: stop}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +64,7 @@ func (t *Transfer) late() {
 			return
 		}
 	}
-	t.stop()
+	t.stop(t.why)
 }
 
 // Done ends the watch. It returns the reason if the transfer was ended.
@@ -81,24 +83,17 @@ func (t *Transfer) Done() error {
 	return t.why
 }
 
-type cancelKey struct{}
-
-// withCancel lets the server end a gRPC call while it receives or sends a message. gRPC itself has no time limit for that.
-func withCancel(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx) // ends with the stream
-	return context.WithValue(ctx, cancelKey{}, cancel)
-}
-
-func cancelOf(ctx context.Context) func() {
-	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok {
-		return cancel
+// endStream sends the status of a gRPC call at once, which also ends its pending reads and writes. gRPC itself has no time limit
+// for a message.
+func endStream(ctx context.Context, why error) {
+	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error }); ok {
+		_ = s.WriteStatus(status.Convert(apipb.ToStatus(why))) // the client may have left
 	}
-	return func() {}
 }
 
 // The method `receive` receives the message of a call within a limited time.
 func (d *Pipeline) receive(ctx context.Context, message func() error) error {
-	t := d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.ReceiveWait, nil, cancelOf(ctx))
+	t := d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.ReceiveWait, nil, func(why error) { endStream(ctx, why) })
 	err := message()
 	if why := t.Done(); why != nil && err != nil {
 		return why
@@ -112,9 +107,8 @@ func (d *Pipeline) sending(ctx context.Context, answer any) {
 	if !ok {
 		return
 	}
-	cancel := cancelOf(ctx)
-	CallOf(ctx).sending = d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.WriteWait, func() bool { return proto.Size(m) > SmallBody }, func() {
-		cancel()
+	CallOf(ctx).sending = d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.WriteWait, func() bool { return proto.Size(m) > SmallBody }, func(why error) {
+		endStream(ctx, why)
 		ConnectionOf(ctx).Unread()
 	})
 }
