@@ -3,13 +3,11 @@ package api
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,13 +17,9 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/stats"
-	"google.golang.org/protobuf/proto"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
-	"github.com/ares-scheduler/ares/control/admission"
 )
 
 // rawGRPC is a gRPC client that sends frames which no gRPC library would send.
@@ -233,54 +227,6 @@ func TestAGrowingWindow(t *testing.T) {
 			}
 		}
 	}
-}
-
-// unreadCounter is a connection that counts unread answers.
-type unreadCounter struct{ unread atomic.Int64 }
-
-func (*unreadCounter) Authenticated() bool { return false }
-func (*unreadCounter) Begin() func()       { return func() {} }
-func (c *unreadCounter) Unread()           { c.unread.Add(1) }
-
-// connTagger adds a connection to the context of all calls.
-type connTagger struct{ to pipeline.Connection }
-
-func (t connTagger) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return pipeline.WithConnection(ctx, t.to)
-}
-func (connTagger) HandleConn(context.Context, stats.ConnStats)                       {}
-func (connTagger) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-func (connTagger) HandleRPC(context.Context, stats.RPCStats)                         {}
-
-// TestAnUnreadAnswerEnds calls a method with a large answer and reads nothing of it. The call must end in time, so that its
-// answer leaves the memory.
-func TestAnUnreadAnswerEnds(t *testing.T) {
-	h := newHouse(t)
-	h.pipeline.SlowAfter, h.pipeline.WriteWait = 10*time.Millisecond, 60*time.Millisecond
-	requests := make([]admission.Request, 1000)
-	for i := range requests {
-		requests[i].Submitted = ares.Spec{Tenant: ares.DefaultTenant, Name: strings.Repeat("n", 100) + strconv.Itoa(i), Command: []string{"true"}}
-	}
-	h.cfg.Admission.Submit(t.Context(), requests...)
-	h.seen()
-	all, err := apipb.NewJobServiceClient(h.dial()).ListJobs(as(t.Context(), adminToken), &apipb.ListJobsRequest{PageSize: 1000})
-	must(t, err)
-	if n := proto.Size(all); n < 2*pipeline.SmallBody {
-		t.Fatalf("the answer has %d bytes", n)
-	}
-	counted := &unreadCounter{}
-	c := dialRaw(t, serveRaw(h, grpc.StatsHandler(connTagger{counted})), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-	request, err := proto.Marshal(&apipb.ListJobsRequest{PageSize: 1000})
-	must(t, err)
-	id := c.open(apipb.JobService_ListJobs_FullMethodName, adminToken)
-	c.announce(id, len(request), false)
-	must(t, c.frames.WriteData(id, true, request))
-	for deadline := time.Now().Add(20 * time.Second); counted.unread.Load() == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the answer is still being sent")
-		}
-	}
-	until(func() bool { return has(h.pipeline.Limiters.Slow, 0, 0) })
 }
 
 // slowPost sends the headers of a POST request and a part of its body.

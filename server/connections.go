@@ -88,9 +88,9 @@ type connection struct {
 	waits    *list.Element // in a list of waiting connections. Invariant: nil if and only if calls > 0 or the connection is closed.
 	turn     uint64        // when it began to wait
 	known    bool          // its client has authenticated
-	unread   int           // answers that its client did not read in time
 	reserved bool          // it belongs to the kept part
 	closed   bool
+	out      outgoing
 }
 
 // Accept implements net.Listener.
@@ -257,7 +257,9 @@ func (c *connection) Close() error {
 	c.of.mu.Lock()
 	c.of.remove(c)
 	c.of.mu.Unlock()
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	go c.out.end() // not here, because the watch itself may have called Close
+	return err
 }
 
 // The method `count` returns the number of open connections.
@@ -333,19 +335,4 @@ func (c *connection) Authenticated() (reserved bool) {
 func (c *connection) Begin() (end func()) {
 	end, _ = c.of.begin(c)
 	return end
-}
-
-// maxUnread is the number of answers that a client may leave unread on one connection. The rest of an unread answer stays in
-// memory until the connection is closed.
-const maxUnread = 8
-
-// Unread implements pipeline.Connection.
-func (c *connection) Unread() {
-	c.of.mu.Lock()
-	c.unread++
-	tooMany := c.unread > maxUnread
-	c.of.mu.Unlock()
-	if tooMany {
-		_ = c.Close() // its client does not read anyway
-	}
 }

@@ -31,6 +31,8 @@ type fakeConn struct {
 
 func (c *fakeConn) RemoteAddr() net.Addr { return addr(c.from) }
 
+func (c *fakeConn) Write(data []byte) (int, error) { return len(data), nil }
+
 func (c *fakeConn) Close() error {
 	c.closed = true
 	return nil

@@ -41,7 +41,6 @@ type Call struct {
 	First             atomic.Pointer[any] // the first message of a stream
 	leave             func()              // returns the limiter's slot; may be nil
 	rejected          bool                // the caller lacks the permission; the answer may have another code
-	sending           *Transfer           // of the answer over gRPC; nil before
 	audited           bool                // the call is in the audit log, or need not be
 }
 

@@ -29,9 +29,6 @@ func (o rejectedByGRPC) TagRPC(ctx context.Context, info *stats.RPCTagInfo) cont
 // HandleRPC implements stats.Handler.
 func (o rejectedByGRPC) HandleRPC(ctx context.Context, what stats.RPCStats) {
 	end, ok := what.(*stats.End)
-	if ok {
-		_ = CallOf(ctx).sending.Done() // a client that does not read gets no reason
-	}
 	if !ok || end.Error == nil || CallOf(ctx).audited {
 		return
 	}

@@ -18,8 +18,9 @@ type Connection interface {
 	Authenticated() (reserved bool)
 	// Begin notes that the request of an authenticated client has arrived. The returned function notes the end of the call.
 	Begin() (end func())
-	// Unread notes that the client did not read an answer in time. The listener closes the connection if that happens often.
-	Unread()
+	// Sending notes that a gRPC answer is about to be sent. While many bytes wait for the client, the connection watches
+	// them with the function `watch`. The function `stop` closes the connection.
+	Sending(bytes int, watch func(stop func(error)) *Transfer)
 }
 
 type connectionKey struct{}
@@ -40,6 +41,6 @@ func ConnectionOf(ctx context.Context) Connection {
 // noConnection is the connection of a call within the process.
 type noConnection struct{}
 
-func (noConnection) Authenticated() bool { return false }
-func (noConnection) Begin() func()       { return func() {} }
-func (noConnection) Unread()             {}
+func (noConnection) Authenticated() bool                      { return false }
+func (noConnection) Begin() func()                            { return func() {} }
+func (noConnection) Sending(int, func(func(error)) *Transfer) {}

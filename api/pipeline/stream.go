@@ -67,7 +67,6 @@ func (s *checkedStream) SendMsg(m any) error {
 		return err
 	case <-timer.C:
 		s.stuck.Store(true)
-		ConnectionOf(s.ctx).Unread()
 		return ErrUnread(s.server.WriteWait, errStuck)
 	}
 }

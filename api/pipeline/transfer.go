@@ -35,10 +35,10 @@ type Transfer struct {
 	why   error // why it was ended
 }
 
-// WatchTransfer begins to watch a transfer of a caller. The function `stop` is called if the transfer must end, and `large`
-// reports whether a slow transfer needs a slot (nil: it does). The caller of WatchTransfer calls Done.
-func (d *Pipeline) WatchTransfer(who Account, most time.Duration, large func() bool, stop func(why error)) *Transfer {
-	t := &Transfer{server: d, who: who, most: most, large: large, stop: stop}
+// WatchTransfer begins to watch a transfer of a caller. The function `stop` is called if the transfer must end. The caller of
+// WatchTransfer calls Done.
+func (d *Pipeline) WatchTransfer(who Account, most time.Duration, stop func(why error)) *Transfer {
+	t := &Transfer{server: d, who: who, most: most, stop: stop}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.timer = time.AfterFunc(min(d.SlowAfter, most), t.late)
@@ -56,10 +56,7 @@ func (t *Transfer) late() {
 		t.why = ares.Errorf(ares.Exhausted, "the request or its answer was not transferred within %s: use a faster connection, or smaller requests", t.most)
 	default:
 		t.slow = true
-		if t.large == nil || t.large() {
-			t.leave, t.why = t.server.Limiters.Slow.Enter(context.Background(), t.who) // it has no queue, so this does not wait
-		}
-		if t.why == nil {
+		if t.leave, t.why = t.server.Limiters.Slow.Enter(context.Background(), t.who); t.why == nil { // it has no queue, so this does not wait
 			t.timer.Reset(rest)
 			return
 		}
@@ -93,7 +90,7 @@ func endStream(ctx context.Context, why error) {
 
 // The method `receive` receives the message of a call within a limited time.
 func (d *Pipeline) receive(ctx context.Context, message func() error) error {
-	t := d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.ReceiveWait, nil, func(why error) { endStream(ctx, why) })
+	t := d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.ReceiveWait, func(why error) { endStream(ctx, why) })
 	err := message()
 	if why := t.Done(); why != nil && err != nil {
 		return why
@@ -101,16 +98,15 @@ func (d *Pipeline) receive(ctx context.Context, message func() error) error {
 	return err
 }
 
-// The method `sending` limits the time that the client may take to read the answer of a call.
+// The method `sending` tells the connection how much it has to send. gRPC accepts an answer of any size at once, and keeps what
+// the client does not read until the connection ends.
 func (d *Pipeline) sending(ctx context.Context, answer any) {
 	m, ok := answer.(proto.Message)
 	if !ok {
 		return
 	}
-	CallOf(ctx).sending = d.WatchTransfer(AccountOf(IdentityOf(ctx)), d.WriteWait, func() bool { return proto.Size(m) > SmallBody }, func(why error) {
-		endStream(ctx, why)
-		ConnectionOf(ctx).Unread()
-	})
+	who := AccountOf(IdentityOf(ctx))
+	ConnectionOf(ctx).Sending(proto.Size(m), func(stop func(error)) *Transfer { return d.WatchTransfer(who, d.WriteWait, stop) })
 }
 
 // Guard returns a registrar for services whose callers are authenticated before their messages are read. gRPC itself calls an

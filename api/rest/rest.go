@@ -169,7 +169,7 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 		r, call := pipeline.WithHTTPCall(r)
 		h.Set(pipeline.RequestIDHeader, call.Entry.RequestID)
 		out := &pipeline.Response{ResponseWriter: w, Watch: func(stop func(error)) *pipeline.Transfer {
-			return d.WatchTransfer(pipeline.AccountOf(call.Identity()), d.WriteWait, nil, stop)
+			return d.WatchTransfer(pipeline.AccountOf(call.Identity()), d.WriteWait, stop)
 		}}
 		defer out.Free()
 		if method.IsPublicPath(r.URL.Path) {
@@ -308,7 +308,7 @@ func (d *Handler) takeBody(w http.ResponseWriter, r *http.Request) (leave func()
 	if r.ContentLength > limit {
 		return leave, http.StatusRequestEntityTooLarge, pipeline.TooLarge(r.ContentLength, limit)
 	}
-	watch := d.WatchTransfer(pipeline.AccountOf(pipeline.IdentityOf(r.Context())), d.ReceiveWait, nil, func(error) {
+	watch := d.WatchTransfer(pipeline.AccountOf(pipeline.IdentityOf(r.Context())), d.ReceiveWait, func(error) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // not every writer supports deadlines
 	})
 	defer func() {
