@@ -30,6 +30,7 @@ type rawGRPC struct {
 	next   uint32
 	head   bytes.Buffer
 	enc    *hpack.Encoder
+	quiet  bool // the server may close the connection at any time
 }
 
 // The function `serveRaw` starts a gRPC server and returns its address.
@@ -65,19 +66,21 @@ func dialRaw(t *testing.T, at string, settings ...http2.Setting) *rawGRPC {
 }
 
 // The method `open` begins a call. It sends the headers, and no message.
-func (c *rawGRPC) open(method, token string) uint32 {
+func (c *rawGRPC) open(method, token string, more ...string) uint32 {
 	c.t.Helper()
 	c.head.Reset()
 	fields := []string{":method", "POST", ":scheme", "http", ":path", method, ":authority", "localhost", "content-type", "application/grpc", "te", "trailers"}
 	if token != "" {
 		fields = append(fields, "authorization", "Bearer "+token)
 	}
-	for pair := range slices.Chunk(fields, 2) {
+	for pair := range slices.Chunk(append(fields, more...), 2) {
 		must(c.t, c.enc.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}))
 	}
 	id := c.next
 	c.next += 2
-	must(c.t, c.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.head.Bytes(), EndHeaders: true}))
+	if err := c.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.head.Bytes(), EndHeaders: true}); err != nil && !c.quiet {
+		c.t.Fatal(err)
+	}
 	return id
 }
 

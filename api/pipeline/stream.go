@@ -18,6 +18,9 @@ func (d *Pipeline) Streaming(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 		return d.unknownMethod(ss.Context(), info.FullMethod)
 	}
 	return d.Stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
+		if err := refuseCompression(ctx); err != nil {
+			return err
+		}
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, server: d})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
@@ -14,6 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/method"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/auth"
 )
 
 // Transfer watches the arrival of one request or the sending of one answer. Ordinary requests and answers take some
@@ -144,14 +146,30 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 // as one that the pipeline rejects.
 func (d *Pipeline) authenticateFirst(ctx context.Context, name string) error {
 	m, c := method.Of(name), CallOf(ctx)
-	if m == nil || m.IsPublic() {
+	if m == nil {
 		return nil
 	}
-	var err error
-	if c.Caller, err = d.identify(ctx); err == nil {
+	err := refuseCompression(ctx)
+	if !m.IsPublic() {
+		var who *auth.Caller
+		if who, err = d.identify(ctx); err == nil {
+			c.Caller, err = who, refuseCompression(ctx)
+		}
+	}
+	if err == nil {
 		return nil
 	}
 	return d.Run(ctx, name, nil, func(context.Context, *Call) error { return err })
+}
+
+// refuseCompression rejects a gRPC call with compressed messages. 16 KiB can become 16 MiB when they are decompressed, and that
+// happens before any limit on large requests applies.
+func refuseCompression(ctx context.Context) error {
+	s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	if !ok || s.RecvCompress() == "" || s.RecvCompress() == encoding.Identity {
+		return nil
+	}
+	return ares.Errorf(ares.Invalid, "compressed messages are not accepted: send the call without the header grpc-encoding")
 }
 
 // rejectMessage records a call whose message did not arrive in time, and converts its error to a status.
