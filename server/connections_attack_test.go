@@ -2,9 +2,11 @@ package server
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -169,6 +171,77 @@ func TestSlowRequestsCloseNoPort(t *testing.T) {
 				t.Errorf("with slow requests of token %.8q, %s is answered %d", one, path, resp.StatusCode)
 			}
 			_ = c.Close()
+		}
+	}
+}
+
+// TestHandshakesCloseNoPort opens connections to TLS listeners that never finish the handshake, or speak another protocol.
+func TestHandshakesCloseNoPort(t *testing.T) {
+	cfg := Default()
+	cfg.DataDir = t.TempDir()
+	cfg.HTTPAddr, cfg.GRPCAddr, cfg.MetricsAddr = "0.0.0.0:0", "0.0.0.0:0", "0.0.0.0:0"
+	cfg.AdvertiseAddr = "localhost:7700"
+	cfg.Limits.HTTPConnections, cfg.Limits.GRPCConnections = 64, 64
+	s, err := Start(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	send := func(at, text string) net.Conn {
+		t.Helper()
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = io.WriteString(c, text)
+		return c
+	}
+	half := "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" // the beginning of a ClientHello
+	plain := "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	trusted := &tls.Config{RootCAs: s.trust.Authority.Pool(), ServerName: "localhost"}
+	for _, at := range []string{Local(s.Endpoints.HTTP), Local(s.Endpoints.GRPC), Local(s.Endpoints.Metrics)} {
+		for range 200 {
+			send(at, half)
+		}
+		c := send(at, plain)
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if answer, _ := io.ReadAll(c); strings.Contains(string(answer), "200 OK") {
+			t.Errorf("%s answers without TLS: %s", at, answer)
+		}
+		foreign := trusted.Clone()
+		foreign.NextProtos = []string{"smtp"}
+		if c, err := (&tls.Dialer{Config: foreign}).DialContext(t.Context(), "tcp", at); err == nil {
+			t.Errorf("%s accepts the protocol %q", at, c.(*tls.Conn).ConnectionState().NegotiatedProtocol)
+			_ = c.Close()
+		}
+		good := trusted.Clone()
+		good.NextProtos = []string{"h2"}
+		c, err := (&tls.Dialer{Config: good}).DialContext(t.Context(), "tcp", at)
+		if err != nil {
+			t.Errorf("%s: a client cannot connect: %v", at, err)
+			continue
+		}
+		_ = c.Close()
+	}
+}
+
+// TestMetricsCheckTheHost asks for the metrics as a web page would whose own name resolves to the loopback address.
+func TestMetricsCheckTheHost(t *testing.T) {
+	s := startLimited(t, func(*LimitsConfig) {})
+	for host, want := range map[string]int{"localhost": 200, s.Endpoints.Metrics: 200, "rebound.example": 421, "127.0.0.1.rebound.example:9090": 421} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Endpoints.Metrics+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with the Host %s, the metrics are answered %d", host, resp.StatusCode)
 		}
 	}
 }

@@ -45,7 +45,9 @@ const (
 	maxOpening      = 64 // sessions being opened at once; more would only delay each other
 	maxOpeningLine  = 1024
 	maxOpeningWait  = time.Second // an agent stops waiting after 5 s, so the answer must come well before
+	maxNodeOpening  = 4           // of one node
 	maxAgentStreams = 32_768      // two streams for each agent
+	maxNodeStreams  = 256         // of one node; after lost connections, a node has more than two for a while
 )
 
 // Limits holds the limits on the concurrent calls and streams of users at one server.
@@ -106,8 +108,8 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 		logs:    NewLimiter("logs", "open log streams", l.LogStreams, 0, 0),
 		dumps:   NewLimiter("dump", "open dumps of the store", maxDumps, 0, 0),
 		backups: NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
-		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
-		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
+		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(maxNodeOpening),
+		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(maxNodeStreams),
 		Slow:    NewLimiter("slow", "requests and answers that take longer than a second", maxSlow, 0, 0),
 	}
 	for _, one := range g.all() {
