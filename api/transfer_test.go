@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 )
 
@@ -133,8 +134,8 @@ func TestAStrangerIsRejectedBeforeItsMessage(t *testing.T) {
 	for name, token := range map[string]string{"no token": "", "an unknown token": "ares_unknown"} {
 		c := dialRaw(t, at)
 		id := c.open(apipb.JobService_SubmitJob_FullMethodName, token)
-		if code, text := c.status(id, 20*time.Second); code != "16" || !strings.Contains(text, "token") {
-			t.Errorf("%s: the answer is %q %q", name, code, text)
+		if code, text := c.status(id, 10*time.Second); code != "16" || !strings.Contains(text, "token") {
+			t.Fatalf("%s: the answer is %q %q", name, code, text)
 		}
 		id = c.open(apipb.JobService_SubmitJob_FullMethodName, token)
 		c.announce(id, 4<<20, false)
@@ -159,7 +160,7 @@ func TestAnUnfinishedMessageEnds(t *testing.T) {
 		id := c.open(method, adminToken)
 		c.announce(id, 4<<20, false)
 		if code, text := c.status(id, 20*time.Second); code != "8" || !strings.Contains(text, "transferred within") {
-			t.Errorf("%s: the answer is %q %q", method, code, text)
+			t.Fatalf("%s: the answer is %q %q", method, code, text)
 		}
 		id = c.open(apipb.ClusterService_GetHealth_FullMethodName, "")
 		c.announce(id, 0, true)
@@ -266,7 +267,7 @@ func TestASlowBodyEnds(t *testing.T) {
 	at := h.server.Listener.Addr().String()
 	begun := time.Now()
 	if code, text := answerOf(t, slowPost(t, at, adminToken)); code != http.StatusTooManyRequests || !strings.Contains(text, "transferred within") {
-		t.Errorf("with a token it is answered %d %s", code, text)
+		t.Fatalf("with a token it is answered %d %s", code, text)
 	}
 	if code, text := answerOf(t, slowPost(t, at, "")); code != http.StatusUnauthorized {
 		t.Errorf("without a token it is answered %d %s", code, text)
@@ -285,5 +286,23 @@ func TestASlowBodyEnds(t *testing.T) {
 	}
 	if a := h.do("GET", "/api/v1/jobs", nil); a.code != http.StatusOK {
 		t.Errorf("another call is answered %d", a.code)
+	}
+}
+
+// TestStreamsOfOneNode checks that one node cannot use up the streams of agents, and that agents which share the node token are
+// not limited by that.
+func TestStreamsOfOneNode(t *testing.T) {
+	g := pipeline.NewLimiter("agent", "open streams of agents", 8, 0, 0)
+	g.Share, g.TenantShare, g.Kept, g.NodeShare = 8, 8, 0, 2
+	for i := range 8 {
+		_, err := g.Enter(t.Context(), pipeline.Account{Name: "node:n1"})
+		if (err == nil) != (i < 2) {
+			t.Errorf("one node has stream %d: %v", i, err)
+		}
+	}
+	for range 6 {
+		if _, err := g.Enter(t.Context(), pipeline.Account{Name: "node-token"}); err != nil {
+			t.Errorf("another agent: %v", err)
+		}
 	}
 }
