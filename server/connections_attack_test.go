@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,7 +114,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 		}
 		_, _ = slow.Write(make([]byte, 256<<10)) // a fake connection accepts everything
 		slow.Sending(256<<10, watch)
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	if !open(slow) || !open(quiet) {
 		t.Errorf("a client that reads lost its connection: slow %v, quiet %v", !open(slow), !open(quiet))
@@ -123,7 +124,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 		if n, _ := calls.Limiters.Slow.UnderWay(); n == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 }
 
@@ -154,23 +155,24 @@ func TestSlowRequestsCloseNoPort(t *testing.T) {
 		for range 150 {
 			slowRequest(t, s.Endpoints.HTTP, one)
 		}
-		time.Sleep(100 * time.Millisecond) // the server reads the headers
-		for _, path := range []string{"/health", "/api/v1/jobs"} {
-			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Endpoints.HTTP)
-			if err != nil {
-				t.Fatal(err)
+		for range 3 { // while the server reads the headers, and after that
+			for _, path := range []string{"/health", "/api/v1/jobs"} {
+				c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Endpoints.HTTP)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+				_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatalf("with slow requests of token %.8q, %s is not answered: %v", one, path, err)
+				}
+				_ = resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("with slow requests of token %.8q, %s is answered %d", one, path, resp.StatusCode)
+				}
+				_ = c.Close()
 			}
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-			_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n")
-			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil {
-				t.Fatalf("with slow requests of token %.8q, %s is not answered: %v", one, path, err)
-			}
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("with slow requests of token %.8q, %s is answered %d", one, path, resp.StatusCode)
-			}
-			_ = c.Close()
 		}
 	}
 }
