@@ -31,6 +31,8 @@ const (
 	// process sets http.Server.MaxHeaderBytes to this value.
 	MaxHeaderBytes = 64 << 10
 
+	streamWindow     = 64 << 10        // what a client may send on a gRPC stream before the server reads it
+	connectionWindow = 1 << 20         // the same for all streams of a connection
 	maxServerStreams = 256             // per gRPC connection
 	maxIdle          = 5 * time.Minute // for a gRPC connection without any call
 )
@@ -185,6 +187,10 @@ func (d *Server) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.MaxSendMsgSize(MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxServerStreams),
+		// With windows that grow, a client could make the server buffer 16 MiB of each stream that nobody reads. A large
+		// message enlarges the window of its stream when it is read.
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}),
@@ -194,6 +200,6 @@ func (d *Server) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.ReadBufferSize(4 << 10),
 	}
 	s := grpc.NewServer(append(own, opts...)...)
-	d.services.Register(s)
+	d.services.Register(d.pipeline.Guard(s))
 	return s
 }

@@ -2,18 +2,11 @@ package server
 
 import (
 	"container/list"
-	"context"
+	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
-
-	"github.com/ares-scheduler/ares/api/method"
-	"github.com/ares-scheduler/ares/api/pipeline"
-	"github.com/ares-scheduler/ares/policy/roles"
+	"syscall"
 )
 
 // The type `connections` is a listener that limits its open connections. Opening a connection needs no token, so nobody may
@@ -22,6 +15,9 @@ import (
 //   - A connection without a call costs its client nothing. It is therefore closed as soon as another client needs its slot.
 //     Among such connections, the oldest one of the address with the most of them is closed first, so that an address with
 //     few connections is not affected by an address with many.
+//   - Only an authenticated client whose request has arrived has a call. A request that arrives slowly, and a request without
+//     a valid token, keep no slot.
+//   - A connection of a client that has never authenticated is closed before one of a client that has.
 //   - One address has at most perAddress connections.
 //   - The last `kept` connections serve only health checks and agents, of any address. They are used when all others serve
 //     calls.
@@ -38,9 +34,31 @@ type connections struct {
 	mu        sync.Mutex
 	open      map[string]*connection // by the client's address with its port
 	addresses map[netip.Addr]*address
-	reserved  int       // number of open connections of the kept part
-	waiting   list.List // of *connection: those of the kept part without a call; the one that has waited longest comes first
-	turn      uint64    // number of times that a connection began to wait
+	reserved  int     // number of open connections of the kept part
+	waiting   waiting // those of the kept part without a call
+	turn      uint64  // number of times that a connection began to wait
+}
+
+// The type `waiting` contains connections without a call. In each list of *connection, the one that has waited longest comes
+// first.
+type waiting struct {
+	strangers list.List // those of clients that have not authenticated
+	known     list.List // those of clients that have
+}
+
+func (w *waiting) of(known bool) *list.List {
+	if known {
+		return &w.known
+	}
+	return &w.strangers
+}
+
+// The method `oldest` returns the connection that is closed first, or nil if none waits.
+func (w *waiting) oldest() *connection {
+	if c := oldest(&w.strangers); c != nil {
+		return c
+	}
+	return oldest(&w.known)
 }
 
 // newConnections limits a listener. If perAddress is 0, one address may have half of the connections.
@@ -57,7 +75,7 @@ func newConnections(l net.Listener, limit, perAddress int, refused func()) *conn
 // The type `address` contains the connections of one client address, except those of the kept part.
 type address struct {
 	open    int
-	waiting list.List // of *connection: those without a call; the one that has waited longest comes first
+	waiting waiting
 }
 
 // A `connection` is one open connection.
@@ -69,8 +87,10 @@ type connection struct {
 	calls    int           // calls being served
 	waits    *list.Element // in a list of waiting connections. Invariant: nil if and only if calls > 0 or the connection is closed.
 	turn     uint64        // when it began to wait
+	known    bool          // its client has authenticated
 	reserved bool          // it belongs to the kept part
 	closed   bool
+	out      outgoing
 }
 
 // Accept implements net.Listener.
@@ -78,6 +98,9 @@ func (l *connections) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				l.freeFile()
+			}
 			return nil, err
 		}
 		admitted, dropped := l.admit(c)
@@ -93,6 +116,24 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
+// The method `freeFile` closes a connection without a call because the process has no file descriptor left. The server that
+// called Accept tries again after a pause.
+func (l *connections) freeFile() {
+	l.mu.Lock()
+	dropped := l.mostSilent()
+	if dropped == nil {
+		dropped = l.waiting.oldest()
+	}
+	if dropped != nil {
+		l.remove(dropped)
+	}
+	l.mu.Unlock()
+	if dropped != nil {
+		_ = dropped.Conn.Close() // its client may have left
+		l.refused()
+	}
+}
+
 // The method `admit` finds a slot for a new connection. If another connection must be closed for it, the method returns that
 // connection too. It returns nil if there is no slot.
 func (l *connections) admit(c net.Conn) (admitted, dropped *connection) {
@@ -104,14 +145,14 @@ func (l *connections) admit(c net.Conn) (admitted, dropped *connection) {
 		return n, nil
 	}
 	if a := l.addresses[n.from]; a != nil && a.open >= l.perAddress {
-		dropped = oldest(&a.waiting)
+		dropped = a.waiting.oldest()
 	} else {
 		dropped = l.mostSilent()
 	}
 	if dropped == nil { // all of them serve calls
 		n.reserved = true
 		if l.reserved >= l.kept {
-			if dropped = oldest(&l.waiting); dropped == nil {
+			if dropped = l.waiting.oldest(); dropped == nil {
 				return nil, nil
 			}
 		}
@@ -146,12 +187,19 @@ func oldest(waiting *list.List) *connection {
 	return nil
 }
 
-// mostSilent returns the connection that has waited longest at the address with the most waiting connections.
+// mostSilent returns the connection that has waited longest at the address with the most waiting connections. Connections of
+// clients that have authenticated are chosen last.
 func (l *connections) mostSilent() (out *connection) {
-	most := 0
-	for _, a := range l.addresses {
-		if n := a.waiting.Len(); n > most || n > 0 && n == most && oldest(&a.waiting).turn < out.turn {
-			most, out = n, oldest(&a.waiting)
+	for _, known := range []bool{false, true} {
+		most := 0
+		for _, a := range l.addresses { // order-free: the turns differ
+			those := a.waiting.of(known)
+			if n := those.Len(); n > most || n > 0 && n == most && oldest(those).turn < out.turn {
+				most, out = n, oldest(those)
+			}
+		}
+		if out != nil {
+			break
 		}
 	}
 	return out
@@ -170,9 +218,9 @@ func (l *connections) add(c *connection) {
 // waitingOf returns the list for a connection without a call.
 func (l *connections) waitingOf(c *connection) *list.List {
 	if c.reserved {
-		return &l.waiting
+		return l.waiting.of(c.known)
 	}
-	return &l.addresses[c.from].waiting
+	return l.addresses[c.from].waiting.of(c.known)
 }
 
 // The method `await` marks a connection as one without a call.
@@ -209,7 +257,9 @@ func (c *connection) Close() error {
 	c.of.mu.Lock()
 	c.of.remove(c)
 	c.of.mu.Unlock()
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	go c.out.end() // not here, because the watch itself may have called Close
+	return err
 }
 
 // The method `count` returns the number of open connections.
@@ -219,34 +269,44 @@ func (l *connections) count() int {
 	return len(l.open)
 }
 
-// The method `begin` marks a client's connection as one with a call. The caller calls `end` after the call. The result
-// `reserved` reports whether the connection may serve only health checks and agents.
-func (l *connections) begin(client string) (end func(), reserved bool) {
+// The method `begin` marks a connection as one with a call of an authenticated client. The caller calls `end` after the call.
+// The result `reserved` reports whether the connection may serve only health checks and agents.
+func (l *connections) begin(c *connection) (end func(), reserved bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.open[client]
-	if c == nil {
-		return func() {}, false // it was closed in the meantime, so its answer reaches nobody
-	}
-	l.beginOf(c)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.endOf(c)
-	}, c.reserved
-}
-
-func (l *connections) beginOf(c *connection) {
+	l.identify(c)
 	if c.calls++; c.waits != nil {
 		l.waitingOf(c).Remove(c.waits)
 		c.waits = nil
 	}
-	// A connection of the kept part becomes an ordinary one as soon as there is a slot. Otherwise a client that keeps its
-	// connection for days would be refused for days.
-	if c.reserved && !c.closed && l.hasSlot(c.from) {
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if c.calls--; c.calls == 0 && !c.closed {
+			l.await(c)
+		}
+	}), c.reserved
+}
+
+// The method `identify` notes that the client of a connection has authenticated. A connection of the kept part becomes an
+// ordinary one as soon as there is a slot. Otherwise a client that keeps its connection for days would be refused for days.
+func (l *connections) identify(c *connection) {
+	move := c.reserved && !c.closed && l.hasSlot(c.from)
+	if c.closed || c.known && !move {
+		return
+	}
+	waits := c.waits != nil
+	if waits {
+		l.waitingOf(c).Remove(c.waits)
+	}
+	c.known = true
+	if move {
 		c.reserved = false
 		l.reserved--
 		l.countAddress(c.from)
+	}
+	if waits {
+		l.await(c)
 	}
 }
 
@@ -263,85 +323,16 @@ func (l *connections) countAddress(from netip.Addr) {
 	l.addresses[from].open++
 }
 
-func (l *connections) endOf(c *connection) {
-	if c.calls--; c.calls == 0 && !c.closed {
-		l.await(c)
-	}
+// Authenticated implements pipeline.Connection.
+func (c *connection) Authenticated() (reserved bool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.identify(c)
+	return c.reserved
 }
 
-// The method `watch` follows the connections of an HTTP server by its hooks, so that no handler takes part. The server reports
-// a connection as active when the headers of a request are read, and as idle when the request is answered.
-func (l *connections) watch(srv *http.Server) {
-	srv.ConnState = func(c net.Conn, state http.ConnState) {
-		n := connectionOf(c)
-		if n == nil {
-			return
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		switch {
-		case state == http.StateActive && n.calls == 0:
-			l.beginOf(n)
-		case state == http.StateIdle && n.calls > 0:
-			l.endOf(n)
-		}
-	}
-	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		n := connectionOf(c)
-		if n == nil {
-			return ctx
-		}
-		return pipeline.WithConnection(ctx, func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return n.reserved
-		})
-	}
-}
-
-// connectionOf returns the connection below an encrypted one, or nil if it is not one of `connections`.
-func connectionOf(c net.Conn) *connection {
-	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = secured.NetConn()
-	}
-	n, _ := c.(*connection)
-	return n
-}
-
-// The method `call` is begin for a gRPC call. The pipeline has authenticated its caller already, so a connection of a client
-// without a token or a certificate stays one without a call.
-func (l *connections) call(ctx context.Context, name string) (end func(), err error) {
-	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil {
-		return func() {}, nil
-	}
-	end, reserved := l.begin(p.Addr.String())
-	m := method.Of(name)
-	if reserved && (m == nil || m.Permission != roles.AgentAct && !m.IsPublic()) {
-		end()
-		return nil, pipeline.ErrConnections
-	}
-	return end, nil
-}
-
-// grpcOptions returns the interceptors that count the calls of each connection. They run after the pipeline's own.
-func (l *connections) grpcOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			end, err := l.call(ctx, info.FullMethod)
-			if err != nil {
-				return nil, err
-			}
-			defer end()
-			return handler(ctx, req)
-		}),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			end, err := l.call(ss.Context(), info.FullMethod)
-			if err != nil {
-				return err
-			}
-			defer end()
-			return handler(srv, ss)
-		}),
-	}
+// Begin implements pipeline.Connection.
+func (c *connection) Begin() (end func()) {
+	end, _ = c.of.begin(c)
+	return end
 }

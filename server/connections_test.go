@@ -31,6 +31,8 @@ type fakeConn struct {
 
 func (c *fakeConn) RemoteAddr() net.Addr { return addr(c.from) }
 
+func (c *fakeConn) Write(data []byte) (int, error) { return len(data), nil }
+
 func (c *fakeConn) Close() error {
 	c.closed = true
 	return nil
@@ -93,7 +95,7 @@ func (c *crowd) check(limit int) {
 	c.t.Helper()
 	open, waiting, reserved := 0, 0, 0
 	for _, a := range c.addresses {
-		open, waiting = open+a.open, waiting+a.waiting.Len()
+		open, waiting = open+a.open, waiting+a.waiting.strangers.Len()+a.waiting.known.Len()
 	}
 	for _, n := range c.open {
 		if n.reserved {
@@ -146,7 +148,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 	var busy []*connection
 	for i := range 30 {
 		n := c.connect(fmt.Sprintf("10.0.0.%d", i))
-		end, reserved := c.begin(n.name)
+		end, reserved := c.begin(n)
 		if reserved {
 			t.Fatalf("connection %d may not be used", i)
 		}
@@ -166,7 +168,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 		}
 	}
 	last := c.connect("10.0.0.200")
-	end, reserved := c.begin(last.name)
+	end, reserved := c.begin(last)
 	if !reserved {
 		t.Error("it may be used for everything")
 	}
@@ -175,7 +177,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 		t.Errorf("a call inside the process: %v", err)
 	}
 	other := c.connect("10.0.0.201")
-	endOther, _ := c.begin(other.name)
+	endOther, _ := c.begin(other)
 	if c.connect("10.0.0.202") != nil {
 		t.Error("more connections than the limit are open")
 	}
@@ -194,7 +196,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 	_ = busy[1].Close()
 	for _, n := range c.open {
 		if n.reserved {
-			if end, reserved := c.begin(n.name); reserved {
+			if end, reserved := c.begin(n); reserved {
 				t.Error("a kept connection stays one for ever")
 			} else {
 				end()

@@ -65,6 +65,9 @@ type LimitsConfig struct {
 // maxMetricsConnections is the maximum number of connections to the metrics listener.
 const maxMetricsConnections = 64
 
+// maxHTTP2Streams is the maximum number of concurrent requests on one REST connection.
+const maxHTTP2Streams = 64
+
 func defaultLimits() LimitsConfig {
 	l := pipeline.DefaultLimits()
 	return LimitsConfig{

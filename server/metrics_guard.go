@@ -4,9 +4,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
+	"github.com/ares-scheduler/ares/api/rest"
 	"github.com/ares-scheduler/ares/audit"
 	"github.com/ares-scheduler/ares/loopback"
 	"github.com/ares-scheduler/ares/policy/roles"
@@ -27,6 +31,12 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 	local := err == nil && loopback.Host(host)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if local && (s.cfg.Metrics.AllowLoopback || !s.hasNodeHere()) {
+			// A web page whose name resolves to the loopback address could otherwise read the metrics in a browser.
+			if host := rest.Hostname(r.Host); !loopback.Host(host) && !slices.ContainsFunc(s.cfg.Hosts, func(own string) bool { return rest.Hostname(own) == host }) {
+				s.Audit.Refuse(r.Context(), audit.Entry{Action: "GET_METRICS", Source: r.RemoteAddr, Door: "metrics", Code: string(ares.Forbidden)})
+				http.Error(w, "the host name "+strconv.Quote(ares.Clip(host))+" is not allowed without a token: use localhost or 127.0.0.1, or add the name to the server's hosts", http.StatusMisdirectedRequest)
+				return
+			}
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -45,6 +55,9 @@ func (s *Server) guardMetrics(next http.Handler) http.Handler {
 			http.Error(w, "reading metrics needs at least the role viewer in all tenants", http.StatusForbidden)
 			return
 		}
+		conn := pipeline.ConnectionOf(r.Context())
+		conn.Authenticated()
+		defer conn.Begin()()
 		next.ServeHTTP(w, r)
 	})
 }

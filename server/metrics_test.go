@@ -62,6 +62,7 @@ func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.Host = "localhost"
 		r.Header.Set("Authorization", c.header)
 		s.guardMetrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.want {

@@ -453,6 +453,7 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 
 func (s *Server) serve(l listeners, m *metrics) {
 	limits := &s.cfg.Limits
+	s.fitOpenFiles(limits)
 	rest := m.limitConnections("http", l.http, limits.HTTPConnections, limits.ConnectionsPerAddress)
 	calls := m.limitConnections("grpc", l.grpc, limits.GRPCConnections, limits.ConnectionsPerAddress)
 	scrapes := m.limitConnections("metrics", l.metrics, maxMetricsConnections, limits.ConnectionsPerAddress)
@@ -475,6 +476,10 @@ func (s *Server) serve(l listeners, m *metrics) {
 		srv := &http.Server{
 			Handler: h.handler, TLSConfig: h.tls, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 			MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Streams, SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second},
+		}
+		if name == "metrics" { // the API has a limit for each message instead, because its streams stay open
+			srv.WriteTimeout = pipeline.MaxWriteWait
 		}
 		h.listener.watch(srv)
 		s.http = append(s.http, srv)

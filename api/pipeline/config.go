@@ -56,7 +56,7 @@ type Pipeline struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 
-	Recheck, WriteWait, ViewWait time.Duration // constants, except that tests change them
+	Recheck, WriteWait, ReceiveWait, SlowAfter, ViewWait time.Duration // constants, except that tests change them
 }
 
 // New returns a pipeline.
@@ -76,7 +76,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	d := &Pipeline{
 		Cfg: cfg, validate: validate, Limiters: newLimiters(cfg.Limits, cfg.Shed),
-		Recheck: recheckEvery, WriteWait: MaxWriteWait, ViewWait: maxViewWait,
+		Recheck: recheckEvery, WriteWait: MaxWriteWait, ReceiveWait: MaxReceive, SlowAfter: slowAfter, ViewWait: maxViewWait,
 	}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d, nil

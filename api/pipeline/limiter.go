@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Limiter struct {
 	// three quarters of these slots, so that it cannot block its colleagues.
 	TenantShare int
 	Kept        int // slots that only accounts without a tenant may use
+	NodeShare   int // maximum number of slots for one node with a certificate; 0: Share
 	// Long means that slots are held for an unlimited time, as streams do. A tenant then gets a slot only if more slots
 	// are free than it has, so that a few tenants cannot hold all of them: n tenants that take what they can get leave one
 	// part in n+1 of the slots to others.
@@ -77,8 +79,11 @@ func NewLimiter(class, what string, limit, queue int, wait time.Duration) *Limit
 
 // forAll lets every caller use all slots. It is for classes in which all callers share one name, as agents
 // do.
-func (g *Limiter) forAll() *Limiter {
-	g.Share, g.TenantShare, g.Kept = g.Limit, g.Limit, 0
+//
+// The agents that join with a certificate have names of their own. One of them gets at most `node` slots, so that a hostile
+// node cannot use up the slots of the others.
+func (g *Limiter) forAll(node int) *Limiter {
+	g.Share, g.TenantShare, g.Kept, g.NodeShare = g.Limit, g.Limit, 0, node
 	return g
 }
 
@@ -157,7 +162,7 @@ func (g *Limiter) admits(who Account) bool {
 	case g.open >= g.Limit:
 		return false
 	case who.Tenant == "":
-		return g.Held[who] < g.Share
+		return g.Held[who] < g.shareOf(who)
 	}
 	return g.tenants < g.Limit-g.Kept && g.HeldBy[who.Tenant] < g.tenantShare() && g.Held[who] < g.memberShare()
 }
@@ -168,6 +173,17 @@ func (g *Limiter) tenantShare() int {
 		return free
 	}
 	return g.TenantShare
+}
+
+// shareOf is the maximum number of slots for one account.
+func (g *Limiter) shareOf(who Account) int {
+	switch {
+	case who.Tenant != "":
+		return g.memberShare()
+	case g.NodeShare > 0 && strings.HasPrefix(who.Name, nodePrefix):
+		return g.NodeShare
+	}
+	return g.Share
 }
 
 // memberShare is the maximum number of slots for one caller of a tenant.
@@ -306,10 +322,7 @@ func (g *Limiter) reject(who Account) error {
 	if g.Shed != nil {
 		g.Shed(g.class)
 	}
-	share := g.Share
-	if who.Tenant != "" {
-		share = g.memberShare()
-	}
+	share := g.shareOf(who)
 	switch held, all := g.Held[who], g.HeldBy[who.Tenant]; {
 	case held >= share && held < g.Limit:
 		return ares.Errorf(ares.Exhausted, "%s has reached this server's limit for one caller (%d %s): end some calls, or try again in a moment", who.Name, held, g.what)

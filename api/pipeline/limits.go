@@ -27,6 +27,8 @@ const (
 	// MaxWriteWait is how long a client may take to receive one message or
 	// answer.
 	MaxWriteWait = 30 * time.Second
+	// MaxReceive is how long a client may take to send one request.
+	MaxReceive = 30 * time.Second
 	// MaxEnding is how long streams may take to end when the server stops.
 	MaxEnding = time.Second
 
@@ -36,12 +38,16 @@ const (
 
 	maxLine         = 4096 // calls of a class that may wait for a slot
 	MaxLargeBodies  = 16   // large bodies that may be read or handled at once
+	maxSlow         = 64   // requests and large answers that may take longer than slowAfter at once
+	slowAfter       = time.Second
 	maxDumps        = 8
 	maxBackups      = 2
 	maxOpening      = 64 // sessions being opened at once; more would only delay each other
 	maxOpeningLine  = 1024
 	maxOpeningWait  = time.Second // an agent stops waiting after 5 s, so the answer must come well before
+	maxNodeOpening  = 4           // of one node
 	maxAgentStreams = 32_768      // two streams for each agent
+	maxNodeStreams  = 256         // of one node; after lost connections, a node has more than two for a while
 )
 
 // Limits holds the limits on the concurrent calls and streams of users at one server.
@@ -99,6 +105,7 @@ type limiters struct {
 	backups       *Limiter
 	opening       *Limiter
 	agents        *Limiter // for streams of agents
+	Slow          *Limiter // for slow transfers, see Transfer
 	rates         *RateLimiter
 	tenantRates   *RateLimiter
 	nodeRates     *RateLimiter
@@ -115,8 +122,9 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 		logs:    NewLimiter("logs", "open log streams", l.LogStreams, 0, 0).forStreams(),
 		dumps:   NewLimiter("dump", "open dumps of the store", maxDumps, 0, 0),
 		backups: NewLimiter("backup", "backups, recordings and audit checks under way", maxBackups, 0, 0),
-		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(),
-		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(),
+		opening: NewLimiter("session", "sessions being opened", maxOpening, maxOpeningLine, maxOpeningWait).forAll(maxNodeOpening),
+		agents:  NewLimiter("agent", "open streams of agents", maxAgentStreams, 0, 0).forAll(maxNodeStreams),
+		Slow:    NewLimiter("slow", "requests and answers that take longer than a second", maxSlow, 0, 0),
 	}
 	for _, one := range g.all() {
 		one.Shed = shed
@@ -131,7 +139,7 @@ func newLimiters(l Limits, shed func(class string)) *limiters {
 }
 
 func (g *limiters) all() []*Limiter {
-	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.dumps, g.backups, g.opening, g.agents}
+	return []*Limiter{g.Reads, g.Writes, g.Bodies, g.Events, g.logs, g.dumps, g.backups, g.opening, g.agents, g.Slow}
 }
 
 // UnderWay reports the number of running calls and the number of waiting calls for each limiter's class.
@@ -197,7 +205,13 @@ func (g *limiters) spend(ctx context.Context, of *Limiter, who Account) error {
 // connection.
 func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := method.Of(info.FullMethodName)
-	if m == nil || m.Limiter == method.Unlimited {
+	if m == nil {
+		return ctx, nil // Streaming rejects it and reads no message
+	}
+	if err := d.tapCredentials(ctx, m, info); err != nil {
+		return ctx, err
+	}
+	if m.Limiter == method.Unlimited {
 		return ctx, nil
 	}
 	who, known := d.Cfg.Auth.CachedCaller(BearerOf(info.Header.Get("authorization")))
@@ -216,7 +230,7 @@ func (d *Pipeline) Tap(ctx context.Context, info *tap.Info) (context.Context, er
 // WouldReject rejects a REST request before its body is read, as Tap does for
 // gRPC.
 func (d *Pipeline) WouldReject(r *http.Request, who *auth.Caller) error {
-	if isReserved(r.Context()) {
+	if ConnectionOf(r.Context()).Authenticated() {
 		return ErrConnections
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -234,6 +248,8 @@ type Response struct {
 	http.ResponseWriter
 	begun bool
 	Holds []func()
+	// Watch watches the sending of a large answer. Watch may be nil.
+	Watch func(stop func(error)) *Transfer
 }
 
 // Unwrap lets http.ResponseController find the original writer.
@@ -243,7 +259,12 @@ func (a *Response) Write(data []byte) (int, error) {
 	if !a.begun {
 		a.begun = true
 		a.Free()
-		_ = http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(MaxWriteWait)) // not every writer supports deadlines
+		control := http.NewResponseController(a.ResponseWriter)
+		_ = control.SetWriteDeadline(time.Now().Add(MaxWriteWait)) // not every writer supports deadlines
+		if len(data) > SmallBody && a.Watch != nil {
+			t := a.Watch(func(error) { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+			defer func() { _ = t.Done() }() // the write itself fails
+		}
 	}
 	return a.ResponseWriter.Write(data)
 }

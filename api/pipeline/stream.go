@@ -18,6 +18,9 @@ func (d *Pipeline) Streaming(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 		return d.unknownMethod(ss.Context(), info.FullMethod)
 	}
 	return d.Stream(ss.Context(), info.FullMethod, func(ctx context.Context) error {
+		if err := refuseCompression(ctx); err != nil {
+			return err
+		}
 		return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, server: d})
 	})
 }
@@ -35,7 +38,11 @@ type checkedStream struct {
 func (s *checkedStream) Context() context.Context { return s.ctx }
 
 func (s *checkedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	if !s.asked { // the first message must arrive in time; later ones come when there is something to say
+		if err := s.server.receive(s.ctx, func() error { return s.ServerStream.RecvMsg(m) }); err != nil {
+			return err
+		}
+	} else if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
 	c := CallOf(s.ctx)

@@ -76,6 +76,9 @@ func onThisMachine(ctx context.Context) bool {
 	return from.IP.IsLoopback() || ok && from.IP.Equal(to.IP)
 }
 
+// nodePrefix is the beginning of the name of a node that has authenticated with its certificate. No user can have such a name.
+const nodePrefix = "node:"
+
 // Trust issues and checks the certificates of nodes.
 type Trust struct {
 	Authority *pki.Authority
@@ -174,7 +177,7 @@ func (t *Trust) Identify(_ context.Context, leaf *x509.Certificate) (ares.Identi
 		return ares.Identity{}, store.Revoked(node)
 	}
 	return ares.Identity{
-		Name: "node:" + node, Kind: ares.ByCert, Bindings: []ares.Binding{{Role: ares.AgentRole}}, Until: leaf.NotAfter, Node: node,
+		Name: nodePrefix + node, Kind: ares.ByCert, Bindings: []ares.Binding{{Role: ares.AgentRole}}, Until: leaf.NotAfter, Node: node,
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/proto"
@@ -27,8 +28,9 @@ import (
 )
 
 const (
-	maxDrain = 4 << 20                // maximum to read of a body that is too large, so that its sender reads the error
-	lastWord = pipeline.MaxEnding / 2 // time for pending messages to a WebSocket when its stream ends
+	maxDrain     = 4 << 20                // maximum to read of a body that is too large, so that its sender reads the error
+	maxDrainTime = time.Second            // maximum time for that if the sender is unknown
+	lastWord     = pipeline.MaxEnding / 2 // time for pending messages to a WebSocket when its stream ends
 )
 
 // Config holds what the REST handler needs in addition to the services.
@@ -166,7 +168,9 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		r, call := pipeline.WithHTTPCall(r)
 		h.Set(pipeline.RequestIDHeader, call.Entry.RequestID)
-		out := &pipeline.Response{ResponseWriter: w}
+		out := &pipeline.Response{ResponseWriter: w, Watch: func(stop func(error)) *pipeline.Transfer {
+			return d.WatchTransfer(pipeline.AccountOf(call.Identity()), d.WriteWait, stop)
+		}}
 		defer out.Free()
 		if method.IsPublicPath(r.URL.Path) {
 			if r.Method == http.MethodHead { // load balancers send HEAD requests
@@ -178,21 +182,24 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 			if err != nil {
 				call.Caller = who
 				d.AuditRejectedHTTP(r, err)
-				drain(r)
+				d.drain(w, r)
 				d.failAs(w, code, err)
 				return
 			}
 			call.Caller = who
 			r = r.WithContext(context.WithValue(r.Context(), pipeline.ResponseKey{}, out))
 		}
-		leave, code, err := d.takeBody(r)
+		leave, code, err := d.takeBody(w, r)
 		if err != nil {
 			d.AuditRejectedHTTP(r, err)
-			drain(r)
+			d.drain(w, r)
 			d.failAs(w, code, err)
 			return
 		}
 		out.Holds = append(out.Holds, leave)
+		if call.Caller != nil { // a connection of an unknown client stays one without a call
+			defer pipeline.ConnectionOf(r.Context()).Begin()()
+		}
 		next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), bodyKey{}, r.Body)))
 	})
 }
@@ -286,8 +293,14 @@ func (*body) Close() error { return nil }
 // takeBody reads a request body up to its size limit, and checks that the content type is JSON. A
 // large body needs a slot, so that only a limited number of large bodies is in memory. The caller
 // calls the returned function `leave` to free the slot.
-func (d *Handler) takeBody(r *http.Request) (leave func(), code int, err error) {
+//
+// The body must arrive within pipeline.MaxReceive. A slow one needs a slot too.
+func (d *Handler) takeBody(w http.ResponseWriter, r *http.Request) (leave func(), code int, err error) {
 	leave = func() {}
+	if r.Body == nil || r.Body == http.NoBody {
+		r.Body = &body{Reader: bytes.NewReader(nil)}
+		return leave, 0, nil
+	}
 	limit := d.cfg.MaxBody
 	if method.AllowsLargeBody(r.URL.Path) {
 		limit = max(limit, pipeline.MaxBatchBody)
@@ -295,6 +308,14 @@ func (d *Handler) takeBody(r *http.Request) (leave func(), code int, err error) 
 	if r.ContentLength > limit {
 		return leave, http.StatusRequestEntityTooLarge, pipeline.TooLarge(r.ContentLength, limit)
 	}
+	watch := d.WatchTransfer(pipeline.AccountOf(pipeline.IdentityOf(r.Context())), d.ReceiveWait, func(error) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // not every writer supports deadlines
+	})
+	defer func() {
+		if why := watch.Done(); why != nil && err != nil {
+			code, err = pipeline.StatusOf[ares.CodeOf(why)], why
+		}
+	}()
 	data, err := io.ReadAll(io.LimitReader(r.Body, pipeline.SmallBody+1))
 	if err == nil && len(data) > pipeline.SmallBody {
 		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.AccountOf(pipeline.IdentityOf(r.Context()))); err != nil {
@@ -328,10 +349,15 @@ func checkBody(r *http.Request, data []byte, limit int64, err error) (int, error
 	return 0, nil
 }
 
-// The function `drain` reads part of the body of a rejected request. Without this, a caller that is
+// The method `drain` reads part of the body of a rejected request. Without this, a caller that is
 // still sending its body when the connection closes would not see the answer. If the caller sent
 // Expect: 100-continue, there is nothing to read, because the caller has not sent the body yet.
-func drain(r *http.Request) {
+//
+// An unknown caller gets little time for that, because it costs the caller nothing.
+func (d *Handler) drain(w http.ResponseWriter, r *http.Request) {
+	if pipeline.CallOf(r.Context()).Caller == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxDrainTime)) // not every writer supports deadlines
+	}
 	if r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 	}

@@ -98,6 +98,15 @@ func (s *scene) headers() []attempt {
 		a.codes = []string{"415"}
 		out = append(out, a)
 	}
+	spec := `"request_id":"{id}","name":"x","command":["true"]`
+	for name, body := range map[string]string{
+		"deep lists": `{"command":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "duplicate keys": `{` + spec + `,"tenant_id":"red","tenant_id":"blue"}`,
+		"a huge number": `{` + spec + `,"gpu_count":1e400}`, "invalid UTF-8": "{" + spec + ",\"queue\":\"\xff\"}", "two documents": `{` + spec + `}{` + spec + `,"tenant_id":"blue"}`,
+	} {
+		a := s.rest("a body with "+name, s.red, http.MethodPost, "/api/v1/jobs", body, http.Header{"Content-Type": {"application/json"}})
+		a.codes = []string{"400"}
+		out = append(out, a)
+	}
 	return out
 }
 
@@ -128,6 +137,10 @@ func (s *scene) raw() []attempt {
 		"a thousand headers":                   "GET /api/v1/jobs/{job} HTTP/1.1\r\n" + head + strings.Repeat("X-A: "+strings.Repeat("a", 90)+"\r\n", 1000) + "\r\n",
 		"the preface of HTTP/2":                "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"no HTTP at all":                       "hello\r\n\r\n",
+		"HTTP/1.0 without a Host":              "GET /api/v1/jobs/{job} HTTP/1.0\r\nAuthorization: Bearer " + s.red + "\r\n\r\n",
+		"a broken chunk":                       "POST /api/v1/jobs HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+		"a chunk of a negative size":           "POST /api/v1/jobs HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n{}\r\n0\r\n\r\n",
+		"a token in a trailer":                 "POST /api/v1/jobs HTTP/1.1\r\nHost: " + s.http + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: Authorization\r\n\r\n2\r\n{}\r\n0\r\nAuthorization: Bearer " + s.blueToken + "\r\n\r\n",
 	} {
 		out = append(out, attempt{name: "raw: " + name, unheard: true, try: func(ctx context.Context, n names, id string) (result, error) { return s.raise(ctx, n.in(text, id)) }})
 	}
