@@ -29,7 +29,7 @@ var bindings = []Mutation{
 	},
 	{
 		"binding-visible-subject", "the refusal of characters that a list does not show",
-		edit("auth/token.go", "return !unicode.IsPrint(r) })", "return r < ' ' })"),
+		edit("auth/token.go", "return !unicode.IsPrint(r) })", "return !unicode.IsPrint(r) && r < ' ' })"),
 		inConsent("TestSubjectsThatLookLikeOthers"), `201`,
 	},
 	{

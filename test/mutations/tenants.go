@@ -39,7 +39,7 @@ var tenants = []Mutation{
 	},
 	{
 		"tenant-rejected-calls", "the rate of calls that are rejected for a missing permission",
-		edit("api/pipeline/auth.go", "tooMany != nil {", "false {"),
+		edit("api/pipeline/auth.go", "tooMany != nil {", "tooMany != nil && false {"),
 		Test{Package: "./api", Run: "TestRejectedCallsCount"}, `answered 403`,
 	},
 	{
@@ -49,7 +49,7 @@ var tenants = []Mutation{
 	},
 	{
 		"tenant-stale-read", "the second read after a change during the first",
-		edit("auth/auth.go", "if a.changes != changes {", "if false {"),
+		edit("auth/auth.go", "if a.changes != changes {", "if a.changes != changes && false {"),
 		Test{Package: "./auth", Run: "TestAReadThatBeganBeforeAChange"}, `is not seen after`,
 	},
 	{
