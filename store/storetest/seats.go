@@ -262,26 +262,30 @@ func endNeedsClaim(t *testing.T, s *store.Store) {
 
 // claimRejected rejects the claim of one rank. The job must wait again, also if it may run only once, and its seat must be free.
 func claimRejected(t *testing.T, s *store.Store) {
+	lead, _ := NewLead(t, s)
+	node := NewNode(t, s)
 	for _, mode := range []ares.Mode{"", ares.AtMostOnce} {
-		st := newStage(t, s, 1, func(spec *ares.Spec) { spec.Mode = mode })
+		job := NewJob(t, s, func(spec *ares.Spec) { spec.Mode = mode })
+		seat := Place(t, s, lead, job, node)[0]
 		no := ares.Errorf(ares.Forbidden, "not here")
-		err := s.Claim(t.Context(), st.seats[0], st.nodes[0].Session, Noon, func(*ares.Job) error { return no })
+		err := s.Claim(t.Context(), seat, node.Session, Noon, func(*ares.Job) error { return no })
 		refused(t, err, ares.Forbidden, "not here")
-		phase(t, s, st.job.ID, ares.Scheduled)
-		refused(t, s.RejectClaim(t.Context(), st.seats[0], 0, "me", Noon), ares.Fenced, "session")
-		if err = s.RejectClaim(t.Context(), st.seats[0], st.nodes[0].Session, "me", Noon); err != nil {
+		phase(t, s, job.ID, ares.Scheduled)
+		refused(t, s.RejectClaim(t.Context(), seat, 0, "me", Noon), ares.Fenced, "session")
+		if err = s.RejectClaim(t.Context(), seat, node.Session, "me", Noon); err != nil {
 			t.Fatal(err)
 		}
-		if run := phase(t, s, st.job.ID, ares.Pending); !run.Free() || !strings.Contains(run.Reason, "by me") {
+		if run := phase(t, s, job.ID, ares.Pending); !run.Free() || !strings.Contains(run.Reason, "by me") {
 			t.Errorf("%q: free %v, %s", mode, run.Free(), run.Reason)
 		}
 	}
-	st := newStage(t, s, 1)
-	st.claim(t, s)
-	if err := s.RejectClaim(t.Context(), st.seats[0], st.nodes[0].Session, "me", Noon); err != nil {
+	job := NewJob(t, s)
+	seat := Place(t, s, lead, job, node)[0]
+	Claim(t, s, []store.SeatRef{seat}, node)
+	if err := s.RejectClaim(t.Context(), seat, node.Session, "me", Noon); err != nil {
 		t.Fatal(err)
 	}
-	if run := phase(t, s, st.job.ID, ares.Running); run.Stop != nil {
+	if run := phase(t, s, job.ID, ares.Running); run.Stop != nil {
 		t.Error("a rank that is claimed was stopped")
 	}
 }
