@@ -180,8 +180,8 @@ func probe(supervisor string, group seat.Cgroup) error {
 // under other parent cgroups, which are recorded in the seat's spec. If the spec cannot be read, `known` is false, and the order names the
 // cgroups that this Runner would use.
 func (r *Runner) whereabouts(key Key) (o seat.Order, known bool) {
-	if o, err := r.readOrder(key); err == nil {
-		return o, true
+	if read, err := r.readOrder(key); err == nil {
+		return read, true
 	}
 	o = seat.Order{Spec: Spec{Key: key}, Cgroup: string(r.defaultGroup(key)), Mark: r.mark(key)}
 	for _, parent := range r.limits.v1 {

@@ -210,9 +210,10 @@ func TestABusyJobObeys(t *testing.T) {
 		return
 	}
 	spec := apart(sh(`trap '' TERM; for i in $(seq 60); do (while :; do :; done) & done; echo up; while :; do echo y; done`))
-	spec.Limits.MilliCPU, spec.LogLimit = 1000, 64<<10
+	spec.Limits.MilliCPU, spec.LogLimit = 200, 64<<10
 	p := w.start(spec)
-	w.eventually("throttling", func() bool { return throttled(p.order.CPUGroup) > 3 })
+	// On a loaded machine, the job may never get as much as its limit. Then there is less to compete for.
+	w.eventually("half a second of processor time", func() bool { return seat.Cgroup(p.order.Cgroup).CPU() > time.Second/2 })
 	for range 5 {
 		if err := p.Renewed(w.ctx, Now()); err != nil {
 			t.Error(err)
@@ -224,14 +225,6 @@ func TestABusyJobObeys(t *testing.T) {
 	if res := w.wait(p); res.Outcome != Stopped || res.Reason != "enough" || res.Signal != syscall.SIGKILL {
 		t.Errorf("result %+v", res)
 	}
-}
-
-// The function `throttled` returns in how many periods the kernel let a cgroup wait.
-func throttled(dir string) (n int) {
-	b, _ := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-	_, after, _ := strings.Cut(string(b), "nr_throttled ")
-	_, _ = fmt.Sscan(after, &n)
-	return n
 }
 
 // TestALimitedForkBombKeepsItsSupervisor checks that the processes of a job take neither threads nor memory from its supervisor: those limits

@@ -34,7 +34,7 @@ func TestOutputFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			if st, err := os.Stat(f); err == nil {
+			if st, gone := os.Stat(f); gone == nil {
 				stored += st.Size()
 			}
 		}

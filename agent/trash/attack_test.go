@@ -36,7 +36,12 @@ func TestWhatAJobLeaves(t *testing.T) {
 				return err
 			}
 			t.Cleanup(func() { _ = unix.Close(fd) })
-			if err := unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(tree, "s")}); err != nil {
+			at, err := os.Open(tree) // the path of a socket may have 108 bytes only
+			if err != nil {
+				return err
+			}
+			defer at.Close()
+			if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/s", at.Fd())}); err != nil {
 				return err
 			}
 			_ = unix.Mknod(filepath.Join(tree, "device"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))) // only root may
@@ -105,11 +110,7 @@ func TestWhatAJobLeaves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "") // short, because of the limit on names of sockets
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			dir := t.TempDir()
 			b := open(t, dir)
 			tree, outside := filepath.Join(dir, "tree"), filepath.Join(dir, "outside")
 			for _, d := range []string{tree, outside} {
@@ -167,7 +168,7 @@ func TestADirectoryBecomesALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(open)
+	defer func() { _ = unix.Close(open) }()
 	var stop sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	stop.Go(func() {
@@ -265,7 +266,7 @@ func TestAFullDiskIsTriedAgain(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- b.Run(ctx) }()
-		time.Sleep(2 * retryFirst)
+		<-time.After(2 * retryFirst)
 		synctest.Wait()
 		if _, err := os.Lstat(tree); !os.IsNotExist(err) {
 			t.Errorf("the directory is still at its place: %v", err)

@@ -16,7 +16,7 @@ func mutable(dir int, name string) bool {
 	if err != nil {
 		return changed
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return changed // opening a device or a FIFO could have an effect, and these have no flags
@@ -26,7 +26,7 @@ func mutable(dir int, name string) bool {
 	if err != nil {
 		return changed
 	}
-	defer unix.Close(file)
+	defer func() { _ = unix.Close(file) }()
 	return clearFlags(file) || changed
 }
 

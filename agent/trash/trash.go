@@ -69,7 +69,7 @@ type Bin struct {
 // starting, so Open removes the one and gives back the other.
 func Open(dir string) (*Bin, error) {
 	if st, err := os.Lstat(dir); err == nil && !st.IsDir() {
-		if err := os.Remove(dir); err != nil {
+		if err = os.Remove(dir); err != nil {
 			return nil, fmt.Errorf("open the directory for discarded files: %w", err)
 		}
 	} else if err == nil && st.Mode().Perm() != 0o700 {

@@ -15,7 +15,7 @@ var nodeLimits = []Mutation{
 	},
 	{
 		"trash-place-is-taken", "the start although a file is at the place of the trash",
-		edit("agent/trash/trash.go", "if err := os.Remove(dir); err != nil {", "if err := error(unix.ENOTDIR); err != nil {"),
+		edit("agent/trash/trash.go", "if err = os.Remove(dir); err != nil {", "if err = error(unix.ENOTDIR); err != nil {"),
 		Test{Package: "./agent/trash", Run: "TestTheBinsPlaceIsTaken"}, "not a directory",
 	},
 	{

@@ -91,7 +91,7 @@ func processesIn(dir, spared string) (pids []int, err error) {
 		return nil, err
 	}
 	for line := range bytes.Lines(b) {
-		if pid, err := strconv.Atoi(string(bytes.TrimSpace(line))); err == nil && pid > 0 {
+		if pid, bad := strconv.Atoi(string(bytes.TrimSpace(line))); bad == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
