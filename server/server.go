@@ -143,7 +143,6 @@ func (s *Server) start(ctx, run context.Context) error {
 	if err = s.register(ctx); err != nil {
 		return err
 	}
-	s.checkSecretKeys(ctx)
 	if err = s.openAudit(ctx, run, m); err != nil {
 		return err
 	}
@@ -212,7 +211,7 @@ func (s *Server) loadView(ctx context.Context) error {
 }
 
 // This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
-// with this server's revision mark.
+// with this server's revision mark, and the keys of its secrets with this server's keys.
 func (s *Server) register(ctx context.Context) error {
 	id, err := serverID(s.cfg.DataDir)
 	if err != nil {
@@ -235,6 +234,7 @@ func (s *Server) register(ctx context.Context) error {
 	if s.NodeToken, err = ensureToken(ctx, s.Store, s.cfg.DataDir, NodeTokenFile, auth.RoleNode, id); err != nil {
 		return err
 	}
+	s.checkSecretKeys(ctx)
 	return s.openMark(ctx)
 }
 
