@@ -163,7 +163,7 @@ func TestIntruder(t *testing.T) {
 	for _, path := range []string{
 		"/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper", "/sys/power/state", "/dev/mem",
 		"/dev/kmsg", "/dev/loop-control", "/dev/loop0", "/dev/userfaultfd", "/dev/btrfs-control", "/dev/tty1",
-		string(w.group(other.Key)) + "/cgroup.kill", string(w.group(other.Key)) + "/job/cgroup.procs", string(w.defaultGroup(key("intruder"))) + "/job/cgroup.procs",
+		string(w.defaultGroup(other.Key)) + "/cgroup.kill", string(w.defaultGroup(other.Key)) + "/job/cgroup.procs", string(w.defaultGroup(key("intruder"))) + "/job/cgroup.procs",
 		string(w.defaultGroup(key("intruder"))) + "/job/pids.max",
 	} {
 		if _, err := os.Stat(path); err == nil || strings.Contains(path, key("intruder").String()) {

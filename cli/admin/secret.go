@@ -192,7 +192,7 @@ when no such backup is left.
 With several servers, first add a new key to the key file of every server, below the first
 line. Then run this command with --key for each server. See docs/guide/secrets.md.`,
 		Example: "  ares secret rotate-key",
-		Args: command.ExactArgs(),
+		Args:    command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			got, err := c.RotateSecretKey(ctx, key)
 			if err != nil {

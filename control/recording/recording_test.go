@@ -1,9 +1,9 @@
 package recording
 
 import (
-	"encoding/json"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
