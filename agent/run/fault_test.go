@@ -499,6 +499,7 @@ func TestUncontained(t *testing.T) {
 		spec.Rank, spec.LostAfter = i+1, 6*time.Second // the process must have started before half of this time has passed
 		p := w.start(spec)
 		pid := w.pidIn(file)
+		t.Cleanup(func() { _, _ = seat.KillMarked(p.order.Mark, nil) }) // a failing test leaves none either
 		if err := syscall.Kill(w.supervisorPid(p), signal); err != nil {
 			t.Fatal(err)
 		}
