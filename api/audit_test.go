@@ -151,7 +151,7 @@ func TestAuditOfRefusals(t *testing.T) {
 		{"another role", func() { h.do("POST", "/api/v1/jobs", job(), bearing(nodeToken)) }, "SUBMIT_JOB", ares.Forbidden, "", "rest"},
 		{"a foreign job", func() { h.do("GET", "/api/v1/jobs/"+nobody, nil) }, "GET_JOB", ares.NotFound, nobody, "rest"},
 		{"a job that is none", func() { h.do("DELETE", "/api/v1/jobs/..%2f..%2fetc", nil) }, "UNKNOWN_ROUTE", ares.NotFound, "", "rest"},
-		{"no such path", func() { h.do("GET", "/api/v1/secrets", nil) }, "UNKNOWN_ROUTE", ares.NotFound, "path//api/v1/secrets", "rest"},
+		{"no such path", func() { h.do("GET", "/api/v1/nosuch", nil) }, "UNKNOWN_ROUTE", ares.NotFound, "path//api/v1/nosuch", "rest"},
 		{"a bad body", func() { h.do("POST", "/api/v1/jobs", `{"name":`) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
 		{"an unknown field", func() { h.do("POST", "/api/v1/jobs", `{"colour":"x"}`) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
 		{"a bad value", func() { h.do("POST", "/api/v1/jobs", job("gpu_count", -1)) }, "SUBMIT_JOB", ares.Invalid, "", "rest"},
