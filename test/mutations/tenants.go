@@ -92,4 +92,9 @@ var tenants = []Mutation{
 		edit("server/policy.go", "len(m.named) >= maxNamedPolicies", "false"),
 		Test{Package: "./server", Run: "TestMetricsOfTenantsPolicies"}, `another policy is named`,
 	},
+	{
+		"tenant-alert-cause", "the caller in the key of an alert about a call",
+		edit("control/admission/policies.go", "p.report(&v, in.Object.Tenant, cmp.Or(in.User.Tenant, in.User.Name), ", "p.report(&v, in.Object.Tenant, cmp.Or(in.Object.Tenant, in.User.Name), "),
+		Test{Package: "./control/admission", Run: "TestAlertsThatOneCallerCauses"}, `the caller made 20 alerts`,
+	},
 }
