@@ -45,7 +45,7 @@ var tenants = []Mutation{
 	{
 		"tenant-revoked-at-once", "the end of a deleted token on servers that follow the store",
 		edit("store/watch.go", "batch.Lost = append(batch.Lost, lost)", "_ = lost"),
-		Test{Package: "./api", Run: "TestARevokedTokensStreamsEnd"}, ``,
+		Test{Package: "./api", Run: "TestARevokedTokensStreamsEnd"}, `a stream of a lost right does not end`,
 	},
 	{
 		"tenant-stale-read", "the second read after a change during the first",
