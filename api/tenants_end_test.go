@@ -101,11 +101,24 @@ func TestARevokedTokensStreamsEnd(t *testing.T) {
 			t.Fatal(a.body)
 		}
 	}
+	ends := make(chan sse, len(nexts))
 	for _, next := range nexts {
-		for e, more := next(); more; e, more = next() {
-			if e.event == "error" && !strings.Contains(fmt.Sprint(e.data), "token") {
-				t.Errorf("the stream ends with %+v", e)
+		go func() {
+			var last sse
+			for e, more := next(); more; e, more = next() {
+				last = e
 			}
+			ends <- last
+		}()
+	}
+	for range nexts {
+		select {
+		case e := <-ends:
+			if e.event == "error" && !strings.Contains(fmt.Sprint(e.data), "token") {
+				t.Errorf("a stream ends with %+v", e)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a stream of a lost right does not end")
 		}
 	}
 	for _, server := range []*house{h, other} {

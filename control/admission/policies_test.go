@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -242,5 +243,30 @@ func TestAccessPolicies(t *testing.T) {
 	wantCode(t, d.Policies.Access(who), ares.Forbidden, "policy no-cancel")
 	if counts, alerts := d.told(); !slices.Equal(counts, []string{"no-cancel rejected"}) || len(alerts) != 1 || !strings.HasPrefix(alerts[0], "ops: ") {
 		t.Errorf("counted %v, alerted %v", counts, alerts)
+	}
+}
+
+// TestAlertsThatOneCallerCauses checks that a caller cannot make ever new alerts of a platform's policy by naming ever new tenants.
+// A message that quotes the caller's text is marked, so that its links and mentions have no effect.
+func TestAlertsThatOneCallerCauses(t *testing.T) {
+	d := newAdmissionWithPolicies(t, withTenant(t))
+	keys := map[string]bool{}
+	d.Policies.Alert = func(_ string, a notify.Alert) {
+		keys[a.Key] = true
+		if !a.Written {
+			t.Errorf("the message of %s is not marked", a.Key)
+		}
+	}
+	d.apply(t, ares.Policy{Name: "lists", On: ares.OnAccess, Rule: "false", MessageExpression: "object.tenant", Mode: ares.WarnOnly, Alert: []string{"ops"}})
+	for i := range 20 {
+		err := d.Policies.Access(func() policy.Access {
+			return policy.Access{User: policy.User{Name: fmt.Sprint("token:red/", i), Tenant: "red"}, Request: policy.Request{Action: "ListJobs"}, Object: policy.Object{Tenant: fmt.Sprint("invented", i)}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(keys) != 1 {
+		t.Errorf("the caller made %d alerts", len(keys))
 	}
 }

@@ -45,7 +45,7 @@ var tenants = []Mutation{
 	{
 		"tenant-revoked-at-once", "the end of a deleted token on servers that follow the store",
 		edit("store/watch.go", "batch.Lost = append(batch.Lost, lost)", "_ = lost"),
-		Test{Package: "./api", Run: "TestARevokedTokensStreamsEnd"}, ``,
+		Test{Package: "./api", Run: "TestARevokedTokensStreamsEnd"}, `a stream of a lost right does not end`,
 	},
 	{
 		"tenant-stale-read", "the second read after a change during the first",
@@ -91,5 +91,10 @@ var tenants = []Mutation{
 		"tenant-policy-metrics", "the number of tenants' policies with metrics",
 		edit("server/policy.go", "len(m.named) >= maxNamedPolicies", "false"),
 		Test{Package: "./server", Run: "TestMetricsOfTenantsPolicies"}, `another policy is named`,
+	},
+	{
+		"tenant-alert-cause", "the caller in the key of an alert about a call",
+		edit("control/admission/policies.go", "p.report(&v, in.Object.Tenant, cmp.Or(in.User.Tenant, in.User.Name), ", "p.report(&v, in.Object.Tenant, cmp.Or(in.Object.Tenant, in.User.Name), "),
+		Test{Package: "./control/admission", Run: "TestAlertsThatOneCallerCauses"}, `the caller made 20 alerts`,
 	},
 }
