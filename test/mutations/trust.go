@@ -19,7 +19,7 @@ var trust = []Mutation{
 	},
 	{
 		"trust-revision-mark", "the comparison of the store with the server's mark",
-		edit(mark, "if revision >= m.revision {", "if revision >= 0 {"),
+		edit(mark, "if before.store != id || revision >= before.revision {", "if before.store != id || revision >= 0 {"),
 		inServer("TestAStoreRolledBackIsNoticedByTheServer"), "the server is <nil>",
 	},
 	{

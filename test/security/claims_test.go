@@ -79,7 +79,7 @@ func (s *scene) nodeClaims() []attempt {
 		{"a GPU with all memory", one(func(d *apipb.DeviceInfo) { d.MemoryMb = math.MaxInt32 }), invalid},
 		{"a GPU with negative memory", one(func(d *apipb.DeviceInfo) { d.MemoryMb = -1 }), invalid},
 		{"a GPU before the first", one(func(d *apipb.DeviceInfo) { d.Index = -1 }), invalid},
-		{"a model with an escape sequence", one(func(d *apipb.DeviceInfo) { d.Model = "\x1b]0;H100\a" }), invalid},
+		{"a kind of device with an escape sequence", one(func(d *apipb.DeviceInfo) { d.Type = "\x1b]0;gpu\a" }), invalid},
 		{"all CPU cores", &apipb.NodeInfo{CpuCores: math.MaxInt32}, invalid},
 		{"negative CPU cores", &apipb.NodeInfo{CpuCores: -1}, invalid},
 		{"all memory", &apipb.NodeInfo{MemoryMb: math.MaxInt32}, invalid},
