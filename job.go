@@ -123,7 +123,7 @@ type Job struct {
 	Notes      []PolicyNote // notes that policies added when the job was accepted
 	// Trusted is true if a platform administrator submitted the job. It is decided from the authenticated caller when the job is
 	// accepted, and never from the submission. Only a trusted job may run on a node with Node.TrustedOnly.
-	Trusted bool
+	Trusted bool `json:",omitempty"`
 }
 
 // DefaultsVersion is the version of the defaults below. A stored job consists of the submitted

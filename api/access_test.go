@@ -27,9 +27,7 @@ import (
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/auth"
 	"github.com/ares-scheduler/ares/control/accounting"
-	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/history"
-	"github.com/ares-scheduler/ares/secret"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -96,7 +94,7 @@ func newEstate(t *testing.T) *estate {
 	e.house = newHouse(t, func(c *Config) {
 		c.Audit, c.AuditLog = log, log
 		c.Accounting = &accounting.Accounting{View: c.View, History: past, Now: time.Now}
-		c.Secrets = &secrets.Secrets{Store: c.Store, Keys: secret.NewKeyFile(filepath.Join(t.TempDir(), "secrets.key")), Now: time.Now}
+		c.Secrets = newSecrets(t, c.Store)
 		c.AgentService, c.Engine, c.Logs = noAgents{}, engine, noLogs{}
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
 			return ares.RuntimePredicted{P50: time.Second, P90: time.Minute}

@@ -65,6 +65,10 @@ func changesInTurn() []change {
 		{"POST", "/api/v1/bindings", binding, "CREATE_BINDING", "binding/group:ml/viewer/default", "default", false, false},
 		{"POST", "/api/v1/bindings:accept", binding, "ACCEPT_BINDING", "binding/group:ml/viewer/default", "default", false, false},
 		{"DELETE", "/api/v1/bindings?subject=group:ml&role=viewer&tenant_id=default", nil, "DELETE_BINDING", "binding/group:ml/viewer/default", "default", true, false},
+		{"PUT", "/api/v1/secrets/hub", map[string]any{"tenant_id": "default", "data": map[string]any{"value": "eA=="}}, "PUT_SECRET", "secret/default/hub", "default", false, true},
+		{"PUT", "/api/v1/secrets/hub", map[string]any{"tenant_id": "default", "data": map[string]any{"value": "eQ=="}}, "PUT_SECRET", "secret/default/hub", "default", true, true},
+		{"DELETE", "/api/v1/secrets/hub?tenant_id=default", nil, "DELETE_SECRET", "secret/default/hub", "default", true, false},
+		{"POST", "/api/v1/secrets:rotate-key", map[string]any{}, "ROTATE_SECRET_KEY", "secret-key/KEY", "", false, true},
 		{"PUT", "/api/v1/policies?check_only=true", rule("true"), "APPLY_POLICY", "policy/small", "", false, false},
 		{"PUT", "/api/v1/policies", rule("true"), "APPLY_POLICY", "policy/small", "", false, true},
 		{"PUT", "/api/v1/policies", rule("job.gpus < 9"), "APPLY_POLICY", "policy/small", "", true, true},
@@ -95,7 +99,10 @@ func TestAuditOfChanges(t *testing.T) {
 	past, err := history.Open(history.Config{File: filepath.Join(t.TempDir(), "history.db")})
 	must(t, err)
 	t.Cleanup(func() { must(t, past.Close()) })
-	h, l := audited(t, func(c *Config) { c.Accounting = &accounting.Accounting{View: c.View, History: past, Now: time.Now} })
+	h, l := audited(t, func(c *Config) {
+		c.Accounting = &accounting.Accounting{View: c.View, History: past, Now: time.Now}
+		c.Secrets = newSecrets(t, c.Store)
+	})
 	_, err = h.store.OpenSession(t.Context(), ares.Node{ID: "n1"}, "0123456789abcdef", "here:1", 5*time.Minute, 0)
 	must(t, err)
 	tried, token, after := digestless, "", map[string]string{}
@@ -110,6 +117,9 @@ func TestAuditOfChanges(t *testing.T) {
 		if made, ok := a.json["join_token"].(map[string]any); ok {
 			token, _ = made["id"].(string)
 			named = strings.NewReplacer("TOKEN", token)
+		}
+		if key, ok := a.json["key_id"].(string); ok {
+			named = strings.NewReplacer("KEY", key)
 		}
 		e := l.one(t, c.action)
 		c.object = named.Replace(c.object)
@@ -174,7 +184,7 @@ func TestAuditOfARevocation(t *testing.T) {
 }
 
 // The variable `chained` lists the kinds of objects that only API calls can change.
-var chained = []string{"queue", "tenant", "reservation", "token", "binding", "policy", "price", "join-token", "node"}
+var chained = []string{"queue", "tenant", "reservation", "token", "binding", "policy", "price", "join-token", "node", "secret"}
 
 // TestAuditOfCertificates checks that the audit log has the digest of each
 // certificate issued to a node, so that a certificate can be traced.

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +17,6 @@ import (
 	"github.com/ares-scheduler/ares/api/service"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/audit"
-	"github.com/ares-scheduler/ares/control/secrets"
-	"github.com/ares-scheduler/ares/secret"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -108,7 +105,7 @@ func newSeatStage(t *testing.T) *seatStage {
 		c.Audit = s.l
 		c.AgentService = &service.AgentService{
 			Store: c.Store, View: c.View, Files: &service.Files{View: c.View}, Server: "here", TTL: func(int) time.Duration { return 20 * time.Second }, Now: time.Now,
-			Secrets: &secrets.Secrets{Store: c.Store, Keys: secret.NewKeyFile(filepath.Join(t.TempDir(), "secrets.key")), Now: time.Now},
+			Secrets: newSecrets(t, c.Store),
 		}
 	})
 	s.conn = s.dial()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
@@ -28,11 +30,15 @@ func (d *secretService) PutSecret(ctx context.Context, req *apipb.PutSecretReque
 	if d.Cfg.Secrets == nil {
 		return nil, noSecrets()
 	}
-	made, _, err := d.Cfg.Secrets.Put(ctx, pipeline.CallOf(ctx).Tenant, req.GetName(), req.GetData(), pipeline.CallerName(ctx))
+	made, replaced, err := d.Cfg.Secrets.Put(ctx, pipeline.CallOf(ctx).Tenant, req.GetName(), req.GetData(), pipeline.CallerName(ctx))
 	if err != nil {
 		return nil, err
 	}
-	pipeline.AuditChange(ctx, made.Tenant, nil, newSecret(&made))
+	var was proto.Message
+	if replaced != nil {
+		was = newSecret(replaced)
+	}
+	pipeline.AuditChange(ctx, made.Tenant, was, newSecret(&made))
 	return &apipb.PutSecretResponse{Secret: newSecret(&made)}, nil
 }
 

@@ -40,21 +40,22 @@ type Rotation struct {
 	Rewrapped int
 }
 
-// Put creates a secret or replaces its values with a new version. It returns the stored secret and whether it is new.
-func (s *Secrets) Put(ctx context.Context, tenant, name string, data map[string][]byte, by string) (made store.Secret, isNew bool, err error) {
+// Put creates a secret or replaces its values with a new version. It returns the stored secret and the one
+// that it replaces, or nil.
+func (s *Secrets) Put(ctx context.Context, tenant, name string, data map[string][]byte, by string) (made store.Secret, was *store.Secret, err error) {
 	if err = check(name, data); err != nil {
-		return made, false, err
+		return made, nil, err
 	}
 	plain, err := json.Marshal(data)
 	if err != nil {
-		return made, false, err
+		return made, nil, err
 	}
 	defer clear(plain)
 	made, err = s.Store.PutSecret(ctx, tenant, name, func(is *store.TenantSecrets) (store.SecretPut, error) {
-		now := s.Now()
+		now := s.Now().UTC().Truncate(time.Microsecond) // as stored, so that the returned secret has the digest of the stored one
 		next := store.Secret{Version: 1, Keys: slices.Sorted(maps.Keys(data)), CreatedAt: now, UpdatedAt: now, By: by}
-		if isNew = is.Was == nil; !isNew {
-			next.Version, next.CreatedAt = is.Was.Version+1, is.Was.CreatedAt
+		if was = is.Was; was != nil {
+			next.Version, next.CreatedAt = was.Version+1, was.CreatedAt
 		}
 		put, err := s.checkKeys(ctx, is)
 		if err != nil {
@@ -71,7 +72,7 @@ func (s *Secrets) Put(ctx context.Context, tenant, name string, data map[string]
 		}
 		return put, s.recordKey(ctx, is, &put)
 	})
-	return made, isNew, err
+	return made, was, err
 }
 
 // The function `check` finds mistakes in a new secret. Its errors never repeat a value.
