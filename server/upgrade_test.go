@@ -41,6 +41,7 @@ func TestADataDirectoryOfAnEarlierVersionGoesOn(t *testing.T) {
 	_, c := up(t, "v100-4", func(cfg *server.Config) {
 		cfg.DataDir = unpack(t, earlier)
 		cfg.History.RetentionDays, cfg.Audit.KeepDays, cfg.Jobs.RememberDays = 0, 0, 3660
+		cfg.Isolation.AllowUntrusted = true // the earlier version stored no jobs as trusted
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -56,7 +56,6 @@ compares the decisions.`,
 		Example: `  ares audit verify
   ares audit heads >> audit-heads.jsonl
   ares audit verify --head audit-heads.jsonl
-  ares audit verify --dir /var/lib/ares/audit --decisions
   ares audit verify --decisions --recordings recordings`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heads, err := readHeadFiles(f.files)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // These functions are for machines without a writable cgroup2 file system. Searching /proc is less reliable than a cgroup, because a
@@ -67,8 +68,21 @@ func KillMarked(mark string, user *User) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	want := []byte(MarkEnv + "=" + mark)
 	n := 0
+	if unclear := killMarked(pids, mark, user, &n); len(unclear) > 0 {
+		time.Sleep(execTime)
+		killMarked(unclear, mark, user, &n)
+	}
+	return n, nil
+}
+
+// execTime is longer than the time for which the environment of a process is empty while the process executes another program.
+const execTime = 10 * time.Millisecond
+
+// killMarked looks at the given processes once, adds to n how many it killed, and returns those without an environment.
+// A process has none for a moment in the middle of execve, so one look could miss it.
+func killMarked(pids []int, mark string, user *User, n *int) (unclear []int) {
+	want := []byte(MarkEnv + "=" + mark)
 	for _, pid := range pids {
 		if pid == os.Getpid() {
 			continue
@@ -77,14 +91,20 @@ func KillMarked(mark string, user *User) (int, error) {
 		if err != nil {
 			continue
 		}
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ") // empty for a zombie
-		if err == nil && hasEntry(env, want) && (user == nil || runsAs(pid, user.UID)) {
-			n++
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		switch {
+		case err != nil:
+		case len(env) == 0:
+			if _, err = os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe"); err == nil { // neither a zombie nor the kernel's own
+				unclear = append(unclear, pid)
+			}
+		case hasEntry(env, want) && (user == nil || runsAs(pid, user.UID)):
+			*n++
 			_ = pidfdSignal(fd, syscall.SIGKILL)
 		}
 		_ = syscall.Close(fd)
 	}
-	return n, nil
+	return unclear
 }
 
 func hasEntry(env, want []byte) bool {
