@@ -56,6 +56,7 @@ func up(t *testing.T, mock string, change ...func(*server.Config)) (*server.Serv
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	node := agent.Config{Node: "here", Mock: mock, RunImages: true, Isolation: agent.DefaultIsolation()}
 	node.Isolation.Mode = agent.IsolateNone // so that jobs can write into a test's directories
+	node.Isolation.AllowUntrusted = cfg.Isolation.AllowUntrusted
 	go func() {
 		done <- server.Up(ctx, cfg, node, log,
 			func(s *server.Server, _ *agent.Agent) { started <- s })
