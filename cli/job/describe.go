@@ -126,7 +126,9 @@ func asks(j *apipb.Job) string {
 	if n := j.GetGpuMemoryMb(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d MB of GPU memory", n))
 	}
-	if n := j.GetCpuCores(); n > 0 {
+	if n := j.GetCpuCores(); n == 1 {
+		parts = append(parts, "1 CPU core")
+	} else if n > 1 {
 		parts = append(parts, fmt.Sprintf("%d CPU cores", n))
 	}
 	if n := j.GetMemoryMb(); n > 0 {
