@@ -184,7 +184,7 @@ func (a *Agent) freeUsers() {
 		has[ares.JobID(key.Job)] = true
 	}
 	if err := a.isolation.users.keepOnly(func(job ares.JobID) bool { return has[job] }); err != nil {
-		a.log.Warn("store which users of isolation.user_range are free", "error", err)
+		a.log.Warn("the free users of isolation.user_range cannot be stored", "error", err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (m *Marker) first(ctx context.Context, none Mark) error {
 	}
 	if len(page.Entries) > 0 {
 		e := &page.Entries[0]
-		m.report(none, fmt.Sprintf("the store has no mark of the audit log of server %s, which entry %d of %s says that it had: somebody removed the mark (run `ares audit verify`)",
+		m.report(none, fmt.Sprintf("the store has no mark of the audit log of server %s, although entry %d of %s says that it had one: somebody removed the mark (run `ares audit verify`)",
 			m.Log.cfg.Server, e.Sequence, e.Time.UTC().Format(time.RFC3339)), fmt.Sprintf("the mark of entry %d was removed from the store", e.Sequence))
 		return nil
 	}

@@ -43,7 +43,7 @@ func (l *Log) expire(s segment, last *Entry, now time.Time) error {
 	if err := l.write([]Entry{{
 		Time: now, Server: l.cfg.Server, Cluster: l.cfg.Cluster,
 		Action: ActionExpire, Status: Done, Object: filepath.Base(s.path), After: last.Hash, Since: now.Add(-l.cfg.Keep),
-		Detail: fmt.Sprintf("entries %d to %d are older than they are kept, which is %s", s.first, last.Sequence, l.cfg.Keep),
+		Detail: fmt.Sprintf("entries %d to %d are older than the age limit of %s", s.first, last.Sequence, l.cfg.Keep),
 	}}); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (v *verifier) removedEntries() {
 		return
 	}
 	if v.expired > 0 {
-		v.NotCompared = append(v.NotCompared, fmt.Sprintf("entries up to %d: they were removed because of their age, which entry %d says", v.low.Sequence, v.expired))
+		v.NotCompared = append(v.NotCompared, fmt.Sprintf("entries up to %d: they were removed because of their age, as entry %d says", v.low.Sequence, v.expired))
 		return
 	}
 	if age := time.Since(v.low.Time); v.low.Time.After(v.lastTime) && age < floorSlack && age > -floorSlack {

@@ -97,7 +97,7 @@ func (s *Server) otherLogs(ctx context.Context) (out []string) {
 			continue
 		}
 		if len(out) == maxOtherLogs {
-			return append(out, fmt.Sprintf("the logs of further servers, of %d that the store knows", len(marks)))
+			return append(out, fmt.Sprintf("the logs of further servers: the store knows %d logs", len(marks)))
 		}
 		out = append(out, fmt.Sprintf("the log of server %s, which reached entry %d with the hash %.16s on %s: verify it with --server, or its files with --dir if that server is gone",
 			m.Server, m.Sequence, m.Hash, m.Time.UTC().Format(time.RFC3339)))

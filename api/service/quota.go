@@ -58,11 +58,11 @@ func (d *identityService) checkBindings(who *ares.Identity, b *store.Binding, al
 	case same >= maxOfSubject:
 		return ares.Errorf(ares.LimitReached, "%s has %d role bindings, which is the limit: bind it to whole tenants instead of queues, or to all tenants", ares.Clip(b.Subject), same)
 	case b.Pending && offers >= maxOffers:
-		return ares.Errorf(ares.LimitReached, "%d role bindings of %s in tenant %s wait for consent, which is the limit: delete them, or ask an administrator of the subject's tenant to accept them", offers, ares.Clip(b.Subject), b.Tenant)
+		return ares.Errorf(ares.LimitReached, "%d role bindings of %s in tenant %s wait for consent, which is the limit: delete some, or ask an administrator of the subject's tenant or of the platform to accept them", offers, ares.Clip(b.Subject), b.Tenant)
 	case b.Pending && offered >= maxPendingOfTenant:
 		return ares.Errorf(ares.LimitReached, "%d role bindings in tenant %s wait for consent, which is the limit: delete some, or ask a platform administrator to accept them", offered, b.Tenant)
 	case b.Pending && pending >= maxPending:
-		return ares.Errorf(ares.LimitReached, "too many role bindings of %s wait for consent: ask an administrator of its tenant to accept or delete them", ares.Clip(b.Subject))
+		return ares.Errorf(ares.LimitReached, "too many role bindings of %s wait for consent: ask an administrator of its tenant or of the platform to accept or delete them", ares.Clip(b.Subject))
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ func (a *commands) bindingCommand() *cobra.Command {
 A subject is a user (oidc:SUBJECT), a group (group:NAME) or a service token (token:NAME
 or token:TENANT/NAME). You can grant only permissions that you have yourself. A binding
 to a subject of another tenant takes effect when an administrator of that tenant or of
-the platform has accepted it. The first binding of a user in a tenant, and of a group,
-needs a platform administrator.`,
+the platform has accepted it. For a user without bindings, and for the first binding of
+a group in a tenant, only a platform administrator can do so.`,
 		a.bindingCreateCommand(), a.bindingListCommand(), a.bindingAcceptCommand(), a.bindingDeleteCommand())
 }
 

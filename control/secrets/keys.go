@@ -166,7 +166,7 @@ func (s *Secrets) rewrapAll(ctx context.Context, done *Rotation) error {
 			return s.dropUnused(ctx, done.KeyID, usedKeys(all), revision)
 		}
 	}
-	return ares.Errorf(ares.Exhausted, "the secrets keep changing")
+	return ares.Errorf(ares.Exhausted, "other calls keep changing the secrets: try again later")
 }
 
 func (s *Secrets) dropUnused(ctx context.Context, current string, used map[string]bool, revision int64) error {
