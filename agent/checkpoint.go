@@ -22,10 +22,10 @@ type report struct {
 // The method `checkpoint` returns the time of the seat's latest checkpoint. The result `news` is false if that checkpoint was
 // already reported. In a gang only rank 0 reports checkpoints, because only rank 0 knows when all ranks have saved their state.
 func (s *seat) checkpoint() (at time.Time, news bool) {
+	at, ok := s.agent.runner.Checkpointed(s.key) // of each rank, because it also limits the file's size
 	if s.key.Rank != 0 {
-		return at, false
+		return time.Time{}, false
 	}
-	at, ok := s.agent.runner.Checkpointed(s.key)
 	s.agent.mu.Lock()
 	defer s.agent.mu.Unlock()
 	return at, ok && !at.Equal(s.told.checkpoint)

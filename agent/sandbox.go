@@ -27,6 +27,7 @@ func (a *Agent) sandbox(job *ares.Spec, ranks int, scratch string, hide []string
 	}
 	s.ShmMB = i.shmMB(job.MemoryMB, machineMB())
 	s.ShareShm = s.ShmMB > 0 && ranks > 1
+	s.OwnUser = (i.mode == IsolateTenant || i.mode == IsolateJob) && i.named[job.Tenant] == nil
 	return s
 }
 

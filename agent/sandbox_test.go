@@ -79,6 +79,7 @@ func TestSandboxOfAJob(t *testing.T) {
 			c.spoil(&i.Isolation, &i.means)
 		}
 		c.want.Scoped = c.ranks == 1 // ranks of one job reach each other
+		c.want.OwnUser = c.want.Private
 		got := (&Agent{isolation: i}).sandbox(&c.job, c.ranks, "", nil)
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

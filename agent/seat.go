@@ -125,7 +125,9 @@ func (s *seat) start(ctx context.Context) error {
 	}
 	s.agent.mu.Lock()
 	s.proc = proc
-	s.agent.failures = 0
+	if proc.Pid() != 0 { // otherwise the supervisor could not start it
+		s.agent.failures = 0
+	}
 	stop, grace := s.stopped, s.grace
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
@@ -191,6 +193,9 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 		if err == nil {
 			res = &got
 			s.end(got)
+			if got.Outcome == run.Lost && s.named == nil && proc.Pid() == 0 {
+				s.agent.startFailed(got.Reason) // the machine could not start it
+			}
 			break
 		}
 		if ctx.Err() != nil {

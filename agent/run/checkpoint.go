@@ -26,9 +26,12 @@ func (r *Runner) Checkpointed(key Key) (at time.Time, ok bool) {
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || !st.ModTime().After(never) {
+	if err != nil {
 		return time.Time{}, false
 	}
 	r.limitReport(key, seat.CheckpointFile, st)
+	if !st.ModTime().After(never) {
+		return time.Time{}, false
+	}
 	return st.ModTime(), true
 }

@@ -5,7 +5,6 @@ package run
 import (
 	"io/fs"
 	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,14 +34,14 @@ func ipcControl(call, id, a, b uintptr) syscall.Errno {
 	return errno
 }
 
-// removeIPC removes the System V objects of a forgotten seat's user, if no other seat on this node has the user. The objects of a user with
-// an account stay, because programs outside Ares may use them. Errors are ignored, because somebody else may have removed an object.
+// removeIPC removes the System V objects of a forgotten seat's user, if no other seat on this node has the user. The objects of a user
+// that others than Ares use stay. Errors are ignored, because somebody else may have removed an object.
 func (r *Runner) removeIPC(order *seat.Order) {
-	if order.User == nil || !order.Sandbox.ShareShm {
+	if order.User == nil || !order.Sandbox.ShareShm || !order.Sandbox.OwnUser {
 		return
 	}
 	uid := strconv.FormatUint(uint64(order.User.UID), 10)
-	if _, err := user.LookupId(uid); err == nil || r.hasUser(order.User.UID) {
+	if r.hasUser(order.User.UID) || seat.UserRuns(order.User.UID) { // UserRuns sees the jobs of another agent on this machine
 		return
 	}
 	for _, kind := range ipcKinds {

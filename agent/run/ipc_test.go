@@ -28,7 +28,7 @@ func TestSystemVIsRemoved(t *testing.T) {
 	owner, uid := &User{UID: 1879048202, GID: 1879048202}, "1879048202" // other tests have other users
 	rank := func(n int) Spec {
 		spec := apart(sh("exec " + SandboxWork + "/intruder sysv="))
-		spec.User, spec.Rank, spec.Sandbox.ShmMB, spec.Sandbox.ShareShm = owner, n, 8, true
+		spec.User, spec.Rank, spec.Sandbox.ShmMB, spec.Sandbox.ShareShm, spec.Sandbox.OwnUser = owner, n, 8, true, true
 		spec.Sandbox.Scratch = w.withIntruder()
 		return spec
 	}

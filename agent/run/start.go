@@ -55,6 +55,7 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 				p.reap(cleaning)
 			}
 			err = errors.Join(err, r.discardSeat(seatsDir+"/"+spec.Key.String()))
+			r.unmountShm()
 		}
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}

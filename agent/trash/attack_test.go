@@ -87,6 +87,7 @@ func TestWhatAJobLeaves(t *testing.T) {
 			return os.Truncate(filepath.Join(tree, "large"), 1<<40)
 		},
 		"immutable files": func(t *testing.T, tree, _ string) error {
+			t.Cleanup(func() { _ = exec.Command("chattr", "-R", "-ia", filepath.Dir(tree)).Run() }) // a failing test leaves none either
 			if err := os.MkdirAll(filepath.Join(tree, "d", "below"), 0o700); err != nil {
 				return err
 			}
@@ -102,7 +103,6 @@ func TestWhatAJobLeaves(t *testing.T) {
 					flag = "+a"
 				}
 				if out, err := exec.Command("chattr", flag, path).CombinedOutput(); err != nil {
-					t.Cleanup(func() { _ = exec.Command("chattr", "-R", "-ia", tree).Run() })
 					t.Skipf("files cannot be made immutable here: %v %s", err, out)
 				}
 			}

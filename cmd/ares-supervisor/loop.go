@@ -196,6 +196,9 @@ func (s *supervisor) killAll() bool {
 		n, err := s.order.KillUncontained(os.Getpid())
 		return err == nil && n == 0
 	}
+	if s.start == nil { // a program that is being loaded is not in the job's cgroup yet; see the method `enter`
+		_, _ = seat.KillDescendants(os.Getpid())
+	}
 	job := s.jobGroup()
 	populated, err := job.Populated()
 	if err == nil && !populated {

@@ -52,7 +52,7 @@ var allowedPersonalities = []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}
 
 // A process that is traced with PTRACE_O_TRACEEXIT stops when it exits, even after SIGKILL, until its tracer continues it. Two processes
 // that trace each other this way could never be killed, and their allocation could never be released. The filter therefore denies the
-// option, in each request that sets options. Debuggers do not need it.
+// option, in each request that sets options. gdb does not need it; strace and LLDB do.
 const (
 	ptraceOldSetOptions = 21
 	ptraceSetOptions    = 0x4200

@@ -165,6 +165,20 @@ func processes() ([]int, error) {
 	return pids, nil
 }
 
+// threadCount is the index of the number of threads among the fields of /proc/<pid>/stat after the process name.
+const threadCount = 17
+
+// UserRuns reports whether a live process of this machine has the given user.
+func UserRuns(uid uint32) bool {
+	pids, err := processes()
+	for _, pid := range pids {
+		if _, state, ok := stat(pid); ok && state != 'Z' && state != 'X' && runsAs(pid, uid) {
+			return true
+		}
+	}
+	return err != nil
+}
+
 // The function `stat` reads the parent and the state from /proc/<pid>/stat. The process name in parentheses may
 // contain anything, so the fields are counted after the last parenthesis.
 func stat(pid int) (ppid int, state byte, ok bool) {
@@ -180,8 +194,12 @@ func stat(pid int) (ppid int, state byte, ok bool) {
 	if len(f) < 2 {
 		return 0, 0, false
 	}
+	state = f[0][0]
+	if state == 'Z' && len(f) > threadCount && string(f[threadCount]) != "1" {
+		state = 'S' // only its first thread has ended
+	}
 	ppid, err = strconv.Atoi(string(f[1]))
-	return ppid, f[0][0], err == nil
+	return ppid, state, err == nil
 }
 
 // These system call numbers are the same on all architectures.

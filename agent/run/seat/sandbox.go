@@ -48,6 +48,8 @@ type Sandbox struct {
 	// kernel before Linux 6.12 does not support this, and the job then runs without it. Ranks of one job use such sockets between each
 	// other, so it is only for jobs with one rank. It needs a User, but no other part of the sandbox.
 	Scoped bool
+	// OwnUser means that only Ares uses the job's user, so what the user leaves on the machine can be deleted.
+	OwnUser bool
 	// Seccomp installs the filter of system calls. It needs a User, but no other part of the sandbox.
 	Seccomp bool
 	// UserNamespaces lets the job create user namespaces, although Seccomp is set.
@@ -147,6 +149,9 @@ func (o *Order) encodeSandbox(e *encoder) {
 	if o.Sandbox.Scoped {
 		e.str("scoped", "on")
 	}
+	if o.Sandbox.OwnUser {
+		e.str("own_user", "on")
+	}
 	if o.Sandbox.Seccomp {
 		e.str("seccomp", "on")
 	}
@@ -203,6 +208,8 @@ func (o *Order) decodeSandbox(f field, d *numbers) {
 		o.Sandbox.DiskMB = d.num(f)
 	case "scoped":
 		o.Sandbox.Scoped = true
+	case "own_user":
+		o.Sandbox.OwnUser = true
 	case "seccomp":
 		o.Sandbox.Seccomp = true
 	case "user_namespaces":

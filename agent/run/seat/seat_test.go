@@ -18,11 +18,11 @@ func order() Order {
 			Key: Key{Job: "train.v2", Fence: 12345, Rank: 3}, Attempt: 2,
 			Argv: []string{"sh", "-c", "echo \n", ""}, Env: []string{"A=1\nB", "C=\xff"}, Dir: "/tmp",
 			User: &User{UID: 1, GID: 2, Groups: []uint32{3, 4}}, Limits: Limits{MilliCPU: 5, MemoryMB: 6, Pids: 7},
-			Sandbox: Sandbox{Private: true, OwnTmp: true, Scratch: "/s", Hide: []string{"/dev/a", "/dev/b"}, ShmMB: 1, ShareShm: true, Shm: "/shm", TmpMB: 2, WorkMB: 3, Seccomp: true, UserNamespaces: true}, LostAfter: time.Minute, MaxRuntime: time.Hour,
+			Sandbox: Sandbox{Private: true, OwnTmp: true, Scratch: "/s", Hide: []string{"/dev/a", "/dev/b"}, ShmMB: 1, ShareShm: true, Shm: "/shm", TmpMB: 2, WorkMB: 3, DiskMB: 4, Scoped: true, OwnUser: true, Seccomp: true, UserNamespaces: true}, LostAfter: time.Minute, MaxRuntime: time.Hour,
 			Grace: time.Second, RenewedAt: 99, LogLimit: 1 << 20,
 		},
 		Cgroup: "/sys/fs/cgroup/x", Mark: "id/seat", Progress: "/p", Checkpoint: "/c",
-		Tmp: "/t", Groups: []Group{{Dir: "/m/ares/x", Back: "/m"}, {Dir: "/p/ares/x", Back: "/p"}}, MemoryGroup: "/m/ares/x", CPUGroup: "/c/ares/x", PidsByUser: true,
+		Tmp: "/t", Groups: []Group{{Dir: "/m/ares/x", Back: "/m"}, {Dir: "/p/ares/x", Back: "/p"}}, MemoryGroup: "/m/ares/x", CPUGroup: "/c/ares/x", PidsByUser: true, SecretCount: 1, SecretsDir: "/x",
 	}
 }
 

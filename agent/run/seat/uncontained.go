@@ -27,9 +27,9 @@ func (o *Order) KillUncontained(supervisor int) (alive int, err error) {
 	if supervisor > 0 {
 		count(KillDescendants(supervisor))
 	}
-	count(KillMarked(o.Mark, o.User))
 	for _, g := range o.Groups {
 		count(g.KillJob())
 	}
+	count(KillMarked(o.Mark, o.User)) // last, because reading the environment of a process may hang
 	return alive, errors.Join(errs...)
 }
