@@ -30,7 +30,7 @@ var trust = []Mutation{
 	{
 		"trust-foreign-seat", "the comparison of the node in every report about a seat",
 		edit(seatReports, "if err := ownSeat(r, ref); err != nil {", "if err := ctx.Err(); err != nil {"),
-		inAPI("TestAnotherNodesSeat"), "ReportProgress with another node's seat is answered",
+		inAPI("TestAnotherNodesSeat"), "FinishSeat with another node's seat is answered",
 	},
 	{
 		"trust-no-session", "the refusal of session 0, which is that of a node without a session",
@@ -104,8 +104,8 @@ var trust = []Mutation{
 	},
 	{
 		"trust-silent-connections", "the end of a silent connection when another client needs its slot",
-		edit(connections, "\t\t\tif n := those.Len(); n > most", "\t\t\tif n := 0; n > most"),
-		inServer("TestSilenceGivesWay"), "was refused",
+		edit(connections, "\t\tdropped = a.waiting.oldest()\n", "\t\tdropped = nil\n"),
+		inServer("TestSilenceGivesWay"), "are open",
 	},
 	{
 		"trust-kept-connections", "the share of connections for health checks and agents",
