@@ -118,9 +118,4 @@ var secrets = []Mutation{
 		edit("agent/run/cgroup.go", "\tr.removeSecrets(key)\n", ""),
 		inRun("TestSecretsEndWithAKilledSupervisor"), `is left`,
 	},
-	{
-		"secrets-of-their-user", "the modes of the files and of their directory, each of which is enough",
-		append(edit(furnished, "[]byte(x.Value), 0o400)", "[]byte(x.Value), 0o444)"), edit(furnished, "os.Chmod(o.SecretsDir, 0o750)", "os.Chmod(o.SecretsDir, 0o755)")...),
-		inRun("TestSecretsAreThisJobsOwn"), `another user's job found`,
-	},
 }
