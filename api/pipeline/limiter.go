@@ -298,6 +298,9 @@ func (g *Limiter) next() int {
 	best := -1
 	var least [2]int
 	for i, w := range g.line {
+		if i > 0 && w.who == g.line[i-1].who {
+			continue // of equal callers in a row, only the first can be better
+		}
 		held := [2]int{g.HeldBy[w.who.Tenant], g.Held[w.who]} // accounts without a tenant hold nothing as a tenant
 		if fewer := best < 0 || slices.Compare(held[:], least[:]) < 0; fewer && g.admits(w.who) {
 			best, least = i, held
