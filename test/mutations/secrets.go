@@ -105,7 +105,7 @@ var secrets = []Mutation{
 	},
 	{
 		"secrets-end-with-their-tenant", "the deletion of a deleted tenant's secrets",
-		edit("store/tenant.go", "\t\t\tclientv3.OpDelete(secretsOf(id), clientv3.WithPrefix()),\n", ""),
+		edit("store/tenant_rights.go", "\t\tclientv3.OpDelete(secretsOf(tenant), clientv3.WithPrefix()),\n", ""),
 		law("Secrets/ASecretEndsWithItsTenant"), `inherits`,
 	},
 	{
