@@ -170,7 +170,10 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	shipped := s.shipAudit(run, m)
-	s.startMarker(run, m)
+	if err = s.startMarker(ctx, run, m); err != nil {
+		listeners.close()
+		return err
+	}
 	s.startEstimator(ctx, run, m)
 	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
