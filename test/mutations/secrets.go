@@ -109,6 +109,11 @@ var secrets = []Mutation{
 		law("Secrets/ASecretEndsWithItsTenant"), `inherits`,
 	},
 	{
+		"secrets-of-one-version", "the one read of a secret for all of its values",
+		edit(delivery, "\t\tx := known[r.Name]\n", "\t\tvar x *openSecret\n"),
+		inSecrets("TestValuesAreOfOneVersion"), `delivered`,
+	},
+	{
 		"secrets-complete", "the count of the secrets that a supervisor got",
 		edit("agent/run/seat/secrets.go", "if len(list) != count {", "if len(list) > count {"),
 		inRun("TestNoJobStartsWithoutItsSecrets"), `a missing secret is not noticed`,
