@@ -17,12 +17,8 @@ import (
 const markWithin = 3 * time.Second
 
 // startMarker writes the position of the audit log into the store until the context "run" is cancelled.
-func (s *Server) startMarker(ctx, run context.Context, m *metrics) error {
-	id, _, err := s.Store.Identity(ctx)
-	if err != nil {
-		return fmt.Errorf("read the store's identity: %w", err)
-	}
-	s.marker = &audit.Marker{Log: s.Audit, Store: s.Store, Now: time.Now, Slog: s.log, Scope: id.Store + "/" + id.Restore}
+func (s *Server) startMarker(run context.Context, m *metrics) {
+	s.marker = &audit.Marker{Log: s.Audit, Store: s.Store, Now: time.Now, Slog: s.log, Scope: s.markScope}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ares_audit_behind", Help: "1 if the audit log lacks an entry that the store remembers: it was cut, or an older copy was put back.",
 	}, func() float64 {
@@ -32,7 +28,6 @@ func (s *Server) startMarker(ctx, run context.Context, m *metrics) error {
 		return 0
 	}))
 	s.runPart("audit mark", func() error { return s.marker.Run(run) })
-	return nil
 }
 
 // markLast marks the end of the audit log, after its last entry was written and before the store closes.

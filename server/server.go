@@ -74,8 +74,9 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 
-	marker   *audit.Marker
-	recorded chan struct{} // closed when the recording of decisions has ended, nil without a recording
+	marker    *audit.Marker
+	markScope string        // of the marker
+	recorded  chan struct{} // closed when the recording of decisions has ended, nil without a recording
 
 	cfg      Config
 	log      *slog.Logger
@@ -170,10 +171,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	shipped := s.shipAudit(run, m)
-	if err = s.startMarker(ctx, run, m); err != nil {
-		listeners.close()
-		return err
-	}
+	s.startMarker(run, m)
 	s.startEstimator(ctx, run, m)
 	s.Admission.Predict = s.Estimator.Predict
 	alert := s.startLoop(run, m)
