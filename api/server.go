@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// MaxAnswer is the maximum size of a gRPC answer, in bytes.
-	MaxAnswer = 32 << 20
 	// MaxHeaderBytes limits the total size of one request's headers. The
 	// process sets http.Server.MaxHeaderBytes to this value.
 	MaxHeaderBytes = 64 << 10
@@ -184,7 +182,7 @@ func (d *Server) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		grpc.StatsHandler(d.pipeline.StatsHandler()),
 		grpc.UnknownServiceHandler(pipeline.NoMethod),
 		grpc.MaxRecvMsgSize(pipeline.MaxBatchBody),
-		grpc.MaxSendMsgSize(MaxAnswer),
+		grpc.MaxSendMsgSize(pipeline.MaxAnswer),
 		grpc.MaxHeaderListSize(MaxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxServerStreams),
 		// With windows that grow, a client could make the server buffer 16 MiB of each stream that nobody reads. A large

@@ -119,10 +119,10 @@ func TestFloorHidesNoMark(t *testing.T) {
 // silently.
 func TestMarkerNoticesAnotherKeyAndARemovedMark(t *testing.T) {
 	l := start(t, t.TempDir())
-	m := &marks{}
+	m, scope := &marks{}, "c1/"
 	step := func() string {
 		l.record(1)
-		marker := &Marker{Log: l.Log, Store: m, Now: time.Now}
+		marker := &Marker{Log: l.Log, Store: m, Now: time.Now, Scope: scope}
 		marker.Step(t.Context(), true)
 		l.record(1) // what the marker noted is then on disk, too
 		return marker.Problem()
@@ -144,10 +144,16 @@ func TestMarkerNoticesAnotherKeyAndARemovedMark(t *testing.T) {
 		t.Errorf("the mark is back: %q", why)
 	}
 	l.stop()
-	restored := start(t, l.Dir(), func(c *Config) { c.Cluster = "c2" })
-	l, m.stored = restored, Mark{}
-	if why := step(); why != "" || m.stored.Sequence == 0 {
-		t.Errorf("a store with another identity never had a mark: %q, %+v", why, m.stored)
+	l = start(t, l.Dir())
+	for _, scope = range []string{"c1/r1", "c2/"} {
+		m.stored = Mark{}
+		if why := step(); why != "" || m.stored.Sequence == 0 {
+			t.Errorf("%s: a store that was restored, or has another identity, never had a mark: %q, %+v", scope, why, m.stored)
+		}
+		m.stored = Mark{}
+		if why := step(); !strings.Contains(why, "somebody removed the mark") {
+			t.Errorf("%s: a removed mark: %q", scope, why)
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ type Marker struct {
 	Store MarkStore
 	Now   func() time.Time
 	Slog  *slog.Logger
+	// Scope names the store as it is since its last restore. A backup may be older than the first mark. A store that was
+	// restored from it has no mark, and nobody has removed one.
+	Scope string
 
 	mu      sync.Mutex
 	known   bool // last is the stored mark, and the log contains it
@@ -132,12 +135,12 @@ func (m *Marker) adopt(ctx context.Context) error {
 	return nil
 }
 
-// The method `first` accepts that the store has no mark, unless the log says that this store had one.
+// The method `first` accepts that the store has no mark, unless the log says that this store had one since its last restore.
 func (m *Marker) first(ctx context.Context, none Mark) error {
 	page := Page{Next: ^uint64(0)}
 	for page.Next > 0 && len(page.Entries) == 0 {
 		var err error
-		if page, err = m.Log.List(ctx, Query{Action: ActionMarked, Object: m.Log.cfg.Cluster, From: page.Next, Limit: 1}); err != nil {
+		if page, err = m.Log.List(ctx, Query{Action: ActionMarked, Object: m.Scope, From: page.Next, Limit: 1}); err != nil {
 			return err
 		}
 	}
@@ -158,7 +161,7 @@ func (m *Marker) say() {
 		return
 	}
 	m.said = true
-	m.Log.Note(Entry{Action: ActionMarked, Status: Done, Object: m.Log.cfg.Cluster, Detail: fmt.Sprintf("the store has a mark of this log at entry %d", m.last.Sequence)})
+	m.Log.Note(Entry{Action: ActionMarked, Status: Done, Object: m.Scope, Detail: fmt.Sprintf("the store has a mark of this log at entry %d", m.last.Sequence)})
 }
 
 // The method `report` keeps a problem, and writes it into the log.

@@ -342,10 +342,11 @@ func (n *Notifier) Test(ctx context.Context, name, by string) error {
 
 // Status describes the state of a channel.
 type Status struct {
-	Name, Kind                      string
-	Sent, Failed, Repeated, Dropped int64
-	Waiting                         int
-	LastError                       string
+	Name, Kind             string
+	Sent, Failed, Repeated int64
+	Dropped                int64 // with those that are limited or forbidden
+	Waiting                int
+	LastError              string
 }
 
 // Status returns the state of each channel and the outcomes of its alerts.
@@ -355,7 +356,8 @@ func (n *Notifier) Status() []Status {
 		c := n.channels[name]
 		c.mu.Lock()
 		out = append(out, Status{
-			Name: name, Kind: c.Kind, Sent: c.count[Sent], Failed: c.count[Failed], Repeated: c.count[Repeated], Dropped: c.count[Dropped],
+			Name: name, Kind: c.Kind, Sent: c.count[Sent], Failed: c.count[Failed], Repeated: c.count[Repeated],
+			Dropped: c.count[Dropped] + c.count[Limited] + c.count[Forbidden],
 			Waiting: len(c.queue) + len(c.tenants), LastError: c.lastError,
 		})
 		c.mu.Unlock()

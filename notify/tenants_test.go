@@ -57,6 +57,9 @@ func TestOnlyAllowedTenants(t *testing.T) {
 		}
 		b.Tell("ops", ofTenant(c.from, 1))
 		b.await(t, c.want)
+		if s := b.Status()[0]; (s.Dropped == 1) != (c.want == "ops forbidden") {
+			t.Errorf("%s: the status is %+v", c.want, s)
+		}
 	}
 }
 
@@ -82,6 +85,9 @@ func TestRateOfATenant(t *testing.T) {
 	}
 	if sent, limited := count("red", 40); sent != 3 || limited != 37 {
 		t.Errorf("red sent %d alerts, and %d were limited", sent, limited)
+	}
+	if s := b.Status()[0]; s.Dropped != 37 {
+		t.Errorf("the status is %+v", s)
 	}
 	if sent, _ := count("blue", 3); sent != 3 {
 		t.Errorf("blue sent %d alerts", sent)

@@ -237,10 +237,21 @@ func newKey() fileKey {
 // another process overwrote would be lost with every secret that it encrypts. For the same reason the new file is on
 // disk before `change` returns. The caller holds f.mu.
 func (f *KeyFile) change(edit func([]fileKey) ([]fileKey, error)) error {
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+	// If the path is a link, such as one to a file that all servers share, the file that it leads to is replaced.
+	path, err := filepath.EvalSymlinks(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		path, err = f.path, nil
+		if to, linked := os.Readlink(f.path); linked == nil {
+			return fmt.Errorf("create secrets.key_file: %s is a link to %s, which does not exist: mount the file system of that file, or remove the link", f.path, to)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("find secrets.key_file: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("create secrets.key_file: %w", err)
 	}
-	lock, err := os.OpenFile(f.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("lock secrets.key_file: %w", err)
 	}
@@ -255,20 +266,20 @@ func (f *KeyFile) change(edit func([]fileKey) ([]fileKey, error)) error {
 	if err != nil {
 		return err
 	}
-	if err = f.write(keys); err != nil {
+	if err = writeKeys(path, keys); err != nil {
 		return fmt.Errorf("write secrets.key_file: %w", err)
 	}
 	return f.load()
 }
 
-// The method `write` replaces the file in one step.
-func (f *KeyFile) write(keys []fileKey) (err error) {
+// writeKeys replaces a key file in one step.
+func writeKeys(path string, keys []fileKey) (err error) {
 	var text bytes.Buffer
 	text.WriteString(keyFileHead)
 	for _, k := range keys {
 		fmt.Fprintf(&text, "%s %s\n", k.id, base64.StdEncoding.EncodeToString(k.key))
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*") // mode 0600
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -281,10 +292,10 @@ func (f *KeyFile) write(keys []fileKey) (err error) {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(tmp.Name(), f.path); err != nil {
+	if err = os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(f.path))
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

@@ -169,6 +169,33 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
+// TestALinkedKeyFile rotates the key of a file that several servers share by links. The links must stay, and all servers must
+// have the new key.
+func TestALinkedKeyFile(t *testing.T) {
+	shared := newFile(t)
+	seal(t, shared, Identity{"t", "n", 1}, "v")
+	link := filepath.Join(t.TempDir(), "secrets.key")
+	if err := os.Symlink(shared.path, link); err != nil {
+		t.Fatal(err)
+	}
+	id, err := NewKeyFile(link).Rotate(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Lstat(link); err != nil || st.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link is %v, %v", st, err)
+	}
+	if err = shared.Holds(t.Context(), id); err != nil {
+		t.Errorf("the shared file lacks the new key: %v", err)
+	}
+	if err = os.Remove(shared.path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Seal(t.Context(), NewKeyFile(link), Identity{"t", "n", 1}, []byte("v")); err == nil || !strings.Contains(err.Error(), "mount the file system") {
+		t.Errorf("without the shared file: %v", err)
+	}
+}
+
 // TestNoKeyIsLost lets several processes rotate one file at the same time. Every key that one of them used must stay.
 func TestNoKeyIsLost(t *testing.T) {
 	keys := newFile(t)

@@ -17,6 +17,7 @@ func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
 	if err != nil {
 		return fmt.Errorf("read the store's identity: %w", err)
 	}
+	s.markScope = id.Store + "/" + id.Restore
 	count := newAuditMetrics(m.registry)
 	s.Audit, err = audit.Open(audit.Config{
 		Dir: s.cfg.Audit.dir(s.cfg.DataDir), Server: s.name, Cluster: id.Store, MaxSegment: int64(s.cfg.Audit.MaxSegmentMB) << 20,

@@ -70,8 +70,8 @@ func (m *revisionMark) seen() seenRevision {
 }
 
 // The method `compare` compares the store's identity and revision with the content that the mark had before the store was
-// read, and raises the mark. It returns an error if the store was rolled back. The mark of another store has no meaning, so
-// it is replaced.
+// read, and raises the mark. It returns an error if the store was rolled back. The argument `restore` changes only the text of
+// that error. The mark of another store has no meaning, so it is replaced.
 //
 // The content must be from before the read. Several goroutines compare at the same time, and the watch raises the mark. The
 // mark may therefore be raised between a slow read and its comparison. The read would then look like a rollback, although the

@@ -74,8 +74,9 @@ type Server struct {
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
 
-	marker   *audit.Marker
-	recorded chan struct{} // closed when the recording of decisions has ended, nil without a recording
+	marker    *audit.Marker
+	markScope string        // of the marker
+	recorded  chan struct{} // closed when the recording of decisions has ended, nil without a recording
 
 	cfg      Config
 	log      *slog.Logger

@@ -96,11 +96,12 @@ func (s *Store) Claim(ctx context.Context, ref SeatRef, session int64, now time.
 }
 
 // RejectClaim ends an attempt because its node may not run it. It stops the attempt and answers the stop for the unclaimed
-// rank, so that the job is placed again on another node. It does nothing for a rank that is claimed already. The argument
-// `by` completes the sentence "its node is drained by".
+// rank, so that the job is placed again on another node. It does nothing for a rank that is claimed already, nor for an
+// attempt that is not current. The argument `by` completes the sentence "its node is drained by".
 func (s *Store) RejectClaim(ctx context.Context, ref SeatRef, session int64, by string, now time.Time) error {
 	_, err := s.updateSeat(ctx, "reject claim", ref, inSession(session), func(j *ares.Job, r *ares.Run) error {
-		if r.CheckClaimed(ref.Fence, ref.Rank) == nil {
+		// A stop is for the current attempt, which may be a newer one than the rejected one.
+		if a := r.Current(); a == nil || a.Fence != ref.Fence || r.CheckClaimed(ref.Fence, ref.Rank) == nil {
 			return nil
 		}
 		if err := r.RequestStop(ares.Stop{Why: ares.StopDrain, By: by, At: now}); err != nil {

@@ -99,7 +99,7 @@ func (s *Store) tenantSecrets(ctx context.Context, tenant, name string) (*Tenant
 	revision := resp.Header.Revision
 	view := &TenantSecrets{KeysInUse: func(ctx context.Context) ([]string, error) {
 		all, _, err := s.secretsAt(ctx, secretsKey, revision)
-		return keyIDs(all), err
+		return KeysOf(all), err
 	}}
 	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
 		rec, err := unmarshal(string(kv.Key), kv.Value)

@@ -92,7 +92,8 @@ func unchangedKeys(read []SecretKey, revision int64) []clientv3.Cmp {
 	return cmps
 }
 
-func keyIDs(all []Secret) []string {
+// KeysOf returns the IDs of the keys that encrypt the given secrets, sorted.
+func KeysOf(all []Secret) []string {
 	ids := map[string]bool{}
 	for i := range all {
 		ids[all[i].KeyID] = true

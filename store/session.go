@@ -231,7 +231,6 @@ func (s *Store) UpdateNode(ctx context.Context, node ares.Node, session int64) e
 	if err != nil {
 		return err
 	}
-	node.SessionCut = false
 	const tries = 2 // the node's grant may have changed since it was read
 	_, err = Retry(tries, func() (none struct{}, err error) {
 		value, granted, err := s.admitNode(ctx, node)

@@ -21,7 +21,7 @@ func (s *Store) CreateTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, e
 	return s.putTenant(ctx, t, value, 0, append(dropQueues(t.ID), dropRights(t.ID)...)...)
 }
 
-// UndeleteTenant restores a tenant that was just deleted, with its queues.
+// UndeleteTenant restores a tenant that was just deleted, with its queues, rights, policies and secrets.
 func (s *Store) UndeleteTenant(ctx context.Context, t ares.Tenant) (ares.Tenant, error) {
 	value, err := marshal(tenantRecord(&t))
 	if err != nil {
@@ -100,15 +100,12 @@ func NoTenant(id string) error {
 }
 
 // DeleteTenant deletes a tenant if its revision is unchanged. After the deletion, a concurrent
-// submission of the tenant fails.
+// submission of the tenant fails. The deletion may still be undone with UndeleteTenant, so everything else of the tenant stays.
+// DropQueues deletes that, or CreateTenant if a tenant with the same name is created.
 func (s *Store) DeleteTenant(ctx context.Context, id string, revision int64) error {
 	resp, err := s.txn(ctx, "delete tenant",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(tenantKey(id)), "=", revision)},
-		// A later tenant with the same name must not inherit the policies and secrets.
-		[]clientv3.Op{
-			clientv3.OpDelete(tenantKey(id)), clientv3.OpDelete(policyKey(ares.PolicyID(id, "")), clientv3.WithPrefix()),
-			clientv3.OpDelete(secretsOf(id), clientv3.WithPrefix()),
-		}, nil)
+		[]clientv3.Op{clientv3.OpDelete(tenantKey(id))}, nil)
 	if err == nil && !resp.Succeeded {
 		return ares.Errorf(ares.Conflict, "tenant %s was changed by another request: read the tenant again, and then repeat your request", id)
 	}

@@ -41,12 +41,14 @@ func lostRight(e *clientv3.Event) (ares.LostRight, bool) {
 	return ares.LostRight{Subject: subject, Binding: b}, err == nil
 }
 
-// dropRights returns operations that remove a deleted tenant's tokens and all bindings to that
-// tenant. A later tenant with the same name must not inherit these tokens and bindings.
+// dropRights returns operations that remove a deleted tenant's tokens, policies and secrets, and all bindings to that
+// tenant. A later tenant with the same name must not inherit any of them.
 func dropRights(tenant string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(bindingsKey+tenant+"/", clientv3.WithPrefix()),
 		clientv3.OpDelete(tokensKey+tenant+"/", clientv3.WithPrefix()),
+		clientv3.OpDelete(policyKey(ares.PolicyID(tenant, "")), clientv3.WithPrefix()),
+		clientv3.OpDelete(secretsOf(tenant), clientv3.WithPrefix()),
 	}
 }
 
@@ -86,27 +88,36 @@ func (s *Store) dropQueueRights(ctx context.Context, tenant, queue string) error
 
 // dropGrants removes roles from tokens, while the object with the given key does not exist.
 func (s *Store) dropGrants(ctx context.Context, key string, drops func(*storepb.Grant) bool) error {
-	tokens, _, err := s.records(ctx, tokensKey)
-	if err != nil {
-		return err
-	}
-	for _, r := range tokens {
-		m, was := r.GetToken(), len(r.GetToken().GetGrants())
-		if m.Grants = slices.DeleteFunc(m.GetGrants(), drops); len(m.Grants) == was {
-			continue
-		}
-		value, err := marshal(r.Record)
+	_, err := Retry(maxTries, func() (none struct{}, err error) {
+		tokens, _, err := s.records(ctx, tokensKey)
 		if err != nil {
-			return err
+			return none, err
 		}
-		_, err = s.txn(ctx, "remove roles of tokens", []clientv3.Cmp{
-			absent(key), clientv3.Compare(clientv3.ModRevision(tokensKey+r.name), "=", r.revision),
-		}, []clientv3.Op{clientv3.OpPut(tokensKey+r.name, value)}, nil)
-		if err != nil {
-			return err
+		for _, r := range tokens {
+			m, was := r.GetToken(), len(r.GetToken().GetGrants())
+			if m.Grants = slices.DeleteFunc(m.GetGrants(), drops); len(m.Grants) == was {
+				continue
+			}
+			value, err := marshal(r.Record)
+			if err != nil {
+				return none, err
+			}
+			resp, err := s.txn(ctx, "remove roles of tokens", []clientv3.Cmp{
+				absent(key), clientv3.Compare(clientv3.ModRevision(tokensKey+r.name), "=", r.revision),
+			}, []clientv3.Op{clientv3.OpPut(tokensKey+r.name, value)}, []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())})
+			switch {
+			case err != nil:
+				return none, err
+			case resp.Succeeded:
+			case len(resp.Responses[0].GetResponseRange().Kvs) > 0:
+				return none, nil // the object exists now, so these roles are its own
+			default: // for example, another object is created that had a role in the same token
+				return none, Conflict{ares.Errorf(ares.Exhausted, "the tokens keep changing: try again")}
+			}
 		}
-	}
-	return nil
+		return none, nil
+	})
+	return err
 }
 
 // The function `absent` is the condition that a key does not exist.

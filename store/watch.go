@@ -177,7 +177,7 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 	room, name := splitKey(key)
 	read := unmarshal
 	switch room {
-	case "leases", "loop", "tokens", "awaited", "bindings", "audit":
+	case "leases", "loop", "tokens", "awaited", "bindings", "audit", "secrets", "secretkeys":
 		return ev, false, nil
 	}
 	if keyspaces[room] == "" {

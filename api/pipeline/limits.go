@@ -21,6 +21,8 @@ const (
 	DefaultMaxBody = 1 << 20
 	// MaxBatchBody limits the size of a batch of jobs, and of any gRPC message.
 	MaxBatchBody = 16 << 20
+	// MaxAnswer is the maximum size of a gRPC answer, in bytes.
+	MaxAnswer = 32 << 20
 	// SmallBody is the maximum size of a request body that needs no slot of the
 	// limiter for large bodies.
 	SmallBody = 64 << 10

@@ -26,7 +26,6 @@ type Transfer struct {
 	server *Pipeline
 	who    Account
 	most   time.Duration
-	large  func() bool     // reports whether it needs a slot; nil: it does
 	stop   func(why error) // ends it
 
 	mu    sync.Mutex
@@ -107,8 +106,12 @@ func (d *Pipeline) sending(ctx context.Context, answer any) {
 	if !ok {
 		return
 	}
+	size := proto.Size(m)
+	if size > MaxAnswer { // gRPC sends an error instead
+		return
+	}
 	who := AccountOf(IdentityOf(ctx))
-	ConnectionOf(ctx).Sending(proto.Size(m), func(stop func(error)) *Transfer { return d.WatchTransfer(who, d.WriteWait, stop) })
+	ConnectionOf(ctx).Sending(size, func(stop func(error)) *Transfer { return d.WatchTransfer(who, d.WriteWait, stop) })
 }
 
 // Guard returns a registrar for services whose callers are authenticated before their messages are read. gRPC itself calls an
@@ -133,7 +136,7 @@ func (g guard) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			answer, err := serve(srv, ctx, func(m any) error {
 				return g.server.rejectMessage(ctx, name, g.server.receive(ctx, func() error { return message(m) }))
 			}, in)
-			if err == nil {
+			if err == nil && ctx.Err() == nil { // gRPC sends nothing to a client that has cancelled the call
 				g.server.sending(ctx, answer)
 			}
 			return answer, err

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -397,6 +398,9 @@ func TestErrorsOfOneQueue(t *testing.T) {
 		wantCode(t, err, ares.QuotaExceeded, "pending jobs requested=1, quota=1")
 		if strings.Contains(err.Error(), "current=") != whole {
 			t.Errorf("for a caller of the whole tenant (%t): %v", whole, err)
+		}
+		if e, ok := errors.AsType[*ares.Error](err); !ok || e.Field != "" {
+			t.Errorf("the error is about the field %q, but the limit is the tenant's: %v", e.Field, err)
 		}
 	}
 }

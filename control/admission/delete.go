@@ -40,8 +40,8 @@ func (a *Admission) DeleteTenant(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	// If the queues, tokens and bindings cannot be deleted now, they stay in the store but are no longer visible and
-	// have no effect. They are deleted when a tenant with the same name is created.
+	// If the queues, tokens, bindings, policies and secrets cannot be deleted now, they stay in the store but have no
+	// effect. They are deleted when a tenant with the same name is created.
 	_ = a.Store.DropQueues(ctx, id)
 	return nil
 }

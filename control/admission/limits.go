@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -111,7 +112,11 @@ func withoutCount(err error, visible bool) error {
 	if visible || !counts {
 		return err
 	}
-	return ares.Errorf(ares.CodeOf(err), "%s", text).At("queue")
+	out := ares.Errorf(ares.CodeOf(err), "%s", text)
+	if with, ok := errors.AsType[*ares.Error](err); ok {
+		out.Field = with.Field
+	}
+	return out
 }
 
 // waitingUnder counts the waiting jobs of a queue and of all queues below it.

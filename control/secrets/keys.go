@@ -10,15 +10,6 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// CheckKeys reports a key of stored secrets that this server lacks, or that is another key on this server.
-func (s *Secrets) CheckKeys(ctx context.Context) error {
-	keys, err := s.Store.SecretKeys(ctx)
-	for i := 0; err == nil && i < len(keys); i++ {
-		err = s.checkKey(ctx, &keys[i])
-	}
-	return err
-}
-
 func (s *Secrets) checkKey(ctx context.Context, k *store.SecretKey) error {
 	if k.Sample == nil {
 		return s.Keys.Holds(ctx, k.ID)
@@ -89,7 +80,7 @@ func (s *Secrets) newRecord(ctx context.Context, id string) (store.SecretKey, er
 // key. A secret that changes meanwhile is already wrapped with the current key. Rotate can be repeated after an error.
 func (s *Secrets) Rotate(ctx context.Context, keyID string) (Rotation, error) {
 	var done Rotation
-	if err := s.checkUsedKeys(ctx); err != nil { // before the key file changes
+	if err := s.CheckKeys(ctx); err != nil { // before the key file changes
 		return done, err
 	}
 	var err error
@@ -104,7 +95,9 @@ func (s *Secrets) Rotate(ctx context.Context, keyID string) (Rotation, error) {
 	return done, nil
 }
 
-func (s *Secrets) checkUsedKeys(ctx context.Context) error {
+// CheckKeys reports a key of stored secrets that this server lacks, or that is another key on this server. The record of a key
+// that no secret uses any more does not count.
+func (s *Secrets) CheckKeys(ctx context.Context) error {
 	keys, err := s.Store.SecretKeys(ctx)
 	if err != nil {
 		return err
@@ -113,7 +106,7 @@ func (s *Secrets) checkUsedKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for id := range usedKeys(all) {
+	for _, id := range store.KeysOf(all) {
 		k := store.SecretKey{ID: id}
 		if i := slices.IndexFunc(keys, func(k store.SecretKey) bool { return k.ID == id }); i >= 0 {
 			k = keys[i]
@@ -123,14 +116,6 @@ func (s *Secrets) checkUsedKeys(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func usedKeys(all []store.Secret) map[string]bool {
-	ids := map[string]bool{}
-	for i := range all {
-		ids[all[i].KeyID] = true
-	}
-	return ids
 }
 
 // rewrapAll wraps all data keys with the current key, and then deletes the records of the keys that are no longer used.
@@ -163,20 +148,20 @@ func (s *Secrets) rewrapAll(ctx context.Context, done *Rotation) error {
 			}
 		}
 		if left == 0 {
-			return s.dropUnused(ctx, done.KeyID, usedKeys(all), revision)
+			return s.dropUnused(ctx, done.KeyID, store.KeysOf(all), revision)
 		}
 	}
 	return ares.Errorf(ares.Exhausted, "other calls keep changing the secrets: try again later")
 }
 
-func (s *Secrets) dropUnused(ctx context.Context, current string, used map[string]bool, revision int64) error {
+func (s *Secrets) dropUnused(ctx context.Context, current string, used []string, revision int64) error {
 	keys, err := s.Store.SecretKeys(ctx)
 	if err != nil {
 		return err
 	}
 	var unused []string
 	for i := range keys {
-		if keys[i].ID != current && !used[keys[i].ID] {
+		if keys[i].ID != current && !slices.Contains(used, keys[i].ID) {
 			unused = append(unused, keys[i].ID)
 		}
 	}

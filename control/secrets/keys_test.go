@@ -68,6 +68,9 @@ func TestALostKey(t *testing.T) {
 	if _, err := st.DeleteSecret(t.Context(), other.ID, "old"); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.CheckKeys(t.Context()); err != nil {
+		t.Errorf("at a start when no secret uses the lost key: %v", err)
+	}
 	s.put(t, tenant.ID, "new", one("x"))
 	if err := s.CheckKeys(t.Context()); err != nil {
 		t.Errorf("at the next start: %v", err)

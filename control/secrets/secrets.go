@@ -165,28 +165,46 @@ func (s *Secrets) Deliver(ctx context.Context, ref store.SeatRef, session int64)
 	if err = s.checkDelivery(ref, attempt); err != nil {
 		return nil, err
 	}
-	opened := map[string]map[string][]byte{}
+	known := map[string]*openSecret{} // all values of a secret are of one version
 	var out []Value
 	for _, r := range job.Secrets {
-		x, err := s.Store.Secret(ctx, job.Tenant, r.Name)
-		if ares.CodeOf(err) == ares.NotFound {
-			return nil, ares.Errorf(ares.NotFound, "secret %s was deleted after the job was submitted: create it again and retry the job", r.Name)
+		x := known[r.Name]
+		if x == nil {
+			if x, err = s.read(ctx, job.Tenant, r.Name); err != nil {
+				return nil, err
+			}
+			known[r.Name] = x
 		}
-		if err != nil {
-			return nil, err
-		}
-		key, err := keyOf(&x, r.Key)
+		key, err := keyOf(&x.Secret, r.Key)
 		if err != nil {
 			return nil, ares.Errorf(ares.NotFound, "secret %s was changed after the job was submitted: key %s", r.Name, err)
 		}
-		if opened[r.Name] == nil {
-			if opened[r.Name], err = s.open(ctx, &x); err != nil {
-				return nil, err
-			}
+		value, ok := x.values[key]
+		if !ok {
+			return nil, ares.Errorf(ares.Internal, "secret %s of tenant %s lacks its key %s", r.Name, job.Tenant, key)
 		}
-		out = append(out, Value{Env: r.Env, File: r.File, Value: opened[r.Name][key]})
+		out = append(out, Value{Env: r.Env, File: r.File, Value: value})
 	}
 	return out, nil
+}
+
+// openSecret is one version of a secret with its values.
+type openSecret struct {
+	store.Secret
+	values map[string][]byte
+}
+
+// The method `read` reads and decrypts a secret that a job refers to.
+func (s *Secrets) read(ctx context.Context, tenant, name string) (*openSecret, error) {
+	x, err := s.Store.Secret(ctx, tenant, name)
+	if ares.CodeOf(err) == ares.NotFound {
+		return nil, ares.Errorf(ares.NotFound, "secret %s was deleted after the job was submitted: create it again and retry the job", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	values, err := s.open(ctx, &x)
+	return &openSecret{x, values}, err
 }
 
 func (s *Secrets) open(ctx context.Context, x *store.Secret) (map[string][]byte, error) {

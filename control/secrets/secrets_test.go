@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,46 @@ func TestSecrets(t *testing.T) {
 	s.put(t, tenant.ID, "hub", map[string][]byte{"other": []byte("x"), "more": []byte("y")})
 	if _, err = s.Deliver(t.Context(), ref, session); ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "several keys: more, other") {
 		t.Errorf("with other keys: %v", err)
+	}
+}
+
+// changing calls a function once, while the first data key is decrypted.
+type changing struct {
+	secret.KeyWrapper
+	change func()
+}
+
+func (c *changing) Unwrap(ctx context.Context, keyID string, wrapped, about []byte) ([]byte, error) {
+	if change := c.change; change != nil {
+		c.change = nil
+		change()
+	}
+	return c.KeyWrapper.Unwrap(ctx, keyID, wrapped, about)
+}
+
+// TestValuesAreOfOneVersion replaces a secret while it is delivered. The job must not get an empty value, nor values of two
+// versions.
+func TestValuesAreOfOneVersion(t *testing.T) {
+	s := newSecrets(t, storetest.Embedded(t))
+	tenant := storetest.NewTenant(t, s.Store)
+	s.put(t, tenant.ID, "hub", map[string][]byte{"user": []byte("bob"), "password": []byte("old")})
+	keys := &changing{KeyWrapper: s.Keys}
+	s.Keys = keys
+	ref, session := claimed(t, s.Store, tenant,
+		ares.SecretRef{Name: "hub", Key: "user", Env: "NAME"}, ares.SecretRef{Name: "hub", Key: "password", Env: "PASSWORD"})
+	keys.change = func() {
+		s.put(t, tenant.ID, "hub", map[string][]byte{"user": []byte("eve"), "password": []byte("new"), "token": []byte("more")})
+	}
+	if got, err := s.Deliver(t.Context(), ref, session); err != nil || len(got) != 2 || string(got[0].Value) != "bob" || string(got[1].Value) != "old" {
+		t.Errorf("delivered %+v, %v", got, err)
+	}
+	ref, session = claimed(t, s.Store, tenant,
+		ares.SecretRef{Name: "hub", Key: "user", Env: "NAME"}, ares.SecretRef{Name: "hub", Key: "later", Env: "LATER"})
+	keys.change = func() {
+		s.put(t, tenant.ID, "hub", map[string][]byte{"user": []byte("eve"), "later": []byte("new")})
+	}
+	if got, err := s.Deliver(t.Context(), ref, session); ares.CodeOf(err) != ares.NotFound || !strings.Contains(err.Error(), "has no key later") {
+		t.Errorf("a key that the delivered version lacks: %+v, %v", got, err)
 	}
 }
 

@@ -73,6 +73,9 @@ func policyNeeds(t *testing.T, s *store.Store) {
 	if err = s.DeleteTenant(t.Context(), tenant.ID, tenant.Revision); err != nil {
 		t.Fatal(err)
 	}
+	if err = s.DropQueues(t.Context(), tenant.ID); err != nil {
+		t.Fatal(err)
+	}
 	_, err = s.Policy(t.Context(), tenant.ID, "own")
 	refused(t, err, ares.NotFound)
 	if _, err = s.Policy(t.Context(), "", "own"); err != nil {

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
@@ -69,6 +71,85 @@ func deletedLeavesNoRights(t *testing.T, s *store.Store) {
 	slices.Sort(want)
 	if got := rights(); !slices.Equal(got, want) {
 		t.Errorf("a tenant of the same name finds %v, want %v", got, want)
+	}
+}
+
+// undoneDeletion deletes a tenant and restores it. Its secrets, policies and rights must be there as before.
+func undoneDeletion(t *testing.T, s *store.Store) {
+	ctx, tenant := t.Context(), NewTenant(t, s)
+	kept, err := putSecret(t, s, tenant.ID, "hub", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, _, err := s.ApplyPolicy(ctx, rule("own", tenant.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := store.Binding{Subject: "oidc:ann", Binding: ares.Binding{Role: ares.Viewer, Tenant: tenant.ID}}
+	if _, err = s.CreateBinding(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if err = s.DeleteTenant(ctx, tenant.ID, tenant.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.UndeleteTenant(ctx, tenant); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Secret(ctx, tenant.ID, "hub"); err != nil || got.Revision != kept.Revision {
+		t.Errorf("the secret is %+v, %v", got, err)
+	}
+	if got, err := s.Policy(ctx, tenant.ID, "own"); err != nil || got.Revision != policy.Revision {
+		t.Errorf("the policy is %+v, %v", got, err)
+	}
+	all, err := s.Bindings(ctx)
+	if err != nil || !slices.ContainsFunc(all, func(o store.Binding) bool { return o.Tenant == tenant.ID && o.Subject == b.Subject }) {
+		t.Errorf("the binding is not in %+v, %v", all, err)
+	}
+}
+
+// createdTogether creates two tenants at the same time that both had roles in the same tokens. Neither may find its role again.
+func createdTogether(t *testing.T, s *store.Store) {
+	ctx := t.Context()
+	pair := []ares.Tenant{NewTenant(t, s), NewTenant(t, s)}
+	const tokens = 20 // the more tokens, the likelier the two creations conflict
+	name := Name("shared")
+	for i := range tokens {
+		err := s.PutToken(ctx, store.Token{Name: fmt.Sprintf("%s-%d", name, i), Hash: fmt.Append(nil, name, i), Bindings: []ares.Binding{
+			{Role: ares.Viewer, Tenant: pair[0].ID}, {Role: ares.Viewer, Tenant: pair[1].ID},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tenant := range pair {
+		if err := s.DeleteTenant(ctx, tenant.ID, tenant.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var both sync.WaitGroup
+	for _, tenant := range pair {
+		both.Go(func() {
+			if _, err := s.CreateTenant(ctx, tenant); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	all, err := s.Tokens(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, k := range all {
+		if strings.HasPrefix(k.Name, name+"-") {
+			found++
+			if len(k.Bindings) > 0 {
+				t.Errorf("token %s still has %v", k.Name, k.Bindings)
+			}
+		}
+	}
+	if found != tokens {
+		t.Errorf("found %d tokens", found)
 	}
 }
 

@@ -281,6 +281,17 @@ func claimRejected(t *testing.T, s *store.Store) {
 	}
 	job := NewJob(t, s)
 	seat := Place(t, s, lead, job, node)[0]
+	if err := s.RejectClaim(t.Context(), seat, node.Session, "me", Noon); err != nil {
+		t.Fatal(err)
+	}
+	old := seat
+	seat = Place(t, s, lead, job, node)[0]
+	if err := s.RejectClaim(t.Context(), old, node.Session, "me", Noon); err != nil {
+		t.Fatal(err)
+	}
+	if run := phase(t, s, job.ID, ares.Scheduled); run.Stop != nil || seat.Fence == old.Fence {
+		t.Errorf("the rejected claim of attempt %d stops attempt %d: %+v", old.Fence, seat.Fence, run.Stop)
+	}
 	Claim(t, s, []store.SeatRef{seat}, node)
 	if err := s.RejectClaim(t.Context(), seat, node.Session, "me", Noon); err != nil {
 		t.Fatal(err)

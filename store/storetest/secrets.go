@@ -82,6 +82,9 @@ func secretTenants(t *testing.T, s *store.Store) {
 	if err = s.DeleteTenant(t.Context(), tenant.ID, tenant.Revision); err != nil {
 		t.Fatal(err)
 	}
+	if err = s.DropQueues(t.Context(), tenant.ID); err != nil {
+		t.Fatal(err)
+	}
 	if left, _, err := s.Secrets(t.Context(), tenant.ID); err != nil || len(left) != 0 {
 		t.Errorf("the next tenant of this name inherits %+v, %v", left, err)
 	}

@@ -16,6 +16,8 @@ var tenantLaws = []law{
 	{"ADumpHidesWhatATokenHashesTo", dumpHides},
 	{"KeysAreReadable", keysReadable},
 	{"ADeletedTenantLeavesNoRights", deletedLeavesNoRights},
+	{"AnUndoneDeletionLosesNothing", undoneDeletion},
+	{"TenantsCreatedTogetherLeaveNoRoles", createdTogether},
 	{"APendingBindingIsAccepted", pendingIsAccepted},
 }
 

@@ -105,8 +105,13 @@ var secrets = []Mutation{
 	},
 	{
 		"secrets-end-with-their-tenant", "the deletion of a deleted tenant's secrets",
-		edit("store/tenant.go", "\t\t\tclientv3.OpDelete(secretsOf(id), clientv3.WithPrefix()),\n", ""),
+		edit("store/tenant_rights.go", "\t\tclientv3.OpDelete(secretsOf(tenant), clientv3.WithPrefix()),\n", ""),
 		law("Secrets/ASecretEndsWithItsTenant"), `inherits`,
+	},
+	{
+		"secrets-of-one-version", "the one read of a secret for all of its values",
+		edit(delivery, "\t\tx := known[r.Name]\n", "\t\tvar x *openSecret\n"),
+		inSecrets("TestValuesAreOfOneVersion"), `delivered`,
 	},
 	{
 		"secrets-complete", "the count of the secrets that a supervisor got",

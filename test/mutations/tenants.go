@@ -3,6 +3,16 @@ package main
 // These mutations break the rules that keep tenants from each other's rights, streams and alerts.
 var tenants = []Mutation{
 	{
+		"tenant-undone-deletion", "the rule that a deletion that may still be undone deletes the tenant's record only",
+		edit("store/tenant.go", "[]clientv3.Op{clientv3.OpDelete(tenantKey(id))}, nil)", "append(dropRights(id), clientv3.OpDelete(tenantKey(id))), nil)"),
+		law("Tenants/AnUndoneDeletionLosesNothing"), `the secret is`,
+	},
+	{
+		"tenant-roles-of-two-creations", "the second try to take roles out of a token that another creation has changed",
+		edit("store/tenant_rights.go", "return none, Conflict{ares.Errorf(ares.Exhausted, \"the tokens keep changing: try again\")}", "return none, nil"),
+		law("Tenants/TenantsCreatedTogetherLeaveNoRoles"), `still has`,
+	},
+	{
 		"tenant-consent", "the consent that a binding to another tenant's subject needs",
 		edit("auth/auth.go", "if !b.Pending && exists(b.Tenant) {", "if exists(b.Tenant) {"),
 		Test{Package: "./auth", Run: "TestADeletedTenantEndsAtOnce"}, `want "" and 3 bindings`,

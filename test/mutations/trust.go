@@ -73,6 +73,11 @@ var trust = []Mutation{
 		inAPI("TestAClaimNeedsIsolation"), "the job is scheduled",
 	},
 	{
+		"trust-rejected-claim", "the rule that a rejected claim stops no newer attempt",
+		edit(seatReports, "a == nil || a.Fence != ref.Fence || ", "a == nil || "),
+		law("Seats/ARejectedClaimReturnsTheJob"), `stops attempt`,
+	},
+	{
 		"trust-end-before-claim", "the refusal of an end before the claim",
 		edit(seatReports, "if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {", "if err := ctx.Err(); err != nil {"),
 		law("Seats/AnEndNeedsAClaim"), `want code "fenced"`,
