@@ -17,10 +17,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-	_ "modernc.org/sqlite" // registers the driver
+	"modernc.org/sqlite" // also registers the driver
+	sqlite3 "modernc.org/sqlite/lib"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/history/migrations"
+	"github.com/ares-scheduler/ares/pause"
 )
 
 // A dialect describes the differences between SQLite and PostgreSQL.
@@ -128,7 +130,24 @@ func (d dialect) outdated(ctx context.Context, db *sql.DB) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return p.HasPending(ctx)
+	for tries := 0; ; tries++ {
+		pending, err := p.HasPending(ctx)
+		if !isBusy(err) || tries == busyTries || !pause.For(ctx, busyPause) {
+			return pending, err
+		}
+	}
+}
+
+// While a connection changes the journal mode of a new file, SQLite does not wait for the busy timeout of another one, but answers
+// at once that the file is locked. Two servers that start with the same new file would meet this.
+const (
+	busyTries = 100
+	busyPause = 20 * time.Millisecond
+)
+
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // The method `migrate` applies pending migrations.
