@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/check"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
@@ -136,10 +137,15 @@ func createTenants(t testing.TB, f *fleet) {
 	c := f.client(0, 20*time.Second)
 	defer c.Close()
 	for name, gpus := range quotas {
-		_, err := c.CreateTenant(t.Context(), &apipb.Tenant{
+		tenant := &apipb.Tenant{
 			Id: name, Name: name, MaxGpus: new(int32(gpus)), MaxGpuMemoryMb: new(int32(1 << 30)), MaxCpuCores: new(int32(1 << 20)),
 			MaxMemoryMb: new(int32(1 << 30)), MaxConcurrentJobs: new(int32(1 << 20)),
-		})
+		}
+		_, err := c.CreateTenant(t.Context(), tenant)
+		for tries := 0; ares.CodeOf(err) == ares.Unavailable && tries < 20; tries++ { // history may still create its tables
+			<-time.After(500 * time.Millisecond)
+			_, err = c.CreateTenant(t.Context(), tenant)
+		}
 		if err != nil {
 			t.Fatalf("create tenant %s: %v", name, err)
 		}
