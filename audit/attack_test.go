@@ -180,7 +180,7 @@ func TestFilesUnderARunningServer(t *testing.T) {
 		if err := attack(filepath.Join(dir, segmentName(1))); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Record(t.Context(), deed(1)); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "somebody") {
+		if err := l.Record(t.Context(), testEntry(1)); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "somebody") {
 			t.Errorf("%s: an entry was recorded: %v", what, err)
 		}
 		if ares.CodeOf(l.Ready()) != ares.Unavailable {

@@ -48,14 +48,14 @@ func start(t testing.TB, dir string, change ...func(*Config)) *running {
 	return r
 }
 
-func deed(n int) Entry {
+func testEntry(n int) Entry {
 	return Entry{Action: "SUBMIT_JOB", User: "token:ci", Tenant: "red", Object: fmt.Sprintf("job-%06d", n), Source: "10.0.0.1:999", Door: "grpc", Status: Done}
 }
 
 func (r *running) record(n int) {
 	r.t.Helper()
 	for i := range n {
-		if err := r.Record(r.t.Context(), deed(i)); err != nil {
+		if err := r.Record(r.t.Context(), testEntry(i)); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestListFindsEntries(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir, small)
 	for i := range 100 {
-		e := deed(i)
+		e := testEntry(i)
 		if i%10 == 0 {
 			e.User, e.Tenant, e.Action, e.Object = "oidc:eve", "blue", "CREATE_QUEUE", fmt.Sprintf("queue/blue/q%d", i)
 		}
@@ -175,7 +175,7 @@ func (r *running) all(q Query) []Entry {
 
 func TestFieldsAreCut(t *testing.T) {
 	l := start(t, t.TempDir())
-	e := deed(0)
+	e := testEntry(0)
 	e.User = strings.Repeat("ü", 5000) + "\x1b[2J"
 	e.Object = "job\x1b[31m\n{\xff"
 	e.Detail = strings.Repeat("<", 10_000)
@@ -197,7 +197,7 @@ func TestAnswerComesAfterTheDisk(t *testing.T) {
 	for i := range 50 {
 		wg.Go(func() {
 			for k := range 20 {
-				e := deed(i*1000 + k)
+				e := testEntry(i*1000 + k)
 				if err := l.Record(t.Context(), e); err != nil {
 					t.Error(err)
 				}
@@ -224,7 +224,7 @@ func TestManyShareOneSync(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 1000 {
 			wg.Go(func() {
-				if err := l.Record(t.Context(), deed(i)); err != nil {
+				if err := l.Record(t.Context(), testEntry(i)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -340,7 +340,7 @@ func TestOldSegmentsExpire(t *testing.T) {
 func TestStoppedLogTakesNothing(t *testing.T) {
 	l := start(t, t.TempDir())
 	l.stop()
-	if err := l.Record(t.Context(), deed(1)); ares.CodeOf(err) != ares.Unavailable {
+	if err := l.Record(t.Context(), testEntry(1)); ares.CodeOf(err) != ares.Unavailable {
 		t.Errorf("a stopped log answered %v", err)
 	}
 	if ares.CodeOf(l.Ready()) != ares.Unavailable {

@@ -28,7 +28,7 @@ func BenchmarkRecord(b *testing.B) {
 							if !grouped {
 								alone.Lock()
 							}
-							if err := l.Record(b.Context(), deed(int(n))); err != nil {
+							if err := l.Record(b.Context(), testEntry(int(n))); err != nil {
 								b.Error(err)
 							}
 							if !grouped {
@@ -50,7 +50,7 @@ func BenchmarkVerify(b *testing.B) {
 	l := start(b, b.TempDir())
 	batch := make([]Entry, 1000)
 	for i := range batch {
-		batch[i] = deed(i)
+		batch[i] = testEntry(i)
 	}
 	for range 20 {
 		if err := l.Record(b.Context(), batch...); err != nil {

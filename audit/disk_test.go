@@ -96,7 +96,7 @@ func TestFullDisk(t *testing.T) {
 				l := start(t, t.TempDir(), func(c *Config) { c.open = disk.open })
 				l.record(3)
 				disk.set(bad.full, bad.sync)
-				late := deed(77)
+				late := testEntry(77)
 				late.Object = "under-way"
 				if err := l.Record(t.Context(), late); ares.CodeOf(err) != ares.Unavailable || !strings.Contains(err.Error(), "audit") {
 					t.Fatalf("a full disk answered %v", err)
@@ -138,7 +138,7 @@ func TestLongOutageSaysWhatIsMissing(t *testing.T) {
 		l.record(1)
 		disk.set(true, false)
 		for i := range maxOwed + 10 {
-			l.Note(deed(i))
+			l.Note(testEntry(i))
 			if i == 0 {
 				synctest.Wait()
 			}
@@ -280,7 +280,7 @@ func TestKilledServer(t *testing.T) {
 func victim(t *testing.T, dir string) {
 	l := start(t, dir, small)
 	for i := 0; ; i++ {
-		if err := l.Record(context.Background(), deed(i)); err != nil {
+		if err := l.Record(context.Background(), testEntry(i)); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString(".")

@@ -174,7 +174,7 @@ func TestMarkerIsRare(t *testing.T) {
 	step(3, "the store is back")
 	var many []Entry
 	for i := range markEntries {
-		many = append(many, deed(i))
+		many = append(many, testEntry(i))
 	}
 	if err := l.Record(t.Context(), many...); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ const (
 	floorSlack = time.Minute
 )
 
-// noteExpiry remembers the entry that records the removal of the entries up to the floor. Whoever has the server's key can sign a
+// noteExpiry remembers the entry that records the removal of the entries up to the floor. Somebody with the server's key can sign a
 // floor, but can put no entry into a part of the log that a mark or an outside head covers.
 func (v *verifier) noteExpiry(e *Entry) {
 	if e.Action == ActionExpire && v.low.Sequence > 0 && e.After == v.low.Hash {

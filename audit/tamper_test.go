@@ -319,7 +319,7 @@ func edit(rt *rapid.T, data []byte) (bad []byte, gone bool) {
 }
 
 func FuzzReadLine(f *testing.F) {
-	e := deed(1)
+	e := testEntry(1)
 	line, err := e.seal(1, genesis)
 	if err != nil {
 		f.Fatal(err)

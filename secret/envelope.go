@@ -102,7 +102,7 @@ func Rewrap(ctx context.Context, keys KeyWrapper, id Identity, s Sealed) (Sealed
 // aboutSample is the authenticated text of a sample. It is no text of a secret, so a sample is no data key of one.
 const aboutSample = "ares secret key sample v1"
 
-// NewSample encrypts random bytes with the current key. Whoever can decrypt a sample has the same key, not only a key with
+// NewSample encrypts random bytes with the current key. A server that can decrypt a sample has the same key, not only a key with
 // the same ID.
 func NewSample(ctx context.Context, keys KeyWrapper) (keyID string, sample []byte, err error) {
 	random := make([]byte, keyBytes)

@@ -9,10 +9,10 @@ import (
 	"github.com/ares-scheduler/ares/store/storetest"
 )
 
-// A `shelf` knows some secrets of tenants.
-type shelf map[string]bool
+// knownSecrets holds the secrets that exist, as TENANT/NAME.
+type knownSecrets map[string]bool
 
-func (s shelf) Check(_ context.Context, tenant string, refs []ares.SecretRef) error {
+func (s knownSecrets) Check(_ context.Context, tenant string, refs []ares.SecretRef) error {
 	var p ares.Problems
 	for _, r := range refs {
 		if !s[tenant+"/"+r.Name] {
@@ -29,14 +29,14 @@ func TestSecretsOfAJobMustExist(t *testing.T) {
 	if _, err := a.submitOne(t.Context(), spec, "ann"); ares.CodeOf(err) != ares.FeatureDisabled {
 		t.Errorf("without secrets: %v", err)
 	}
-	a.Secrets = shelf{"other/hub": true}
+	a.Secrets = knownSecrets{"other/hub": true}
 	if _, err := a.submitOne(t.Context(), spec, "ann"); ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), `secrets[0].name: tenant default has no secret "hub"`) {
 		t.Errorf("another tenant's secret: %v", err)
 	}
 	if _, err := a.Draft(t.Context(), Request{Submitted: spec, Owner: "ann"}); ares.CodeOf(err) != ares.Invalid {
 		t.Errorf("a plan with another tenant's secret: %v", err)
 	}
-	a.Secrets = shelf{"default/hub": true}
+	a.Secrets = knownSecrets{"default/hub": true}
 	got, err := a.submitOne(t.Context(), spec, "ann")
 	if err != nil {
 		t.Fatal(err)

@@ -3501,7 +3501,7 @@ type Binding struct {
 	CreatedAt int64                  `protobuf:"varint,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The binding has no effect, because the subject's tenant has not accepted it.
 	Pending bool `protobuf:"varint,4,opt,name=pending,proto3" json:"pending,omitempty"`
-	// Who accepted it; "" if no consent was needed.
+	// The user that accepted the binding; "" if no consent was needed.
 	AcceptedBy    string `protobuf:"bytes,5,opt,name=accepted_by,json=acceptedBy,proto3" json:"accepted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
