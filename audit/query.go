@@ -160,9 +160,13 @@ func (f *queryScan) backward(s segment, r io.ReaderAt, end int64) (more bool, er
 	return true, nil
 }
 
-// The method `forward` reads the lines of a segment from the beginning to the end.
+// The method `forward` reads the lines of a segment from the first one that the query can select to the end.
 func (f *queryScan) forward(s segment, r io.ReaderAt, end int64) (more bool, err error) {
-	lines := bufio.NewScanner(io.NewSectionReader(r, 0, end))
+	begin := int64(0)
+	if f.From > s.first {
+		begin = seek(r, end, f.From)
+	}
+	lines := bufio.NewScanner(io.NewSectionReader(r, begin, end-begin))
 	lines.Buffer(make([]byte, 64<<10), 1<<20)
 	for lines.Scan() {
 		f.left -= int64(len(lines.Bytes()) + 1)
@@ -208,9 +212,9 @@ func sequenceOf(line []byte) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	number, _, _ := bytes.Cut(rest[:min(len(rest), 24)], []byte{','})
+	number, _, whole := bytes.Cut(rest[:min(len(rest), 24)], []byte{','})
 	seq, err := strconv.ParseUint(string(number), 10, 64)
-	return seq, err == nil
+	return seq, whole && err == nil
 }
 
 // An adjusted clock can put the times of entries out of order. maxStep is the largest difference that a query

@@ -2,7 +2,6 @@ package recording
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/klauspost/compress/gzip"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 123_456_789, time.UTC)

@@ -2,7 +2,6 @@ package recording
 
 import (
 	"cmp"
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/store"
