@@ -138,7 +138,7 @@ type clusterMetrics struct {
 	met     int                      // ended jobs that met their deadline
 	missed  int
 
-	deadlines, jobs, oldJobs, queue, oldQueue, gpus, preemptions, nodes, scores *prometheus.Desc
+	deadlines, jobs, oldJobs, queue, oldQueue, preemptions, nodes, scores *prometheus.Desc
 }
 
 func newClusterMetrics(view *cache.View) *clusterMetrics {
@@ -149,7 +149,6 @@ func newClusterMetrics(view *cache.View) *clusterMetrics {
 		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
 		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for an allocation.", nil, nil),
 		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for an allocation.", nil, nil),
-		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is allocated to jobs, 0 to 1.", []string{"node"}, nil),
 		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that were preempted, as seen by this server since its start.", nil, nil),
 		scores:      prometheus.NewDesc("ares_node_score", "Reliability and speed score of a node, 0 to 1000; 1000 without failures or slow runs.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
@@ -206,7 +205,7 @@ func (f *clusterMetrics) enter(id ares.JobID, p ares.Phase) {
 
 // Describe is part of prometheus.Collector.
 func (f *clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.gpus, f.preemptions, f.nodes, f.scores} {
+	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.preemptions, f.nodes, f.scores} {
 		ch <- d
 	}
 }
@@ -235,24 +234,9 @@ func (f *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	nodes, _ := f.view.Nodes()
 	for _, n := range nodes {
 		states[n.State(f.view.Now())]++
-		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
 		ch <- prometheus.MustNewConstMetric(f.scores, prometheus.GaugeValue, float64(n.HistoricalScore()), n.Node.ID)
 	}
 	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
 		ch <- prometheus.MustNewConstMetric(f.nodes, prometheus.GaugeValue, float64(states[s]), string(s))
 	}
-}
-
-func (f *clusterMetrics) used(n *cache.NodeEntry) float64 {
-	if len(n.Node.Devices) == 0 {
-		return 0
-	}
-	milli := 0
-	entries, _, _ := f.view.SeatsOn(n.Node.ID)
-	for _, e := range entries {
-		for _, sh := range cache.SharesOn(&e.Run, n.Node.ID) {
-			milli += sh.Milli
-		}
-	}
-	return float64(milli) / float64(1000*len(n.Node.Devices))
 }

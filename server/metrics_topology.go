@@ -20,7 +20,7 @@ type topologyMetrics struct {
 	placements prometheus.Histogram
 	decisions  *prometheus.CounterVec
 
-	utilization, allocation, fragmentation *prometheus.Desc
+	utilization, allocation, node, fragmentation *prometheus.Desc
 }
 
 func newTopologyMetrics(view *cache.View) *topologyMetrics {
@@ -40,9 +40,11 @@ func newTopologyMetrics(view *cache.View) *topologyMetrics {
 				"and kinds of jobs that could not be placed (refused), counted in every decision.",
 		}, []string{"result", "level"}),
 		utilization: prometheus.NewDesc("topology_domain_utilization_ratio",
-			"Part of the devices of a domain that is allocated to jobs, 0 to 1. Domains of the same level and name are added up.", domain, nil),
+			"Part of the devices of a domain that is allocated to jobs, 0 to 1, without nodes that are offline. Domains of the same level and name are added up.", domain, nil),
 		allocation: prometheus.NewDesc("topology_gpu_allocation_ratio",
-			"Part of the devices of a model that is allocated to jobs, 0 to 1.", []string{"model"}, nil),
+			"Part of the devices of a model that is allocated to jobs, 0 to 1, without nodes that are offline.", []string{"model"}, nil),
+		node: prometheus.NewDesc("ares_node_gpu_allocation_ratio",
+			"Part of a node's devices that is allocated to jobs, 0 to 1. Nodes that are offline have no value.", []string{"node"}, nil),
 		fragmentation: prometheus.NewDesc("topology_scheduler_domain_fragmentation_ratio",
 			"Part of the free device capacity of a domain's online nodes that is on partly used nodes, 0 to 1.", domain, nil),
 	}
@@ -71,7 +73,7 @@ func (m *topologyMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.latency.Describe(ch)
 	m.placements.Describe(ch)
 	m.decisions.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.utilization, m.allocation, m.fragmentation} {
+	for _, d := range []*prometheus.Desc{m.utilization, m.allocation, m.node, m.fragmentation} {
 		ch <- d
 	}
 }
@@ -86,7 +88,13 @@ func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 	domains, models := map[domainKey]*usedCapacity{}, map[string]*usedCapacity{}
 	nodes, _ := m.view.Nodes()
 	for _, n := range nodes {
+		if n.State(m.view.Now()) == ares.Offline {
+			continue // nobody knows what its devices do, and nothing can be placed there
+		}
 		of := m.taken(n, models)
+		if len(n.Node.Devices) > 0 {
+			ch <- prometheus.MustNewConstMetric(m.node, prometheus.GaugeValue, ratio(of.given, of.all), n.Node.ID)
+		}
 		at := atlas.Locate(n.Node.ID, n.Node.Labels)
 		for _, key := range []domainKey{
 			{"fleet", "fleet"}, {ares.LevelRegion, at.Region}, {ares.LevelZone, at.Zone}, {ares.LevelSpine, at.Spine}, {ares.LevelLeaf, at.Leaf},
