@@ -190,7 +190,7 @@ type batch struct {
 
 func newBatch(d dialect) *batch {
 	return &batch{
-		dialect: d,
+		dialect:     d,
 		jobs:        &rows{table: "finished_jobs", columns: slices.Concat([]string{"seq"}, commonColumns, []string{"gpu_milliseconds", "digest", "record"})},
 		attempts:    &rows{table: "attempts", columns: []string{"job_seq", "number", "fence", "placed_at", "started_at", "ended_at", "outcome", "reason", "exit_code", "score", "seats"}},
 		places:      &rows{table: "placements", columns: []string{"job_seq", "attempt", "rank", "node", "device", "device_index", "milli", "model", "region", "seat_state", "exit_code"}},
