@@ -44,7 +44,7 @@ func (h *History) Prune(ctx context.Context, before time.Time) (removed int, err
 
 func (w *writer) prune(ctx context.Context, before time.Time, n *int) error {
 	var seqs []any
-	err := w.query(ctx, "SELECT seq FROM jobs WHERE finished_at < ? ORDER BY finished_at LIMIT ?", []any{w.dialect.at(before), maxPrune}, func(r *sql.Rows) error {
+	err := w.query(ctx, "SELECT seq FROM finished_jobs WHERE finished_at < ? ORDER BY finished_at LIMIT ?", []any{w.dialect.at(before), maxPrune}, func(r *sql.Rows) error {
 		var seq int64
 		err := r.Scan(&seq)
 		seqs = append(seqs, seq)

@@ -25,6 +25,8 @@ func (s *Server) openHistory() error {
 		s.log.Warn("history is in a local file of this server: set history.url if several servers share the store", "file", HistoryFile)
 	}
 	s.Accounting = accounting.NewAccounting(s.View, h, time.Now)
+	s.live = &lifecycle.LivePublisher{Store: s.Store, View: s.View, Accounting: s.Accounting, Now: time.Now, Log: s.log}
+	s.live.Follow()
 	return nil
 }
 

@@ -70,7 +70,6 @@ func (r *Archiver) Run(ctx context.Context, lead *store.Leadership) error {
 		if time.Since(lastArchive) >= cmp.Or(r.Every, time.Minute) {
 			lastArchive = time.Now()
 			r.warn(ctx, "archive finished jobs", r.ArchiveDue(ctx, lead))
-			r.warn(ctx, "show tenants in history", r.tenants(ctx))
 		}
 		if time.Since(lastForget) > time.Hour {
 			lastForget = time.Now()

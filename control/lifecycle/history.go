@@ -130,21 +130,6 @@ func (r *Archiver) wrote(jobs int, err error) error {
 	return err
 }
 
-// The method `tenants` writes each tenant's current usage to history.
-func (r *Archiver) tenants(ctx context.Context) error {
-	if r.Accounting == nil {
-		return nil
-	}
-	var all []history.TenantUse
-	for _, t := range r.View.Tenants() {
-		use, waiting := r.View.Use(t.ID)
-		all = append(all, history.TenantUse{Tenant: t, Use: use, Waiting: waiting})
-	}
-	ctx, cancel := context.WithTimeout(ctx, recordWithin)
-	defer cancel()
-	return r.Accounting.History.PutTenants(ctx, all, r.Now())
-}
-
 // The method `prune` removes from history all jobs that are older than the retention time. It does nothing while a
 // finished job of that age is not in history yet. That job would otherwise be written after the pruning.
 func (r *Archiver) prune(ctx context.Context) error {
