@@ -62,10 +62,12 @@ func (w *writer) setting(ctx context.Context, name string) (value string, err er
 	return value, err
 }
 
+// owner is the name of the setting that holds the identity of the store.
+const owner = "store"
+
 // CheckOwner ties the database to one live store, which it recognises by the store's identity. It rejects any other store. Jobs
 // are ordered by store revisions, and the revisions of different stores cannot be compared.
 func (h *History) CheckOwner(ctx context.Context, store string) error {
-	const owner = "store"
 	return h.inTransaction(ctx, func(w *writer) error {
 		was, err := w.setting(ctx, owner)
 		switch {

@@ -41,7 +41,7 @@ func (s *Server) closeHistory() {
 
 // startHistory makes the Archiver write to the history database, and registers the metrics of that database.
 func (s *Server) startHistory(r *lifecycle.Archiver, m *metrics) {
-	r.Accounting = s.Accounting
+	r.Accounting, r.Currency = s.Accounting, s.cfg.History.Currency
 	r.Retention = time.Duration(s.cfg.History.RetentionDays) * 24 * time.Hour
 	writes := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ares_history_writes_total", Help: "Jobs that this server wrote to history; a job that is written again in a newer state counts again.",

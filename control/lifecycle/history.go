@@ -130,6 +130,18 @@ func (r *Archiver) wrote(jobs int, err error) error {
 	return err
 }
 
+// closeMonths stores the bills of months that can be closed.
+func (r *Archiver) closeMonths(ctx context.Context) error {
+	if r.Accounting == nil {
+		return nil
+	}
+	closed, err := r.Accounting.CloseMonths(ctx, r.Currency)
+	for _, month := range closed {
+		r.Log.Info("closed the bill of a month", "month", month)
+	}
+	return err
+}
+
 // The method `prune` removes from history all jobs that are older than the retention time. It does nothing while a
 // finished job of that age is not in history yet. That job would otherwise be written after the pruning.
 func (r *Archiver) prune(ctx context.Context) error {

@@ -115,6 +115,7 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"OldJobsGoTheirUseStays", oldJobsGoTheirUseStays},
 		{"AnythingCanBeWritten", anythingCanBeWritten},
 		{"TenantsAreShown", tenantsAreShown},
+		{"AClosedBillStays", aClosedBillStays},
 		{"LiveJobsAreShown", liveJobsAreShown},
 		{"ALiveJobIsShownOnce", aLiveJobIsShownOnce},
 		{"AnEarlierVersionWritesOn", anEarlierVersionWritesOn},
