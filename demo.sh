@@ -88,12 +88,12 @@ submit() { # NAME PRIORITY SECONDS
 }
 
 title 'Six jobs, the least urgent first'
-submit warm-up 2000 4 # runs while the others are submitted
-submit nightly-report 50 1
-submit parameter-search 100 1
-submit training 500 1
-submit fine-tuning 1000 1
-submit hotfix 2000 1
+submit warm-up 2000 5 # runs while the others are submitted
+submit nightly-report 50 0.3
+submit parameter-search 100 0.3
+submit training 500 0.3
+submit fine-tuning 1000 0.3
+submit hotfix 2000 0.3
 
 # jobs FILTER: the jobs of this run, as JSON, filtered by jq.
 jobs() {

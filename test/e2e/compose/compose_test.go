@@ -99,16 +99,17 @@ func history(s shell) {
 // continue as the same attempt. Then it restarts all services, which must keep
 // their data.
 func restarts(s shell) {
-	s.run("docker exec ares-server ares job submit --name survivor --request-id survivor --gpus 1 -- sleep 10")
-	s.await("docker exec ares-server ares job list", `survivor .*running`)
+	const job = "docker exec ares-server ares job "
+	id := strings.TrimSpace(s.run(job + "submit --name survivor --gpus 1 -- sleep 10 2>/dev/null"))
+	s.await(job+"get "+id, `running`)
 	s.run("docker-compose restart etcd")
 	s.await("docker exec ares-etcd etcdctl endpoint health", `is healthy`)
 	s.run("docker restart gpu-scheduler-postgres")
 	s.await("docker exec gpu-scheduler-postgres pg_isready -U postgres", `accepting connections`)
-	s.await("docker exec ares-server ares job list -o json", `(?s)"name": "survivor",.*?"state": "succeeded",.*?"attempt": 1,`)
+	s.run(job+"wait "+id+" && "+job+"get -o json "+id, `"state": "succeeded"`, `"attempt": 1\b`)
 	s.run("docker-compose down")
 	s.run("docker-compose up -d")
-	s.run("docker exec ares-server ares job list", `survivor .*succeeded`)
+	s.run(job+"get "+id, `succeeded`)
 }
 
 // A shell runs commands of documents at the root of the repository.
