@@ -30,7 +30,7 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.config, "config", "", "configuration file (see ares config default, and docs/reference/configuration.md)")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file, in the form of Ares (see ares config default, and docs/reference/configuration.md) or of the gpu-scheduler")
 	c.Flags().StringVar(&f.http, "http-addr", "", "address for REST (default 127.0.0.1:8080)")
 	c.Flags().StringVar(&f.grpc, "grpc-addr", "", "address for gRPC (default 127.0.0.1:9090)")
 	c.Flags().StringVar(&f.metrics, "metrics-addr", "", "address for /metrics (default 127.0.0.1:9091)")
@@ -53,7 +53,13 @@ func (a *commands) serverConfig(f *serverFlags) (server.Config, error) {
 		}
 	}
 	server.Version = a.Version
-	return cfg, cfg.Check()
+	if err = cfg.Check(); err != nil {
+		return cfg, err
+	}
+	for _, notice := range cfg.Notices() {
+		cfg.NewLog(a.Err).Info(notice)
+	}
+	return cfg, nil
 }
 
 func (a *commands) serverCommand() *cobra.Command {
