@@ -37,10 +37,11 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/ares, static, with the job supervisor inside
+build: ## Build bin/ares, static, with the job supervisor inside; scheduler, worker and gpu-cli are links to it
 	CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o agent/run/supervisor.bin ./cmd/ares-supervisor
 	CGO_ENABLED=0 go build -p $(P) -trimpath -tags embed_supervisor \
 		-ldflags '-s -w -X $(MODULE)/cli.Version=$(VERSION)' -o bin/ares ./cmd/ares
+	for name in scheduler worker gpu-cli; do ln -sfn ares bin/$$name; done
 
 .PHONY: run
 run: build ## Build and start a whole Ares on this machine

@@ -71,7 +71,7 @@ func TestSchedulerMistakesAreNamed(t *testing.T) {
 		"model_weights: {h100: heavy}":                "scheduler.model_weights: want names with numbers",
 	} {
 		cfg := Default()
-		if err := cfg.parse("", []byte("scheduler: {" + text + "}"), nil); err != nil {
+		if err := cfg.parse("", []byte("scheduler: {"+text+"}"), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), want) {

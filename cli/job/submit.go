@@ -28,10 +28,15 @@ type submission struct {
 	wait   bool
 	follow bool
 	flags  specFlags
+
+	fallback []string // the command of a job that has none; without it, such a job is an error
 }
 
-func (a *commands) submitCommand() *cobra.Command {
-	s := &submission{app: a}
+func (a *commands) submitCommand() *cobra.Command { return a.submitCommandWith(nil) }
+
+// submitCommandWith returns the command that submits jobs. The argument `fallback` is the command of a job that has none.
+func (a *commands) submitCommandWith(fallback []string) *cobra.Command {
+	s := &submission{app: a, fallback: fallback}
 	c := &cobra.Command{
 		Use:   "submit [flags] -- command args... | submit -f FILE",
 		Short: "Submit jobs",
@@ -91,6 +96,9 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 		if specs, err = s.app.readJobs(s.file); err != nil {
 			return nil, err
 		}
+	} else if len(args) == 0 && s.fallback != nil {
+		output.Printf(s.app.Err, "warning: the job has no command, so it prints its GPUs and ends: add a command after --\n")
+		args = s.fallback
 	} else if len(args) == 0 {
 		return nil, exit.Usagef("the job has no command: use %s --name hello -- echo hello, or -f FILE", cmd.CommandPath())
 	}
