@@ -149,7 +149,7 @@ func newClusterMetrics(view *cache.View) *clusterMetrics {
 		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
 		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for an allocation.", nil, nil),
 		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for an allocation.", nil, nil),
-		gpus:        prometheus.NewDesc("gpu_scheduler_gpu_utilization", "Part of a node's devices that is allocated to jobs, 0 to 1.", []string{"node"}, nil),
+		gpus:        prometheus.NewDesc("ares_gpu_allocation_ratio", "Part of a node's devices that is allocated to jobs, 0 to 1. Absent for a node without a session.", []string{"node"}, nil),
 		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that were preempted, as seen by this server since its start.", nil, nil),
 		scores:      prometheus.NewDesc("ares_node_score", "Reliability and speed score of a node, 0 to 1000; 1000 without failures or slow runs.", []string{"node"}, nil),
 		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
@@ -235,7 +235,11 @@ func (f *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	nodes, _ := f.view.Nodes()
 	for _, n := range nodes {
 		states[n.State(f.view.Now())]++
-		ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.used(n), n.Node.ID)
+		// The allocations of a node without a session are not in use: the node may be dead. The name
+		// gpu_scheduler_gpu_utilization is for measured use, which agents do not report yet, so that name has no value.
+		if n.Session != nil {
+			ch <- prometheus.MustNewConstMetric(f.gpus, prometheus.GaugeValue, f.allocated(n), n.Node.ID)
+		}
 		ch <- prometheus.MustNewConstMetric(f.scores, prometheus.GaugeValue, float64(n.HistoricalScore()), n.Node.ID)
 	}
 	for _, s := range []ares.NodeState{ares.Online, ares.Suspect, ares.Offline, ares.Cordoned} {
@@ -243,7 +247,8 @@ func (f *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (f *clusterMetrics) used(n *cache.NodeEntry) float64 {
+// allocated returns the part of a node's devices that jobs hold.
+func (f *clusterMetrics) allocated(n *cache.NodeEntry) float64 {
 	if len(n.Node.Devices) == 0 {
 		return 0
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,5 +76,25 @@ func TestMetricsNeedATokenBeyondLoopback(t *testing.T) {
 	page, err := log.List(t.Context(), audit.Query{Action: "GET_METRICS", Status: audit.Refused})
 	if err != nil || len(page.Entries) != refused {
 		t.Errorf("%d refusals are in the audit, %v, want %d", len(page.Entries), err, refused)
+	}
+}
+
+// TestAllocationIsNotCalledUtilization checks the metric of allocated devices. It has a name of its own, because
+// allocated devices may be idle, and no value for a node that is gone.
+func TestAllocationIsNotCalledUtilization(t *testing.T) {
+	view := cache.NewView(func() time.Time { return noon })
+	m := newClusterMetrics(view)
+	gone := machine("gone", "r1", "H100")[:1] // without a session
+	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: slices.Concat(
+		machine("here", "r1", "H100"), gone, holding(t, "two", "here", 1000, 0, 1), holding(t, "four", "gone", 1000, 0, 1, 2, 3),
+	)})
+	got := gathered(t, m)
+	if got["ares_gpu_allocation_ratio here"] != "0.500" {
+		t.Errorf("a node with 2 of 4 devices allocated: %v", got)
+	}
+	for name := range got {
+		if name == "ares_gpu_allocation_ratio gone" || strings.HasPrefix(name, "gpu_scheduler_gpu_utilization") {
+			t.Errorf("%s has a value: %v", name, got)
+		}
 	}
 }

@@ -99,19 +99,20 @@ func parse(data []byte) ([]Row, error) {
 // Name identifies a row in messages: its number in the file, and the beginning of its text.
 func (r *Row) Name() string { return fmt.Sprintf("line %d: %s", r.line, r.Head(50)) }
 
-// Head returns the first line of the text that is no comment, at most n characters of it.
+// Head returns the beginning of the text in one line, without comments, at most n characters.
 func (r *Row) Head(n int) string {
-	head := ""
-	for line := range strings.Lines(strings.TrimSpace(r.Text)) {
-		line = strings.TrimSpace(line)
-		if head == "" || strings.HasPrefix(head, "# ") {
-			head = line
+	var words []string
+	for line := range strings.Lines(r.Text) {
+		line = strings.TrimSuffix(strings.TrimSpace(line), `\`)
+		if !strings.HasPrefix(line, "#") || strings.Count(strings.TrimSpace(r.Text), "\n") == 0 {
+			words = append(words, strings.Fields(line)...)
 		}
 	}
-	if runes := []rune(head); len(runes) > n {
-		return strings.TrimSpace(string(runes[:n-1])) + "…"
+	head := []rune(strings.Join(words, " "))
+	if len(head) > n {
+		return strings.TrimSpace(string(head[:n-1])) + "…"
 	}
-	return head
+	return string(head)
 }
 
 // Script returns what the session runs for the row, and false if the row runs

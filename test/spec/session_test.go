@@ -40,7 +40,12 @@ func newSession(t *testing.T, number string) *session {
 			t.Fatalf("the documents need %s: run `make needs`", name)
 		}
 	}
-	root, home := live.Root(t), t.TempDir()
+	root := live.Root(t)
+	home, err := os.MkdirTemp("", "ares-spec-") // not t.TempDir: PostgreSQL runs as another user, who could not enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	s := &session{t: t, dir: filepath.Join(home, "gpu-scheduler"), logs: filepath.Join(home, "rows")}
 	if err := errors.Join(os.Chmod(home, 0o755), os.Mkdir(s.logs, 0o755), copyRepository(root, s.dir)); err != nil {
 		t.Fatal(err)
@@ -96,7 +101,7 @@ func (s *session) prepare(testdata, number string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		out, status, err := s.run(string(script))
+		out, status, err := s.run("set -e\n" + string(script) + "\nset +e\n")
 		if err != nil || status != 0 {
 			s.t.Fatalf("%s: exit status %d, %v\n%s", name, status, err, read(out))
 		}
@@ -192,7 +197,7 @@ func copyRepository(from, to string) error {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case name == "bin", name == "docs", strings.HasPrefix(name, "."):
+		case name == "bin", strings.HasPrefix(name, "."):
 			continue
 		case e.IsDir():
 			err = os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(from, name)))

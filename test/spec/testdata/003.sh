@@ -16,7 +16,7 @@ start_postgres
 createdb -h localhost -p 5433 -U postgres gpu_scheduler
 
 # query: run the SQL of standard input in the database of the document.
-query() { psql -X -h localhost -p 5433 -U postgres -d gpu_scheduler; }
+query() { psql -X -v ON_ERROR_STOP=1 -h localhost -p 5433 -U postgres -d gpu_scheduler; }
 
 # start_node: add a node with mock GPUs to the scheduler of the document, which has none.
 start_node() {
