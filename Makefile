@@ -34,13 +34,19 @@ test race robustness robustness-short failover mutations: export TMPDIR := $(MEM
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/ares, static, with the job supervisor inside
+build: ## Build bin/ares, static, with the job supervisor inside; scheduler, worker and gpu-cli are links to it
 	CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o agent/run/supervisor.bin ./cmd/ares-supervisor
 	CGO_ENABLED=0 go build -p $(P) -trimpath -tags embed_supervisor \
 		-ldflags '-s -w -X $(MODULE)/cli.Version=$(VERSION)' -o bin/ares ./cmd/ares
+	for name in scheduler worker gpu-cli; do ln -sfn ares bin/$$name; done
+
+.PHONY: docker-build
+docker-build: build $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the images of docker-compose.yml from this checkout; no registry is needed
+	@tools/needs busybox
+	deploy/docker/build
 
 .PHONY: run
 run: build ## Build and start a whole Ares on this machine
@@ -51,7 +57,7 @@ run: build ## Build and start a whole Ares on this machine
 export RAPID_SEED ?= 20261115
 
 .PHONY: test
-test: needs browser format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
+test: needs browser docker format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
 	$(GOTEST) ./archtest/...
 	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
@@ -83,7 +89,7 @@ robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(ARES_TEST_WITNESS) ./test/chaos/robustness/witness
 
 .PHONY: race
-race: needs browser build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
+race: needs browser docker build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Every test under the race detector
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 
 .PHONY: fuzz
@@ -158,11 +164,15 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc redis-server initdb mkfs.ext4
+	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill
 
 .PHONY: browser
 browser:
 	@tools/needs chromium
+
+.PHONY: docker
+docker:
+	@tools/needs dockerd docker-compose busybox ip
 
 .PHONY: format
 format:

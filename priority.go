@@ -61,3 +61,13 @@ func (c Class) Floor() int {
 	}
 	return 0
 }
+
+// LevelOf returns the class of a submitted priority that is a level: 0 is the highest class and 4 the lowest. It reports
+// false for numbers that are no level. Other schedulers number their levels like this. Nothing is lost by it, because the
+// lowest class has the priorities up to 99.
+func LevelOf(priority int) (Class, bool) {
+	if priority < 0 || priority >= len(floors) {
+		return "", false
+	}
+	return floors[len(floors)-1-priority].class, true
+}

@@ -33,6 +33,7 @@ type Agent struct {
 	runner    *run.Runner
 	bin       *trash.Bin // working directories of ended seats, which are being deleted
 	source    gpu.Source
+	profile   string // name of the simulated machine, "" for a real one
 	instance  string
 	isolation *isolation
 	refuses   string    // why no job may run here at all, "" if jobs may
@@ -104,6 +105,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find devices: %w", err)
 	}
+	a.profile = machine.Profile
 	for _, w := range machine.Warnings {
 		a.log.Warn("devices", "warning", w)
 	}
@@ -124,7 +126,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.node = ares.Node{
 		ID: cfg.Node, Address: address, Devices: machine.Devices, Links: machine.Links, CPUs: machine.CPUs,
 		MemoryMB: machine.MemoryMB, Labels: cfg.Labels, NUMA: machine.NUMA, Taints: cfg.Taints, Mock: machine.Mock, Contains: contained, Version: cfg.Version,
-		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(),
+		Isolation: ares.Truncate(a.isolation.describe(), 1024), Unfit: ares.Truncate(a.refuses, 512), TrustedOnly: a.isolation.trustedOnly(), RunImages: cfg.RunImages,
 	}
 	return a, nil
 }
@@ -135,6 +137,9 @@ func (a *Agent) Node() ares.Node {
 	defer a.mu.Unlock()
 	return a.node
 }
+
+// MockProfile returns the name of the simulated machine, or "" for a real one.
+func (a *Agent) MockProfile() string { return a.profile }
 
 // Run serves the node's seats until ctx ends. When ctx ends, the jobs' processes keep running under their supervisors, and a
 // restarted agent adopts them.
@@ -232,6 +237,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	a.acknowledged(sent)
 	a.session.Store(resp.Session)
 	a.log.Info("session open", "server", server, "session", resp.Session, "ttl", ttl)
+	if a.cfg.Watch != nil {
+		a.cfg.Watch(Change{Step: StepRegistered, Text: server})
+	}
 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -47,8 +47,10 @@ type Config struct {
 	// Isolation configures how jobs are isolated from the machine and from each other. The zero value of Isolation
 	// means the default isolation.
 	Isolation Isolation
-	Version   string
-	Log       *slog.Logger
+	// Watch is called at each step of a rank on this node. It must return soon, and several goroutines may call it at once. Watch may be nil.
+	Watch   func(Change)
+	Version string
+	Log     *slog.Logger
 }
 
 // Check reports every mistake in a configuration.

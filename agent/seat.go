@@ -35,6 +35,7 @@ type seat struct {
 
 // The method `run` claims the seat, runs its process and reports the end.
 func (s *seat) run(ctx context.Context) {
+	s.watch(StepFound, false, "")
 	err := s.claim(ctx)
 	if err == nil {
 		err = s.start(ctx)
@@ -82,6 +83,7 @@ func (s *seat) claim(ctx context.Context) error {
 	s.agent.mu.Lock()
 	s.session = session
 	s.agent.mu.Unlock()
+	s.watch(StepClaimed, false, "")
 	return nil
 }
 
@@ -131,6 +133,9 @@ func (s *seat) start(ctx context.Context) error {
 	stop, grace := s.stopped, s.grace
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat started", "seat", s.key, "pid", proc.Pid())
+	if proc.Pid() != 0 {
+		s.watch(StepRunning, false, "")
+	}
 	if stop != "" { // the seat was asked to stop while it was starting
 		s.stop(stop, grace)
 	}
@@ -177,6 +182,9 @@ func (s *seat) finish(ctx context.Context) {
 	}
 	if err != nil {
 		s.agent.log.Warn("the report of a seat's end was rejected", "seat", s.key, "error", err)
+		s.watch(StepRejected, false, err.Error())
+	} else {
+		s.watch(StepCommitted, false, "")
 	}
 	// gofail: var agentAfterFinish struct{}
 	s.release(ctx)
@@ -229,6 +237,7 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 	s.dead = true
 	s.agent.mu.Unlock()
 	s.agent.log.Info("seat ended", "seat", s.key, "outcome", res.Outcome, "exit_code", res.ExitCode)
+	s.watch(StepEnded, res.Outcome == run.Exited && res.ExitCode == 0 && res.Signal == 0, outcomeText(*res))
 	return *res, ctx.Err() == nil
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -183,14 +184,15 @@ func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, 
 	for pause.For(ctx, 2*time.Second) {
 		maps.DeleteFunc(told, func(k run.Key, _ run.Progress) bool { return !a.isHeld(k) })
 		a.mu.Lock()
-		running := make([]*run.Proc, 0, len(a.seats))
+		running := make([]*seat, 0, len(a.seats))
 		for _, s := range a.seats {
 			if s.proc != nil && s.result == nil { // a report after the end is rejected
-				running = append(running, s.proc)
+				running = append(running, s)
 			}
 		}
 		a.mu.Unlock()
-		for _, p := range running {
+		for _, s := range running {
+			p := s.proc // set once, before the seat was listed
 			progress, ok := p.Progress()
 			if !ok || told[p.Key()] == progress {
 				continue
@@ -203,6 +205,7 @@ func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, 
 				continue // the next change is reported again, and nothing else depends on it
 			}
 			told[p.Key()] = progress
+			s.watch(StepProgress, false, cmp.Or(progress.Message, fmt.Sprintf("%.1f %%", progress.Percent)))
 		}
 		a.reportCheckpoints(ctx, c, ref)
 	}

@@ -55,7 +55,10 @@ type NodeInfo struct {
 	SessionCut bool `protobuf:"varint,17,opt,name=session_cut,json=sessionCut,proto3" json:"session_cut,omitempty"`
 	// Jobs run there as the agent's own user, so only jobs that a platform
 	// administrator submitted may run there.
-	TrustedOnly   bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
+	TrustedOnly bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
+	// The command of a job that names an image runs directly on the node. Without
+	// this, such a job fails at its start.
+	RunImages     bool `protobuf:"varint,31,opt,name=run_images,json=runImages,proto3" json:"run_images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +215,13 @@ func (x *NodeInfo) GetSessionCut() bool {
 func (x *NodeInfo) GetTrustedOnly() bool {
 	if x != nil {
 		return x.TrustedOnly
+	}
+	return false
+}
+
+func (x *NodeInfo) GetRunImages() bool {
+	if x != nil {
+		return x.RunImages
 	}
 	return false
 }
@@ -2342,7 +2352,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x05\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x05\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2363,7 +2373,9 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\tisolation\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tisolation\x12\x1f\n" +
 	"\vsession_cut\x18\x11 \x01(\bR\n" +
 	"sessionCut\x12!\n" +
-	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x1a9\n" +
+	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x12\x1d\n" +
+	"\n" +
+	"run_images\x18\x1f \x01(\bR\trunImages\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +

@@ -28,7 +28,8 @@ type GetUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Group by: tenant, queue, user, model, region. Without any, there is one sum.
 	By []string `protobuf:"bytes,1,rep,name=by,proto3" json:"by,omitempty"`
-	// day or month; without it there is one period.
+	// day or month; without it there is one period. With bill, the rows are the lines of a month's bill: from and to are the first and
+	// the last day of the month, and by, user and gpu_model are empty.
 	Period string `protobuf:"bytes,2,opt,name=period,proto3" json:"period,omitempty"`
 	// Days such as 2026-01-31, in UTC, both included.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
@@ -154,7 +155,11 @@ type GetUsageResponse struct {
 	// The currency of cost.
 	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
 	// On all pages.
-	Total         int32 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	Total int32 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	// Of a bill: open, or closed. The lines of a closed month do not change.
+	Status string `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	// Of a bill: the time at which the month is closed, at the earliest.
+	ClosesAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=closes_at,json=closesAt,proto3" json:"closes_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +222,20 @@ func (x *GetUsageResponse) GetTotal() int32 {
 	return 0
 }
 
+func (x *GetUsageResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *GetUsageResponse) GetClosesAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ClosesAt
+	}
+	return nil
+}
+
 // UsageRow is one sum. Fields that the sum is not grouped by are empty.
 type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -234,8 +253,14 @@ type UsageRow struct {
 	Cost float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
 	// GPU time without a price.
 	UnpricedGpuHours float64 `protobuf:"fixed64,10,opt,name=unpriced_gpu_hours,json=unpricedGpuHours,proto3" json:"unpriced_gpu_hours,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of a line of a bill: the same line has the same ID in every answer.
+	LineId string `protobuf:"bytes,11,opt,name=line_id,json=lineId,proto3" json:"line_id,omitempty"`
+	// Of a line of a bill: the price of all its GPU time. Absent if the GPU time has no price.
+	PricePerGpuHour *float64 `protobuf:"fixed64,12,opt,name=price_per_gpu_hour,json=pricePerGpuHour,proto3,oneof" json:"price_per_gpu_hour,omitempty"`
+	// Of a line of a bill: the model, the region and the first day of that price, such as h100/eu/2026-01-01. An empty model is *.
+	PriceSource   string `protobuf:"bytes,13,opt,name=price_source,json=priceSource,proto3" json:"price_source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UsageRow) Reset() {
@@ -336,6 +361,27 @@ func (x *UsageRow) GetUnpricedGpuHours() float64 {
 		return x.UnpricedGpuHours
 	}
 	return 0
+}
+
+func (x *UsageRow) GetLineId() string {
+	if x != nil {
+		return x.LineId
+	}
+	return ""
+}
+
+func (x *UsageRow) GetPricePerGpuHour() float64 {
+	if x != nil && x.PricePerGpuHour != nil {
+		return *x.PricePerGpuHour
+	}
+	return 0
+}
+
+func (x *UsageRow) GetPriceSource() string {
+	if x != nil {
+		return x.PriceSource
+	}
+	return ""
 }
 
 // Price is the price of a GPU-hour from a day on, until the next price for the same
@@ -726,12 +772,14 @@ const file_apipb_history_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"\x93\x01\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\tpageToken\"\xe4\x01\n" +
 	"\x10GetUsageResponse\x12%\n" +
 	"\x04rows\x18\x01 \x03(\v2\x11.ares.v1.UsageRowR\x04rows\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12\x14\n" +
-	"\x05total\x18\x04 \x01(\x05R\x05total\"\x91\x02\n" +
+	"\x05total\x18\x04 \x01(\x05R\x05total\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\x127\n" +
+	"\tcloses_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bclosesAt\"\x96\x03\n" +
 	"\bUsageRow\x12\x16\n" +
 	"\x06period\x18\x01 \x01(\tR\x06period\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x14\n" +
@@ -743,7 +791,11 @@ const file_apipb_history_proto_rawDesc = "" +
 	"\tgpu_hours\x18\b \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\t \x01(\x01R\x04cost\x12,\n" +
 	"\x12unpriced_gpu_hours\x18\n" +
-	" \x01(\x01R\x10unpricedGpuHours\"\x80\x02\n" +
+	" \x01(\x01R\x10unpricedGpuHours\x12\x17\n" +
+	"\aline_id\x18\v \x01(\tR\x06lineId\x120\n" +
+	"\x12price_per_gpu_hour\x18\f \x01(\x01H\x00R\x0fpricePerGpuHour\x88\x01\x01\x12!\n" +
+	"\fprice_source\x18\r \x01(\tR\vpriceSourceB\x15\n" +
+	"\x13_price_per_gpu_hour\"\x80\x02\n" +
 	"\x05Price\x12%\n" +
 	"\tgpu_model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bgpuModel\x12 \n" +
 	"\x06region\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06region\x12\x1b\n" +
@@ -800,23 +852,24 @@ var file_apipb_history_proto_goTypes = []any{
 }
 var file_apipb_history_proto_depIdxs = []int32{
 	2,  // 0: ares.v1.GetUsageResponse.rows:type_name -> ares.v1.UsageRow
-	10, // 1: ares.v1.Price.set_at:type_name -> google.protobuf.Timestamp
-	3,  // 2: ares.v1.ListPricesResponse.prices:type_name -> ares.v1.Price
-	3,  // 3: ares.v1.SetPriceRequest.price:type_name -> ares.v1.Price
-	3,  // 4: ares.v1.SetPriceResponse.price:type_name -> ares.v1.Price
-	0,  // 5: ares.v1.HistoryService.GetUsage:input_type -> ares.v1.GetUsageRequest
-	4,  // 6: ares.v1.HistoryService.ListPrices:input_type -> ares.v1.ListPricesRequest
-	6,  // 7: ares.v1.HistoryService.SetPrice:input_type -> ares.v1.SetPriceRequest
-	8,  // 8: ares.v1.HistoryService.DeletePrice:input_type -> ares.v1.DeletePriceRequest
-	1,  // 9: ares.v1.HistoryService.GetUsage:output_type -> ares.v1.GetUsageResponse
-	5,  // 10: ares.v1.HistoryService.ListPrices:output_type -> ares.v1.ListPricesResponse
-	7,  // 11: ares.v1.HistoryService.SetPrice:output_type -> ares.v1.SetPriceResponse
-	9,  // 12: ares.v1.HistoryService.DeletePrice:output_type -> ares.v1.DeletePriceResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	10, // 1: ares.v1.GetUsageResponse.closes_at:type_name -> google.protobuf.Timestamp
+	10, // 2: ares.v1.Price.set_at:type_name -> google.protobuf.Timestamp
+	3,  // 3: ares.v1.ListPricesResponse.prices:type_name -> ares.v1.Price
+	3,  // 4: ares.v1.SetPriceRequest.price:type_name -> ares.v1.Price
+	3,  // 5: ares.v1.SetPriceResponse.price:type_name -> ares.v1.Price
+	0,  // 6: ares.v1.HistoryService.GetUsage:input_type -> ares.v1.GetUsageRequest
+	4,  // 7: ares.v1.HistoryService.ListPrices:input_type -> ares.v1.ListPricesRequest
+	6,  // 8: ares.v1.HistoryService.SetPrice:input_type -> ares.v1.SetPriceRequest
+	8,  // 9: ares.v1.HistoryService.DeletePrice:input_type -> ares.v1.DeletePriceRequest
+	1,  // 10: ares.v1.HistoryService.GetUsage:output_type -> ares.v1.GetUsageResponse
+	5,  // 11: ares.v1.HistoryService.ListPrices:output_type -> ares.v1.ListPricesResponse
+	7,  // 12: ares.v1.HistoryService.SetPrice:output_type -> ares.v1.SetPriceResponse
+	9,  // 13: ares.v1.HistoryService.DeletePrice:output_type -> ares.v1.DeletePriceResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_apipb_history_proto_init() }
@@ -824,6 +877,7 @@ func file_apipb_history_proto_init() {
 	if File_apipb_history_proto != nil {
 		return
 	}
+	file_apipb_history_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

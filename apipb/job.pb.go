@@ -34,7 +34,8 @@ type JobSpec struct {
 	// Default "default".
 	TenantId string `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
 	Queue    string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
-	// 0 to 1,000,000, higher first. Default 500.
+	// 5 to 1,000,000, higher first. Default 500. Without priority_class, 0 to 4 are
+	// the levels critical, high, normal, low and best-effort.
 	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// best-effort, low, normal, high or critical; instead of priority.
 	PriorityClass string `protobuf:"bytes,6,opt,name=priority_class,json=priorityClass,proto3" json:"priority_class,omitempty"`
@@ -55,8 +56,10 @@ type JobSpec struct {
 	// none, preferred or required.
 	NumaPolicy string `protobuf:"bytes,16,opt,name=numa_policy,json=numaPolicy,proto3" json:"numa_policy,omitempty"`
 	// The process is command followed by args.
-	Command     []string          `protobuf:"bytes,17,rep,name=command,proto3" json:"command,omitempty"`
-	Args        []string          `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
+	Command []string `protobuf:"bytes,17,rep,name=command,proto3" json:"command,omitempty"`
+	Args    []string `protobuf:"bytes,18,rep,name=args,proto3" json:"args,omitempty"`
+	// Ares runs no containers. On nodes whose agent runs with --run-images the
+	// command runs without the image; on others the job fails at its start.
 	Image       string            `protobuf:"bytes,19,opt,name=image,proto3" json:"image,omitempty"`
 	Environment map[string]string `protobuf:"bytes,20,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WorkingDir  string            `protobuf:"bytes,21,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`

@@ -7,9 +7,7 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
 	"runtime"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,11 +27,7 @@ var Version = "dev"
 // Main runs a command and returns its exit code. The argument `args` is the command line
 // without the program's name.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &command.App{In: stdin, Version: Version, Printer: output.Printer{Out: stdout, Err: stderr, Now: time.Now, TTY: output.IsTerminal(stdout)}}
-	a.Color = a.TTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	root := newRoot(a)
-	root.SetArgs(args)
-	return a.Report(root.ExecuteContext(ctx))
+	return MainAs(ctx, "ares", args, stdin, stdout, stderr)
 }
 
 func newRoot(a *command.App) *cobra.Command {
@@ -61,6 +55,13 @@ another terminal.`,
 			c.Short, c.Example = "Show the help of a command", "  ares help job submit\n  ares help flags"
 		}
 	}
+	prepareRoot(root, a)
+	addHelp(root)
+	return root
+}
+
+// prepareRoot connects a root command to the input and output, and adds the global flags.
+func prepareRoot(root *cobra.Command, a *command.App) {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -73,8 +74,6 @@ another terminal.`,
 	flags.StringVar(&a.TokenFile, "token-file", "", "file with the bearer token (ARES_TOKEN, ARES_TOKEN_FILE; default admin.token in the data directory)")
 	flags.BoolVar(&a.TLS, "tls", false, "connect with TLS and trust the system's certificate authorities (ARES_TLS)")
 	flags.StringVar(&a.TLSCA, "tls-ca", "", "connect with TLS and trust only the certificate authorities in this file (ARES_TLS_CA)")
-	addHelp(root)
-	return root
 }
 
 // runHelp shows the help of the command that its arguments name.

@@ -26,6 +26,7 @@ func (c *Client) Usage(ctx context.Context, req *apipb.GetUsageRequest) (*apipb.
 			return nil, err
 		}
 		all.Rows, all.Total, all.Currency = append(all.Rows, answer.GetRows()...), answer.GetTotal(), answer.GetCurrency()
+		all.Status, all.ClosesAt = answer.GetStatus(), answer.GetClosesAt()
 		if page.PageToken = answer.GetNextPageToken(); page.PageToken == "" {
 			return all, nil
 		}

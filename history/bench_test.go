@@ -233,9 +233,9 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 			return "strftime('%Y-%m-%dT%H:%M:%f000Z', " + column + ", '" + later + "')"
 		}
 		exec("BEGIN")
-		exec(`INSERT INTO jobs SELECT seq + ?1, 'job-' || lower(hex(randomblob(12))), accepted_revision + ?2, run_revision + ?2, name, tenant, queue, submitted_by, phase, reason, outcome,
+		exec(`INSERT INTO finished_jobs SELECT seq + ?1, 'job-' || lower(hex(randomblob(12))), accepted_revision + ?2, run_revision + ?2, name, tenant, queue, submitted_by, phase, reason, outcome,
 			exit_code, priority, priority_class, members, gpus_per_member, gpu_milli, gpu_model, cpu_cores, memory_mb, image, is_array, array_of, array_index, retry_of,
-			`+shift("accepted_at")+", "+shift("started_at")+", "+shift("finished_at")+`, attempts, retries, preemptions, gpu_milliseconds, digest, record FROM jobs WHERE seq <= ?3`, own*k, 5*own*k, own)
+			`+shift("accepted_at")+", "+shift("started_at")+", "+shift("finished_at")+`, attempts, retries, preemptions, gpu_milliseconds, digest, record, gpu_memory_mb, max_runtime_minutes, gang_scheduling, command, args, environment FROM finished_jobs WHERE seq <= ?3`, own*k, 5*own*k, own)
 		exec("INSERT INTO job_usage SELECT job_seq + ?1, date(day, '"+later+"'), model, region, gpu_milliseconds, jobs FROM job_usage WHERE job_seq <= ?2", own*k, own)
 		exec("COMMIT")
 	}
@@ -243,9 +243,9 @@ func fill(b *testing.B, h *history.History, file string, jobs int) {
 	exec("DELETE FROM usage_by_tenant")
 	exec("DELETE FROM accepted_days")
 	exec(`INSERT INTO usage_daily SELECT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region, k.kind, SUM(u.gpu_milliseconds), SUM(u.jobs)
-		FROM job_usage u JOIN jobs j ON j.seq = u.job_seq JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3, 4, 5, 6`)
+		FROM job_usage u JOIN finished_jobs j ON j.seq = u.job_seq JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3, 4, 5, 6`)
 	exec("INSERT INTO usage_by_tenant SELECT tenant, day, kind, SUM(gpu_milliseconds), SUM(jobs) FROM usage_daily GROUP BY 1, 2, 3")
-	exec("INSERT INTO accepted_days SELECT substr(accepted_at, 1, 10), MIN(accepted_revision), MAX(accepted_revision) FROM jobs GROUP BY 1")
+	exec("INSERT INTO accepted_days SELECT substr(accepted_at, 1, 10), MIN(accepted_revision), MAX(accepted_revision) FROM finished_jobs GROUP BY 1")
 	for _, text := range indexes {
 		exec(text)
 	}

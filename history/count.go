@@ -23,7 +23,7 @@ func (h *History) Count(ctx context.Context, f Filter) (n int64, err error) {
 	if f.ArrayOf == "" {
 		q.and("1 = 1")
 	} else {
-		from = "COUNT(*) FROM jobs j"
+		from = "COUNT(*) FROM finished_jobs j"
 		q.array(&f)
 	}
 	q.ownership(&f)
@@ -54,7 +54,7 @@ func (h *History) revisions(ctx context.Context, ids []ares.JobID, found func(Ke
 		for i, id := range part {
 			args[i] = string(id)
 		}
-		err := h.queryRows(ctx, "SELECT job_id, accepted_revision, run_revision FROM jobs WHERE job_id IN "+placeholders(len(part)), args, func(r *sql.Rows) error {
+		err := h.queryRows(ctx, "SELECT job_id, accepted_revision, run_revision FROM finished_jobs WHERE job_id IN "+placeholders(len(part)), args, func(r *sql.Rows) error {
 			var k Key
 			var revision int64
 			if err := r.Scan(&k.ID, &k.Accepted, &revision); err != nil {

@@ -21,7 +21,7 @@ type Ended struct {
 // again. EachEnded leaves out jobs that still hold devices. EachEnded also leaves out arrays, because an array ends only when all
 // its elements have ended.
 func (h *History) EachEnded(ctx context.Context, fn func(Ended)) error {
-	return h.queryRows(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM jobs j WHERE array_of = '' AND NOT is_array AND "+
+	return h.queryRows(ctx, "SELECT job_id, accepted_revision, digest, phase, finished_at FROM finished_jobs j WHERE array_of = '' AND NOT is_array AND "+
 		"NOT EXISTS (SELECT 1 FROM placements p WHERE p.job_seq = j.seq AND p.seat_state NOT IN ('released', 'cleared')) ORDER BY seq", nil, func(r *sql.Rows) error {
 		var e Ended
 		var digest []byte

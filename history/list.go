@@ -64,7 +64,7 @@ func (h *History) Jobs(ctx context.Context, f Filter) (page []Job, more bool, er
 	if f.ArrayOf != "" {
 		order = "j.array_index, j.accepted_revision"
 	}
-	seqs, page, err := h.jobs(ctx, "SELECT "+jobColumns+" FROM jobs j WHERE "+q.where()+" ORDER BY "+order+" LIMIT ?", append(q.args, f.Limit+1))
+	seqs, page, err := h.jobs(ctx, "SELECT "+jobColumns+" FROM finished_jobs j WHERE "+q.where()+" ORDER BY "+order+" LIMIT ?", append(q.args, f.Limit+1))
 	if err != nil {
 		return nil, false, err
 	}
@@ -77,7 +77,7 @@ func (h *History) Jobs(ctx context.Context, f Filter) (page []Job, more bool, er
 // Job finds a job by its ID, with all its data. If a tenant is given, Job finds only a job of that tenant. If several
 // jobs used the ID one after the other, Job returns the last one.
 func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, error) {
-	query, args := "SELECT "+jobColumns+" FROM jobs j WHERE j.job_id = ?", []any{string(id)}
+	query, args := "SELECT "+jobColumns+" FROM finished_jobs j WHERE j.job_id = ?", []any{string(id)}
 	if tenant != "" {
 		query, args = query+" AND j.tenant = ?", append(args, tenant)
 	}
@@ -108,7 +108,7 @@ func (h *History) Job(ctx context.Context, id ares.JobID, tenant string) (Job, e
 // Elements counts how many elements of an array are in history.
 func (h *History) Elements(ctx context.Context, array *ares.Job) (ares.Elements, error) {
 	var out ares.Elements
-	err := h.queryRows(ctx, "SELECT phase, COUNT(*) FROM jobs WHERE array_of = ? AND array_of <> '' GROUP BY phase", []any{string(array.ID)}, func(r *sql.Rows) error {
+	err := h.queryRows(ctx, "SELECT phase, COUNT(*) FROM finished_jobs WHERE array_of = ? AND array_of <> '' GROUP BY phase", []any{string(array.ID)}, func(r *sql.Rows) error {
 		var p ares.Phase
 		n := 0
 		if err := r.Scan(&p, &n); err != nil {
@@ -241,7 +241,7 @@ func (q *query) cursor(f *Filter) {
 	switch {
 	case f.Before == 0:
 	case f.ArrayOf != "":
-		q.and("j.array_index > COALESCE((SELECT MAX(l.array_index) FROM jobs l WHERE l.job_id = ?), 0)", string(f.After))
+		q.and("j.array_index > COALESCE((SELECT MAX(l.array_index) FROM finished_jobs l WHERE l.job_id = ?), 0)", string(f.After))
 	default:
 		q.and("j.accepted_revision <= ? AND (j.accepted_revision < ? OR j.job_id > ?)", f.Before, f.Before, string(f.After))
 	}

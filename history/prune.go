@@ -44,7 +44,7 @@ func (h *History) Prune(ctx context.Context, before time.Time) (removed int, err
 
 func (w *writer) prune(ctx context.Context, before time.Time, n *int) error {
 	var seqs []any
-	err := w.query(ctx, "SELECT seq FROM jobs WHERE finished_at < ? ORDER BY finished_at LIMIT ?", []any{w.dialect.at(before), maxPrune}, func(r *sql.Rows) error {
+	err := w.query(ctx, "SELECT seq FROM finished_jobs WHERE finished_at < ? ORDER BY finished_at LIMIT ?", []any{w.dialect.at(before), maxPrune}, func(r *sql.Rows) error {
 		var seq int64
 		err := r.Scan(&seq)
 		seqs = append(seqs, seq)
@@ -62,10 +62,12 @@ func (w *writer) setting(ctx context.Context, name string) (value string, err er
 	return value, err
 }
 
+// owner is the name of the setting that holds the identity of the store.
+const owner = "store"
+
 // CheckOwner ties the database to one live store, which it recognises by the store's identity. It rejects any other store. Jobs
 // are ordered by store revisions, and the revisions of different stores cannot be compared.
 func (h *History) CheckOwner(ctx context.Context, store string) error {
-	const owner = "store"
 	return h.inTransaction(ctx, func(w *writer) error {
 		was, err := w.setting(ctx, owner)
 		switch {

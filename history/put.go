@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,12 +94,15 @@ func (w *writer) put(ctx context.Context, jobs []Finished) (int, error) {
 		n++
 	}
 	if n == 0 {
-		return 0, nil
+		return 0, w.removeLive(ctx, jobs)
 	}
 	if err = w.remove(ctx, replaced, b); err != nil {
 		return 0, err
 	}
-	return n, b.write(ctx, w)
+	if err = b.write(ctx, w); err != nil {
+		return 0, err
+	}
+	return n, w.removeLive(ctx, jobs)
 }
 
 type version struct{ seq, revision int64 }
@@ -111,7 +115,7 @@ func (w *writer) known(ctx context.Context, jobs []Finished) (known map[Key]vers
 	for i, f := range jobs {
 		ids[i] = string(f.Job.ID)
 	}
-	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM jobs WHERE job_id IN "+placeholders(len(ids)), ids, func(r *sql.Rows) error {
+	err = w.query(ctx, "SELECT job_id, accepted_revision, seq, run_revision FROM finished_jobs WHERE job_id IN "+placeholders(len(ids)), ids, func(r *sql.Rows) error {
 		var k Key
 		var v version
 		if bad := r.Scan(&k.ID, &k.Accepted, &v.seq, &v.revision); bad != nil {
@@ -123,7 +127,7 @@ func (w *writer) known(ctx context.Context, jobs []Finished) (known map[Key]vers
 	if err != nil {
 		return nil, 0, err
 	}
-	err = w.query(ctx, "SELECT COALESCE(MAX(seq), 0) FROM jobs", nil, func(r *sql.Rows) error { return r.Scan(&last) })
+	err = w.query(ctx, "SELECT COALESCE(MAX(seq), 0) FROM finished_jobs", nil, func(r *sql.Rows) error { return r.Scan(&last) })
 	return known, last, err
 }
 
@@ -138,7 +142,7 @@ func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 	}
 	in := placeholders(len(seqs))
 	err := w.query(ctx, `SELECT j.tenant, j.queue, j.submitted_by, u.day, u.model, u.region, u.gpu_milliseconds, u.jobs
-		FROM job_usage u JOIN jobs j ON j.seq = u.job_seq WHERE u.job_seq IN `+in, args, func(r *sql.Rows) error {
+		FROM job_usage u JOIN finished_jobs j ON j.seq = u.job_seq WHERE u.job_seq IN `+in, args, func(r *sql.Rows) error {
 		var g group
 		var day scannedTime
 		var s sums
@@ -157,7 +161,7 @@ func (w *writer) remove(ctx context.Context, seqs []int64, b *batch) error {
 
 // removeRows deletes jobs from every table except the sums of usage. Triggers in the database update the job counts.
 func (w *writer) removeRows(ctx context.Context, in string, seqs []any) error {
-	for _, from := range []string{"job_usage WHERE job_seq", "attempts WHERE job_seq", "placements WHERE job_seq", "transitions WHERE job_seq", "jobs WHERE seq"} {
+	for _, from := range []string{"job_usage WHERE job_seq", "attempts WHERE job_seq", "placements WHERE job_seq", "transitions WHERE job_seq", "finished_jobs WHERE seq"} {
 		if _, err := w.tx.ExecContext(ctx, w.dialect.bind("DELETE FROM "+from+" IN "+in), seqs...); err != nil {
 			return err
 		}
@@ -186,13 +190,8 @@ type batch struct {
 
 func newBatch(d dialect) *batch {
 	return &batch{
-		dialect: d,
-		jobs: &rows{table: "jobs", columns: []string{
-			"seq", "job_id", "accepted_revision", "run_revision", "name", "tenant", "queue", "submitted_by", "phase", "reason", "outcome", "exit_code",
-			"priority", "priority_class", "members", "gpus_per_member", "gpu_milli", "gpu_model", "cpu_cores", "memory_mb", "image",
-			"is_array", "array_of", "array_index", "retry_of", "accepted_at", "started_at", "finished_at", "attempts", "retries", "preemptions",
-			"gpu_milliseconds", "digest", "record",
-		}},
+		dialect:     d,
+		jobs:        &rows{table: "finished_jobs", columns: slices.Concat([]string{"seq"}, commonColumns, []string{"gpu_milliseconds", "digest", "record"})},
 		attempts:    &rows{table: "attempts", columns: []string{"job_seq", "number", "fence", "placed_at", "started_at", "ended_at", "outcome", "reason", "exit_code", "score", "seats"}},
 		places:      &rows{table: "placements", columns: []string{"job_seq", "attempt", "rank", "node", "device", "device_index", "milli", "model", "region", "seat_state", "exit_code"}},
 		transitions: &rows{table: "transitions", columns: []string{"job_seq", "position", "at", "phase", "attempt", "message"}},
@@ -215,14 +214,7 @@ func (b *batch) add(seq int64, f *Finished) error {
 		b.usages.add(seq, p.Day, text(p.Model), text(p.Region), p.GPUMilliseconds, p.Jobs)
 		b.count(group{j.Tenant, p.Day, j.Queue, text(j.Owner), Kind{text(p.Model), text(p.Region)}}, sums{p.GPUMilliseconds, int64(p.Jobs)})
 	}
-	outcome, exit := "", any(nil)
-	if a := r.Last(); a != nil && a.Ended() {
-		outcome, exit = string(a.Outcome), a.ExitCode
-	}
-	b.jobs.add(seq, string(j.ID), j.Revision, r.Revision, text(j.Name), j.Tenant, j.Queue, text(j.Owner), string(r.Phase), text(r.Reason), outcome, exit,
-		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), j.CPUs, j.MemoryMB, text(j.Image),
-		j.IsArray(), string(j.ArrayOf), j.ArrayIndex, string(j.RetryOf), b.dialect.at(j.AcceptedAt), b.dialect.at(started(r)), b.dialect.at(r.FinishedAt), r.Placed, r.Retries, r.Preemptions,
-		total, j.Digest[:], kept)
+	b.jobs.add(slices.Concat([]any{seq}, b.dialect.common(j, r), []any{total, j.Digest[:], kept})...)
 	for i := range r.Attempts {
 		b.addAttempt(seq, &r.Attempts[i], f.Kinds)
 	}

@@ -66,7 +66,7 @@ func (q *UsageQuery) Check() error {
 		}
 	}
 	if q.Period != Whole && q.Period != ByDay && q.Period != ByMonth {
-		bad.Add("period", "%q is unknown: use day or month, or leave it out", ares.Clip(string(q.Period)))
+		bad.Add("period", "%q is unknown: use day, month or bill, or leave it out", ares.Clip(string(q.Period)))
 	}
 	return bad.Err()
 }

@@ -56,7 +56,8 @@ type Config struct {
 	PKI       PKIConfig       `yaml:"pki"`
 	Secrets   SecretsConfig   `yaml:"secrets"`
 
-	wrong ares.Problems // mistakes that Load found
+	wrong   ares.Problems // mistakes that Load found
+	notices []string      // lines for the log about the form of the file
 }
 
 // EtcdConfig names an external etcd. Without endpoints, the server runs an

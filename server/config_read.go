@@ -17,14 +17,18 @@ import (
 
 // Load reads the defaults, then the file if a path is given, then the environment. It fails only when the file cannot
 // be read at all. A wrong key or value keeps its default, and Check reports it together with every other mistake.
+//
+// The file has the form of Ares, or that of the gpu-scheduler: see readGPUScheduler.
 func Load(path string, environ []string) (Config, error) {
 	cfg := Default()
-	if path != "" {
+	if path == "" {
+		cfg.readGPUScheduler("", nil, environ)
+	} else {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return cfg, fmt.Errorf("read configuration: %w", err)
 		}
-		if err = cfg.parse(data); err != nil {
+		if err = cfg.parse(path, data, environ); err != nil {
 			return cfg, ares.Errorf(ares.Invalid, "%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		if len(cfg.wrong) > 0 {
@@ -35,11 +39,14 @@ func Load(path string, environ []string) (Config, error) {
 	return cfg, nil
 }
 
-// The method `parse` sets the fields from the content of a configuration file, and stores the mistakes that it finds.
-func (c *Config) parse(data []byte) error {
+// The method `parse` sets the fields from the content of a configuration file, and stores the mistakes that it finds. The
+// variables of the gpu-scheduler belong to a file in its form. They also apply beside a file that could have either form,
+// because it has the section scheduler only.
+func (c *Config) parse(path string, data []byte, environ []string) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		c.readGPUScheduler(path, nil, environ)
 		return nil
 	} else if err != nil {
 		return err
@@ -49,7 +56,17 @@ func (c *Config) parse(data []byte) error {
 	} else if !errors.Is(err, io.EOF) {
 		return err
 	}
-	setFromFile(reflect.ValueOf(c).Elem(), "", doc.Content[0], &c.wrong)
+	top := doc.Content[0]
+	if gpuSchedulerSectionOf(top) != "" {
+		c.readGPUScheduler(path, top, environ)
+		return nil
+	}
+	setFromFile(reflect.ValueOf(c).Elem(), "", top, &c.wrong)
+	if hasOwnKeys(top) {
+		c.ignoreGPUScheduler(path, environ)
+	} else {
+		c.readGPUScheduler(path, nil, environ)
+	}
 	return nil
 }
 

@@ -34,7 +34,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte, variable string) {
 		cfg := Default()
-		if err := cfg.parse(file); err != nil {
+		if err := cfg.parse("", file, nil); err != nil {
 			if err.Error() == "" || !utf8.ValidString(err.Error()) {
 				t.Fatalf("refused with %q", err)
 			}
@@ -59,7 +59,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := Default()
-		if err := again.parse(out); err != nil || len(again.wrong) > 0 || !reflect.DeepEqual(bare(again), bare(cfg)) {
+		if err := again.parse("", out, nil); err != nil || len(again.wrong) > 0 || !reflect.DeepEqual(bare(again), bare(cfg)) {
 			t.Fatalf("%+v\nis printed as\n%s\nwhich is read as\n%+v %v", cfg, out, again, err)
 		}
 		if second, err := again.YAML(); err != nil || !bytes.Equal(out, second) {
@@ -70,6 +70,7 @@ func FuzzConfig(f *testing.F) {
 
 // This function replaces empty lists and maps by nil, so that they are equal to missing ones.
 func bare(c Config) Config {
+	c.notices = nil
 	if len(c.Scheduler.ModelWeights) == 0 {
 		c.Scheduler.ModelWeights = nil
 	}

@@ -25,6 +25,8 @@ func (s *Server) openHistory() error {
 		s.log.Warn("history is in a local file of this server: set history.url if several servers share the store", "file", HistoryFile)
 	}
 	s.Accounting = accounting.NewAccounting(s.View, h, time.Now)
+	s.live = &lifecycle.LivePublisher{Store: s.Store, View: s.View, Accounting: s.Accounting, Now: time.Now, Log: s.log}
+	s.live.Follow()
 	return nil
 }
 
@@ -39,7 +41,7 @@ func (s *Server) closeHistory() {
 
 // startHistory makes the Archiver write to the history database, and registers the metrics of that database.
 func (s *Server) startHistory(r *lifecycle.Archiver, m *metrics) {
-	r.Accounting = s.Accounting
+	r.Accounting, r.Currency = s.Accounting, s.cfg.History.Currency
 	r.Retention = time.Duration(s.cfg.History.RetentionDays) * 24 * time.Hour
 	writes := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ares_history_writes_total", Help: "Jobs that this server wrote to history; a job that is written again in a newer state counts again.",

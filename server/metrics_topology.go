@@ -43,7 +43,7 @@ func newTopologyMetrics(view *cache.View) *topologyMetrics {
 			"Part of the devices of a domain that is allocated to jobs, 0 to 1, without nodes that are offline. Domains of the same level and name are added up.", domain, nil),
 		allocation: prometheus.NewDesc("topology_gpu_allocation_ratio",
 			"Part of the devices of a model that is allocated to jobs, 0 to 1, without nodes that are offline.", []string{"model"}, nil),
-		node: prometheus.NewDesc("ares_node_gpu_allocation_ratio",
+		node: prometheus.NewDesc("ares_gpu_allocation_ratio",
 			"Part of a node's devices that is allocated to jobs, 0 to 1. Nodes that are offline have no value.", []string{"node"}, nil),
 		fragmentation: prometheus.NewDesc("topology_scheduler_domain_fragmentation_ratio",
 			"Part of the free device capacity of a domain's online nodes that is on partly used nodes, 0 to 1.", domain, nil),

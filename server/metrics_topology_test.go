@@ -86,12 +86,12 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 		"domain_utilization_ratio r2 leaf":                 "0.167", // 2 of 12
 		"gpu_allocation_ratio H100":                        "0.400",
 		"gpu_allocation_ratio A100":                        "0.167",
-		"ares_node_gpu_allocation_ratio n1":                "1.000",
-		"ares_node_gpu_allocation_ratio n2":                "0.200", // 0.8 of 4
-		"ares_node_gpu_allocation_ratio n3":                "0.000",
-		"ares_node_gpu_allocation_ratio n4":                "0.000",
-		"ares_node_gpu_allocation_ratio n5":                "0.500",
-		"ares_node_gpu_allocation_ratio n6":                "0.000",
+		"ares_gpu_allocation_ratio n1":                     "1.000",
+		"ares_gpu_allocation_ratio n2":                     "0.200", // 0.8 of 4
+		"ares_gpu_allocation_ratio n3":                     "0.000",
+		"ares_gpu_allocation_ratio n4":                     "0.000",
+		"ares_gpu_allocation_ratio n5":                     "0.500",
+		"ares_gpu_allocation_ratio n6":                     "0.000",
 		"scheduler_domain_fragmentation_ratio fleet fleet": "0.344", // 3.2 and 1 of 12.2: n3 and n4 are completely free, n6 is cordoned
 		"scheduler_domain_fragmentation_ratio z zone":      "0.344",
 		"scheduler_domain_fragmentation_ratio r1 leaf":     "0.444", // 3.2 of 7.2
@@ -120,13 +120,13 @@ func TestAllocationOfAnOfflineNode(t *testing.T) {
 	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: slices.Concat(
 		machine("n1", "r1", "H100"), machine("n2", "r1", "H100"), holding(t, "whole", "n1", 1000, 0, 1, 2, 3),
 	)})
-	if got := gathered(t, m); got["ares_node_gpu_allocation_ratio n1"] != "1.000" || got["gpu_allocation_ratio H100"] != "0.500" {
+	if got := gathered(t, m); got["ares_gpu_allocation_ratio n1"] != "1.000" || got["gpu_allocation_ratio H100"] != "0.500" {
 		t.Errorf("while the node is online: %v", got)
 	}
 	view.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindSession, ID: "n1"}}}})
 	now = now.Add(time.Hour)
 	got := gathered(t, m)
-	if value, shown := got["ares_node_gpu_allocation_ratio n1"]; shown || got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" {
+	if value, shown := got["ares_gpu_allocation_ratio n1"]; shown || got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" {
 		t.Errorf("while the node is offline: n1 %q, all %v", value, got)
 	}
 }

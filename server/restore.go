@@ -150,6 +150,12 @@ func (r *Restoration) readHistory(ctx context.Context, s *store.Restoration) (er
 
 func storeDir(dataDir string) string { return filepath.Join(dataDir, "store") }
 
+// HasEmbeddedStore reports whether a server has used an embedded store in this data directory.
+func HasEmbeddedStore(dataDir string) bool {
+	_, err := os.Stat(storeDir(dataDir))
+	return err == nil
+}
+
 // lockStore prevents a server from starting on an existing store. It fails if a server is already running on this
 // store.
 func lockStore(dir string) (unlock func(), there bool, err error) {

@@ -19,7 +19,7 @@ func TestTheDefaultIsTheEnginesOwn(t *testing.T) {
 // TestSchedulerKeysReachTheEngine checks that every scheduler key of the configuration file is passed to the engine.
 func TestSchedulerKeysReachTheEngine(t *testing.T) {
 	cfg := Default()
-	if err := cfg.parse([]byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit, queue_order: attained, blocked_jobs: hold, attained_gpu_seconds: 60, preempt_by_order: true, preempt_peers_after_hours: 96, max_preemptions: 10, max_ranks_per_node: 9}")); err != nil {
+	if err := cfg.parse("", []byte("scheduler: {thermal_threshold: 70.9, thermal_margin: 3, ageing_step_seconds: 7, usage_half_life_hours: 5, model_weights: {h100: 9}, placement: bestfit, queue_order: attained, blocked_jobs: hold, attained_gpu_seconds: 60, preempt_by_order: true, preempt_peers_after_hours: 96, max_preemptions: 10, max_ranks_per_node: 9}"), nil); err != nil {
 		t.Fatal(err)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_THERMAL_MARGIN=4", "ARES_SCHEDULER_MODEL_WEIGHTS=h100=2.5, a100=1"})
@@ -34,7 +34,7 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 		t.Errorf("%+v, want %+v", got.Queue, want)
 	}
 	cfg.environment([]string{"ARES_SCHEDULER_ENABLE_PREEMPTION=false", "ARES_SCHEDULER_PREEMPTION_CEILING=2.5"})
-	if err := cfg.parse([]byte("scheduler: {max_preemptions: 1, preemption_cooldown_seconds: 2, restart_seconds: 3, max_preemptions_per_hour: 4}")); err != nil {
+	if err := cfg.parse("", []byte("scheduler: {max_preemptions: 1, preemption_cooldown_seconds: 2, restart_seconds: 3, max_preemptions_per_hour: 4}"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := cfg.engine().Preemption, (config.PreemptionConfig{Ceiling: 2500, MaxPreemptions: 1, Cooldown: 2 * time.Second, Restart: 3 * time.Second, PerTenant: 4, MoveGain: 2000}); got != want {
@@ -71,7 +71,7 @@ func TestSchedulerMistakesAreNamed(t *testing.T) {
 		"model_weights: {h100: heavy}":                "scheduler.model_weights: want names with numbers",
 	} {
 		cfg := Default()
-		if err := cfg.parse([]byte("scheduler: {" + text + "}")); err != nil {
+		if err := cfg.parse("", []byte("scheduler: {"+text+"}"), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), want) {

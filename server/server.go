@@ -73,6 +73,7 @@ type Server struct {
 	Scorer     *estimate.Scorer
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
+	live       *lifecycle.LivePublisher
 
 	marker    *audit.Marker
 	markScope string        // of the marker
@@ -279,7 +280,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for name, part := range map[string]func(context.Context, *store.Leadership) error{
-			"recorder": recorder.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
+			"recorder": recorder.Run, "live jobs": s.live.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
 		} {
 			wg.Go(func() {
 				defer cancel()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func Up(ctx context.Context, cfg Config, node agent.Config, log *slog.Logger, re
 	s.withAgent.Store(true)
 	node.Servers = []string{Local(s.Endpoints.GRPC)}
 	node.Token = s.NodeToken
-	node.Dir = filepath.Join(cfg.DataDir, "agent")
+	node.Dir = cmp.Or(node.Dir, filepath.Join(cfg.DataDir, "agent"))
 	node.Version, node.Log = Version, log
 	peers, err := s.peers()
 	if err != nil {

@@ -71,7 +71,7 @@ func Find(ctx context.Context, mock, node string, log *slog.Logger) (Source, err
 		return nil, err
 	}
 	if profile != "" {
-		log.Info("devices are simulated", "profile", profile)
+		log.Info("devices are simulated", "profile", profile, "to_choose", chooseProfile())
 		return Mock(profile, node)
 	}
 	if s := library(ctx, log); s != nil {
@@ -86,7 +86,7 @@ func Find(ctx context.Context, mock, node string, log *slog.Logger) (Source, err
 		return none{}, nil
 	}
 	log.Warn("no accelerators found: devices are simulated", "profile", DefaultProfile,
-		"to_forbid", MockEnv+"=false")
+		"to_forbid", MockEnv+"=false", "to_choose", chooseProfile())
 	return Mock(DefaultProfile, node)
 }
 

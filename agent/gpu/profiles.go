@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -114,6 +115,11 @@ func Profiles() []string {
 		names = append(names, p.name)
 	}
 	return names
+}
+
+// chooseProfile says how to choose another profile than the default.
+func chooseProfile() string {
+	return fmt.Sprintf("%s=NAME or --mock NAME, with one of %s", MockEnv, strings.Join(Profiles(), ", "))
 }
 
 func profileNamed(name string) (profile, error) {

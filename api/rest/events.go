@@ -19,7 +19,7 @@ func (d *Handler) serveEvents(w http.ResponseWriter, r *http.Request, _ map[stri
 		d.serveSocket(w, r)
 		return
 	}
-	out := &sseReader{w: w, control: http.NewResponseController(w)}
+	out := &sseReader{w: w, control: http.NewResponseController(w), form: wantsForm(r)}
 	err := d.Stream(r.Context(), apipb.ClusterService_WatchEvents_FullMethodName, func(ctx context.Context) error {
 		req, err := d.eventsRequest(ctx, r)
 		if err != nil {
@@ -52,6 +52,7 @@ func (d *Handler) eventsRequest(ctx context.Context, r *http.Request) (*apipb.Wa
 type sseReader struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	form    bool // of the gpu-scheduler
 	begun   bool
 }
 
@@ -64,7 +65,7 @@ func (s *sseReader) Begin(revision int64) error {
 }
 
 func (s *sseReader) Send(e *apipb.WatchEventsResponse, last bool) error {
-	data, err := eventJSON(e)
+	data, err := eventJSON(e, s.form)
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,9 @@ func (s *sseReader) end(err error) {
 }
 
 // eventJSON formats an event as one line of JSON.
-func eventJSON(e *apipb.WatchEventsResponse) ([]byte, error) {
+func eventJSON(e *apipb.WatchEventsResponse, form bool) ([]byte, error) {
+	if form {
+		return formJSON{}.Marshal(e)
+	}
 	return protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(e)
 }

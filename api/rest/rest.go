@@ -62,6 +62,7 @@ func New(services *service.Services, cfg Config) (*Handler, error) {
 	}
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, PublicJSON{}),
+		runtime.WithMarshalerOption(GPUSchedulerForm, formJSON{}),
 		runtime.SetQueryParameterParser(queryParser{}),
 		runtime.WithErrorHandler(d.gatewayError),
 		runtime.WithRoutingErrorHandler(d.routingError),
@@ -200,7 +201,7 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 		if call.Caller != nil { // a connection of an unknown client stays one without a call
 			defer pipeline.ConnectionOf(r.Context()).Begin()()
 		}
-		next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), bodyKey{}, r.Body)))
+		next.ServeHTTP(out, withForm(r.WithContext(context.WithValue(r.Context(), bodyKey{}, r.Body))))
 	})
 }
 

@@ -125,7 +125,7 @@ func (s *SocketReader) writing() (_ context.Context, done func(), err error) {
 }
 
 func (s *SocketReader) Send(e *apipb.WatchEventsResponse, _ bool) error {
-	data, err := eventJSON(e)
+	data, err := eventJSON(e, wantsForm(s.R))
 	if err != nil {
 		return err
 	}

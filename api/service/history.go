@@ -27,6 +27,9 @@ type historyService struct {
 
 // GetUsage implements apipb.HistoryServiceServer.
 func (d *historyService) GetUsage(ctx context.Context, req *apipb.GetUsageRequest) (*apipb.GetUsageResponse, error) {
+	if req.GetPeriod() == billPeriod {
+		return d.bill(ctx, req)
+	}
 	q := history.UsageQuery{
 		Tenant: pipeline.CallOf(ctx).Tenant, Queue: req.GetQueue(), User: req.GetUser(), Model: req.GetGpuModel(),
 		From: req.GetFrom(), To: req.GetTo(), Period: history.Period(req.GetPeriod()),

@@ -74,13 +74,17 @@ func (a *commands) topologyApplyCommand() *cobra.Command {
 
 The topology levels are region, zone, spine and leaf. The level "rack" is another name for
 "leaf". If no leaf in the file lists a node, the node's labels determine its leaf. A setting that
-is missing in the file gets its default.`,
+is missing in the file gets its default.
+
+A SchedulerConfig of the topology-aware scheduler (apiVersion: topology.scheduler/v1alpha1) is
+accepted too. Its scoringWeights and topologyConstraints replace the weights and the limits of
+the topology. Domains and switches stay.`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
 			if file == "" {
 				return exit.Usagef("-f is missing: ares topology apply -f topology.yaml")
 			}
-			ask := &apipb.Topology{}
-			if err := a.ReadMessage(file, ask); err != nil {
+			ask, err := a.requestedTopology(ctx, c, file)
+			if err != nil {
 				return err
 			}
 			got, err := c.ApplyTopology(ctx, ask)

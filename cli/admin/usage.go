@@ -180,29 +180,6 @@ func (a *commands) writeUsage(w io.Writer, m *apipb.GetUsageResponse, req *apipb
 	t.Write(w, a.Color)
 }
 
-func (a *commands) costExportCommand() *cobra.Command {
-	var u usageFlags
-	c := &cobra.Command{
-		Use: "export", Short: "Export costs as CSV for billing", Example: "  ares cost export > bill.csv", Args: command.ExactArgs(),
-		Long: `Write CSV with one row per month, tenant, queue, user, model and region. Each row has the
-GPU-hours, their cost, and the GPU-hours without a price. --by and --by-day change the rows.`,
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			u.byMonth = u.byMonth || !u.byDay
-			req, err := u.request()
-			if err != nil {
-				return err
-			}
-			m, err := c.Usage(ctx, req)
-			if err != nil {
-				return err
-			}
-			return writeBilling(a.Out, m, req)
-		}),
-	}
-	u.add(c, dimensions)
-	return c
-}
-
 // writeBilling writes amounts without rounding, so that their sum is exact.
 func writeBilling(w io.Writer, m *apipb.GetUsageResponse, req *apipb.GetUsageRequest) error {
 	names := map[string]string{"DAY": "day", "MONTH": "month", "TENANT": "tenant", "QUEUE": "queue", "USER": "user", "MODEL": "gpu_model", "REGION": "region"}

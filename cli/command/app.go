@@ -49,10 +49,17 @@ type App struct {
 }
 
 // Program returns the path by which this program was called, or "ares" if it was found
-// through PATH.
+// through PATH. If it was called by another of its names, Program returns the path of "ares" in the same directory.
 func Program() string {
-	if path := os.Args[0]; strings.HasSuffix(path, "/ares") {
-		return path
+	dir, name := filepath.Split(os.Args[0])
+	if dir == "" {
+		return "ares"
+	}
+	if name == "ares" {
+		return os.Args[0]
+	}
+	if _, err := os.Stat(dir + "ares"); err == nil {
+		return dir + "ares"
 	}
 	return "ares"
 }

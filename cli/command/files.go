@@ -54,6 +54,11 @@ func (a *App) ReadMessage(name string, m proto.Message) error {
 	if err != nil {
 		return err
 	}
+	return a.ParseMessage(name, data, m)
+}
+
+// ParseMessage reads one message from the contents of a YAML or JSON file. Errors name the file.
+func (a *App) ParseMessage(name string, data []byte, m proto.Message) error {
 	documents, err := ToJSON(data)
 	if err != nil {
 		return InFile(name, err)

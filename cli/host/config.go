@@ -33,6 +33,9 @@ func (a *commands) configCheckCommand() *cobra.Command {
 			if err = cfg.Check(); err != nil {
 				return err
 			}
+			for _, notice := range cfg.Notices() {
+				output.Printf(a.Err, "ares: %s\n", output.Clean(notice))
+			}
 			output.Printf(a.Out, "%s is valid\n", cmp.Or(path, "the environment"))
 			return nil
 		},

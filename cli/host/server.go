@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.config, "config", "", "configuration file (see ares config default, and docs/reference/configuration.md)")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file, in the form of Ares (see ares config default, and docs/reference/configuration.md) or of the gpu-scheduler")
 	c.Flags().StringVar(&f.http, "http-addr", "", "address for REST (default 127.0.0.1:8080)")
 	c.Flags().StringVar(&f.grpc, "grpc-addr", "", "address for gRPC (default 127.0.0.1:9090)")
 	c.Flags().StringVar(&f.metrics, "metrics-addr", "", "address for /metrics (default 127.0.0.1:9091)")
@@ -53,7 +54,13 @@ func (a *commands) serverConfig(f *serverFlags) (server.Config, error) {
 		}
 	}
 	server.Version = a.Version
-	return cfg, cfg.Check()
+	if err = cfg.Check(); err != nil {
+		return cfg, err
+	}
+	for _, notice := range cfg.Notices() {
+		cfg.NewLog(a.Err).Info(notice)
+	}
+	return cfg, nil
 }
 
 func (a *commands) serverCommand() *cobra.Command {
@@ -66,17 +73,22 @@ func (a *commands) serverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			server.TuneMemory()
-			return server.Run(cmd.Context(), cfg, cfg.NewLog(a.Err), func(s *server.Server) {
-				a.announce(s)
-				if s.Endpoints.CA == "" {
-					output.Printf(a.Out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
-				}
-			})
+			return a.serve(cmd.Context(), cfg)
 		},
 	}
 	f.add(c)
 	return c
+}
+
+// The method `serve` runs a server without a node agent.
+func (a *commands) serve(ctx context.Context, cfg server.Config) error {
+	server.TuneMemory()
+	return server.Run(ctx, cfg, cfg.NewLog(a.Err), func(s *server.Server) {
+		a.announce(s)
+		if s.Endpoints.CA == "" {
+			output.Printf(a.Out, "  join a node      ares agent --server %s --token-file %s\n", s.Endpoints.GRPC, cfg.DataDir+"/"+server.NodeTokenFile)
+		}
+	})
 }
 
 // The method `announce` prints the addresses of a server.
@@ -121,11 +133,25 @@ func (a *commands) up(ctx context.Context, cfg server.Config, n *nodeFlags) erro
 	server.TuneMemory()
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		a.announce(s)
-		output.Printf(a.Out, "  devices          %s\n", output.Clean(devices(ag.Node())))
-		output.Printf(a.Out, "  isolation        %s\n", output.Clean(ag.Node().Isolation))
+		a.announceDevices(ag)
 		try := command.Program() + strings.TrimPrefix(a.InvocationFor(cfg.DataDir), "ares")
 		output.Printf(a.Out, "\nTry, in another terminal:\n\n  %s job submit --name hello -- echo hello\n\n", try)
 	})
+}
+
+// announceDevices prints the devices of a node, and how to simulate others.
+func (a *commands) announceDevices(ag *agent.Agent) {
+	output.Printf(a.Out, "  devices          %s\n", output.Clean(devices(ag.Node())))
+	if profile := ag.MockProfile(); profile != "" {
+		output.Printf(a.Out, "  mock profile     %s\n", otherProfiles(profile))
+	}
+	output.Printf(a.Out, "  isolation        %s\n", output.Clean(ag.Node().Isolation))
+}
+
+// otherProfiles names the profile of simulated devices, and says how to choose another one.
+func otherProfiles(profile string) string {
+	others := slices.DeleteFunc(gpu.Profiles(), func(p string) bool { return p == profile })
+	return fmt.Sprintf("%s (choose another with %s=NAME or --mock NAME: %s)", profile, gpu.MockEnv, strings.Join(others, ", "))
 }
 
 // The function `devices` describes the devices of a node and whether they are simulated.
@@ -212,7 +238,11 @@ the certificate before it expires. The agent needs a new token only if the certi
 while the agent was stopped.`,
 		Example: "  ares agent --server ares.example.com:9090 --join TOKEN",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.agentConfig(&n)
+			general, err := a.serverConfig(&serverFlags{config: n.file, level: n.level})
+			if err != nil {
+				return err
+			}
+			cfg, err := a.agentConfig(&n, &general)
 			if err != nil {
 				return err
 			}
@@ -220,7 +250,8 @@ while the agent was stopped.`,
 			if err != nil {
 				return err
 			}
-			output.Printf(a.Out, "Node %s joins %s.\n  devices          %s\n  isolation        %s\n", cfg.Node, strings.Join(cfg.Servers, ", "), output.Clean(devices(ag.Node())), output.Clean(ag.Node().Isolation))
+			output.Printf(a.Out, "Node %s joins %s.\n", cfg.Node, strings.Join(cfg.Servers, ", "))
+			a.announceDevices(ag)
 			return ag.Run(cmd.Context())
 		},
 	}
@@ -232,12 +263,8 @@ while the agent was stopped.`,
 	return c
 }
 
-func (a *commands) agentConfig(n *nodeFlags) (agent.Config, error) {
-	general, err := a.serverConfig(&serverFlags{config: n.file, level: n.level})
-	if err != nil {
-		return agent.Config{}, err
-	}
-	cfg, err := n.config(a.Dir(), &general, a.Version, general.NewLog(a.Err))
+func (a *commands) agentConfig(n *nodeFlags, general *server.Config) (agent.Config, error) {
+	cfg, err := n.config(a.Dir(), general, a.Version, general.NewLog(a.Err))
 	if err != nil {
 		return cfg, err
 	}

@@ -28,10 +28,15 @@ type submission struct {
 	wait   bool
 	follow bool
 	flags  specFlags
+
+	fallback []string // the command of a job that has none; without it, such a job is an error
 }
 
-func (a *commands) submitCommand() *cobra.Command {
-	s := &submission{app: a}
+func (a *commands) submitCommand() *cobra.Command { return a.submitCommandWith(nil) }
+
+// submitCommandWith returns the command that submits jobs. The argument `fallback` is the command of a job that has none.
+func (a *commands) submitCommandWith(fallback []string) *cobra.Command {
+	s := &submission{app: a, fallback: fallback}
 	c := &cobra.Command{
 		Use:   "submit [flags] -- command args... | submit -f FILE",
 		Short: "Submit jobs",
@@ -91,6 +96,9 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 		if specs, err = s.app.readJobs(s.file); err != nil {
 			return nil, err
 		}
+	} else if len(args) == 0 && s.fallback != nil {
+		output.Printf(s.app.Err, "warning: the job has no command, so it prints its GPUs and ends: add a command after --\n")
+		args = s.fallback
 	} else if len(args) == 0 {
 		return nil, exit.Usagef("the job has no command: use %s --name hello -- echo hello, or -f FILE", cmd.CommandPath())
 	}
@@ -254,7 +262,7 @@ var (
 		{"mig-profile", "mig_profile", "MIG profile, such as 1g.10gb"},
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
 		{"workdir", "working_dir", "absolute path of the working directory"},
-		{"image", "image", "container image"},
+		{"image", "image", "container image, which is not used: the answer says whether the command runs without it"},
 		{"execution-mode", "execution_mode", "restart, or at_most_once to never run the job again after its node is lost"},
 	}
 	numberFlags = []struct{ flag, field, usage string }{
@@ -263,7 +271,7 @@ var (
 		{"gpu-memory-mb", "gpu_memory_mb", "GPU memory of each member, summed over its GPUs"},
 		{"cpus", "cpu_cores", "CPU cores for each member"},
 		{"memory-mb", "memory_mb", "memory for each member"},
-		{"priority", "priority", "0 to 1000000, higher first (default 500)"},
+		{"priority", "priority", "5 to 1000000, higher first (default 500); 0 to 4 are the levels critical, high, normal, low and best-effort"},
 		{"members", "members", "number of members, which start together; see --min-members and --gang-scheduling (default 1)"},
 		{"min-members", "min_members", "minimum number of members with which an attempt can start (default all)"},
 		{"max-runtime-minutes", "max_runtime_minutes", "time limit of one attempt"},

@@ -1,20 +1,12 @@
-// Command ares contains all of Ares in one program: server, node agent and command line.
+// Command ares contains all of Ares in one program: server, node agent and command line. Links to it may have the names
+// scheduler, worker and gpu-cli: see package cli.
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+	"path/filepath"
 
 	"github.com/ares-scheduler/ares/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-ctx.Done()
-		stop() // a second signal ends the program immediately
-	}()
-	os.Exit(cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
+func main() { os.Exit(cli.Run(filepath.Base(os.Args[0]))) }

@@ -215,6 +215,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 	}
 	stored := r.Submitted
+	level := readLevel(&stored, r.retryOf != "")
 	tenant, queue, err := a.findTenantAndQueue(ctx, &stored, fresh)
 	if err != nil {
 		return c, err
@@ -234,6 +235,9 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		stored.LostAfterSeconds, effective.LostAfterSeconds = least, least
 	}
 	if err = a.checkLimits(tenant, queue, &effective, batch, r.Sees == nil); err != nil {
+		if level != "" && ares.CodeOf(err) == ares.PriorityTooHigh {
+			err = ares.Errorf(ares.PriorityTooHigh, "%s (%s)", err, level).At("priority")
+		}
 		return c, err
 	}
 	if a.Policies != nil && a.Policies.set.Load().AsksJobs() {
@@ -258,6 +262,12 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	}
 	for _, n := range c.verdict.Notes {
 		c.warnings = append(c.warnings, n.Text)
+	}
+	if level != "" {
+		c.warnings = append(c.warnings, level)
+	}
+	if stored.Image != "" {
+		c.warnings = append(c.warnings, imageWarning(stored.Image, a.View.ImageNodes()))
 	}
 	if a.View.Job(c.Job.ID) == nil { // a repeated request is already counted
 		batch.all++

@@ -73,6 +73,7 @@ type View struct {
 	awaited   map[ares.JobID]int            // number of unfinished jobs that depend on this one
 	preempted map[ares.JobID]bool           // jobs that are or were preempted
 	kept      int                           // jobs for which seats are held
+	images    *ImageNodes                   // nil after a change of a node, see ImageNodes
 	events    ring
 	sinks     []func(ares.Batch)
 }
@@ -162,7 +163,7 @@ func (v *View) Apply(b ares.Batch) {
 func (v *View) restart(b ares.Batch) {
 	old := v.nodes
 	v.reset()
-	v.nodes = map[string]*NodeEntry{}
+	v.nodes, v.images = map[string]*NodeEntry{}, nil
 	for i := range b.Events {
 		v.apply(&b.Events[i], false)
 	}
@@ -228,6 +229,7 @@ func (v *View) gone(e *ares.Event, live bool) {
 		v.dropJob(ares.JobID(e.Gone.ID))
 	case ares.KindNode:
 		delete(v.nodes, e.Gone.ID)
+		v.images = nil
 	case ares.KindSession:
 		n := v.node(e.Gone.ID)
 		n.Session, n.Since = nil, v.Now()
@@ -392,7 +394,9 @@ func heldSeats(r *ares.Run) int {
 	return n
 }
 
+// The method `node` returns the entry of a node for a change.
 func (v *View) node(id string) *NodeEntry {
+	v.images = nil
 	n := v.nodes[id]
 	if n == nil {
 		if v.nodes == nil {

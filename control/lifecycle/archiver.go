@@ -31,6 +31,8 @@ type Archiver struct {
 	Accounting *accounting.Accounting
 	// Retention is how long history keeps a job after its end. 0 means forever.
 	Retention time.Duration
+	// Currency is the currency of the bills.
+	Currency string
 	// The function Wrote is called after each write to history, with the number of jobs or the error. This function may be nil.
 	Wrote func(jobs int, err error)
 	// AddUsage adds the usage of a job to the usage of its queue's archived jobs. If AddUsage is nil, usage is not
@@ -70,7 +72,6 @@ func (r *Archiver) Run(ctx context.Context, lead *store.Leadership) error {
 		if time.Since(lastArchive) >= cmp.Or(r.Every, time.Minute) {
 			lastArchive = time.Now()
 			r.warn(ctx, "archive finished jobs", r.ArchiveDue(ctx, lead))
-			r.warn(ctx, "show tenants in history", r.tenants(ctx))
 		}
 		if time.Since(lastForget) > time.Hour {
 			lastForget = time.Now()
@@ -78,6 +79,7 @@ func (r *Archiver) Run(ctx context.Context, lead *store.Leadership) error {
 			if r.warn(ctx, "forget old requests", err); n > 0 {
 				r.Log.Info("forgot old requests", "count", n)
 			}
+			r.warn(ctx, "close the bills of months that ended", r.closeMonths(ctx)) // before old jobs are removed
 			r.warn(ctx, "remove old jobs from history", r.prune(ctx))
 		}
 		if !pause.For(ctx, wait) {

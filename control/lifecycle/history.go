@@ -130,19 +130,16 @@ func (r *Archiver) wrote(jobs int, err error) error {
 	return err
 }
 
-// The method `tenants` writes each tenant's current usage to history.
-func (r *Archiver) tenants(ctx context.Context) error {
+// closeMonths stores the bills of months that can be closed.
+func (r *Archiver) closeMonths(ctx context.Context) error {
 	if r.Accounting == nil {
 		return nil
 	}
-	var all []history.TenantUse
-	for _, t := range r.View.Tenants() {
-		use, waiting := r.View.Use(t.ID)
-		all = append(all, history.TenantUse{Tenant: t, Use: use, Waiting: waiting})
+	closed, err := r.Accounting.CloseMonths(ctx, r.Currency)
+	for _, month := range closed {
+		r.Log.Info("closed the bill of a month", "month", month)
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordWithin)
-	defer cancel()
-	return r.Accounting.History.PutTenants(ctx, all, r.Now())
+	return err
 }
 
 // The method `prune` removes from history all jobs that are older than the retention time. It does nothing while a

@@ -28,6 +28,7 @@ type archiveFixture struct {
 	lead  *store.Leadership
 	node  *storetest.Node
 	rec   *Archiver
+	live  *LivePublisher
 	now   time.Time
 	wrote int
 	fails int
@@ -49,6 +50,8 @@ func newBooks(t *testing.T, folder string) *archiveFixture {
 	b := &archiveFixture{t: t, store: s, now: storetest.Noon.Add(time.Minute)}
 	clock := func() time.Time { return b.now }
 	l := accounting.NewAccounting(v, h, clock)
+	b.live = &LivePublisher{Store: s, View: v, Accounting: l, Now: time.Now, Log: controltest.Quiet, Every: 5 * time.Millisecond}
+	b.live.Follow()
 	controltest.Run(t, func(ctx context.Context) error { return v.Run(ctx, s, func(error) {}) })
 	b.lead, _ = storetest.NewLead(t, s)
 	b.node = storetest.NewNode(t, s)

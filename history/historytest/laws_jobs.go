@@ -83,7 +83,7 @@ func aJobIsThereOnce(t *testing.T, b Base) {
 	// A job's ID may be reused after the store has forgotten the original request. A reused ID refers to another job.
 	put(t, h, 1, Made{ID: "once", Revision: 900}.Finished())
 	b.Recount(t)
-	if n := b.count(t, "SELECT COUNT(*) FROM jobs"); n != 2 {
+	if n := b.count(t, "SELECT COUNT(*) FROM finished_jobs"); n != 2 {
 		t.Errorf("%d jobs, want 2", n)
 	}
 	if got, err := h.Job(t.Context(), ID("once"), ""); err != nil || got.Job.Revision != 900 {

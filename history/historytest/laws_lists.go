@@ -130,13 +130,16 @@ func countsKnowWhatOthersWrite(t *testing.T, b Base) {
 		query string
 		want  int64
 	}{
-		{`INSERT INTO jobs SELECT seq + 10, job_id, accepted_revision + 10, run_revision + 10, name, tenant, queue, submitted_by, phase, reason, outcome,
+		{`INSERT INTO jobs (seq, job_id, accepted_revision, run_revision, name, tenant, queue, submitted_by, phase, reason, outcome,
+			exit_code, priority, priority_class, members, gpus_per_member, gpu_milli, gpu_model, cpu_cores, memory_mb, image, is_array, array_of, array_index, retry_of,
+			accepted_at, started_at, finished_at, attempts, retries, preemptions, gpu_milliseconds, digest, record)
+			SELECT seq + 10, job_id, accepted_revision + 10, run_revision + 10, name, tenant, queue, submitted_by, phase, reason, outcome,
 			exit_code, priority, priority_class, members, gpus_per_member, gpu_milli, gpu_model, cpu_cores, memory_mb, image, is_array, array_of, array_index, retry_of,
 			accepted_at, started_at, finished_at, attempts, retries, preemptions, 0, digest, record FROM jobs`, 6},
-		{"UPDATE jobs SET phase = 'lost' WHERE seq = 11", 6},
-		{"UPDATE jobs SET array_of = 'x' WHERE seq = 12", 5},
-		{"UPDATE jobs SET array_of = '' WHERE seq = 14", 6},
-		{"UPDATE jobs SET reason = 'none'", 6},
+		{"UPDATE finished_jobs SET phase = 'lost' WHERE seq = 11", 6},
+		{"UPDATE finished_jobs SET array_of = 'x' WHERE seq = 12", 5},
+		{"UPDATE finished_jobs SET array_of = '' WHERE seq = 14", 6},
+		{"UPDATE finished_jobs SET reason = 'none'", 6},
 		{"DELETE FROM jobs WHERE seq IN (11, 13)", 4},
 		{"DELETE FROM jobs WHERE seq > 4", 3},
 	} {

@@ -175,7 +175,7 @@ func oldJobsGoTheirUseStays(t *testing.T, b Base) {
 	if n, bad := h.Prune(t.Context(), cut); bad != nil || n != 600 {
 		t.Fatalf("%d were removed, %v; want 600", n, bad)
 	}
-	if n := b.count(t, "SELECT COUNT(*) FROM jobs"); n != 100 {
+	if n := b.count(t, "SELECT COUNT(*) FROM finished_jobs"); n != 100 {
 		t.Errorf("%d jobs are left, want 100", n)
 	}
 	for _, table := range []string{"attempts", "placements", "job_usage"} {

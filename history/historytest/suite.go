@@ -115,6 +115,10 @@ func Run(t *testing.T, open func(testing.TB) Base) {
 		{"OldJobsGoTheirUseStays", oldJobsGoTheirUseStays},
 		{"AnythingCanBeWritten", anythingCanBeWritten},
 		{"TenantsAreShown", tenantsAreShown},
+		{"AClosedBillStays", aClosedBillStays},
+		{"LiveJobsAreShown", liveJobsAreShown},
+		{"ALiveJobIsShownOnce", aLiveJobIsShownOnce},
+		{"AnEarlierVersionWritesOn", anEarlierVersionWritesOn},
 		{"EndsAreTold", endsAreTold},
 		{"AnotherStoreIsRefused", anotherStoreIsRefused},
 	} {
@@ -137,26 +141,27 @@ func (b Base) count(tb testing.TB, query string) (n int64) {
 func (b Base) Recount(tb testing.TB) {
 	tb.Helper()
 	if err := errors.Join(
-		b.same(tb, "jobs twice", "SELECT COUNT(*) FROM (SELECT job_id, accepted_revision FROM jobs GROUP BY job_id, accepted_revision HAVING COUNT(*) > 1) d", "SELECT 0"),
-		b.same(tb, "attempts of no job", "SELECT COUNT(*) FROM attempts WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
-		b.same(tb, "placements of no job", "SELECT COUNT(*) FROM placements WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
-		b.same(tb, "transitions of no job", "SELECT COUNT(*) FROM transitions WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "jobs twice", "SELECT COUNT(*) FROM (SELECT job_id, accepted_revision FROM finished_jobs GROUP BY job_id, accepted_revision HAVING COUNT(*) > 1) d", "SELECT 0"),
+		b.same(tb, "jobs twice among all", "SELECT COUNT(*) FROM (SELECT job_id, accepted_revision FROM jobs GROUP BY job_id, accepted_revision HAVING COUNT(*) > 1) d", "SELECT 0"),
+		b.same(tb, "attempts of no job", "SELECT COUNT(*) FROM attempts WHERE job_seq NOT IN (SELECT seq FROM finished_jobs)", "SELECT 0"),
+		b.same(tb, "placements of no job", "SELECT COUNT(*) FROM placements WHERE job_seq NOT IN (SELECT seq FROM finished_jobs)", "SELECT 0"),
+		b.same(tb, "transitions of no job", "SELECT COUNT(*) FROM transitions WHERE job_seq NOT IN (SELECT seq FROM finished_jobs)", "SELECT 0"),
 		b.same(tb, "audit entries that follow no other", "SELECT COUNT(*) FROM audit a WHERE NOT EXISTS (SELECT 1 FROM audit p WHERE p.server = a.server AND p.sequence = a.sequence - 1 AND p.hash = a.previous_hash)",
 			"SELECT COUNT(DISTINCT server) FROM audit"),
-		b.same(tb, "use of no job", "SELECT COUNT(*) FROM job_usage WHERE job_seq NOT IN (SELECT seq FROM jobs)", "SELECT 0"),
+		b.same(tb, "use of no job", "SELECT COUNT(*) FROM job_usage WHERE job_seq NOT IN (SELECT seq FROM finished_jobs)", "SELECT 0"),
 		b.same(tb, "jobs without an array, and those counted", "SELECT SUM(jobs) FROM usage_daily", "SELECT SUM(jobs) FROM job_usage"),
-		b.same(tb, "use of jobs", "SELECT SUM(gpu_milliseconds) FROM jobs", "SELECT SUM(gpu_milliseconds) FROM job_usage"),
+		b.same(tb, "use of jobs", "SELECT SUM(gpu_milliseconds) FROM finished_jobs", "SELECT SUM(gpu_milliseconds) FROM job_usage"),
 		b.same(tb, "differences of the daily sums", "SELECT COUNT(*) FROM ("+
-			"SELECT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM job_usage u JOIN jobs j ON j.seq = u.job_seq GROUP BY 1, 2, 3, 4, 5, 6"+
+			"SELECT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM job_usage u JOIN finished_jobs j ON j.seq = u.job_seq GROUP BY 1, 2, 3, 4, 5, 6"+
 			" EXCEPT SELECT tenant, day, queue, submitted_by, model, region, gpu_milliseconds, jobs FROM usage_daily) d", "SELECT 0"),
 		b.same(tb, "rows of the daily sums", "SELECT COUNT(*) FROM usage_daily WHERE gpu_milliseconds <> 0 OR jobs <> 0",
-			"SELECT COUNT(*) FROM (SELECT DISTINCT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region FROM job_usage u JOIN jobs j ON j.seq = u.job_seq) d"),
+			"SELECT COUNT(*) FROM (SELECT DISTINCT j.tenant, u.day, j.queue, j.submitted_by, u.model, u.region FROM job_usage u JOIN finished_jobs j ON j.seq = u.job_seq) d"),
 		b.same(tb, "differences of the tenants' sums", "SELECT COUNT(*) FROM ("+
 			"SELECT u.tenant, u.day, k.kind, SUM(u.gpu_milliseconds) AS ms, SUM(u.jobs) AS n FROM usage_daily u JOIN kinds k ON k.model = u.model AND k.region = u.region GROUP BY 1, 2, 3"+
 			" EXCEPT SELECT tenant, day, kind, gpu_milliseconds, jobs FROM usage_by_tenant) d", "SELECT 0"),
-		b.same(tb, "differences of the counts", "SELECT COUNT(*) FROM (SELECT tenant, queue, submitted_by, phase, COUNT(*) AS n FROM jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4"+
+		b.same(tb, "differences of the counts", "SELECT COUNT(*) FROM (SELECT tenant, queue, submitted_by, phase, COUNT(*) AS n FROM finished_jobs WHERE array_of = '' GROUP BY 1, 2, 3, 4"+
 			" EXCEPT SELECT tenant, queue, submitted_by, phase, jobs FROM job_counts) d", "SELECT 0"),
-		b.same(tb, "jobs, and the sum of the counts", "SELECT COUNT(*) FROM jobs WHERE array_of = ''", "SELECT COALESCE(SUM(jobs), 0) FROM job_counts"),
+		b.same(tb, "jobs, and the sum of the counts", "SELECT COUNT(*) FROM finished_jobs WHERE array_of = ''", "SELECT COALESCE(SUM(jobs), 0) FROM job_counts"),
 		b.same(tb, "rows that count no jobs", "SELECT COUNT(*) FROM job_counts WHERE jobs <= 0", "SELECT 0"),
 	); err != nil {
 		tb.Error(err)

@@ -29,7 +29,7 @@ func TestHistoryMissesNothingWhenItsDatabaseIsKilled(t *testing.T) {
 	recorded := func(n int64) func() (bool, string) {
 		return func() (bool, string) {
 			got := int64(-1)
-			err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM jobs").Scan(&got)
+			err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM finished_jobs").Scan(&got)
 			return err == nil && got >= n, fmt.Sprint(got, " jobs in history, want ", n, " ", err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestHistoryMissesNothingWhenItsDatabaseIsKilled(t *testing.T) {
 		}
 	}
 	var n, ended int64
-	if err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(CASE phase WHEN 'succeeded' THEN 1 ELSE 0 END) FROM jobs").Scan(&n, &ended); err != nil {
+	if err := base.Raw.QueryRowContext(t.Context(), "SELECT COUNT(*), SUM(CASE phase WHEN 'succeeded' THEN 1 ELSE 0 END) FROM finished_jobs").Scan(&n, &ended); err != nil {
 		t.Fatal(err)
 	}
 	if n != int64(len(ids)) || ended != n {

@@ -40,7 +40,7 @@ func remembered(t *testing.T, f *fleet) {
 		}
 	}
 	live.Await(t, 2*time.Minute, "every job in history", func() (bool, string) {
-		rows, err := f.history.Raw.QueryContext(t.Context(), "SELECT job_id, phase FROM jobs ORDER BY accepted_revision")
+		rows, err := f.history.Raw.QueryContext(t.Context(), "SELECT job_id, phase FROM finished_jobs ORDER BY accepted_revision")
 		if err != nil {
 			return false, err.Error()
 		}

@@ -1,0 +1,46 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/cache"
+)
+
+// readLevel replaces a priority from 0 to 4 by the priority of its level, where 0 is the highest. It returns a warning that
+// says so, or "". A number is no level if the job also names its class. The priority of a retried job is no level, because
+// it was read when the first job was submitted.
+func readLevel(stored *ares.Spec, retry bool) string {
+	if stored.Priority == nil || stored.PriorityClass != "" || retry {
+		return ""
+	}
+	level := *stored.Priority
+	class, ok := ares.LevelOf(level)
+	if !ok {
+		return ""
+	}
+	stored.Priority = new(class.Floor())
+	name := strings.ToUpper(strings.ReplaceAll(string(class), "-", "_"))
+	text := fmt.Sprintf("priority %d was read as level %d of 0 to 4, %s: the job has class %s and priority %d", level, level, name, class, class.Floor())
+	if class != ares.BestEffort {
+		text += fmt.Sprintf("; for the number %d, which is the lowest class, set priority_class to %s too", level, ares.BestEffort)
+	}
+	return text
+}
+
+// imageWarning says what happens to a job that names an image on the nodes that are online now.
+func imageWarning(image string, n cache.ImageNodes) string {
+	const remedy = "remove the image from the job, or start the agents with --run-images"
+	name := fmt.Sprintf("image %s is not used, because Ares runs no containers: ", ares.Truncate(image, 256))
+	switch {
+	case n.Run+n.Other == 0:
+		return name + "on a node whose agent runs with --run-images (as with ares up) the command runs directly on the node; on any other node the job fails at its start. No node is online"
+	case n.Other == 0:
+		return name + "the command runs directly on the node"
+	case n.Run == 0:
+		return name + "the job will fail at its start, because no agent runs with --run-images: " + remedy
+	default:
+		return name + fmt.Sprintf("on %d of %d nodes the command runs directly on the node; on the others the job fails at its start: %s", n.Run, n.Run+n.Other, remedy)
+	}
+}

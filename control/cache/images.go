@@ -1,0 +1,32 @@
+package cache
+
+// ImageNodes counts the nodes with a session by what they do with a job that names an image.
+type ImageNodes struct {
+	Run   int // nodes that run its command without the image
+	Other int // nodes on which it fails at its start
+}
+
+// ImageNodes counts the nodes that run jobs with an image. The result is kept until a node changes, because every
+// submission with an image asks for it.
+func (v *View) ImageNodes() ImageNodes {
+	v.mu.RLock()
+	known := v.images
+	v.mu.RUnlock()
+	if known != nil {
+		return *known
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := ImageNodes{}
+	for _, e := range v.nodes { // order-free: it counts
+		switch {
+		case e.Session == nil:
+		case e.Node.RunImages:
+			n.Run++
+		default:
+			n.Other++
+		}
+	}
+	v.images = &n
+	return n
+}

@@ -1,0 +1,93 @@
+package compose_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/test/cluster"
+	"github.com/ares-scheduler/ares/test/live"
+	"github.com/ares-scheduler/ares/test/namespaces"
+)
+
+// TestMain moves into namespaces in which all ports and Docker's default socket
+// are free. Docker's daemon needs root permissions.
+func TestMain(m *testing.M) { namespaces.Main(m, true) }
+
+// startDocker starts Docker's daemon and waits until it answers. At the end of
+// the test, the daemon stops its containers and ends.
+func startDocker(t *testing.T) {
+	t.Helper()
+	var found []string
+	for _, name := range []string{"dockerd", "docker-compose", "busybox"} {
+		found = append(found, filepath.Dir(program(t, name)))
+	}
+	// Client and daemon must be of the same package, even if another client comes first on the PATH.
+	t.Setenv("PATH", found[0]+":"+found[1]+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("set up the loopback interface: %v: %s", err, out)
+	}
+	dir, err := os.MkdirTemp("", "ares-compose-") //nolint:usetesting // the daemon must have ended before it is removed
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := fmt.Sprintf("ares-compose-%d", time.Now().UnixNano())
+	// The containers need no way out of the machine. Without iptables, Docker publishes ports with its proxy.
+	daemon := cluster.NewProcess(t, dir, cluster.Command{Name: "dockerd", Argv: []string{
+		"dockerd", "--data-root", filepath.Join(dir, "data"), "--iptables=false", "--ip6tables=false",
+		"--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/" + group, "--shutdown-timeout", "10",
+	}})
+	t.Cleanup(func() {
+		daemon.Stop(syscall.SIGTERM, 30*time.Second)
+		daemon.End()
+		if t.Failed() {
+			t.Logf("the end of Docker's log:\n%s", tail(daemon.Log()))
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove Docker's data: %v", err)
+		}
+		removeGroups(t, group)
+	})
+	live.Await(t, time.Minute, "Docker to start", func() (bool, string) {
+		select {
+		case <-daemon.Ended():
+			t.Fatal("Docker's daemon cannot run on this machine")
+		default:
+		}
+		out, err := exec.CommandContext(t.Context(), "docker", "version").CombinedOutput()
+		return err == nil, string(out)
+	})
+}
+
+// The function `program` finds a program that `make test` installs.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	for _, at := range []string{name, "/usr/sbin/" + name} { // users have no /usr/sbin in their PATH on Debian
+		if path, err := exec.LookPath(at); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("this test needs %s: run tools/needs %s at the root of the repository", name, name)
+	return ""
+}
+
+// removeGroups removes the empty cgroups that Docker leaves, in every hierarchy.
+func removeGroups(t *testing.T, group string) {
+	t.Helper()
+	left, err := filepath.Glob("/sys/fs/cgroup/*/" + group)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, dir := range append(left, "/sys/fs/cgroup/"+group) {
+		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+	}
+}
+
+// The function `tail` returns the last part of a text.
+func tail(text string) string { return text[max(0, len(text)-3000):] }
