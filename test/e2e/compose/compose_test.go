@@ -28,7 +28,9 @@ func TestCompose(t *testing.T) {
 	s.run("make -n docker-build", `(?m)^deploy/docker/build$`)
 	s.run("deploy/docker/build", `sha256:`)
 	s.run("deploy/docker/postgres "+postgresImage, `sha256:`)
+	s.run("docker-compose build", `Successfully tagged ares-etcd:local`, `Successfully tagged ares:local`)
 	t.Setenv("ARES_POSTGRES_IMAGE", postgresImage)
+	t.Setenv("ARES_POSTGRES_PASSWORD", "p@ss/w:rd")
 
 	s.run("docker-compose up -d")
 	s.run("docker ps", `ares-etcd:local .*Up .*ares-etcd`, postgresImage+` .*Up .*gpu-scheduler-postgres`)
