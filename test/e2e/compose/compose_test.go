@@ -59,7 +59,9 @@ func etcd(s shell) {
 	s.run("docker exec ares-etcd etcdctl member list", `started, etcd0, http://ares-etcd:2380`)
 	s.run(`docker exec ares-etcd etcdctl get "" --prefix --keys-only`, `(?m)^/ares/`)
 	s.run("docker-compose exec etcd etcdctl endpoint health", `is healthy`)
-	s.run("docker-compose exec etcd sh -c 'echo a shell in $HOSTNAME'", `a shell in ares-etcd`)
+	s.input = "echo a shell in $HOSTNAME\nexit\n"
+	s.run("docker-compose exec etcd sh", `(?m)^a shell in ares-etcd$`)
+	s.input = ""
 	s.run("docker-compose logs --tail=100 etcd", `ares-etcd .*serving client traffic`)
 	s.run("timeout 5 docker-compose logs -f | head -200", `ares-server`, `ares-etcd`)
 }
@@ -116,8 +118,9 @@ func restarts(s shell) {
 
 // A shell runs commands of documents at the root of the repository.
 type shell struct {
-	t   *testing.T
-	dir string
+	t     *testing.T
+	dir   string
+	input string // what a user types
 }
 
 // The method `run` runs a command that must succeed. Its output must match each
@@ -158,6 +161,9 @@ func (s shell) try(atMost time.Duration, command string) (string, bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "script", "--quiet", "--return", "--command", "stty cols 300; "+command, "/dev/null")
 	cmd.Env = append(os.Environ(), "SHELL=/bin/bash")
+	if s.input != "" {
+		cmd.Stdin = strings.NewReader(s.input)
+	}
 	cmd.Dir, cmd.WaitDelay = s.dir, 5*time.Second
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(colors.ReplaceAllString(string(out), ""), "\r\n", "\n"), err == nil
