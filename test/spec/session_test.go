@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	rowTime = time.Minute      // how long one row may take
+	rowTime = 4 * time.Minute  // how long one row may take; some compile a program
 	outTime = 20 * time.Second // how long a program in the background may take to print what is wanted
 )
 
