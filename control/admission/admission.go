@@ -241,8 +241,11 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		if asked := r.Submitted.LostAfterSeconds; asked != 0 {
 			return c, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d", least, ares.MaxLostAfterSec, asked).At("lost_after_seconds")
 		}
-		stored.LostAfterSeconds, effective.LostAfterSeconds = least, least
+		effective.LostAfterSeconds = least
 	}
+	// The value is stored even if it is the default. A server of another version, with another default, then sends the same
+	// value to the node's supervisor as the leader uses. Otherwise a leader could take a rank back before its process has ended.
+	stored.LostAfterSeconds = effective.LostAfterSeconds
 	if err = a.checkLimits(tenant, queue, &effective, batch, r.Sees == nil); err != nil {
 		return c, explainLevel(err, level)
 	}
