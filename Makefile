@@ -164,7 +164,7 @@ clean: ## Remove what was built (the tools in .bin stay)
 
 .PHONY: needs
 needs:
-	@tools/needs curl jq gcc redis-server initdb mkfs.ext4
+	@tools/needs curl jq gcc redis-server initdb mkfs.ext4 psql ip unshare setpriv pkill
 
 .PHONY: browser
 browser:
