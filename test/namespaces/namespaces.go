@@ -20,17 +20,18 @@ import (
 // the process that runs the tests.
 const stage = "ARES_TEST_NAMESPACE_STAGE"
 
-// Main moves into new namespaces and runs the tests there. TestMain calls it.
-// Without root permissions, Main uses a user namespace. If needsRoot is true,
-// the tests do not work in a user namespace, and Main fails instead.
-func Main(m *testing.M, needsRoot bool) {
+// Run moves into new namespaces, runs the tests there, and returns the exit code
+// for TestMain. Without root permissions, Run uses a user namespace. If
+// needsRoot is true, the tests do not work in a user namespace, and Run fails
+// instead.
+func Run(m *testing.M, needsRoot bool) int {
 	switch os.Getenv(stage) {
 	case "tests":
-		os.Exit(m.Run())
+		return m.Run()
 	case "init":
-		os.Exit(initialise())
+		return initialise()
 	default:
-		os.Exit(enter(needsRoot))
+		return enter(needsRoot)
 	}
 }
 

@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/ares-scheduler/ares/test/namespaces"
@@ -8,4 +9,4 @@ import (
 
 // TestMain moves into new namespaces before any test runs: each machine of the
 // suite has a network of its own.
-func TestMain(m *testing.M) { namespaces.Main(m, false) }
+func TestMain(m *testing.M) { os.Exit(namespaces.Run(m, false)) }

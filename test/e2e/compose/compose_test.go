@@ -28,7 +28,9 @@ func TestCompose(t *testing.T) {
 	s.run("make -n docker-build", `(?m)^deploy/docker/build$`)
 	s.run("deploy/docker/build", `sha256:`)
 	s.run("deploy/docker/postgres "+postgresImage, `sha256:`)
+	s.run("docker-compose build", `Successfully tagged ares-etcd:local`, `Successfully tagged ares:local`)
 	t.Setenv("ARES_POSTGRES_IMAGE", postgresImage)
+	t.Setenv("ARES_POSTGRES_PASSWORD", "p@ss/w:rd")
 
 	s.run("docker-compose up -d")
 	s.run("docker ps", `ares-etcd:local .*Up .*ares-etcd`, postgresImage+` .*Up .*gpu-scheduler-postgres`)
@@ -57,7 +59,9 @@ func etcd(s shell) {
 	s.run("docker exec ares-etcd etcdctl member list", `started, etcd0, http://ares-etcd:2380`)
 	s.run(`docker exec ares-etcd etcdctl get "" --prefix --keys-only`, `(?m)^/ares/`)
 	s.run("docker-compose exec etcd etcdctl endpoint health", `is healthy`)
-	s.run("docker-compose exec etcd sh -c 'echo a shell in $HOSTNAME'", `a shell in ares-etcd`)
+	s.input = "echo a shell in $HOSTNAME\nexit\n"
+	s.run("docker-compose exec etcd sh", `(?m)^a shell in ares-etcd$`)
+	s.input = ""
 	s.run("docker-compose logs --tail=100 etcd", `ares-etcd .*serving client traffic`)
 	s.run("timeout 5 docker-compose logs -f | head -200", `ares-server`, `ares-etcd`)
 }
@@ -114,8 +118,9 @@ func restarts(s shell) {
 
 // A shell runs commands of documents at the root of the repository.
 type shell struct {
-	t   *testing.T
-	dir string
+	t     *testing.T
+	dir   string
+	input string // what a user types
 }
 
 // The method `run` runs a command that must succeed. Its output must match each
@@ -156,6 +161,9 @@ func (s shell) try(atMost time.Duration, command string) (string, bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "script", "--quiet", "--return", "--command", "stty cols 300; "+command, "/dev/null")
 	cmd.Env = append(os.Environ(), "SHELL=/bin/bash")
+	if s.input != "" {
+		cmd.Stdin = strings.NewReader(s.input)
+	}
 	cmd.Dir, cmd.WaitDelay = s.dir, 5*time.Second
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(colors.ReplaceAllString(string(out), ""), "\r\n", "\n"), err == nil

@@ -16,7 +16,7 @@ import (
 
 // TestMain moves into namespaces in which all ports and Docker's default socket
 // are free. Docker's daemon needs root permissions.
-func TestMain(m *testing.M) { namespaces.Main(m, true) }
+func TestMain(m *testing.M) { os.Exit(namespaces.Run(m, true)) }
 
 // startDocker starts Docker's daemon and waits until it answers. At the end of
 // the test, the daemon stops its containers and ends.

@@ -102,6 +102,11 @@ func setup(env *testscript.Env, dir string) error {
 	for _, name := range carried {
 		env.Setenv(name, "")
 	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("ROOT", root)
 	env.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	env.Setenv("ARES_MOCK_GPU", "true")       // the same devices on every machine
 	env.Setenv("ARES_ISOLATION_MODE", "none") // jobs write into the script's directory; see isolation.txtar
