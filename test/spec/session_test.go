@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	rowTime = 4 * time.Minute  // how long one row may take; some compile a program
-	outTime = 20 * time.Second // how long a program in the background may take to print what is wanted
+	rowTime = 2 * time.Minute // how long one row may take; go run links a program
+	outTime = time.Minute     // how long a program in the background may take to print what is wanted
 )
 
 // A session is one bash process in its own network and process namespaces. When
@@ -66,7 +66,7 @@ func newSession(t *testing.T, number string) *session {
 	cmd.Env = []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC", "TMPDIR=" + home,
 		"ARES_MOCK_GPU=true", "ARES_ISOLATION_MODE=none", "ETCD=" + live.Etcd.Path(t), "ETCDCTL=" + live.Etcdctl.Path(t),
-		"GOFLAGS=-trimpath", "CGO_ENABLED=0", // as make build: the packages are compiled already
+		"GOFLAGS=-trimpath -tags=embed_supervisor -ldflags=-w", "CGO_ENABLED=0", // as make build: the packages are compiled already
 		"GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOPATH=" + goEnv(t, "GOPATH"),
 	}
 	output, err := os.Create(filepath.Join(s.logs, "bash.log"))
@@ -150,7 +150,7 @@ func (s *session) close(cmd *exec.Cmd) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(outTime):
+	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill() // with --kill-child, its namespace ends with it
 		<-ended
 	}
