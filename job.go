@@ -130,18 +130,22 @@ type Job struct {
 // fields and the version of the defaults under which it was accepted. When a default changes,
 // WithDefaultsOf must still know the old value.
 //
-// In version 1, members defaulted to min_members even if gang_scheduling was false.
-const DefaultsVersion = 2
+// In version 1, members defaulted to min_members even if gang_scheduling was false. Up to version 2, lost_after was 30 s.
+const DefaultsVersion = 3
 
 // These are the default values of a job's fields.
 const (
 	DefaultTenant       = "default"
 	DefaultQueue        = "default"
-	DefaultLostAfter    = 30 * time.Second
+	DefaultLostAfter    = 25 * time.Second
 	DefaultGraceSeconds = 30
 	DefaultMaxRetries   = 3
 	DefaultAccelerator  = "gpu"
 )
+
+// EarlierLostAfter is the default lost_after of jobs that were accepted under version 2 of the defaults or an earlier
+// one. Their supervisors use it, so servers must wait for it as well.
+const EarlierLostAfter = 30 * time.Second
 
 // WithDefaults returns the spec with every missing field filled in.
 func (s Spec) WithDefaults() Spec { return s.WithDefaultsOf(DefaultsVersion) }
@@ -154,6 +158,9 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 	fill(&s.AcceleratorType, DefaultAccelerator)
 	fill(&s.NUMAPolicy, "none")
 	fill(&s.Mode, Restart)
+	if version < 3 {
+		fill(&s.LostAfterSeconds, int(EarlierLostAfter/time.Second))
+	}
 	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
 	fill(&s.Placement.Strategy, "balanced")
 	if version >= 2 && s.Gang != nil && !*s.Gang {

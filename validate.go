@@ -23,7 +23,7 @@ const (
 	MaxLabels         = 64
 	MaxMinutes        = 60 * 24 * 366
 	MaxRetriesLimit   = 1000
-	MinLostAfterSec   = 20 // minimum for a tenant's default; a job's own value may be as short as the session TTL
+	MinLostAfterSec   = 10 // minimum for a tenant's default; the session TTL is the minimum for a job's own value
 	MaxLostAfterSec   = 24 * 3600
 	MaxGraceSec       = 3600
 )

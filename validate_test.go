@@ -187,11 +187,23 @@ func TestParseBandwidth(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	s := ares.Spec{PriorityClass: ares.High, Members: 3, Array: ares.Array{Count: 7}}.WithDefaults()
 	if *s.Priority != 1000 || s.PriorityClass != ares.High || !*s.Gang || s.MinMembers != 3 || s.Array.Parallelism != 7 ||
-		s.Tenant != "default" || *s.Retry.MaxRetries != 3 || *s.GraceSeconds != 30 || s.LostAfterSeconds != 30 || s.Mode != ares.Restart {
+		s.Tenant != "default" || *s.Retry.MaxRetries != 3 || *s.GraceSeconds != 30 || s.LostAfterSeconds != 25 || s.Mode != ares.Restart {
 		t.Errorf("defaults: %+v", s)
 	}
 	if s := (ares.Spec{}).WithDefaults(); *s.Priority != 500 || s.PriorityClass != ares.Normal || *s.Gang || s.Members != 1 {
 		t.Errorf("defaults: %+v", s)
+	}
+}
+
+// TestLostAfterOfEarlierVersions checks that jobs of an earlier version keep the lost_after that their supervisors have.
+func TestLostAfterOfEarlierVersions(t *testing.T) {
+	for version, want := range map[int]time.Duration{0: 30 * time.Second, 1: 30 * time.Second, 2: 30 * time.Second, 3: 25 * time.Second} {
+		if got := (ares.Spec{}).WithDefaultsOf(version).LostAfter(); got != want {
+			t.Errorf("version %d: %s, want %s", version, got, want)
+		}
+		if got := (ares.Spec{LostAfterSeconds: 12}).WithDefaultsOf(version).LostAfter(); got != 12*time.Second {
+			t.Errorf("version %d: the job's own value became %s", version, got)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -175,8 +174,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if errors.Is(err, errTaken) || errors.Is(err, ErrNotJoined) && !a.busy() {
 			return err
 		}
-		// The delay is random, because all agents of the cluster may be waiting for the same server.
-		if !pause.For(ctx, time.Second/2+rand.N(time.Second)) {
+		if !pause.For(ctx, a.retryDelay()) {
 			return nil
 		}
 	}
@@ -216,9 +214,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	sent := run.Now()
+	opening, cancel := context.WithTimeout(ctx, a.openTimeout(sent))
+	defer cancel()
 	resp, err := control.OpenSession(opening, a.openSessionRequest())
 	if err != nil {
 		err = apipb.FromStatus(err)
@@ -309,16 +307,26 @@ func (a *Agent) renew(ctx context.Context, c apipb.AgentServiceClient, ref *apip
 // the node's jobs, whichever is shorter. In a large cluster the TTL may exceed a job's lost_after. If the interval depended only on the
 // TTL, one failed renewal could end the job.
 func (a *Agent) renewEvery(ttl time.Duration) time.Duration {
+	if shortest := a.shortestLostAfter(); shortest > 0 {
+		ttl = min(ttl, shortest)
+	}
+	return ttl / 8
+}
+
+// shortestLostAfter returns the shortest lost_after among the node's jobs, or 0 if the node has no jobs.
+func (a *Agent) shortestLostAfter() (shortest time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.seats { // order-free: a minimum
-		patience := ares.MinLostAfterSec * time.Second // used until a server has sent the seat's order
+		lostAfter := ares.MinLostAfterSec * time.Second // used until a server has sent the seat's order
 		if s.order != nil {
-			patience = time.Duration(s.order.GetLostAfterSeconds()) * time.Second
+			lostAfter = time.Duration(s.order.GetLostAfterSeconds()) * time.Second
 		}
-		ttl = min(ttl, patience)
+		if shortest == 0 || lostAfter < shortest {
+			shortest = lostAfter
+		}
 	}
-	return ttl / 8
+	return shortest
 }
 
 // The method `acknowledged` stores the send time of an acknowledged renewal, and passes this time on to every supervisor. Each

@@ -52,7 +52,9 @@ func TestRenewalsGoByTheLeastPatience(t *testing.T) {
 		{[]int32{900, 30}, 60, 3750 * time.Millisecond},
 		{[]int32{30}, 20, 2500 * time.Millisecond},
 		{[]int32{900}, 60, 7500 * time.Millisecond},
-		{[]int32{900, 0}, 60, 2500 * time.Millisecond},
+		{[]int32{25}, 20, 2500 * time.Millisecond}, // the defaults
+		{[]int32{12}, 12, 1500 * time.Millisecond},
+		{[]int32{900, 0}, 60, 1250 * time.Millisecond},
 	} {
 		if got := held(c.held...).renewEvery(time.Duration(c.ttl) * time.Second); got != c.want {
 			t.Errorf("held %v under a TTL of %d s: every %s, want %s", c.held, c.ttl, got, c.want)

@@ -100,7 +100,9 @@ func (ps Prices) at(k Kind, day string) (Price, bool) {
 }
 
 // The method `source` names a price, as "ares price list" shows it. An empty model or region is written as *.
-func (p Price) source() string { return cmp.Or(p.Model, "*") + "/" + cmp.Or(p.Region, "*") + "/" + p.From }
+func (p Price) source() string {
+	return cmp.Or(p.Model, "*") + "/" + cmp.Or(p.Region, "*") + "/" + p.From
+}
 
 // CloseMonth stores the bill of a month, unless the month is closed already.
 func (h *History) CloseMonth(ctx context.Context, b *Bill, at time.Time) error {

@@ -101,6 +101,35 @@ func TestPostgresCountsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// TestPostgresReadersReadTheView migrates a database in which a role could read the table of jobs.
+func TestPostgresReadersReadTheView(t *testing.T) {
+	base := historytest.StartPostgres(t).New(t)
+	if err := base.Open(t).Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	base.DownTo(t, 4)
+	for _, query := range []string{`CREATE ROLE "an analyst"`, `GRANT SELECT ON ALL TABLES IN SCHEMA public TO "an analyst"`} {
+		if _, err := base.Raw.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := base.Open(t).Put(t.Context(), []history.Finished{historytest.Made{ID: "a"}.Finished()}); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := base.Raw.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err = tx.ExecContext(t.Context(), `SET LOCAL ROLE "an analyst"`); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if err = tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM jobs WHERE state = 'completed'").Scan(&n); err != nil || n != 1 {
+		t.Errorf("the reader sees %d jobs, %v", n, err)
+	}
+}
+
 // TestCloseEndsAnUpdate stops a server while its tables are migrated.
 func TestCloseEndsAnUpdate(t *testing.T) {
 	base := historytest.StartPostgres(t).New(t)

@@ -2,9 +2,11 @@ package history_test
 
 import (
 	"compress/gzip"
+	"database/sql"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ares-scheduler/ares/history"
@@ -37,6 +39,16 @@ func TestAnEarlierDatabaseGoesOn(t *testing.T) {
 		t.Errorf("the job that succeeded is %+v", j)
 	} else if whole, missing := h.Job(ctx, j.Job.ID, "vision"); missing != nil || len(whole.Run.Transitions) < 3 {
 		t.Errorf("its transitions are %+v, %v", whole.Run.Transitions, missing)
+	}
+	view, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = view.Close() }()
+	states := ""
+	if err = view.QueryRowContext(ctx, "SELECT group_concat(name || ' ' || state, ', ' ORDER BY name) FROM jobs WHERE tenant_id = 'vision' AND command IS NULL").Scan(&states); err != nil ||
+		!strings.Contains(states, "succeeded completed") || !strings.Contains(states, "retried failed") {
+		t.Errorf("the view of all jobs has %q, %v", states, err)
 	}
 	prices, err := h.Prices(ctx)
 	if err != nil || len(prices) != 2 {

@@ -26,6 +26,7 @@ type metrics struct {
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	topology   *topologyMetrics
+	recovery   *recoveryMetrics
 	violations *prometheus.CounterVec
 }
 
@@ -57,11 +58,12 @@ func newMetrics(view *cache.View) *metrics {
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because their listener or their address had reached its limit.",
 		}, []string{"door"}),
 		topology: newTopologyMetrics(view),
+		recovery: newRecoveryMetrics(view, time.Now),
 		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_law_violations_total", Help: "Violations of the engine's laws by decisions, while scheduler.check_laws is on. Each is a bug of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, newClusterMetrics(view), newPreemptionMetrics(view),
+	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, m.recovery.durations, newClusterMetrics(view), newPreemptionMetrics(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

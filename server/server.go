@@ -250,6 +250,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	reaper := &lifecycle.Reaper{
 		Store: s.Store, View: s.View, TTL: s.cfg.SessionTTL(0), Now: time.Now, Log: s.log, BrakePercent: s.cfg.Sessions.BrakePercent,
 	}
+	reaper.Feed()
 	drainer := &lifecycle.Drainer{Store: s.Store, View: s.View, Now: time.Now, Log: s.log}
 	recorder := &lifecycle.Archiver{
 		Store: s.Store, View: s.View, Archive: archive, Now: time.Now, Log: s.log, Every: time.Minute,
@@ -275,6 +276,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	s.Loop.Before = s.beforeLeading(hold.Wait)
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
+		defer m.recovery.whileLeading()()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)

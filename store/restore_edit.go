@@ -100,7 +100,8 @@ func (s *Store) endRuns(ctx context.Context, r *Restoration, done *Restored) err
 }
 
 func (s *Store) longestOfTenants(ctx context.Context) (time.Duration, error) {
-	longest := ares.DefaultLostAfter
+	// A job that was accepted after the backup is unknown here. It may have the default of an earlier version.
+	longest := max(ares.DefaultLostAfter, ares.EarlierLostAfter)
 	err := s.each(ctx, tenantsKey, func(_ string, rec *storepb.Record, _ int64) error {
 		longest = max(longest, time.Duration(rec.GetTenant().GetLostAfterSeconds())*time.Second)
 		return nil

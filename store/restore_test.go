@@ -82,6 +82,17 @@ func populate(t *testing.T, s *store.Store) *world {
 	return w
 }
 
+// TestRestoreWaitsForJobsOfAnEarlierVersion restores a backup without jobs. Jobs that were accepted after the backup may have the longer
+// default of an earlier version.
+func TestRestoreWaitsForJobsOfAnEarlierVersion(t *testing.T) {
+	old := storetest.Embedded(t)
+	storetest.NewJob(t, old, func(s *ares.Spec) { s.LostAfterSeconds = 12 })
+	_, done := restored(t, store.Restoration{File: backup(t, old)})
+	if done.Hold != ares.EarlierLostAfter {
+		t.Errorf("nothing is placed for %s, want %s", done.Hold, ares.EarlierLostAfter)
+	}
+}
+
 func TestRestoreCutsTheTimeBeforeOff(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *store.Store{
 		"embedded": storetest.Embedded,

@@ -36,7 +36,8 @@ func (a *commands) policyApplyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply -f FILE", Short: "Create or replace policies",
 		Long: `Create or replace the policies in a file. The file contains one policy, several YAML documents,
-or a list under "policies:". The command runs the test cases in the file and checks every policy
+or a list under "policies:". A document with the key "policy:" (name, rule, action, alert) is
+translated, and the command says how. The command runs the test cases in the file and checks every policy
 before it writes any policy.`,
 		Example: `  ares policy apply --check -f budget.yaml
   ares policy apply -f budget.yaml`,
@@ -55,6 +56,7 @@ before it writes any policy.`,
 				return command.InFile(file, err)
 			}
 		}
+		a.printNotes(&f)
 		for _, p := range f.policies {
 			if _, err = cl.ApplyPolicy(ctx, p, true); err != nil {
 				return fmt.Errorf("policy %s: %w", p.GetName(), err)

@@ -21,6 +21,7 @@ import (
 type policyFile struct {
 	policies []*apipb.Policy
 	cases    []policy.Case
+	notes    []string // about policies that were translated
 }
 
 // caseFile is a test case in a policy file. A test case describes its job with the same fields as a
@@ -148,7 +149,19 @@ func (f *policyFile) add(doc []byte) error {
 	if err := json.Unmarshal(doc, &keys); err != nil {
 		return ares.Errorf(ares.Invalid, "the file must contain one policy, or an object with the lists \"policies\" and \"cases\"")
 	}
-	if keys["policies"] == nil && keys["cases"] == nil {
+	if one := documentPolicyOf(keys); one != nil {
+		if err := f.addDocumentPolicy(one); err != nil {
+			return err
+		}
+		delete(keys, "policy")
+		var err error
+		if doc, err = json.Marshal(keys); err != nil || len(keys) == 0 {
+			return err
+		}
+		if err = strict(doc, &lists); err != nil {
+			return fmt.Errorf("beside \"policy\": %w", err)
+		}
+	} else if keys["policies"] == nil && keys["cases"] == nil {
 		lists.Policies = []json.RawMessage{doc}
 	} else if err := strict(doc, &lists); err != nil {
 		return err

@@ -39,7 +39,8 @@ func (a *commands) debugCommand() *cobra.Command {
 	var httpServer string
 	c := command.Group("debug", "Inspect the store", "  ares debug dump nodes/", "",
 		a.debugStoreCommand("dump", "Print the records in the store at one revision", false, &httpServer),
-		a.debugStoreCommand("watch", "Print changes in the store as they happen", true, &httpServer))
+		a.debugStoreCommand("watch", "Print changes in the store as they happen", true, &httpServer),
+		a.debugKeysCommand(), a.debugGetCommand(&httpServer))
 	c.PersistentFlags().StringVar(&httpServer, "http-server", "", "REST address of the server (default that of the data directory's server, or 127.0.0.1:8080)")
 	return c
 }
@@ -58,14 +59,15 @@ func (a *commands) debugStoreCommand(use, short string, watch bool, at *string) 
 			if watch {
 				query.Set("watch", "true")
 			}
-			return a.readStore(cmd.Context(), *at, query, &o)
+			return a.openStore(cmd.Context(), *at, query, func(r io.Reader) error { return a.printRecords(r, &o) })
 		},
 	}
 	o.AddOutput(c)
 	return c
 }
 
-func (a *commands) readStore(ctx context.Context, at string, query url.Values, o *output.Flags) error {
+// openStore asks the server for records of its store, and passes the answer to the function `read`.
+func (a *commands) openStore(ctx context.Context, at string, query url.Values, read func(io.Reader) error) error {
 	at = strings.TrimPrefix(strings.TrimPrefix(cmp.Or(at, a.Endpoints().HTTP, "127.0.0.1:8080"), "http://"), "https://")
 	at = server.Local(at)
 	config, err := a.TLSConfig([]string{at})
@@ -97,7 +99,7 @@ func (a *commands) readStore(ctx context.Context, at string, query url.Values, o
 	if resp.StatusCode != http.StatusOK {
 		return refusal(resp)
 	}
-	err = a.printRecords(resp.Body, o)
+	err = read(resp.Body)
 	if ctx.Err() != nil {
 		return nil // the user interrupted the output
 	}

@@ -100,7 +100,7 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 	}
 	w := &workerPrinter{out: a.Out, name: node.Node}
 	w.printf("Worker %s starting...\n", node.Node)
-	stored, err := chooseStore(ctx, &cfg)
+	stored, err := chooseStore(ctx, &cfg, defaultEtcd)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,10 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 	})
 }
 
-// chooseStore decides where the server of a worker keeps its state, and describes it. A server that has used one store
-// must not start with another, empty one without being told to.
-func chooseStore(ctx context.Context, cfg *server.Config) (string, error) {
+// chooseStore decides where the server of a worker keeps its state, and describes it. The argument `address` is where it
+// looks for an etcd if none is configured. A server that has used one store must not start with another, empty one without
+// being told to.
+func chooseStore(ctx context.Context, cfg *server.Config, address string) (string, error) {
 	if len(cfg.Etcd.Endpoints) > 0 {
 		return "the etcd at " + strings.Join(cfg.Etcd.Endpoints, ", "), nil
 	}
@@ -123,25 +124,23 @@ func chooseStore(ctx context.Context, cfg *server.Config) (string, error) {
 	if server.HasEmbeddedStore(cfg.DataDir) {
 		return embedded, nil
 	}
-	if etcdAnswers(ctx, "http://"+defaultEtcd) {
-		cfg.Etcd.Endpoints = []string{defaultEtcd}
-		return "the etcd at " + defaultEtcd, nil
+	if etcdAnswers(ctx, "http://"+address) {
+		cfg.Etcd.Endpoints = []string{address}
+		return "the etcd at " + address, nil
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, server.RevisionMarkFile)); err == nil {
-		return "", exit.Usagef("the server of %s used an etcd before, and none answers at %s: start that etcd, set ETCD_ENDPOINTS, or choose another --data-dir to begin with an empty store", cfg.DataDir, defaultEtcd)
+		return "", exit.Usagef("the server of %s used an etcd before, and none answers at %s: start that etcd, set ETCD_ENDPOINTS, or choose another --data-dir to begin with an empty store", cfg.DataDir, address)
 	}
 	return embedded, nil
 }
 
 // etcdAnswers reports whether a healthy etcd answers at a URL.
 func etcdAnswers(ctx context.Context, url string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return false
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: time.Second}).Do(req)
 	if err != nil {
 		return false
 	}

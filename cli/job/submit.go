@@ -277,7 +277,7 @@ var (
 		{"max-runtime-minutes", "max_runtime_minutes", "time limit of one attempt"},
 		{"max-queue-minutes", "max_queue_minutes", "cancel the job if it has not started after waiting this long"},
 		{"grace-seconds", "grace_seconds", "time between SIGTERM and SIGKILL (default 30)"},
-		{"lost-after-seconds", "lost_after_seconds", "time after which a job on an unreachable node is placed elsewhere (default 30)"},
+		{"lost-after-seconds", "lost_after_seconds", "time after which a job on an unreachable node is placed elsewhere (default 25)"},
 	}
 )
 

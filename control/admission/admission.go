@@ -192,21 +192,30 @@ func (a *Admission) answer(r *Request, job *candidate, c *store.Created) Accepte
 	return out
 }
 
+// The method `identify` validates the submitted spec once, and identifies the request.
+func (r *Request) identify() error {
+	if r.identified {
+		return nil
+	}
+	if err := r.Submitted.Check(); err != nil {
+		return err
+	}
+	r.digest, r.named = ares.DigestOf(r.Submitted), r.Submitted.RequestID != ""
+	if !r.named {
+		r.Submitted.RequestID = rand.Text()
+	}
+	r.identified = true
+	return nil
+}
+
 // The method `prepare` runs all checks on a request, from the submitted spec to the job that is stored. The
 // method first validates the spec, and then identifies the request by a request ID and by the digest of the
 // submitted spec. If the argument `fresh` is true, the method reads the store instead of the cache. The checks
 // run in the order in which their errors should be reported. The method skips checks that a job does not need,
 // for example the dependency check for a job without dependencies.
 func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *batchCounts) (c candidate, err error) {
-	if !r.identified {
-		if err = r.Submitted.Check(); err != nil {
-			return c, err
-		}
-		r.digest, r.named = ares.DigestOf(r.Submitted), r.Submitted.RequestID != ""
-		if !r.named {
-			r.Submitted.RequestID = rand.Text()
-		}
-		r.identified = true
+	if err = r.identify(); err != nil {
+		return c, err
 	}
 	if a.Seen != nil && r.named && batch.lookUp {
 		if before, ok := a.seenBefore(ctx, r); ok {
@@ -232,13 +241,13 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		if asked := r.Submitted.LostAfterSeconds; asked != 0 {
 			return c, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d", least, ares.MaxLostAfterSec, asked).At("lost_after_seconds")
 		}
-		stored.LostAfterSeconds, effective.LostAfterSeconds = least, least
+		effective.LostAfterSeconds = least
 	}
+	// The value is stored even if it is the default. A server of another version, with another default, then sends the same
+	// value to the node's supervisor as the leader uses. Otherwise a leader could take a rank back before its process has ended.
+	stored.LostAfterSeconds = effective.LostAfterSeconds
 	if err = a.checkLimits(tenant, queue, &effective, batch, r.Sees == nil); err != nil {
-		if level != "" && ares.CodeOf(err) == ares.PriorityTooHigh {
-			err = ares.Errorf(ares.PriorityTooHigh, "%s (%s)", err, level).At("priority")
-		}
-		return c, err
+		return c, explainLevel(err, level)
 	}
 	if a.Policies != nil && a.Policies.set.Load().AsksJobs() {
 		if c.verdict, err = a.evaluatePolicies(ctx, tenant, &effective, r.Owner, batch); err != nil {
@@ -260,15 +269,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 			return c, err
 		}
 	}
-	for _, n := range c.verdict.Notes {
-		c.warnings = append(c.warnings, n.Text)
-	}
-	if level != "" {
-		c.warnings = append(c.warnings, level)
-	}
-	if stored.Image != "" {
-		c.warnings = append(c.warnings, imageWarning(stored.Image, a.View.ImageNodes()))
-	}
+	a.addWarnings(&c, level)
 	if a.View.Job(c.Job.ID) == nil { // a repeated request is already counted
 		batch.all++
 		batch.by[tenant.ID]++

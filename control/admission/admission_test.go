@@ -136,6 +136,7 @@ func TestLostAfter(t *testing.T) {
 		"the job's own value":                 {spec(in("patient"), after(40)), 40 * time.Second},
 		"a tenant below the server's minimum": {spec(in("hasty")), 20 * time.Second},
 		"exactly the minimum":                 {spec(after(20)), 20 * time.Second},
+		"the general default":                 {spec(), ares.DefaultLostAfter},
 	} {
 		if got := d.submit(t, c.spec).LostAfter(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -143,6 +144,21 @@ func TestLostAfter(t *testing.T) {
 	}
 	_, err := d.submitOne(t.Context(), spec(after(19)), "me")
 	wantCode(t, err, ares.Invalid, "lost_after_seconds", "20", "19")
+}
+
+// TestTheDefaultLostAfterIsStored checks that a job's record contains its lost_after, even if it is the default. A server of another version
+// may have another default. The value that the leader waits for and the value that a node's supervisor gets must not differ.
+func TestTheDefaultLostAfterIsStored(t *testing.T) {
+	d := newAdmission(t)
+	c, err := d.prepare(t.Context(), &Request{Submitted: spec(in(ares.DefaultTenant)), Owner: "me"}, true, &batchCounts{by: map[string]int{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int{1, 2, ares.DefaultsVersion} {
+		if got := c.Job.WithDefaultsOf(version).LostAfter(); got != ares.DefaultLostAfter {
+			t.Errorf("a server with version %d of the defaults reads a lost_after of %s, want %s", version, got, ares.DefaultLostAfter)
+		}
+	}
 }
 
 func TestLimits(t *testing.T) {

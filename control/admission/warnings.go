@@ -29,6 +29,27 @@ func readLevel(stored *ares.Spec, retry bool) string {
 	return text
 }
 
+// explainLevel adds to the error for a priority that is too high how the priority was read.
+func explainLevel(err error, level string) error {
+	if level == "" || ares.CodeOf(err) != ares.PriorityTooHigh {
+		return err
+	}
+	return ares.Errorf(ares.PriorityTooHigh, "%s (%s)", err, level).At("priority")
+}
+
+// addWarnings adds the warnings of policies, about the priority and about the image.
+func (a *Admission) addWarnings(c *candidate, level string) {
+	for _, n := range c.verdict.Notes {
+		c.warnings = append(c.warnings, n.Text)
+	}
+	if level != "" {
+		c.warnings = append(c.warnings, level)
+	}
+	if image := c.Job.Image; image != "" {
+		c.warnings = append(c.warnings, imageWarning(image, a.View.ImageNodes()))
+	}
+}
+
 // imageWarning says what happens to a job that names an image on the nodes that are online now.
 func imageWarning(image string, n cache.ImageNodes) string {
 	const remedy = "remove the image from the job, or start the agents with --run-images"

@@ -30,10 +30,27 @@ type Reaper struct {
 	// percent of the nodes are lost. This applies only if at least brakeNodes nodes are lost. If BrakePercent is 100,
 	// voiding is never stopped. Revoked nodes are not counted, because they were removed on purpose.
 	BrakePercent int
-	// Tick is how often seats are checked. Default 250 ms.
+	// Tick is the longest time between two checks of the seats. Default 250 ms. The end of a session and the end of a wait
+	// are noticed immediately, if the view feeds the Reaper.
 	Tick time.Duration
 
 	alert atomic.Pointer[string]
+	ended chan struct{} // holds one token when a session has ended
+}
+
+// Feed makes the view tell the Reaper when a session ends. The Reaper's timer for the node then starts without the delay
+// of a tick. Feed must be called before the view runs.
+func (r *Reaper) Feed() {
+	r.ended = make(chan struct{}, 1)
+	r.View.Feed(func(b ares.Batch) {
+		if !slices.ContainsFunc(b.Events, func(e ares.Event) bool { return e.Gone.Kind == ares.KindSession }) {
+			return
+		}
+		select {
+		case r.ended <- struct{}{}:
+		default:
+		}
+	})
 }
 
 // brakeNodes is the smallest number of lost nodes at which the Reaper may stop voiding seats. With fewer lost
@@ -59,14 +76,17 @@ func (r *Reaper) Alert() string {
 // Run voids seats until ctx ends or leadership is lost.
 func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
 	gone := map[string]absence{}
-	tick := time.NewTicker(cmp.Or(r.Tick, 250*time.Millisecond))
-	defer tick.Stop()
+	tick := cmp.Or(r.Tick, 250*time.Millisecond)
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-r.ended: // never, if the view does not feed the Reaper
+		case <-timer.C:
 		}
+		timer.Reset(tick)
 		if r.View.Revision() < lead.Revision {
 			continue // the view does not have the state of this term yet
 		}
@@ -75,12 +95,11 @@ func (r *Reaper) Run(ctx context.Context, lead *store.Leadership) error {
 		if r.braked(gone) {
 			continue
 		}
-		if err := r.reap(ctx, lead, gone); err != nil {
-			if errors.Is(err, context.Canceled) {
-				return err
-			}
-			r.Log.Warn("void seats on lost nodes", "error", err)
+		next, err := r.reap(ctx, lead, gone)
+		if err != nil {
+			return err
 		}
+		timer.Reset(min(tick, next))
 	}
 }
 
@@ -148,20 +167,25 @@ func (r *Reaper) braked(gone map[string]absence) bool {
 
 // The method `reap` voids each seat whose node has been lost for at least the job's lost_after. If a node's session
 // expired, the node had already been silent for the TTL, so the method waits for lost_after − TTL. If the session was
-// revoked, the method waits for the whole lost_after.
-func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[string]absence) error {
+// revoked, the method waits for the whole lost_after. The method returns the shortest wait that is left.
+func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[string]absence) (next time.Duration, err error) {
+	next = time.Hour
 	for node, a := range gone { // order-free: each seat is voided separately
 		entries, _, _ := r.View.SeatsOn(node)
 		for _, e := range entries {
-			if time.Since(a.since) < max(e.Job.LostAfter()-a.silent, 0) {
+			unsettled := cache.UnsettledOn(e, node)
+			if left := max(e.Job.LostAfter()-a.silent, 0) - time.Since(a.since); left > 0 {
+				if len(unsettled) > 0 {
+					next = min(next, left)
+				}
 				continue
 			}
-			for _, ref := range cache.UnsettledOn(e, node) {
+			for _, ref := range unsettled {
 				// gofail: var reaperBeforeVoid struct{}
 				err := r.Store.Void(ctx, lead, ref, a.revision, r.Now())
 				switch {
 				case errors.Is(err, context.Canceled):
-					return err
+					return next, err
 				case ares.CodeOf(err) == ares.Conflict: // the seat changed or the node is back, so check again
 				case err != nil:
 					r.Log.Warn("void a seat", "job", ref.Job, "node", node, "error", err) // continue, because the other seats must not wait for this one
@@ -171,7 +195,7 @@ func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[stri
 			}
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // The method `sweep` removes the reservations that ended long ago.

@@ -115,6 +115,27 @@ func TestReaperWaitsForLostAfter(t *testing.T) {
 	}
 }
 
+// TestReaperActsWithoutATick checks that the Reaper notices the end of a session and the end of its own wait by itself. Between two ticks
+// of this Reaper lies an hour.
+func TestReaperActsWithoutATick(t *testing.T) {
+	r := &reaping{s: storetest.Embedded(t), gone: map[string]time.Time{}, freed: map[ares.JobID]time.Time{}}
+	r.view = cache.NewView(time.Now)
+	r.view.Feed(r.note)
+	r.reaper = &Reaper{Store: r.s, View: r.view, TTL: ttl, Now: time.Now, Log: controltest.Quiet, BrakePercent: 55, Tick: time.Hour}
+	r.reaper.Feed()
+	controltest.Run(t, func(ctx context.Context) error { return r.view.Run(ctx, r.s, func(error) {}) })
+	r.lead, _ = storetest.NewLead(t, r.s)
+	r.start(t)
+	n, j := r.busy(t, ttl+time.Second)
+	n.Close(t, r.s)
+	controltest.Await(t, r.view, "the job to be taken back", func() bool { return controltest.PhaseOf(r.view, j.ID) == ares.Pending })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waited := r.freed[j.ID].Sub(r.gone[n.ID]); waited < time.Second {
+		t.Errorf("taken back after %v, want a second", waited)
+	}
+}
+
 // TestReaperWaitsLongerForARevokedSession revokes a healthy node. The revoked session ends immediately, but a renewal
 // may have been acknowledged just before. Therefore the Reaper must wait for the whole lost_after, not only for
 // lost_after − TTL, before it voids the seat.

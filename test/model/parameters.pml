@@ -62,10 +62,22 @@ bool over;	/* the judge has spoken */
  *   age 3      lost_after: the earliest void
  *
  * PATIENT is a job whose lost_after is three times the TTL: its process may
- * outlive the session by far.
+ * outlive the session by far. DEFAULTS has the proportions of the defaults: a
+ * TTL of 20 s and a lost_after of 25 s, in ticks of 5 s. EQUAL is a lost_after
+ * that equals the TTL, the shortest that is accepted: the Reaper does not wait.
  */
+#if defined(DEFAULTS)
+#define TTL 4
+#elif defined(EQUAL)
+#define TTL 3
+#else
 #define TTL 2
-#ifdef PATIENT
+#endif
+#if defined(DEFAULTS)
+#define LOST_AFTER 5
+#define FRESH      3	/* 0.5 × 5 = 2.5 */
+#define DEAD_BY    4	/* 0.8 × 5 */
+#elif defined(PATIENT)
 #define LOST_AFTER 6
 #define FRESH      3	/* fresh below this age */
 #define DEAD_BY    4	/* 0.8 × 6 = 4.8 */

@@ -169,7 +169,7 @@ var leading = []Mutation{
 	},
 	{
 		"reaper-patience", "the Reaper's patience: it takes a seat back when the session ends",
-		edit(reaper, "time.Since(a.since) < max(e.Job.LostAfter()-a.silent, 0)", "time.Since(a.since) < 0"),
+		edit(reaper, "max(e.Job.LostAfter()-a.silent, 0) - time.Since(a.since)", "-time.Since(a.since)"),
 		lifecycle("TestReaperWaitsForLostAfter"), "its patience was",
 	},
 	{

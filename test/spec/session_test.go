@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	rowTime = time.Minute      // how long one row may take
-	outTime = 20 * time.Second // how long a program in the background may take to print what is wanted
+	rowTime = 2 * time.Minute // how long one row may take; go run links a program
+	outTime = time.Minute     // how long a program in the background may take to print what is wanted
 )
 
 // A session is one bash process in its own network and process namespaces. When
@@ -40,24 +40,16 @@ func newSession(t *testing.T, number string) *session {
 			t.Fatalf("the documents need %s: run `make needs`", name)
 		}
 	}
-	root := live.Root(t)
-	home, err := os.MkdirTemp("", "ares-spec-") // not t.TempDir: PostgreSQL runs as another user, who could not enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	root, home := live.Root(t), t.TempDir()
 	s := &session{t: t, dir: filepath.Join(home, "gpu-scheduler"), logs: filepath.Join(home, "rows")}
-	if err := errors.Join(os.Chmod(home, 0o755), os.Mkdir(s.logs, 0o755), copyRepository(root, s.dir)); err != nil {
-		t.Fatal(err)
-	}
+	// PostgreSQL runs as another user, who must be able to enter the directory.
+	err := errors.Join(os.Chmod(filepath.Dir(home), 0o755), os.Chmod(home, 0o755), os.Mkdir(s.logs, 0o755), copyRepository(root, s.dir))
 	bin := filepath.Join(s.dir, "bin")
 	for _, name := range []string{"ares", "scheduler", "worker", "gpu-cli"} { // one program under the names of the documents
-		if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(live.Ares.Path(t), filepath.Join(bin, name))); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, os.MkdirAll(bin, 0o755), os.Symlink(live.Ares.Path(t), filepath.Join(bin, name)))
 	}
-	report, write, err := os.Pipe()
-	if err != nil {
+	report, write, failed := os.Pipe()
+	if err = errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "--noprofile", "--norc")
@@ -66,7 +58,7 @@ func newSession(t *testing.T, number string) *session {
 	cmd.Env = []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "TZ=UTC", "TMPDIR=" + home,
 		"ARES_MOCK_GPU=true", "ARES_ISOLATION_MODE=none", "ETCD=" + live.Etcd.Path(t), "ETCDCTL=" + live.Etcdctl.Path(t),
-		"GOFLAGS=-trimpath", "CGO_ENABLED=0", // as make build: the packages are compiled already
+		"GOFLAGS=-trimpath -tags=embed_supervisor -ldflags=-w", "CGO_ENABLED=0", // as make build: the packages are compiled already
 		"GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE"), "GOPATH=" + goEnv(t, "GOPATH"),
 	}
 	output, err := os.Create(filepath.Join(s.logs, "bash.log"))
@@ -122,8 +114,8 @@ func (s *session) run(script string) (out string, status int, err error) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := fmt.Fscanln(s.done, &status)
-		answered <- err
+		_, failed := fmt.Fscanln(s.done, &status)
+		answered <- failed
 	}()
 	select {
 	case err = <-answered:
@@ -150,7 +142,7 @@ func (s *session) close(cmd *exec.Cmd) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(outTime):
+	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill() // with --kill-child, its namespace ends with it
 		<-ended
 	}

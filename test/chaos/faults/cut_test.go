@@ -10,15 +10,17 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// A `wire` is a proxy between an agent and its server. The proxy can silently
-// drop its current connections, as a network switch or a gateway does. Neither
-// end of a dropped connection is notified.
+// A `wire` is a proxy between an agent and its server, or between a server and
+// the store. The proxy can silently drop its current connections, as a network
+// switch or a gateway does. Neither end of a dropped connection is notified. The
+// proxy can also refuse new connections.
 type wire struct {
 	listener net.Listener
 	to       string
 
-	mu    sync.Mutex
-	conns []*connection
+	mu      sync.Mutex
+	conns   []*connection
+	refuses bool
 }
 
 type connection struct {
@@ -42,8 +44,11 @@ func newWire(t *testing.T, to string) *wire {
 				return
 			}
 			far, err := net.Dial("tcp", to)
-			if err != nil {
+			if err != nil || w.refused() {
 				_ = near.Close()
+				if far != nil {
+					_ = far.Close()
+				}
 				continue
 			}
 			c := &connection{near: near, far: far}
@@ -84,6 +89,29 @@ func (c *connection) carry(from, to net.Conn) {
 			_, _ = io.Copy(io.Discard, from)
 			return
 		}
+	}
+}
+
+func (w *wire) refused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refuses
+}
+
+// The method `refuse` says whether the proxy closes every new connection
+// immediately.
+func (w *wire) refuse(yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuses = yes
+}
+
+// The method `hangUp` closes the current connections. Both ends notice it.
+func (w *wire) hangUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		_, _ = c.near.Close(), c.far.Close()
 	}
 }
 

@@ -30,7 +30,13 @@ type testCluster struct {
 func newCluster(t *testing.T, opts ...cluster.Option) *testCluster {
 	t.Helper()
 	times := fmt.Sprintf("sessions: {ttl_seconds: %d, brake_percent: 100}\nscheduler: {leader_ttl_seconds: 2}\n", ttl)
-	w := &testCluster{t: t, Cluster: cluster.Start(t, append(opts, cluster.Config(times))...)}
+	return newDefaultCluster(t, append(opts, cluster.Config(times))...)
+}
+
+// newDefaultCluster is like newCluster, but with the default times.
+func newDefaultCluster(t *testing.T, opts ...cluster.Option) *testCluster {
+	t.Helper()
+	w := &testCluster{t: t, Cluster: cluster.Start(t, opts...)}
 	if err := os.Mkdir(w.trace(), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package robustness_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -21,8 +20,9 @@ import (
 
 // BenchmarkFailover measures how long scheduling stops when a leader dies or
 // resigns. During this time, 64 clients keep submitting jobs. The benchmark also
-// measures how long a job takes to start on another node when its node dies. The
-// store must contain every acknowledged submission.
+// measures how long a gang takes to run again when one of its nodes dies, with
+// the default times and with shorter ones. The store must contain every
+// acknowledged submission.
 func BenchmarkFailover(b *testing.B) {
 	dir := b.TempDir()
 	record, err := trace.Create(filepath.Join(dir, "record"))
@@ -30,7 +30,7 @@ func BenchmarkFailover(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer record.Close()
-	f := newFleet(b, usual, dir, record.Dir)
+	f := newFleet(b, usual, recoveryNodes, dir, record.Dir)
 	defer f.end()
 	ctx, stop := context.WithCancel(b.Context())
 	rec := newRecorder(b, f.endpoints(), record)
@@ -40,7 +40,10 @@ func BenchmarkFailover(b *testing.B) {
 	defer stop()
 
 	for b.Loop() {
-		lost := nodeLoss(b, f, record, 3)
+		f.shorten(b, quick)
+		quickly := nodeLosses(b, f, rec, record, "quick", quick)
+		f.shorten(b, usual.session)
+		lost := nodeLosses(b, f, rec, record, "usual", 0)
 		begun := time.Now()
 		hammer := startHammer(b, f)
 		killed := outages(b, f, rec, syscall.SIGKILL, 5)
@@ -49,11 +52,13 @@ func BenchmarkFailover(b *testing.B) {
 		fmt.Printf("\n%d clients, %.0f submissions a second acknowledged\n", hammerers, float64(len(accepted))/time.Since(begun).Seconds())
 		fmt.Printf("leader killed (TTL %s), next decision after:   %v\n", f.patience.leader, killed)
 		fmt.Printf("leader resigned, next decision after:           %v\n", resigned)
-		fmt.Printf("node lost (lost_after 20s), runs elsewhere after: %v\n", lost)
 		fmt.Printf("submissions acknowledged meanwhile: %d, lost: %d\n", len(accepted), missing(b, f, accepted))
 		b.ReportMetric(slices.Max(killed).Seconds(), "s-killed-max")
 		b.ReportMetric(slices.Max(resigned).Seconds(), "s-resigned-max")
-		b.ReportMetric(slices.Max(lost).Seconds(), "s-node-lost-max")
+		lost.print(b, "at the defaults: session TTL 20 s, lost_after 25 s", 27*time.Second)
+		quickly.print(b, "with sessions.ttl_seconds: 12 and lost_after_seconds: 12", 15*time.Second)
+		b.ReportMetric(slices.Max(lost.total).Seconds(), "s-node-lost-max")
+		b.ReportMetric(slices.Max(quickly.total).Seconds(), "s-node-lost-quick-max")
 	}
 }
 
@@ -89,50 +94,6 @@ func awaitLeader(b *testing.B, f *fleet) int {
 			b.Fatal("there is no leader")
 		}
 	}
-}
-
-// nodeLoss kills everything on a job's node several times. It measures the time
-// until the job's next attempt has started on another node.
-func nodeLoss(b *testing.B, f *fleet, record *trace.Writer, times int) []time.Duration {
-	c := f.client(0, 10*time.Second)
-	defer c.Close()
-	var out []time.Duration
-	for n := range times {
-		spec := &apipb.JobSpec{
-			RequestId: fmt.Sprintf("lost-%d", n), Name: "lost", GpuCount: 1, LostAfterSeconds: 20, GraceSeconds: new(int32(1)),
-			Command: []string{witnessProgram(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
-		}
-		answer, err := c.Submit(b.Context(), spec)
-		if err != nil {
-			b.Fatal(err)
-		}
-		file := filepath.Join(record.Dir, trace.JobsDir, answer.GetJobId()+".trace")
-		first := awaitStart(b, file, 1)
-		i := slices.IndexFunc(f.workers, func(m *machine) bool { return m.name == first.Node })
-		at := trace.Now()
-		f.crash(i)
-		out = append(out, (awaitStart(b, file, 2).At - at).Round(time.Millisecond))
-		f.agents[i].Start()
-		if _, err := c.Cancel(b.Context(), answer.GetJobId()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	return out
-}
-
-func awaitStart(b *testing.B, file string, attempt int) trace.Witness {
-	var started trace.Witness
-	live.Await(b, 2*time.Minute, fmt.Sprintf("attempt %d to start", attempt), func() (bool, string) {
-		data, _ := os.ReadFile(file) // the file may not exist yet
-		for _, w := range trace.ParseWitnesses(string(data)) {
-			if w.Verb == trace.Started && w.Attempt == attempt {
-				started = w
-				return true, ""
-			}
-		}
-		return false, file
-	})
-	return started
 }
 
 const hammerers = 64

@@ -67,14 +67,14 @@ type fleet struct {
 	token    string
 }
 
-func newFleet(t testing.TB, p patience, dir, logs string) *fleet {
+func newFleet(t testing.TB, p patience, workers int, dir, logs string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, patience: p, dir: dir, logs: logs, ares: live.Failpoints.Path(t)}
 	startRouter(t)
 	for i := range members {
 		f.controls = append(f.controls, newMachine(t, dir, fmt.Sprintf("c%d", i+1), 1+i))
 	}
-	for i := range nodes {
+	for i := range workers {
 		f.workers = append(f.workers, newMachine(t, dir, fmt.Sprintf("n%d", i+1), 11+i))
 	}
 	f.certify()
@@ -129,6 +129,12 @@ func (f *fleet) startEtcd(i int) *cluster.Process {
 
 func (f *fleet) startServer(i int) *cluster.Process {
 	m := f.controls[i]
+	return m.start(f.logs, "server-"+m.name, []string{f.failpoints(m)}, f.ares, "server", "--config", f.configure(i))
+}
+
+// `configure` writes the configuration file of a server and returns its path.
+func (f *fleet) configure(i int) string {
+	m := f.controls[i]
 	dir := filepath.Join(m.disk, "ares")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		f.t.Fatal(err)
@@ -143,7 +149,7 @@ func (f *fleet) startServer(i int) *cluster.Process {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	return m.start(f.logs, "server-"+m.name, []string{f.failpoints(m)}, f.ares, "server", "--config", config)
+	return config
 }
 
 func (f *fleet) startAgent(i int) *cluster.Process {

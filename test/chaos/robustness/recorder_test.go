@@ -23,6 +23,16 @@ type recorder struct {
 	revision int64
 	runs     map[ares.JobID]ares.Run
 	placed   []time.Duration // times at which placements of attempts were seen
+	steps    []lossStep      // what followed the losses of nodes
+}
+
+// A `lossStep` is a change of the store that follows the loss of a node.
+type lossStep struct {
+	at      time.Duration
+	node    string     // whose session ended, or ""
+	job     ares.JobID // that changed, or ""
+	attempt int
+	placed  bool // the attempt was placed; otherwise it was taken back from a node
 }
 
 func newRecorder(t testing.TB, endpoints []string, record *trace.Writer) *recorder {
@@ -61,13 +71,31 @@ func (r *recorder) apply(b ares.Batch) error {
 		case e.Run != nil:
 			if e.Run.Run.Phase == ares.Scheduled && e.Run.Run.Placed > r.runs[e.Run.Job].Placed {
 				r.placed = append(r.placed, trace.Now())
+				r.steps = append(r.steps, lossStep{at: trace.Now(), job: e.Run.Job, attempt: e.Run.Run.Placed, placed: true})
+			}
+			if e.Run.Run.Losses > r.runs[e.Run.Job].Losses {
+				r.steps = append(r.steps, lossStep{at: trace.Now(), job: e.Run.Job, attempt: e.Run.Run.Placed})
 			}
 			r.runs[e.Run.Job] = e.Run.Run
+		case e.Gone.Kind == ares.KindSession:
+			r.steps = append(r.steps, lossStep{at: trace.Now(), node: e.Gone.ID})
 		case e.Gone.Kind == ares.KindJob:
 			delete(r.runs, ares.JobID(e.Gone.ID))
 		}
 	}
 	return nil
+}
+
+// This method returns the time of the first step that the function accepts, or 0.
+func (r *recorder) step(accept func(lossStep) bool) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps {
+		if accept(s) {
+			return s.at
+		}
+	}
+	return 0
 }
 
 // This method returns the last recorded revision.

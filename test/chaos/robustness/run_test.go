@@ -41,7 +41,7 @@ func TestFaultsBySeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	fleet := newFleet(t, short, dir, home)
+	fleet := newFleet(t, short, nodes, dir, home)
 	defer fleet.end()
 	meta := trace.Meta{
 		Seed: *seed, Version: os.Getenv("ARES_TEST_VERSION"), StartedAt: time.Now(), Start: trace.Now(), SessionTTL: short.session, Quotas: quotas,

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 }
 
 // This function makes a directory for the binary under test. In this directory, the binary has
-// the name "ares".
+// each of its names.
 func programs(t *testing.T) string {
 	t.Helper()
 	binary := live.Ares.Path(t)
@@ -68,17 +69,22 @@ func programs(t *testing.T) string {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "ares")); err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		if err := os.Symlink(binary, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
+
+// The variable `names` lists the names of the binary.
+var names = []string{"ares", "scheduler", "worker", "gpu-cli"}
 
 // The variable `carried` lists the environment variables that affect ares and that a script may
 // set.
 var carried = []string{
 	"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ARES_ISOLATION_ALLOW_UNTRUSTED",
-	"ARES_ISOLATION_USER_RANGE", "ARES_ISOLATION_DISK_MB", "ETCD_ENDPOINTS", "WORKER_ID",
+	"ARES_ISOLATION_USER_RANGE", "ARES_ISOLATION_DISK_MB", "ETCD_ENDPOINTS", "WORKER_ID", "GPU_SCHEDULER_DATABASE_PASSWORD", "GPU_SCHEDULER_DATABASE_PORT", "GPU_SCHEDULER_API_HTTP_PORT",
 }
 
 // A `session` is the state of one script: the processes it started, and its initial environment.
@@ -125,8 +131,8 @@ func (s *session) environ(ts *testscript.TestScript) []string {
 // This method prepares a command of the script, but does not start it.
 func (s *session) command(ctx context.Context, ts *testscript.TestScript, argv []string) *exec.Cmd {
 	path := argv[0]
-	if path == "ares" {
-		path = filepath.Join(firstPath(ts.Getenv("PATH")), "ares")
+	if slices.Contains(names, path) {
+		path = filepath.Join(firstPath(ts.Getenv("PATH")), path)
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), s.environ(ts)

@@ -1,0 +1,112 @@
+package store_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/store/storetest"
+)
+
+// A `gateway` forwards connections to etcd. It can drop its connections without telling either end, and refuse new ones.
+type gateway struct {
+	listener net.Listener
+	cuts     atomic.Int64 // connections opened before the last cut transport nothing
+	refuses  atomic.Bool
+	wg       sync.WaitGroup
+}
+
+func newGateway(t *testing.T, to string) *gateway {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{listener: l}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	g.wg.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+			if err != nil || g.refuses.Load() {
+				_ = near.Close()
+				if far != nil {
+					_ = far.Close()
+				}
+				continue
+			}
+			context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
+			age := g.cuts.Load()
+			g.wg.Go(func() { g.forward(age, near, far) })
+			g.wg.Go(func() { g.forward(age, far, near) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		g.wg.Wait()
+	})
+	return g
+}
+
+func (g *gateway) forward(age int64, from, to net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		cut := g.cuts.Load() > age
+		if err == nil && !cut {
+			_, err = to.Write(buf[:n])
+		}
+		if err != nil {
+			if !cut {
+				_ = to.Close()
+			}
+			_, _ = io.Copy(io.Discard, from)
+			return
+		}
+	}
+}
+
+// TestTheStoreReplacesSilentConnections drops the connections to etcd without a word. The store must notice it long before gRPC's
+// keepalive does, which takes 13 s. Otherwise nodes cannot renew their sessions in time.
+func TestTheStoreReplacesSilentConnections(t *testing.T) {
+	e := storetest.External(t)
+	g := newGateway(t, strings.TrimPrefix(e.Endpoints[0], "http://"))
+	s, err := store.Open(t.Context(), store.Config{Endpoints: []string{"http://" + g.listener.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	n := storetest.NewNode(t, s)
+	renew := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		return s.RenewSession(ctx, n.ID, n.Session)
+	}
+	if err := renew(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	g.refuses.Store(true)
+	g.cuts.Add(1)
+	start := time.Now()
+	time.AfterFunc(4500*time.Millisecond, func() { g.refuses.Store(false) })
+	for renew(3500*time.Millisecond) != nil || s.Ready(t.Context()) != nil {
+		if time.Since(start) > time.Minute {
+			t.Fatal("no renewal gets through")
+		}
+	}
+	// The first renewal fails after 3.5 s and the connections are closed. Ready shows that the other client has also replaced its own: its
+	// calls end after 5 s. A busy machine needs a moment more.
+	if took := time.Since(start); took > 11*time.Second {
+		t.Errorf("the next renewal was answered after %s", took)
+	}
+}
