@@ -34,6 +34,7 @@ type Cluster struct {
 	UnschedulableRequests []*Request    // requests whose Gains are kept up to date
 	Capacity              queue.Resources
 	ModelsPresent         []int       // model indexes of the devices in the cluster, by name of the model
+	modelScratch          []int       // result of ModelsOf
 	preferredScratch      Set         // result of PreferredNodes
 	largest               largestNode // maximum over all nodes
 	changeCount           int         // number of changes of free capacity
