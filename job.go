@@ -234,7 +234,9 @@ func (s Spec) PriorityValue() int {
 
 // NeedsOneModel reports whether all members of a job with several members must have devices of the same model. A job
 // that names its models in gpu_model accepts each of them for each member.
-func (s Spec) NeedsOneModel() bool { return !s.AllowMixedModels && strings.Trim(s.GPUModel, "| ") == "" }
+func (s Spec) NeedsOneModel() bool {
+	return !s.AllowMixedModels && strings.Trim(s.GPUModel, "| ") == ""
+}
 
 // TotalGPUs counts the whole devices that all members request.
 func (s Spec) TotalGPUs() int { return s.GPUs * max(s.Members, 1) }

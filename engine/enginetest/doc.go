@@ -184,7 +184,7 @@
 //	strategy=STRATEGY        topology strategy
 //	bandwidth=TEXT           required network bandwidth
 //	trusted                  a platform administrator submitted it
-//	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
+//	latency-sensitive allow-mixed-models        whole devices of one NUMA node, and preempted by critical jobs only
 //	runtime=DURATION         how long it runs in simulate; forever if left out
 //	count=N                  submits N such jobs: J000, J001, …
 //

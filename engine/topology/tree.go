@@ -6,11 +6,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// assumedHopNanos is the latency of one hop through a switch that is not declared. It is the latency of the slowest
-// predefined class, like the bandwidth that is assumed for such a network. So without declared switches, the latency
-// between two nodes depends on the number of switches between them.
-const assumedHopNanos = 5000
-
 // A `domain` is a range of consecutive nodes. It is also a range of consecutive leaves. The domain of a leaf
 // contains only that leaf. Invariant: the nodes of a domain are consecutive, and the leaves of a domain are
 // consecutive.
@@ -208,7 +203,7 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 		hops[depth] = make([]int, len(tree.domains[depth]))
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
-			hops[depth][i] = assumedHopNanos
+			hops[depth][i] = ares.AssumedHopNanos
 			if declared := b.atlas.declaredDomain(depth, d.name); declared != nil {
 				if class, ok := classes[declared.Switch]; ok {
 					d.gbps, hops[depth][i] = class.Gbps, class.LatencyNanos
