@@ -12,17 +12,17 @@ import (
 // the same model. The caller scores nodes with the original request, because the cost of a member on a node hardly
 // depends on the restriction.
 func (c *Cluster) OnModel(w *Request, model int) *Request {
-	if r := w.perModel[model]; r != nil {
+	if r := w.variants.onModel[model]; r != nil {
 		return r
 	}
-	if w.perModel == nil {
-		w.perModel = map[int]*Request{}
+	if w.variants.onModel == nil {
+		w.variants.onModel = map[int]*Request{}
 	}
 	n := *w
 	n.ID = c.NewRequestID()
-	n.onlyModel, n.ScoreSlot, n.narrowed, n.perModel, n.FailedEpoch, n.Gains, n.Listed = model+1, 0, nil, nil, 0, RoomGains{}, false
+	n.onlyModel, n.ScoreSlot, n.variants, n.FailedEpoch, n.Gains, n.Listed = model+1, 0, requestVariants{}, 0, RoomGains{}, false
 	n.Constraints = &Constraints{Key: fmt.Sprintf("%s only %d", w.Constraints.Key, model)}
-	w.perModel[model] = &n
+	w.variants.onModel[model] = &n
 	return &n
 }
 
@@ -38,13 +38,13 @@ func (c *Cluster) ModelsOf(w *Request) []int {
 			}
 		}
 	}
-	c.modelScratch = c.modelScratch[:0]
+	c.models.matching = c.models.matching[:0]
 	for _, m := range c.ModelsPresent {
 		if slices.Contains(t.models, m) {
-			c.modelScratch = append(c.modelScratch, m)
+			c.models.matching = append(c.models.matching, m)
 		}
 	}
-	return c.modelScratch
+	return c.models.matching
 }
 
 // ModelBans returns sets of excluded models. A search with each of these sets in turn considers every model that the

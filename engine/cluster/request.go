@@ -32,15 +32,20 @@ type Request struct {
 
 	Ban         uint64 // excluded models, as ModelBits
 	Constraints *Constraints
-	ScoreSlot   int                 // index of its score cache plus 1; 0 for none
-	narrowed    map[uint64]*Request // by Ban: the same request with models excluded
-	onlyModel   int                 // index of the only accepted model plus 1; 0 for any
-	perModel    map[int]*Request    // by index of the model: the same request for this model only
-	FailedEpoch int                 // the placer's epoch in which it last fit on no feasible node
+	ScoreSlot   int // index of its score cache plus 1; 0 for none
+	onlyModel   int // index of the only accepted model plus 1; 0 for any
+	variants    requestVariants
+	FailedEpoch int // the placer's epoch in which it last fit on no feasible node
 	Gains       RoomGains
 	Listed      bool // it is in Cluster.UnschedulableRequests
 
 	AnyNodeDoes bool // any node on which it fits will do, because a simulation does not need the best
+}
+
+// requestVariants holds copies of a request that accept fewer models.
+type requestVariants struct {
+	withoutModels map[uint64]*Request // by Ban
+	onModel       map[int]*Request    // by index of the only accepted model
 }
 
 // nodeRules holds the requirements of a request for nodes, except those for devices, CPUs and memory.
@@ -250,17 +255,17 @@ func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	if ban == 0 {
 		return w
 	}
-	if w.narrowed == nil {
-		w.narrowed = map[uint64]*Request{}
+	if w.variants.withoutModels == nil {
+		w.variants.withoutModels = map[uint64]*Request{}
 	}
-	if w.narrowed[ban] == nil {
+	if w.variants.withoutModels[ban] == nil {
 		n := *w
 		n.ID = c.NewRequestID()
-		n.Ban, n.ScoreSlot, n.narrowed, n.perModel, n.FailedEpoch, n.Gains, n.Listed = ban, 0, nil, nil, 0, RoomGains{}, false
+		n.Ban, n.ScoreSlot, n.variants, n.FailedEpoch, n.Gains, n.Listed = ban, 0, requestVariants{}, 0, RoomGains{}, false
 		n.Constraints = &Constraints{Key: fmt.Sprintf("%s -%x", w.Constraints.Key, ban)}
-		w.narrowed[ban] = &n
+		w.variants.withoutModels[ban] = &n
 	}
-	return w.narrowed[ban]
+	return w.variants.withoutModels[ban]
 }
 
 // NewRequestID returns an ID that no other request has.
