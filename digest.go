@@ -66,6 +66,9 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.number(31, s.MinMembers)
 	c = c.number(32, s.Array.Count)
 	c = c.number(33, s.Array.Parallelism)
+	if s.AllowMixedModels {
+		c = c.flag(34, true)
+	}
 	p := &s.Placement
 	c = c.text(40, p.Strategy)
 	c = c.text(41, p.RequiredLevel)

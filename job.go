@@ -1,6 +1,9 @@
 package ares
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Spec is a user's description of a job. A nil pointer means that the field is not set. This is different from a zero value.
 // WithDefaults fills in the fields that are not set. The JSON form of a Spec is part of the public API.
@@ -16,6 +19,7 @@ type Spec struct {
 	GPUMilli          int               `json:"gpu_milli,omitzero"` // thousandths of one device
 	AcceleratorType   string            `json:"accelerator_type,omitzero"`
 	GPUModel          string            `json:"gpu_model,omitzero"`
+	AllowMixedModels  bool              `json:"allow_mixed_models,omitzero"` // members may have devices of different models
 	MIGProfile        string            `json:"mig_profile,omitzero"`
 	GPUMemoryMB       int               `json:"gpu_memory_mb,omitzero"` // the member's total over its devices
 	CPUs              int               `json:"cpu_cores,omitzero"`
@@ -130,7 +134,8 @@ type Job struct {
 // fields and the version of the defaults under which it was accepted. When a default changes,
 // WithDefaultsOf must still know the old value.
 //
-// In version 1, members defaulted to min_members even if gang_scheduling was false. Up to version 2, lost_after was 30 s.
+// In version 1, members defaulted to min_members even if gang_scheduling was false. Up to version 2, lost_after was 30 s, and
+// the members of every job could have devices of different models.
 const DefaultsVersion = 3
 
 // These are the default values of a job's fields.
@@ -167,6 +172,9 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 		fill(&s.MinMembers, 1) // without a gang, the job starts with as many members as fit
 	}
 	fill(&s.MinMembers, s.Members)
+	if version < 3 && s.Members > 1 && s.GPUModel == "" {
+		s.AllowMixedModels = true
+	}
 	fill(&s.Retry.InitialBackoffSeconds, 1)
 	fill(&s.Retry.Multiplier, 2)
 	fill(&s.Retry.MaxBackoffSeconds, 300)
@@ -229,6 +237,12 @@ func (s Spec) PriorityValue() int {
 		return DefaultPriority
 	}
 	return *s.Priority
+}
+
+// NeedsOneModel reports whether all members of a job with several members must have devices of the same model. A job
+// that names its models in gpu_model accepts each of them for each member.
+func (s Spec) NeedsOneModel() bool {
+	return !s.AllowMixedModels && strings.Trim(s.GPUModel, "| ") == ""
 }
 
 // TotalGPUs counts the whole devices that all members request.

@@ -71,6 +71,9 @@ type PlacementScore struct {
 	// the bandwidth that the job would have if its devices were chosen by first fit. Bandwidth and FirstFit are 0 if
 	// the job has fewer than two devices.
 	Bandwidth, FirstFit int
+	// NetworkGbps is the declared bandwidth between the leaves of the placement, 0 if it is unknown.
+	// NetworkLatencyNanos is the latency between its most distant nodes. Both are 0 for a placement on one node.
+	NetworkGbps, NetworkLatencyNanos int
 }
 
 // Apply assigns the seats and their score to the run.

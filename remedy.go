@@ -106,6 +106,8 @@ func (s Step) relax(spec *Spec) {
 		spec.MemoryMB = s.Amount
 	case "gpu_model":
 		spec.GPUModel = ""
+	case "allow_mixed_models":
+		spec.AllowMixedModels = true
 	case "gpu_memory_mb":
 		spec.GPUMemoryMB = 0
 	case "mig_profile":

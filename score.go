@@ -16,8 +16,7 @@ type NodeScore struct {
 	// of its devices failed.
 	Samples, Failures int64
 	// Own is the count of attempts that failed because of the job itself, not because of the node. Failures of similar
-	// jobs (one family) count only once. Such failures lower the score only if more of them happen on this node than on
-	// other nodes.
+	// jobs (one family) count only once. Such failures do not lower the score.
 	Own int64
 	// Slowdown says how slow the node is, compared with other nodes of its kind. It compares the actual runtimes on the
 	// node with the predicted runtimes. Slowdown is in thousandths, so 1000 is average. Slowdown is computed from Timed

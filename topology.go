@@ -67,6 +67,11 @@ func DefaultSwitches() []Switch {
 	return []Switch{{"10GbE", 10, 5000}, {"40GbE", 40, 2000}, {"100GbE", 100, 1000}, {"200GbE", 200, 1000}, {"400GbE", 400, 800}}
 }
 
+// AssumedHopNanos is the latency that Ares assumes for one hop through a switch that is not declared. It is the latency
+// of the slowest predefined class, like the bandwidth that Ares assumes for such a network. So without declared
+// switches, the latency between two nodes depends on the number of switches between them.
+const AssumedHopNanos = 5000
+
 // Weights holds the weight of each component of a domain's score, in thousandths.
 type Weights struct {
 	Availability int // resourceAvailability

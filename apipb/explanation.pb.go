@@ -710,8 +710,12 @@ type PlacementScore struct {
 	// same for a first-fit placement, in MB/s.
 	BandwidthMbps int32 `protobuf:"varint,9,opt,name=bandwidth_mbps,json=bandwidthMbps,proto3" json:"bandwidth_mbps,omitempty"`
 	FirstFitMbps  int32 `protobuf:"varint,10,opt,name=first_fit_mbps,json=firstFitMbps,proto3" json:"first_fit_mbps,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// For jobs on several nodes: the declared bandwidth between its nodes in Gb/s, 0 if it
+	// is unknown, and the latency between its most distant nodes.
+	NetworkGbps         int32 `protobuf:"varint,11,opt,name=network_gbps,json=networkGbps,proto3" json:"network_gbps,omitempty"`
+	NetworkLatencyNanos int32 `protobuf:"varint,12,opt,name=network_latency_nanos,json=networkLatencyNanos,proto3" json:"network_latency_nanos,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *PlacementScore) Reset() {
@@ -814,6 +818,20 @@ func (x *PlacementScore) GetFirstFitMbps() int32 {
 	return 0
 }
 
+func (x *PlacementScore) GetNetworkGbps() int32 {
+	if x != nil {
+		return x.NetworkGbps
+	}
+	return 0
+}
+
+func (x *PlacementScore) GetNetworkLatencyNanos() int32 {
+	if x != nil {
+		return x.NetworkLatencyNanos
+	}
+	return 0
+}
+
 var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
@@ -870,7 +888,7 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\ttenant_id\x18\x01 \x01(\tR\btenantId\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x05R\x04gpus\x12\x14\n" +
-	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"\xcc\x02\n" +
+	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\"\xa3\x03\n" +
 	"\x0ePlacementScore\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +
@@ -882,7 +900,9 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\x0estranded_milli\x18\b \x01(\x05R\rstrandedMilli\x12%\n" +
 	"\x0ebandwidth_mbps\x18\t \x01(\x05R\rbandwidthMbps\x12$\n" +
 	"\x0efirst_fit_mbps\x18\n" +
-	" \x01(\x05R\ffirstFitMbpsB&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
+	" \x01(\x05R\ffirstFitMbps\x12!\n" +
+	"\fnetwork_gbps\x18\v \x01(\x05R\vnetworkGbps\x122\n" +
+	"\x15network_latency_nanos\x18\f \x01(\x05R\x13networkLatencyNanosB&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
 var (
 	file_apipb_explanation_proto_rawDescOnce sync.Once

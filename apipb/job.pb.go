@@ -47,8 +47,10 @@ type JobSpec struct {
 	GpuMilli int32 `protobuf:"varint,9,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	// gpu, tpu, fpga or custom. Default gpu.
 	AcceleratorType string `protobuf:"bytes,10,opt,name=accelerator_type,json=acceleratorType,proto3" json:"accelerator_type,omitempty"`
-	GpuModel        string `protobuf:"bytes,11,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
-	MigProfile      string `protobuf:"bytes,12,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
+	// Model of the devices, or several models separated by |. A name matches every model
+	// that contains it. Default: any model, and one model for all members of a job.
+	GpuModel   string `protobuf:"bytes,11,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
+	MigProfile string `protobuf:"bytes,12,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
 	// The member's total, divided over its devices.
 	GpuMemoryMb int32 `protobuf:"varint,13,opt,name=gpu_memory_mb,json=gpuMemoryMb,proto3" json:"gpu_memory_mb,omitempty"`
 	CpuCores    int32 `protobuf:"varint,14,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
@@ -92,9 +94,12 @@ type JobSpec struct {
 	Labels map[string]string `protobuf:"bytes,35,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Secrets that the job's processes get, at most 16. The secrets must exist when the
 	// job is submitted and when it starts.
-	Secrets       []*SecretRef `protobuf:"bytes,36,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Secrets []*SecretRef `protobuf:"bytes,36,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// The members may have devices of different models. By default all members of a job
+	// that does not set gpu_model have the same model.
+	AllowMixedModels bool `protobuf:"varint,37,opt,name=allow_mixed_models,json=allowMixedModels,proto3" json:"allow_mixed_models,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -379,6 +384,13 @@ func (x *JobSpec) GetSecrets() []*SecretRef {
 	return nil
 }
 
+func (x *JobSpec) GetAllowMixedModels() bool {
+	if x != nil {
+		return x.AllowMixedModels
+	}
+	return false
+}
+
 // SecretRef passes one value of a secret to a job. It has either env or file.
 type SecretRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -461,8 +473,11 @@ type Placement struct {
 	RequiredLevel   string `protobuf:"bytes,2,opt,name=required_level,json=requiredLevel,proto3" json:"required_level,omitempty"`
 	PreferredLevel  string `protobuf:"bytes,3,opt,name=preferred_level,json=preferredLevel,proto3" json:"preferred_level,omitempty"`
 	PreferredDomain string `protobuf:"bytes,4,opt,name=preferred_domain,json=preferredDomain,proto3" json:"preferred_domain,omitempty"`
-	// Such as "100Gb".
-	NetworkBandwidth string            `protobuf:"bytes,5,opt,name=network_bandwidth,json=networkBandwidth,proto3" json:"network_bandwidth,omitempty"`
+	// The lowest acceptable bandwidth between two of its nodes, such as "100Gb".
+	NetworkBandwidth string `protobuf:"bytes,5,opt,name=network_bandwidth,json=networkBandwidth,proto3" json:"network_bandwidth,omitempty"`
+	// Each member gets its devices, CPUs and memory from one NUMA node, and shares no
+	// device, as if numa_policy were required. Of the possible placements, the one with
+	// the lowest network latency is chosen. Only critical jobs preempt the job.
 	LatencySensitive bool              `protobuf:"varint,6,opt,name=latency_sensitive,json=latencySensitive,proto3" json:"latency_sensitive,omitempty"`
 	NodeSelector     map[string]string `protobuf:"bytes,7,rep,name=node_selector,json=nodeSelector,proto3" json:"node_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Tolerations      []string          `protobuf:"bytes,8,rep,name=tolerations,proto3" json:"tolerations,omitempty"`
@@ -3517,7 +3532,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\v\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\f\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3562,7 +3577,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05after\x18! \x03(\tR\x05after\x12$\n" +
 	"\x05array\x18\" \x01(\v2\x0e.ares.v1.ArrayR\x05array\x124\n" +
 	"\x06labels\x18# \x03(\v2\x1c.ares.v1.JobSpec.LabelsEntryR\x06labels\x12,\n" +
-	"\asecrets\x18$ \x03(\v2\x12.ares.v1.SecretRefR\asecrets\x1a>\n" +
+	"\asecrets\x18$ \x03(\v2\x12.ares.v1.SecretRefR\asecrets\x12,\n" +
+	"\x12allow_mixed_models\x18% \x01(\bR\x10allowMixedModels\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

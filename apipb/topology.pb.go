@@ -211,7 +211,7 @@ type Switch struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Bandwidth of one port.
 	Gbps int32 `protobuf:"varint,2,opt,name=gbps,proto3" json:"gbps,omitempty"`
-	// Latency of one hop.
+	// Latency of one hop through the switch.
 	LatencyNanos  int32 `protobuf:"varint,3,opt,name=latency_nanos,json=latencyNanos,proto3" json:"latency_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -221,7 +221,7 @@ func TestSubmitFromFlags(t *testing.T) {
 	code, stdout, stderr := run(t, "job", "submit", "--name", "n", "--gpus", "4", "--priority", "0", "--tenant-id", "vision", "--queue", "q", "--members", "2",
 		"--cpus", "8", "--memory-mb", "64", "--gpu-memory-mb", "80", "--gpu-model", "H100", "--env", "A=b=c", "--env", "D=", "--label", "k=v", "--workdir", "/w",
 		"--image", "i", "--max-runtime-minutes", "5", "--max-retries", "0", "--request-id", "r", "--grace-seconds", "0", "--lost-after-seconds", "60",
-		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--", "python", "train.py", "--epochs", "3")
+		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--allow-mixed-models", "--", "python", "train.py", "--epochs", "3")
 	if code != 0 || stdout != "job-1\n" || stderr != "follow it with: ares job logs -f job-1\n" {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
@@ -229,7 +229,7 @@ func TestSubmitFromFlags(t *testing.T) {
 	if err := apipb.UnmarshalJSON([]byte(`{"name": "n", "gpu_count": 4, "priority": 0, "tenant_id": "vision", "queue": "q", "members": 2, "cpu_cores": 8,
 		"memory_mb": 64, "gpu_memory_mb": 80, "gpu_model": "H100", "environment": {"A": "b=c", "D": ""}, "labels": {"k": "v"}, "working_dir": "/w", "image": "i",
 		"max_runtime_minutes": 5, "retry": {"max_retries": 0}, "request_id": "r", "grace_seconds": 0, "lost_after_seconds": 60, "execution_mode": "at_most_once",
-		"after": ["job-a", "job-b"], "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
+		"after": ["job-a", "job-b"], "allow_mixed_models": true, "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
 		t.Fatal(err)
 	}
 	if f.specs[0].String() != want.String() {

@@ -19,17 +19,20 @@ func placedJob(id string, gpus int, mbps, first int32) *apipb.Job {
 }
 
 func TestGainOfLiveJobs(t *testing.T) {
+	apart := placedJob("alike", 4, 10_000, 10_000)
+	m := apart.Attempts[0].PlacementScore
+	m.Level, m.Domain, m.NetworkGbps, m.NetworkLatencyNanos = "leaf", "l1", 100, 3000
 	serve(t, &fake{jobs: []*apipb.Job{
-		placedJob("fast", 2, 50_000, 10_000), placedJob("alike", 4, 10_000, 10_000), placedJob("slow", 2, 10_000, 20_000),
+		placedJob("fast", 2, 50_000, 10_000), apart, placedJob("slow", 2, 10_000, 20_000),
 		placedJob("single", 1, 0, 0), placedJob("unknown", 8, 10_000, 0),
 		{JobId: "waiting", State: "pending"},
 	}})
 	code, out, errs := run(t, "topology", "gain")
-	want := `JOB      NAME     GPUS  WITHIN   MB/S   FIRST FIT  RATIO
-fast     fast     2     node n1  50000  10000      5.00
-alike    alike    4     node n1  10000  10000      1.00
-slow     slow     2     node n1  10000  20000      0.50
-unknown  unknown  8     node n1  10000  ?          ?
+	want := `JOB      NAME     GPUS  WITHIN   MB/S   FIRST FIT  RATIO  LATENCY
+fast     fast     2     node n1  50000  10000      5.00   -
+alike    alike    4     leaf l1  10000  10000      1.00   3 us
+slow     slow     2     node n1  10000  20000      0.50   -
+unknown  unknown  8     node n1  10000  ?          ?      -
 
 3 jobs with several GPUs: 1.36 times the bandwidth of a first fit (geometric mean; 0.50 to 5.00), better in 1, equal in 1, worse in 1.
 Not in the ratio: 1 job without a first fit among the first nodes.

@@ -107,12 +107,14 @@ func (f *StaticFeasibility) evaluate(job *ares.Job) *ares.Refusal {
 
 // Split takes a job of one member that can never run on these nodes. It splits the job into the smallest number of
 // equal members that can run. The total request stays the same, except for rounding. If no split is feasible, Split
-// returns the unchanged spec and the reason.
+// returns the unchanged spec and the reason. If a split would be feasible with devices of different models, this reason
+// is that of the split.
 func (f *StaticFeasibility) Split(spec ares.Spec, trusted bool) (ares.Spec, *ares.Refusal) {
 	infeasible := f.Infeasible(spec.WithDefaults(), trusted)
 	if infeasible == nil {
 		return spec, nil
 	}
+	var onModels *ares.Refusal // why a split is infeasible that needs several models
 	for k := 2; k <= min(spec.GPUs, ares.MaxMembers); k++ {
 		if spec.GPUs%k != 0 {
 			continue
@@ -120,9 +122,17 @@ func (f *StaticFeasibility) Split(spec ares.Spec, trusted bool) (ares.Spec, *are
 		part := spec
 		part.Members, part.GPUs = k, spec.GPUs/k
 		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(spec.GPUMemoryMB, k), ceilDiv(spec.CPUs, k), ceilDiv(spec.MemoryMB, k)
-		if f.Infeasible(part.WithDefaults(), trusted) == nil {
+		why := f.Infeasible(part.WithDefaults(), trusted)
+		if why == nil {
 			return part, nil
 		}
+		mixed := part
+		if mixed.AllowMixedModels = true; onModels == nil && part.NeedsOneModel() && f.Infeasible(mixed.WithDefaults(), trusted) == nil {
+			onModels = why
+		}
+	}
+	if onModels != nil {
+		return spec, onModels
 	}
 	return spec, infeasible
 }

@@ -13,7 +13,7 @@ type End struct {
 	Node string
 	At   time.Time
 	// Family identifies similar jobs. If several jobs of the same family fail on a node, only
-	// the first failure counts against the node.
+	// the first of them counts as an attempt.
 	Family  uint64
 	Outcome NodeOutcome
 	// Timed is true if the attempt succeeded, had a predicted runtime, and ran on only one node.
@@ -32,7 +32,7 @@ type NodeOutcome int
 // These are the possible values of NodeOutcome.
 const (
 	OutcomeWell    NodeOutcome = iota // the attempt succeeded
-	OutcomeFailed                     // the attempt failed, possibly because of the job itself
+	OutcomeFailed                     // the job failed by itself
 	OutcomeFaulted                    // the node ended the attempt
 )
 

@@ -15,8 +15,8 @@ import (
 //
 // Three causes lower the score of a node. The first cause is that attempts ended because the node was lost or
 // a device failed. The second cause is that runs take longer than predicted, compared with other nodes of the
-// same kind. The third cause is that gangs had to wait for the node. Failures of jobs lower the score only if
-// many different jobs fail on the node and not elsewhere.
+// same kind. The third cause is that gangs had to wait for the node. A job that fails by itself says nothing about the
+// node, so such failures never lower the score.
 type Scores struct {
 	nodes map[string]*nodeRecord
 	kinds map[string]string // of nodes; only nodes of one kind are compared
@@ -88,7 +88,7 @@ func (s *Scores) Observe(e *End) {
 		sums.Until = e.At
 	}
 	if e.Outcome == OutcomeFailed && slices.Contains(sums.Families, e.Family) {
-		return // a similar job failed here before, so the job may be broken
+		return // otherwise many attempts of one broken job would hide the attempts that the node ended
 	}
 	weight := int64(oneSample)
 	if e.At.After(sums.At) {
@@ -178,16 +178,9 @@ func add(to, r *ares.NodeScore, sign int64) {
 // the score.
 func computeScore(r, others *ares.NodeScore) {
 	var why []string
-	blame, own := r.Failures, int64(0)
-	if others.Samples >= peers {
-		own = max(excess(r.Own, r.Samples, others.Own, others.Samples)-oneSample, 0) // a single failure may be chance
-	}
-	failing := ares.FullScore * (blame + own) / (r.Samples + prior)
-	if blame >= negligible {
-		why = append(why, fmt.Sprintf("it ended %s of %s attempts", tenths(blame), tenths(r.Samples)))
-	}
-	if own > 0 {
-		why = append(why, fmt.Sprintf("%s different jobs failed there, %s are expected from other nodes", tenths(r.Own), tenths(others.Own*r.Samples/others.Samples)))
+	failing := ares.FullScore * r.Failures / (r.Samples + prior)
+	if r.Failures >= negligible {
+		why = append(why, fmt.Sprintf("it ended %s of %s attempts", tenths(r.Failures), tenths(r.Samples)))
 	}
 	slow := slownessPenalty(r, others)
 	if slow > 0 {

@@ -34,6 +34,7 @@ type Job struct {
 	GPUMilli          int               `json:"gpu_milli" doc:"share of one GPU of each member, in thousandths"`
 	AcceleratorType   string            `json:"accelerator_type" doc:"default gpu"`
 	GPUModel          string            `json:"gpu_model" doc:"requested model; empty for any"`
+	AllowMixedModels  bool              `json:"allow_mixed_models" doc:"whether its members may have different GPU models"`
 	MIGProfile        string            `json:"mig_profile" doc:"requested MIG profile; empty for none"`
 	GPUMemoryMB       int               `json:"gpu_memory_mb" doc:"GPU memory of each member"`
 	CPUCores          int               `json:"cpu_cores" doc:"of each member"`
@@ -45,7 +46,7 @@ type Job struct {
 	NodeSelector      map[string]string `json:"node_selector" doc:"required node labels"`
 	NodeRequirements  []string          `json:"node_requirements" doc:"conditions on nodes, as text such as gpu.memory>=80G"`
 	Regions           []string          `json:"regions" doc:"allowed regions; empty for any"`
-	LatencySensitive  bool              `json:"latency_sensitive" doc:"no shared devices; only critical jobs preempt it"`
+	LatencySensitive  bool              `json:"latency_sensitive" doc:"one NUMA node for each member, no shared devices; only critical jobs preempt it"`
 	HasDeadline       bool              `json:"has_deadline" doc:"whether it has a deadline"`
 	Deadline          time.Time         `json:"deadline" doc:"deadline; far in the past if it has none"`
 	MaxQueueMinutes   int               `json:"max_queue_minutes" doc:"longest time in the queue; 0 for unlimited"`
@@ -122,7 +123,7 @@ func NewJob(said ares.Spec) Job {
 	s := said.WithDefaults()
 	j := Job{
 		Name: s.Name, Queue: s.Queue, Priority: s.PriorityValue(), PriorityClass: string(s.PriorityClass), Members: s.Members, MinMembers: s.MinMembers,
-		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, MIGProfile: s.MIGProfile,
+		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MIGProfile: s.MIGProfile,
 		GPUMemoryMB: s.GPUMemoryMB, CPUCores: s.CPUs, MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
 		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: s.Placement.NodeSelector,
 		NodeRequirements: s.Placement.NodeRequirements.Strings(),

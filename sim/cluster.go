@@ -50,6 +50,7 @@ func (f *cluster) take(seat *ares.Seat, sign int) {
 type request struct {
 	minMembers, gpus, milli, cpus, memory int
 	model                                 string
+	oneModel                              bool // all members need devices of the same model
 	priority                              int
 }
 
@@ -60,14 +61,29 @@ func requestOf(j *ares.Job) (request, bool) {
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
 		len(p.NodeAffinity) == 0 && len(p.NodeRequirements) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
 		(j.NUMAPolicy == "" || j.NUMAPolicy == "none")
-	return request{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, j.PriorityValue()}, plain
+	oneModel := j.Members > 1 && j.GPUs+j.GPUMilli > 0 && j.NeedsOneModel()
+	return request{max(j.MinMembers, 1), j.GPUs, j.GPUMilli, j.CPUs, j.MemoryMB, j.GPUModel, oneModel, j.PriorityValue()}, plain
 }
 
 // This method reports whether all members of a request would fit now.
 func (f *cluster) fits(w *request) bool {
+	if w.oneModel {
+		return f.fitsOneModel(w)
+	}
 	seats := 0
 	for _, m := range f.machines {
 		if seats += m.fitCount(w); seats >= w.minMembers {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsOneModel reports whether all members of a request would fit now on machines of one model.
+func (f *cluster) fitsOneModel(w *request) bool {
+	seats := map[string]int{}
+	for _, m := range f.machines {
+		if seats[m.model] += m.fitCount(w); seats[m.model] >= w.minMembers {
 			return true
 		}
 	}

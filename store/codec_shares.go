@@ -122,6 +122,7 @@ func placementScoreRecord(m ares.PlacementScore) *storepb.Merit {
 		Level: string(m.Level), Domain: m.Domain, Availability: int32(m.Availability), Alignment: int32(m.Alignment),
 		Utilization: int32(m.Utilization), History: int32(m.History), Weighted: int32(m.Weighted),
 		Stranded: int32(m.Stranded), Bandwidth: int32(m.Bandwidth), FirstFit: int32(m.FirstFit),
+		NetworkGbps: int32(m.NetworkGbps), NetworkLatencyNanos: int32(m.NetworkLatencyNanos),
 	}
 }
 
@@ -130,5 +131,6 @@ func placementScoreOf(m *storepb.Merit) ares.PlacementScore {
 		Level: ares.Level(m.GetLevel()), Domain: m.GetDomain(), Availability: int(m.GetAvailability()), Alignment: int(m.GetAlignment()),
 		Utilization: int(m.GetUtilization()), History: int(m.GetHistory()), Weighted: int(m.GetWeighted()),
 		Stranded: int(m.GetStranded()), Bandwidth: int(m.GetBandwidth()), FirstFit: int(m.GetFirstFit()),
+		NetworkGbps: int(m.GetNetworkGbps()), NetworkLatencyNanos: int(m.GetNetworkLatencyNanos()),
 	}
 }

@@ -73,6 +73,7 @@ func newPlacementScore(m ares.PlacementScore) *apipb.PlacementScore {
 		Level: string(m.Level), Domain: m.Domain, Availability: int32(m.Availability), Alignment: int32(m.Alignment),
 		Utilization: int32(m.Utilization), History: int32(m.History), Weighted: int32(m.Weighted),
 		StrandedMilli: int32(m.Stranded), BandwidthMbps: int32(m.Bandwidth), FirstFitMbps: int32(m.FirstFit),
+		NetworkGbps: int32(m.NetworkGbps), NetworkLatencyNanos: int32(m.NetworkLatencyNanos),
 	}
 }
 

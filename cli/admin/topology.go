@@ -111,6 +111,10 @@ type treeDomain struct {
 	inside      []*treeDomain
 	nodes       []string
 	free, total int32
+	// hopNanos is the latency of the domain's own switch, or 0 if no switch is declared. The field latencyNanos is the
+	// latency between its most distant nodes. It is assumed if it includes a switch that is not declared.
+	hopNanos, latencyNanos int
+	isAssumed              bool
 }
 
 // fromLabels marks a domain that comes only from node labels and not from the topology.
@@ -125,8 +129,15 @@ type tree struct {
 
 func treeOf(t *apipb.Topology, nodes []*apipb.Node) *tree {
 	tr := &tree{byName: map[string]*treeDomain{}, byPath: map[string]*treeDomain{}}
+	hops := map[string]int{}
+	for _, s := range ares.DefaultSwitches() {
+		hops[s.Name] = s.LatencyNanos
+	}
+	for _, s := range t.GetSwitches() {
+		hops[s.GetName()] = int(s.GetLatencyNanos())
+	}
 	for _, d := range t.GetDomains() {
-		p := &treeDomain{level: d.GetLevel(), name: d.GetName()}
+		p := &treeDomain{level: d.GetLevel(), name: d.GetName(), hopNanos: hops[d.GetSwitch()]}
 		if d.GetSwitch() != "" {
 			p.about = append(p.about, d.GetSwitch())
 		}
@@ -210,16 +221,28 @@ func (p *treeDomain) settle() {
 	p.inside = slices.DeleteFunc(p.inside, func(q *treeDomain) bool {
 		return len(q.nodes)+len(q.inside) == 0 && slices.Equal(q.about, fromLabels)
 	})
+	slowest := 0
 	for _, q := range p.inside {
 		q.settle()
 		p.free, p.total = p.free+q.free, p.total+q.total
+		slowest, p.isAssumed = max(slowest, q.latencyNanos), p.isAssumed || q.isAssumed
 	}
+	p.isAssumed = p.isAssumed || p.hopNanos == 0
+	p.latencyNanos = cmp.Or(p.hopNanos, ares.AssumedHopNanos) + 2*slowest // a path goes up and down
+}
+
+// latencyText describes the latency between the most distant nodes of a domain.
+func (p *treeDomain) latencyText() string {
+	if p.isAssumed {
+		return fmt.Sprintf("latency about %g us", float64(p.latencyNanos)/1000)
+	}
+	return fmt.Sprintf("latency %g us", float64(p.latencyNanos)/1000)
 }
 
 func (p *treeDomain) write(w io.Writer, indent string) {
 	for _, q := range p.inside {
 		line := fmt.Sprintf("%s %s  %d/%d GPUs free", q.level, q.name, q.free, q.total)
-		output.Printf(w, "%s%s\n", indent, output.Clean(strings.Join(append([]string{line}, q.about...), "  ")))
+		output.Printf(w, "%s%s\n", indent, output.Clean(strings.Join(append([]string{line, q.latencyText()}, q.about...), "  ")))
 		q.write(w, indent+"  ")
 	}
 	for _, n := range p.nodes {

@@ -43,6 +43,8 @@ type gainedJob struct {
 	MBps         int     `json:"bandwidth_mbps"`
 	FirstFitMBps int     `json:"first_fit_mbps"`
 	Ratio        float64 `json:"ratio"`
+	NetworkGbps  int     `json:"network_gbps,omitempty"`          // 0 on one node, or if it is unknown
+	LatencyNanos int     `json:"network_latency_nanos,omitempty"` // 0 on one node
 }
 
 // The method `count` adds one comparison to the totals.
@@ -180,6 +182,7 @@ func (g *gain) add(j *apipb.Job) {
 	row := gainedJob{
 		ID: j.GetJobId(), Name: j.GetName(), GPUs: gpus, Within: strings.TrimSpace(m.GetLevel() + " " + m.GetDomain()),
 		MBps: int(m.GetBandwidthMbps()), FirstFitMBps: int(m.GetFirstFitMbps()),
+		NetworkGbps: int(m.GetNetworkGbps()), LatencyNanos: int(m.GetNetworkLatencyNanos()),
 	}
 	row.Ratio = g.count(row.MBps, row.FirstFitMBps)
 	g.Jobs = append(g.Jobs, row)
@@ -190,16 +193,19 @@ func (a *commands) writeGain(w io.Writer, g *gain, limit int) {
 		output.Printf(w, "No live job has several GPUs. Simulate some with: ares topology gain --simulate\n")
 		return
 	}
-	t := output.Table{Head: []string{"JOB", "NAME", "GPUS", "WITHIN", "MB/S", "FIRST FIT", "RATIO"}}
+	t := output.Table{Head: []string{"JOB", "NAME", "GPUS", "WITHIN", "MB/S", "FIRST FIT", "RATIO", "LATENCY"}}
 	for i, j := range g.Jobs {
 		if i == limit && limit > 0 {
 			break
 		}
-		first, ratio := "?", "?"
+		first, ratio, latency := "?", "?", "-" // a job on one node uses no network
+		if j.LatencyNanos > 0 {
+			latency = fmt.Sprintf("%g us", float64(j.LatencyNanos)/1000)
+		}
 		if j.FirstFitMBps > 0 {
 			first, ratio = strconv.Itoa(j.FirstFitMBps), fmt.Sprintf("%.2f", j.Ratio)
 		}
-		t.Add(j.ID, j.Name, strconv.Itoa(j.GPUs), j.Within, strconv.Itoa(j.MBps), first, ratio)
+		t.Add(j.ID, j.Name, strconv.Itoa(j.GPUs), j.Within, strconv.Itoa(j.MBps), first, ratio, latency)
 	}
 	t.Write(w, a.Color)
 	if limit > 0 && len(g.Jobs) > limit {

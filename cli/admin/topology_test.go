@@ -36,16 +36,16 @@ func TestTheTreeOfPlaces(t *testing.T) {
 		node("n4", 4, "region", "eu", "rack", "r9"), node("n5", 5, "region", "eu", "leaf", "r9"), node("n6", 6),
 	})
 	want := `fleet  21/48 GPUs free
-  region eu  9/16 GPUs free  from labels
-    leaf r9  9/16 GPUs free  from labels
+  region eu  9/16 GPUs free  latency about 15 us  from labels
+    leaf r9  9/16 GPUs free  latency about 5 us  from labels
       node n4  4/8 GPUs free  online
       node n5  5/8 GPUs free  online
-  spine spine-1  6/24 GPUs free
-    leaf leaf-1  3/16 GPUs free  100GbE  next to leaf-2
+  spine spine-1  6/24 GPUs free  latency about 15 us
+    leaf leaf-1  3/16 GPUs free  latency 1 us  100GbE  next to leaf-2
       node gone  not registered
       node n1  1/8 GPUs free  online
       node n2  2/8 GPUs free  online
-    leaf leaf-2  3/8 GPUs free
+    leaf leaf-2  3/8 GPUs free  latency about 5 us
       node n3  3/8 GPUs free  online
   node n6  6/8 GPUs free  online
 

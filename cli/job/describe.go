@@ -122,6 +122,8 @@ func asks(j *apipb.Job) string {
 	}
 	if m := j.GetSpec().GetGpuModel(); m != "" {
 		parts[0] += " (" + m + ")"
+	} else if j.GetSpec().GetAllowMixedModels() {
+		parts[0] += " (models may differ)"
 	}
 	if n := j.GetGpuMemoryMb(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d MB of GPU memory", n))

@@ -247,4 +247,16 @@ func writePlacementScore(s output.Sheet, score int32, m *apipb.PlacementScore) {
 		}
 		s.Line("Bandwidth", text)
 	}
+	if n := m.GetNetworkLatencyNanos(); n != 0 {
+		s.Line("Network", networkText(m.GetNetworkGbps(), n))
+	}
+}
+
+// networkText describes the network between the nodes of a placement.
+func networkText(gbps, latencyNanos int32) string {
+	text := fmt.Sprintf("%g us between its most distant nodes", float64(latencyNanos)/1000)
+	if gbps == 0 {
+		return "bandwidth not declared, " + text
+	}
+	return fmt.Sprintf("%d Gb/s, %s", gbps, text)
 }

@@ -246,6 +246,7 @@ type specFlags struct {
 	after     []string
 	require   []string
 	gang      bool
+	mixed     bool
 
 	secretEnv, secretFile []string
 }
@@ -258,7 +259,7 @@ var (
 		{"tenant-id", "tenant_id", `tenant of the job (default "default")`},
 		{"queue", "queue", "queue of the job"},
 		{"priority-class", "priority_class", "best-effort, low, normal, high or critical; instead of --priority"},
-		{"gpu-model", "gpu_model", "GPU model"},
+		{"gpu-model", "gpu_model", "GPU model, or several separated by |; without it, all members get GPUs of one model"},
 		{"mig-profile", "mig_profile", "MIG profile, such as 1g.10gb"},
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
 		{"workdir", "working_dir", "absolute path of the working directory"},
@@ -299,6 +300,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first")
 	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated; a node must meet all of them")
 	f.BoolVar(&s.gang, "gang-scheduling", true, "start only when all members can be placed; --gang-scheduling=false starts as many members as fit. A job with more --gpus than the largest node\nhas, and without --members, is split over nodes")
+	f.BoolVar(&s.mixed, "allow-mixed-models", false, "the members may get GPUs of different models; by default all members get one model")
 	f.Int32("array", 0, "number of array elements, which all run the same command; ARES_ARRAY_INDEX is the index of an element, from 0")
 	f.Int32("parallelism", 0, "maximum number of elements at once (default all)")
 }
@@ -348,6 +350,9 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 	}
 	if len(s.after) > 0 {
 		spec.After = s.after
+	}
+	if f.Changed("allow-mixed-models") {
+		spec.AllowMixedModels = s.mixed
 	}
 	if s.deadline != "" {
 		at, err := deadlineOf(s.deadline, time.Now())

@@ -112,6 +112,36 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestGangOverTwoModels checks that a gang is rejected if only devices of different models together are enough for it.
+// The message says so, also if Ares would have to split the job. With allow_mixed_models the gang is accepted.
+func TestGangOverTwoModels(t *testing.T) {
+	v := cache.NewView(func() time.Time { return storetest.Noon })
+	d := &Admission{View: v, Feasibility: NewFeasibility(v)}
+	b := ares.Batch{Revision: 1, Reset: true}
+	for _, model := range []string{"NVIDIA L40S", "NVIDIA H100 80GB HBM3"} {
+		n := &ares.Node{ID: strings.ToLower(model[7:10]), CPUs: 64, MemoryMB: 512_000}
+		for k := range 8 {
+			n.Devices = append(n.Devices, ares.Device{ID: fmt.Sprint(n.ID, "/", k), Index: k, Type: "gpu", Model: model, MemoryMB: 48_000})
+		}
+		b.Events = append(b.Events, ares.Event{Revision: 1, Node: n})
+	}
+	v.Apply(b)
+	const want = "8 of 16 GPUs of one model are free: NVIDIA H100 80GB HBM3 8, NVIDIA L40S 8; all members get the same model unless the job sets allow_mixed_models"
+	for _, spec := range []ares.Spec{{GPUs: 8, Members: 2}, {GPUs: 16, Gang: new(true)}} {
+		if err := d.Feasibility.checkCapacity(&spec, false); ares.CodeOf(err) != ares.Infeasible || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", spec, err)
+		}
+		if spec.AllowMixedModels = true; d.Feasibility.checkCapacity(&spec, false) != nil {
+			t.Errorf("%+v is rejected", spec)
+		}
+	}
+	for _, spec := range []ares.Spec{{GPUs: 4, Members: 2}, {GPUs: 8, Members: 2, GPUModel: "h100|l40s"}, {GPUs: 8, Members: 2, MinMembers: 1}} {
+		if err := d.Feasibility.checkCapacity(&spec, false); err != nil {
+			t.Errorf("%+v: %v", spec, err)
+		}
+	}
+}
+
 // TestNoNodesYet checks that a cluster without nodes accepts every job.
 func TestNoNodesYet(t *testing.T) {
 	v := cache.NewView(func() time.Time { return storetest.Noon })

@@ -174,10 +174,12 @@ func (f *Feasibility) checkCapacity(stored *ares.Spec, trusted bool) error {
 	}
 	splits := stored.Gang != nil && *stored.Gang && stored.Members == 0 && stored.GPUs > 1
 	if splits {
-		if parts, still := f.nodes.Split(*stored, trusted); still == nil {
+		parts, still := f.nodes.Split(*stored, trusted)
+		if still == nil {
 			*stored = parts
 			return nil
 		}
+		never = still
 	}
 	field := "gpu_count"
 	if stored.GPUs == 0 {

@@ -151,6 +151,34 @@ func TestDevicesThatFail(t *testing.T) {
 	}
 }
 
+// TestFailuresOfJobsDoNotLowerTheScore checks that only failures that the node caused lower its score. Many different
+// commands of users fail on one node and on no other node, in each of the ways in which a job can fail by itself.
+func TestFailuresOfJobsDoNotLowerTheScore(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	w.tell(true, machine("n"), machine("m"))
+	endOn := func(id ares.JobID, node string, o ares.Outcome) {
+		a := ares.Attempt{Number: 1, Outcome: o, StartedAt: w.now.Add(-time.Hour), EndedAt: w.now}
+		a.Seats = []ares.SeatStatus{{Seat: ares.Seat{Node: node}, State: ares.SeatReleased, Result: &ares.RankResult{Outcome: o, EndedAt: w.now}}}
+		command := func(s *ares.Spec) { s.Name, s.Command = string(id)+"x", []string{"run-" + string(id)} }
+		w.tell(false, trainEvent(id, command), ares.Event{Run: &ares.RunEvent{Job: id, Run: ares.Run{Phase: ares.Failed, Placed: 1, Attempts: []ares.Attempt{a}}}})
+	}
+	for i, o := range []ares.Outcome{ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError, ares.OutcomeTimeout} {
+		for k := range 6 {
+			id := string(rune('a'+i)) + string(rune('a'+k))
+			endOn(ares.JobID("bad"+id), "n", o)
+			endOn(ares.JobID("good"+id), "m", ares.OutcomeSucceeded)
+		}
+	}
+	if got := w.score("n"); got != ares.FullScore {
+		t.Errorf("commands of users failed, and the score of their node is %d", got)
+	}
+	endOn("lost", "n", ares.OutcomeLost) // such as a process that the node could not start
+	if got := w.score("n"); got == ares.FullScore {
+		t.Error("the node ended an attempt, and its score is still full")
+	}
+}
+
 // TestScoresAreWritten checks that a leader writes the score of a node that loses attempts. The next leader must continue from that
 // score. The test also checks that the score is removed together with the node.
 func TestScoresAreWritten(t *testing.T) {

@@ -27,11 +27,27 @@ func (b *Round) mayDrain(e *job.Entry, r *Reservation, startKnown bool, now time
 // lacks the fewest devices. The reservation holds the part of the needed capacity that is already free. No
 // other job may use this capacity, so the number of devices that the job lacks falls until the job starts.
 func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, bool) {
+	if !e.Shape.Wish.OneModel {
+		r, _, ok := b.drainOn(e, members, ban, now)
+		return r, ok
+	}
+	best, least, found := Reservation{}, 0, false
+	for _, ban := range b.Cluster.ModelBans(e.Shape.Request, ban) {
+		if r, missing, ok := b.drainOn(e, members, ban, now); ok && (!found || missing < least) {
+			best, least, found = r, missing, true
+		}
+	}
+	return best, found
+}
+
+// drainOn is drainReservation on the models that are not excluded. The second result is the number of devices that
+// must become free.
+func (b *Round) drainOn(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, int, bool) {
 	sh := e.Shape
 	req := b.Cluster.WithoutModels(sh.Request, ban)
 	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {
-		return Reservation{}, false
+		return Reservation{}, 0, false
 	}
 	mark := b.Txn.Mark()
 	longAgo := now.Add(-max(longRunning, 4*e.Waited(now))).UnixNano()
@@ -47,12 +63,23 @@ func (b *Round) drainReservation(e *job.Entry, members int, ban uint64, now time
 			placing, fits := b.Place.TryPlace(sh, members, ban, e, b.Place.StayOf(e))
 			b.Txn.Undo(mark)
 			if fits {
-				return Reservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.PlacementScore, toHold: b.freeParts(placing.Seats, req)}, true
+				r := Reservation{Entry: e, leaf: sh.Leaf, drain: true, At: job.NoEnd, endsAt: job.NoEnd, Seats: placing.Seats, Merit: placing.PlacementScore, toHold: b.freeParts(placing.Seats, req)}
+				return r, len(placing.Seats)*req.GPUs - r.heldDevices(), true
 			}
 			feasible = b.Place.FeasibleAgain(sh, req, b.Place.StayOf(e))
 		}
 	}
-	return Reservation{}, false
+	return Reservation{}, 0, false
+}
+
+// heldDevices returns the number of whole devices that the reservation holds.
+func (r *Reservation) heldDevices() (count int) {
+	for i := range r.toHold {
+		if r.toHold[i].Device >= 0 && r.toHold[i].Milli == cluster.WholeMilli {
+			count++
+		}
+	}
+	return count
 }
 
 // longRunning is the runtime after which a job without a known end is assumed never to end. If the reserved

@@ -21,13 +21,29 @@ const (
 )
 
 // EarliestStart returns a reservation for a job at the earliest time at which the job fits, assuming that running
-// jobs end when expected. The reserved seats stay taken in the transaction, so the caller must undo the
+// jobs end when expected. The reserved seats may stay taken in the transaction, so the caller must undo the
 // transaction.
-func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, bool) {
-	sh := e.Shape
+func (b *Round) EarliestStart(e *job.Entry, members int, ban uint64, now time.Time) (best Reservation, found bool) {
 	if b.Jobs.Estimated+len(b.Jobs.Running.Stopping) == 0 {
 		return Reservation{}, false // no running job has an expected end
 	}
+	if !e.Shape.Wish.OneModel {
+		return b.earliestStart(e, members, ban, now)
+	}
+	mark := b.Txn.Mark()
+	for _, ban := range b.Cluster.ModelBans(e.Shape.Request, ban) {
+		if r, ok := b.earliestStart(e, members, ban, now); ok && (!found || r.At < best.At) {
+			best, found = r, true
+		}
+		b.Txn.Undo(mark)
+	}
+	return best, found
+}
+
+// earliestStart is EarliestStart on the models that are not excluded. The search counts the free devices of all these
+// models together. So for a gang that needs devices of one model, it is called for each model separately.
+func (b *Round) earliestStart(e *job.Entry, members int, ban uint64, now time.Time) (Reservation, bool) {
+	sh := e.Shape
 	req := b.Cluster.WithoutModels(sh.Request, ban)
 	feasible, ok := b.Place.FeasibleNodes(sh, req, b.Place.StayOf(e))
 	if !ok || b.Cluster.ExceedsLeafLimit(req) {

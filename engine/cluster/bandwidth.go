@@ -100,14 +100,21 @@ func (c *Cluster) FirstFitBandwidth(w *Request, allowed *Set, members int) int {
 // consists of the smallest domain that contains all seats, and the bandwidth between the seats.
 func (c *Cluster) RationaleOf(seats []ares.Seat) ares.PlacementScore {
 	m := ares.PlacementScore{Bandwidth: c.Bottleneck(seats)}
-	lo, hi := len(c.Nodes), 0
+	var at []int
 	for i := range seats {
-		at := c.NodesByID[seats[i].Node].Pos
-		lo, hi = min(lo, at), max(hi, at)
+		at = append(at, c.NodesByID[seats[i].Node].Pos)
 	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	lo, hi := at[0], at[len(at)-1]
 	if lo == hi {
 		m.Level, m.Domain = ares.LevelNode, c.Nodes[lo].ID
 		return m
+	}
+	m.NetworkLatencyNanos = c.Domains.Latency(lo, hi)
+	m.NetworkGbps = c.Domains.Bandwidth(lo, at[1])
+	for i := 1; i < len(at); i++ { // each switch between the nodes is between two neighbours
+		m.NetworkGbps = min(m.NetworkGbps, c.Domains.Bandwidth(at[i-1], at[i]))
 	}
 	for _, level := range slices.Backward(ares.Levels()) {
 		if from, to := c.Domains.EnclosingDomain(lo, level); from <= lo && hi < to && level.Rank() < ares.LevelNode.Rank() {

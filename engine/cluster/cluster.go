@@ -46,8 +46,9 @@ type Cluster struct {
 type modelTable struct {
 	// The function `index` returns the index of a model in the queue tree. Quotas and devices must use the same
 	// index for the same model.
-	index func(model string) int
-	names []string // by index; "" for models that no node had
+	index    func(model string) int
+	names    []string // by index; "" for models that no node had
+	matching []int    // scratch memory of ModelsOf
 }
 
 // The type `staleness` records what has changed since the last RefreshIndex.

@@ -46,6 +46,8 @@ type Details struct {
 	MostFree int    // largest number of free devices among the nodes with too few
 	// SeatLimit is the maximum number of ranks on one node.
 	SeatLimit int
+	// OneNUMAFor is the field of the job that requires one NUMA node, if it is not obvious to users. It is "" otherwise.
+	OneNUMAFor string
 }
 
 // Droppable is a field of a job that a remedy may drop.
@@ -125,7 +127,7 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonModel, Kind: ares.BlockerNodes, static: true, lasting: true,
-		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.acceptsModel(d.model) },
+		passesDevice: func(d *DeviceSpec, w *Request) bool { return w.acceptsDevice(d) },
 		Text:         func(d *Details) string { return d.Request.tooFewText() + " of model " + d.Model },
 		Drop:         []Droppable{{Field: "gpu_model"}},
 	},
@@ -175,8 +177,15 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonNUMA, Kind: ares.BlockerCapacity, busy: true,
-		Text: func(d *Details) string { return "no NUMA node has all of it free (" + d.Request.Text() + ")" },
-		Drop: []Droppable{{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }}},
+		Text: func(d *Details) string {
+			text := "no NUMA node has all of it free (" + d.Request.Text() + ")"
+			if d.OneNUMAFor != "" {
+				text += ": " + d.OneNUMAFor + " requires one NUMA node for each member"
+			}
+			return text
+		},
+		Drop: []Droppable{{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }},
+			{Field: "placement.latency_sensitive", If: func(j *ares.Job) bool { return j.Placement.LatencySensitive }}},
 	},
 	{
 		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,

@@ -32,13 +32,20 @@ type Request struct {
 
 	Ban         uint64 // excluded models, as ModelBits
 	Constraints *Constraints
-	ScoreSlot   int                 // index of its score cache plus 1; 0 for none
-	narrowed    map[uint64]*Request // by Ban: the same request with models excluded
-	FailedEpoch int                 // the placer's epoch in which it last fit on no feasible node
+	ScoreSlot   int // index of its score cache plus 1; 0 for none
+	onlyModel   int // index of the only accepted model plus 1; 0 for any
+	variants    requestVariants
+	FailedEpoch int // the placer's epoch in which it last fit on no feasible node
 	Gains       RoomGains
 	Listed      bool // it is in Cluster.UnschedulableRequests
 
 	AnyNodeDoes bool // any node on which it fits will do, because a simulation does not need the best
+}
+
+// requestVariants holds copies of a request that accept fewer models.
+type requestVariants struct {
+	withoutModels map[uint64]*Request // by Ban
+	onModel       map[int]*Request    // by index of the only accepted model
 }
 
 // nodeRules holds the requirements of a request for nodes, except those for devices, CPUs and memory.
@@ -54,10 +61,12 @@ type nodeRules struct {
 // Constraints is the part of a request that depends on the traits of nodes and devices, not on amounts. Requests with
 // equal constraints share one Constraints value, which includes the feasible set.
 type Constraints struct {
-	Key      string
-	refs     int // requests in the RequestTable that have it
-	Feasible FeasibleSet
-	masks    []uint64 // by ID of the node type: mask of the devices that pass, or unknownMask
+	Key       string
+	refs      int // requests in the RequestTable that have it
+	Feasible  FeasibleSet
+	masks     []uint64 // by ID of the node type: mask of the devices that pass, or unknownMask
+	models    []int    // models of the devices that pass, among the first typesSeen node types
+	typesSeen int
 }
 
 type label struct{ key, value string }
@@ -133,6 +142,11 @@ func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 
 // NeedsDevices reports whether a member needs a device or a share of one.
 func (w *Request) NeedsDevices() bool { return w.GPUs > 0 || w.Milli > 0 }
+
+// acceptsDevice reports whether the request accepts the model of a device.
+func (w *Request) acceptsDevice(d *DeviceSpec) bool {
+	return (w.onlyModel == 0 || w.onlyModel == d.ModelIndex+1) && w.acceptsModel(d.model)
+}
 
 // acceptsModel reports whether the model's name, in lower case, contains one of the names that the request accepts.
 func (w *Request) acceptsModel(model string) bool {
@@ -241,17 +255,17 @@ func (c *Cluster) WithoutModels(w *Request, ban uint64) *Request {
 	if ban == 0 {
 		return w
 	}
-	if w.narrowed == nil {
-		w.narrowed = map[uint64]*Request{}
+	if w.variants.withoutModels == nil {
+		w.variants.withoutModels = map[uint64]*Request{}
 	}
-	if w.narrowed[ban] == nil {
+	if w.variants.withoutModels[ban] == nil {
 		n := *w
 		n.ID = c.NewRequestID()
-		n.Ban, n.ScoreSlot, n.narrowed, n.FailedEpoch, n.Gains, n.Listed = ban, 0, nil, 0, RoomGains{}, false
+		n.Ban, n.ScoreSlot, n.variants, n.FailedEpoch, n.Gains, n.Listed = ban, 0, requestVariants{}, 0, RoomGains{}, false
 		n.Constraints = &Constraints{Key: fmt.Sprintf("%s -%x", w.Constraints.Key, ban)}
-		w.narrowed[ban] = &n
+		w.variants.withoutModels[ban] = &n
 	}
-	return w.narrowed[ban]
+	return w.variants.withoutModels[ban]
 }
 
 // NewRequestID returns an ID that no other request has.

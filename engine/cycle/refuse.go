@@ -28,10 +28,11 @@ func (r *Round) refuse(plan *ares.Plan, e *job.Entry, admitted bool) {
 // plans share these blockers, so callers must not change them.
 func (r *Round) refusalBlockers(e *job.Entry, admitted bool, now time.Time) []ares.Blocker {
 	sh := e.Shape
-	if sh.NoRoomRefusal == nil {
-		sh.NoRoomRefusal = []ares.Blocker{job.NoRoomBlocker(sh)}
+	models := min(max(len(r.Place.Cluster.ModelsPresent)-1, 0), 1)
+	if sh.NoRoomRefusal[models] == nil {
+		sh.NoRoomRefusal[models] = []ares.Blocker{job.NoRoomBlocker(sh, models > 0)}
 	}
-	out := sh.NoRoomRefusal
+	out := sh.NoRoomRefusal[models]
 	switch {
 	case !admitted:
 		out = r.jobs.AdmissionBlockers(sh, now)

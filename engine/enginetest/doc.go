@@ -185,6 +185,7 @@
 //	bandwidth=TEXT           required network bandwidth
 //	trusted                  a platform administrator submitted it
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
+//	allow-mixed-models       its members may have devices of different models
 //	runtime=DURATION         how long it runs in simulate; forever if left out
 //	count=N                  submits N such jobs: J000, J001, …
 //

@@ -26,7 +26,7 @@ func jobSpec(in *arguments) ares.Spec {
 		After: in.list("after"), MinMembers: in.number("min-members", 0),
 		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallelism", 0)},
 	}
-	s.Placement.LatencySensitive = in.hasFlag("latency-sensitive")
+	s.Placement.LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
 	if p := in.number("priority", -1); p >= 0 {
 		s.Priority = &p
 	}

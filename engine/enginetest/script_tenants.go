@@ -202,6 +202,10 @@ func doPlacementScore(w *Cluster, in *arguments) (string, error) {
 		return "", fmt.Errorf("%s was never placed", in.first())
 	}
 	m := last.PlacementScore
-	return fmt.Sprintf("%s in one %s (%s): availability %d, alignment %d, utilization %d, history %d, weighted %d; bandwidth %d MB/s, first fit %d\n",
-		in.first(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit), nil
+	network := ""
+	if m.NetworkGbps > 0 {
+		network = fmt.Sprintf("; network %d Gb/s, %d ns", m.NetworkGbps, m.NetworkLatencyNanos)
+	}
+	return fmt.Sprintf("%s in one %s (%s): availability %d, alignment %d, utilization %d, history %d, weighted %d; bandwidth %d MB/s, first fit %d%s\n",
+		in.first(), cmp.Or(string(m.Level), "fleet"), m.Domain, m.Availability, m.Alignment, m.Utilization, m.History, m.Weighted, m.Bandwidth, m.FirstFit, network), nil
 }

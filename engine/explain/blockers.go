@@ -53,6 +53,9 @@ func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) 
 // gangBlocker returns why a gang cannot be placed although some of its members fit.
 func (ex *Explainer) gangBlocker(c *diagnosis) ares.Blocker {
 	sh := c.shape
+	if b, ok := c.modelBlocker(); ok {
+		return b
+	}
 	if c.fitted < sh.MinMembers {
 		return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.Textf("%d of %d members fit (%s each)", c.fitted, sh.MinMembers, sh.Request.Text())}
 	}
@@ -78,16 +81,18 @@ func (ex *Explainer) densestDomain(c *diagnosis, level ares.Level) (most int, wh
 	feasible, _ := ex.round.Place.FeasibleNodes(c.shape, c.request, c.stay)
 	for lo := 0; lo < len(ex.cluster.Nodes); {
 		_, hi := ex.cluster.Domains.EnclosingDomain(lo, level)
-		room := 0
-		for _, n := range ex.cluster.Nodes[lo:hi] {
-			if n.Schedulable() && feasible.Has(n.Pos) {
-				room += n.RoomFor(c.request)
+		for _, v := range c.gangRequests() {
+			room := 0
+			for _, n := range ex.cluster.Nodes[lo:hi] {
+				if n.Schedulable() && feasible.Has(n.Pos) {
+					room += n.RoomFor(v.request)
+				}
 			}
-		}
-		if room > most {
-			most, where = room, ex.cluster.Domains.DomainName(lo, level)
-			if where == "" && hi == lo+1 {
-				where = ex.cluster.Nodes[lo].ID
+			if room > most {
+				most, where = room, ex.cluster.Domains.DomainName(lo, level)
+				if where == "" && hi == lo+1 {
+					where = ex.cluster.Nodes[lo].ID
+				}
 			}
 		}
 		lo = hi

@@ -20,7 +20,10 @@ type diagnosis struct {
 	total        int                      // nodes with a record
 	counts       [cluster.ReasonCount]int // nodes by their first reason
 	mostFree     int                      // largest number of free devices among the nodes with too few
-	fitted       int                      // members that fit, summed over all nodes
+	fitted       int                      // members that fit, summed over all nodes; of the best model if all need the same
+	fittedMixed  int                      // members that would fit if they could have different models
+	byModel      []modelFit               // members that fit by model; empty unless it matters
+	ofGang       *cluster.Request         // the request for the best of byModel; without byModel, the request
 	groups       []reasonGroup
 	last         int                   // index of the group of the last tally
 	matches      []cluster.DeviceMatch // by ID of the node type
@@ -53,6 +56,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diag
 		c.windows = slices.Clone(ex.windows.BlockingWindows(sh, &c.request.Constraints.Feasible.Nodes, stay))
 		c.windowCounts = make([]int, len(c.windows))
 	}
+	c.splitByModel()
 	w := c.request
 	need := max(w.GPUs, 1)
 	last, v, tight := int32(-1), (*cluster.DeviceMatch)(nil), false
@@ -107,11 +111,7 @@ func (c *diagnosis) inspect(n *cluster.Node) {
 	c.total++
 	m := c.reasonsFor(n)
 	if m == 0 {
-		room := n.RoomFor(c.request)
-		if c.shape.SpreadsMembers() {
-			room = min(room, 1)
-		}
-		c.fitted += room
+		c.countFitting(n)
 	}
 	c.tally(n.Pos, m, c.freeDevices(n))
 }
@@ -234,6 +234,9 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 	}
 	var out []ares.Blocker
 	details := cluster.Details{Request: c.request, Model: model, MostFree: c.mostFree, SeatLimit: ex.cfg.RankLimit()}
+	if c.shape.Wish.Latency {
+		details.OneNUMAFor = "latency_sensitive"
+	}
 	for h, count := range c.counts {
 		if cluster.Reason(h) == cluster.ReasonReserved {
 			for i, n := range c.windowCounts {
@@ -247,7 +250,7 @@ func (ex *Explainer) nodeBlockers(c *diagnosis, model string) []ares.Blocker {
 			out = append(out, ares.Blocker{Kind: cluster.Filters[h].Kind, Count: count, Of: c.total, Detail: ares.PlainText(cluster.Filters[h].Text(&details))})
 		}
 	}
-	if c.shape.Members > 1 && c.fitted > 0 {
+	if c.shape.Members > 1 && c.fittedMixed > 0 {
 		out = append(out, ex.gangBlocker(c))
 	}
 	return out

@@ -156,12 +156,12 @@ func (c *diagnosis) freeNodesStep(tenant string) (ares.Step, bool) {
 			continue
 		}
 		looked++
-		has := n.RoomFor(c.request)
-		more := n.RoomWithout(c.request, preempt.SeatsOf(victimsOf(c.state.jobs, n, tenant))) - has
+		has := n.RoomFor(c.ofGang)
+		more := n.RoomWithout(c.ofGang, preempt.SeatsOf(victimsOf(c.state.jobs, n, tenant))) - has
 		if more = min(more, lack); more <= 0 || c.shape.SpreadsMembers() && has > 0 {
 			continue
 		}
-		going := fewestToEnd(c.state.jobs, n, c.request, tenant, has+more)
+		going := fewestToEnd(c.state.jobs, n, c.ofGang, tenant, has+more)
 		if len(leave)+len(going) > maxEnded {
 			continue
 		}
@@ -227,7 +227,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 		for i := at; i < end; i++ {
 			if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
 				// Free capacity has more weight than devices that jobs hold.
-				room += 1000*n.RoomFor(c.request) + bits.OnesCount64(c.matchFor(n.Type).Fit&n.Usable)
+				room += 1000*n.RoomFor(c.ofGang) + bits.OnesCount64(c.matchFor(n.Type).Fit&n.Usable)
 			}
 		}
 		if room > most {
@@ -238,7 +238,7 @@ func (c *diagnosis) bestDomain(level ares.Level) (lo, hi, lack int) {
 	fitted := 0
 	for i := lo; i < hi; i++ {
 		if n := c.state.cluster.Nodes[i]; n.Schedulable() && c.feasible.Has(i) {
-			fitted += n.RoomFor(c.request)
+			fitted += n.RoomFor(c.ofGang)
 		}
 	}
 	return lo, hi, max(c.shape.MinMembers-fitted, 1)

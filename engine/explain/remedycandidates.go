@@ -78,6 +78,9 @@ func dropField(field string) ares.Step {
 func (c *remedySearch) gangSteps() []ares.Step {
 	var out []ares.Step
 	wish, p := &c.entry.Shape.Wish, &c.entry.Job.Placement
+	if len(c.diagnosis.byModel) > 0 && c.diagnosis.fittedMixed > c.diagnosis.fitted {
+		out = append(out, mixModelsStep())
+	}
 	if wish.Required != "" && (c.entry.Shape.Members > 1 || wish.Required == ares.LevelNUMA) {
 		out = append(out, dropField("placement.required_level"))
 	}
@@ -224,7 +227,19 @@ func (c *remedySearch) prioritySteps() []ares.Step {
 // existing node. The result is false if more than maxAdded nodes would be needed. It is also false if a member
 // would fit on no existing node, even if that node were empty.
 func (c *diagnosis) addNodesStep() (ares.Step, bool) {
-	w := c.request
+	var best ares.Step
+	found := false
+	for _, v := range c.gangRequests() {
+		if step, ok := c.addNodesFor(&v); ok && (!found || step.Amount < best.Amount) {
+			best, found = step, true
+		}
+	}
+	return best, found
+}
+
+// addNodesFor returns the step that adds enough nodes for the missing members, if all members use one request.
+func (c *diagnosis) addNodesFor(v *modelFit) (ares.Step, bool) {
+	w := v.request
 	var like *cluster.Node
 	most := 0
 	for i := range c.groups {
@@ -244,7 +259,7 @@ func (c *diagnosis) addNodesStep() (ares.Step, bool) {
 	if c.shape.SpreadsMembers() {
 		most = 1
 	}
-	lack := max(c.shape.MinMembers-c.fitted, 1)
+	lack := max(c.shape.MinMembers-v.fitted, 1)
 	if level := c.shape.Wish.Required; level != "" && c.shape.Members > 1 {
 		if have, _ := c.state.densestDomain(c, level); level.Rank() < ares.LevelNode.Rank() {
 			lack = max(c.shape.MinMembers-have, 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // Waits reports whether the job is waiting, or is an array that still has elements to create.
@@ -42,15 +43,21 @@ func (e *Entry) DelayBlockers(now time.Time) []ares.Blocker {
 	return out
 }
 
-// NoRoomBlocker is the short reason for a job that waits because no capacity was found for it.
-func NoRoomBlocker(sh *Shape) ares.Blocker {
-	each := sh.Request.Text()
-	detail := fmt.Sprintf("no room for %d members together (%s each)", sh.MinMembers, each)
+// NoRoomBlocker is the short reason for a job that waits because no capacity was found for it. The argument
+// `manyModels` is true if the cluster has devices of several models.
+func NoRoomBlocker(sh *Shape, manyModels bool) ares.Blocker {
+	each, where := sh.Request.Text(), ""
+	if sh.Wish.Latency && sh.Request.NUMA == cluster.NUMARequired {
+		where = ", in one NUMA node as latency_sensitive requires"
+	}
+	detail := fmt.Sprintf("no room for %d members together (%s each%s)", sh.MinMembers, each, where)
 	switch {
 	case sh.Members == 1:
-		detail = fmt.Sprintf("no node has room (%s)", each)
+		detail = fmt.Sprintf("no node has room (%s%s)", each, where)
 	case sh.onOneNode():
-		detail = fmt.Sprintf("no node has room for all %d members (%s each)", sh.MinMembers, each)
+		detail = fmt.Sprintf("no node has room for all %d members (%s each%s)", sh.MinMembers, each, where)
+	case manyModels && sh.Wish.OneModel:
+		detail = fmt.Sprintf("no room for %d members together on one model (%s each%s)", sh.MinMembers, each, where)
 	}
 	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.PlainText(detail)}
 }

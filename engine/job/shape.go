@@ -20,11 +20,11 @@ type Shape struct {
 	Leaf           *QueueLeaf
 	Members        int
 	Unschedulable  UnschedulableMark
-	After          []ares.JobID   // dependencies, sorted
-	Affinity       []ares.Near    // jobs that must be nearby
-	AntiAffinity   []ares.Near    // jobs that must not be nearby
-	NoRoomRefusal  []ares.Blocker // NoRoomBlocker of the shape; nil until it is first needed
-	RefusedInCycle int            // the last cycle that refused a job of the shape and continued with other jobs of it
+	After          []ares.JobID      // dependencies, sorted
+	Affinity       []ares.Near       // jobs that must be nearby
+	AntiAffinity   []ares.Near       // jobs that must not be nearby
+	NoRoomRefusal  [2][]ares.Blocker // NoRoomBlocker of the shape, with one model and with several in the cluster; nil until first needed
+	RefusedInCycle int               // the last cycle that refused a job of the shape and continued with other jobs of it
 
 	Key   string // Invariant: equal for two shapes exactly when jobs of them can share one
 	index int    // small, and unique among the shapes of live jobs; the same as queue.Item.Shape
@@ -51,6 +51,7 @@ type topologyRequest struct {
 	Domain    string
 	Gbps      int
 	Latency   bool // prefer the lowest network latency
+	OneModel  bool // all members need devices of the same model; only set for gangs with devices
 }
 
 // Use returns the resources that the given number of members need, in the form in which limits count them.
@@ -82,6 +83,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 		},
 		Affinity: cluster.ParseAll(p.Affinity, ares.ParseNear), AntiAffinity: cluster.ParseAll(p.AntiAffinity, ares.ParseNear),
 	}
+	sh.Wish.OneModel = sh.Members > 1 && w.NeedsDevices() && job.NeedsOneModel()
 	sh.MinMembers = sh.Members
 	if job.MinMembers > 0 {
 		sh.MinMembers = min(job.MinMembers, sh.Members)
@@ -199,7 +201,7 @@ type ShapeKey struct {
 	kind, model, mig, numa                  string
 	strategy, required, preferred, domain   string
 	bandwidth                               string
-	latency, trusted                        bool
+	latency, trusted, mixed                 bool
 }
 
 // ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
@@ -212,7 +214,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.CPUs, memory: j.MemoryMB,
 		kind: j.AcceleratorType, model: j.GPUModel, mig: j.MIGProfile, numa: j.NUMAPolicy,
 		strategy: p.Strategy, required: p.RequiredLevel, preferred: p.PreferredLevel, domain: p.PreferredDomain,
-		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted,
+		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted, mixed: j.AllowMixedModels,
 	}, lists == 0
 }
 

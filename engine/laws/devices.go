@@ -72,6 +72,28 @@ func checkDevices(t *checker, p *placement) error {
 	return nil
 }
 
+// checkModels checks that all members of a gang have devices of one model.
+func checkModels(t *checker, p *placement) error {
+	if p.job.Members < 2 || p.job.AllowMixedModels || p.job.GPUModel != "" {
+		return nil
+	}
+	first, known := "", false
+	for i := range p.Seats {
+		m := t.nodes[p.Seats[i].Node]
+		for _, sh := range p.Seats[i].Shares {
+			if m == nil || m.device(sh.Device) == nil {
+				return nil // the law "devices" reports it
+			}
+			model := strings.ToLower(m.device(sh.Device).Model)
+			if known && first != model {
+				return fmt.Errorf("rank %d has a device of model %q, but the first device of the job has model %q", i, model, first)
+			}
+			first, known = model, true
+		}
+	}
+	return nil
+}
+
 // checkSeat checks that a seat has exactly what the job requested, and that the
 // node is not oversubscribed.
 func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, cfg *config.Config) error {

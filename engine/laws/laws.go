@@ -28,6 +28,7 @@ func Laws() []Law {
 		{Name: "moves", Text: "only a pending job is placed, and only when its earlier seats are settled", checkAfter: checkPhase},
 		{Name: "gangs", Text: "all members of a gang are placed or none, after its dependencies have succeeded", checkAfter: checkGang},
 		{Name: "devices", Text: "no device, core or megabyte is allocated twice, and each seat has what the job requested", checkAfter: checkDevices},
+		{Name: "models", Text: "the devices of a gang have one model, unless the job names models or allows several", checkAfter: checkModels},
 		{Name: "nodes", Text: "labels, taints and regions of the nodes satisfy the job's constraints", checkAfter: checkNodeConstraints},
 		{Name: "places", Text: "the required level, the bandwidth and the limits per leaf are satisfied", checkAfter: checkTopology},
 		{Name: "company", Text: "affinity and anti-affinity to other jobs are satisfied", checkAfter: checkAffinity},

@@ -25,8 +25,8 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 	if e != nil && e.Run != nil {
 		ask.PreviousNodes = pl.Jobs.LastNodes(e)
 	}
-	view := gangView{pl, r, pl.Scorer.RefreshScores(r), allowed, sh.SpreadsMembers()}
-	picks, m, ok := pl.Cluster.Domains.Choose(&ask, view)
+	view := gangView{pl, r, r, pl.Scorer.RefreshScores(r), allowed, sh.SpreadsMembers()}
+	picks, m, ok := pl.chooseNodes(sh, &ask, &view)
 	if !ok {
 		return ares.Placing{}, false
 	}
@@ -39,11 +39,11 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 		total += p.Members
 		cost += (view.scores.Costs[p.Node] - score.HistoryPenalty(pl.Cluster.Nodes[p.Node])) * int64(p.Members)
 	}
-	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.Cluster.FirstFitBandwidth(r, allowed, total)
+	m.Stranded, m.FirstFit = score.StrandedMilli(cost), pl.Cluster.FirstFitBandwidth(view.fits, allowed, total)
 	seats := make([]ares.Seat, 0, total)
 	for _, p := range picks {
 		n := pl.Cluster.Nodes[p.Node]
-		seats = pl.assignAll(n, r, p.Members, seats)
+		seats = pl.assignAll(n, view.fits, p.Members, seats)
 		pl.Cluster.CapacityChanged(n)
 	}
 	e.KeepRanksInPlace(seats)
@@ -51,10 +51,45 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 	return ares.Placing{Seats: seats, Score: pl.Cluster.PairScore(seats), PlacementScore: m}, true
 }
 
+// chooseNodes chooses the nodes of a gang. If all members need the same model, chooseNodes searches each model
+// separately, and returns the placement with the lowest cost. If two models are equally good, the model whose name
+// comes first is used. When chooseNodes returns, view.fits is the request for the chosen model.
+func (pl *Placer) chooseNodes(sh *job.Shape, ask *topology.Request, view *gangView) ([]topology.Assignment, ares.PlacementScore, bool) {
+	domains := pl.Cluster.Domains
+	if !sh.Wish.OneModel || len(pl.Cluster.ModelsPresent) < 2 {
+		return domains.Choose(ask, view)
+	}
+	models := pl.Cluster.ModelsOf(view.request)
+	if len(models) < 2 {
+		return domains.Choose(ask, view)
+	}
+	var chosen *cluster.Request
+	var best topology.PlacementCost
+	var score ares.PlacementScore
+	picks, cached := pl.modelPicks[:0], ask.CacheKey != 0
+	for _, m := range models {
+		view.fits = pl.Cluster.OnModel(view.request, m)
+		if cached {
+			ask.CacheKey = view.fits.ID
+		}
+		found, merit, ok := domains.Choose(ask, view)
+		if !ok {
+			continue
+		}
+		if cost := domains.ChosenCost(); chosen == nil || cost.Compare(&best) < 0 {
+			chosen, best, score = view.fits, cost, merit
+			picks = append(picks[:0], found...)
+		}
+	}
+	pl.modelPicks, view.fits = picks, chosen
+	return picks, score, chosen != nil
+}
+
 // gangView tells package topology how many members of one gang fit on each node, and at which cost.
 type gangView struct {
 	placer     *Placer
-	request    *cluster.Request
+	request    *cluster.Request // for scores and preferences
+	fits       *cluster.Request // for capacity: the request, or the request for one model only
 	scores     *score.ScoreCache
 	allowed    *cluster.Set
 	onePerNode bool // no two members on one node
@@ -66,7 +101,7 @@ func (v gangView) Capacity(at int) int {
 	if !n.Schedulable() || !v.allowed.Has(at) {
 		return 0
 	}
-	room := n.RoomFor(v.request)
+	room := n.RoomFor(v.fits)
 	if v.onePerNode {
 		return min(room, 1)
 	}

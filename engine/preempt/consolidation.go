@@ -94,6 +94,14 @@ func (r *Round) wakeWhenWorth(e *job.Entry, sel *victimSelection, plan *ares.Pla
 
 // hasScatteredCapacity reports whether enough devices are free for the job, no matter on which nodes they are.
 func (r *Round) hasScatteredCapacity(e *job.Entry, ban uint64) bool {
+	if !e.Shape.Wish.OneModel {
+		return r.hasCapacityOn(e, ban)
+	}
+	return slices.ContainsFunc(r.Cluster.ModelBans(e.Shape.Request, ban), func(ban uint64) bool { return r.hasCapacityOn(e, ban) })
+}
+
+// hasCapacityOn is hasScatteredCapacity on the models that are not excluded.
+func (r *Round) hasCapacityOn(e *job.Entry, ban uint64) bool {
 	sh := e.Shape
 	req := r.Cluster.WithoutModels(sh.Request, ban)
 	feasible, ok := r.Place.FeasibleNodes(sh, req, r.Place.StayOf(e))

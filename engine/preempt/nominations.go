@@ -128,6 +128,9 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 			}
 		}
 	}
+	if e.Shape.Wish.OneModel && r.Cluster.ModelCount(n.Seats) > 1 { // an earlier version of Ares nominated it
+		return "its devices have different models"
+	}
 	for i := range n.Victims {
 		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.MustFinish(v.Job) {
 			return "a job to be preempted has started and runs at most once" // not named: it may be of another tenant

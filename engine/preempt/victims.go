@@ -127,8 +127,22 @@ func (s *victimSearch) unguaranteedModels() (ban uint64) {
 	return ban
 }
 
-// searchSets searches for the cheapest set of eligible jobs. The GPU models in the argument `ban` are excluded.
+// searchSets searches for the cheapest set of eligible jobs. The GPU models in the argument `ban` are excluded. For a
+// gang that needs devices of one model, searchSets considers one model at a time. Otherwise it would free half of the
+// devices on one model and half of them on another.
 func (s *victimSearch) searchSets(ban uint64) {
+	if !s.shape.Wish.OneModel {
+		s.searchSetsOn(ban)
+		return
+	}
+	for _, ban := range s.round.Cluster.ModelBans(s.shape.Request, ban) {
+		s.searchSetsOn(ban)
+	}
+}
+
+// searchSetsOn searches for the cheapest set of eligible jobs whose devices have one of the models that are not
+// excluded.
+func (s *victimSearch) searchSetsOn(ban uint64) {
 	s.index.request = s.round.Cluster.WithoutModels(s.shape.Request, ban)
 	var ok bool
 	if s.index.feasible, ok = s.round.Place.FeasibleNodes(s.shape, s.index.request, s.round.Place.StayOf(s.entry)); !ok || s.round.Cluster.ExceedsLeafLimit(s.index.request) {

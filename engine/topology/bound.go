@@ -9,6 +9,7 @@ type bound struct {
 	sharedNodes, sharedLeaves, latencyNanos, height int
 	leaves, consolidatedNodes                       int
 	movedMembers, outsidePreviousDomain, newLeaves  int // for a job that has been placed before
+	bandwidthLoss, networkNanos                     int
 	imbalance, inexactFill, scoreLoss               int
 	capacity                                        int // for a domain with several leaves: the smallest sufficient one comes first
 	domain                                          int // index of the domain
@@ -40,6 +41,10 @@ func (k *bound) compare(o *bound) int {
 		return cmp.Compare(k.outsidePreviousDomain, o.outsidePreviousDomain)
 	case k.newLeaves != o.newLeaves:
 		return cmp.Compare(k.newLeaves, o.newLeaves)
+	case k.bandwidthLoss != o.bandwidthLoss:
+		return cmp.Compare(k.bandwidthLoss, o.bandwidthLoss)
+	case k.networkNanos != o.networkNanos:
+		return cmp.Compare(k.networkNanos, o.networkNanos)
 	case k.imbalance != o.imbalance:
 		return cmp.Compare(k.imbalance, o.imbalance)
 	case k.inexactFill != o.inexactFill:

@@ -34,6 +34,11 @@ type PlacementCost struct {
 	OutsidePreviousDomain int // 1 if the narrowest domain has none of the nodes it had
 	NewLeaves             int // leaves that the job did not have
 
+	// BandwidthLoss and NetworkNanos describe the network between the leaves of the placement. They are compared
+	// before the fill and the score of the leaves, and after the rules and the moved members.
+	BandwidthLoss int // highest bandwidth of any switch minus the bandwidth of this network, in Gb/s
+	NetworkNanos  int // latency of the narrowest domain that holds all members
+
 	// Imbalance is a sum over all leaves. Each leaf adds the square of its number of members. Imbalance is
 	// lowest if members are spread evenly over the leaves. Imbalance is 0 for consolidated jobs.
 	Imbalance int
@@ -57,9 +62,9 @@ func (v *PlacementCost) Compare(o *PlacementCost) int {
 }
 
 // The method `components` returns all parts of the cost in the order in which they are compared.
-func (v *PlacementCost) components() [18]int {
-	return [18]int{
+func (v *PlacementCost) components() [20]int {
+	return [20]int{
 		v.MissingMembers, v.OutsidePreferredDomain, v.OutsidePreferredLevel, v.SharedNodes, v.SharedLeaves, v.LatencyNanos, v.Height, v.Leaves, v.Disconnected,
-		v.ConsolidatedNodes, v.MovedMembers, v.OutsidePreviousDomain, v.NewLeaves, v.Imbalance, v.InexactFill, v.ScoreLoss, v.Penalty, v.Nodes,
+		v.ConsolidatedNodes, v.MovedMembers, v.OutsidePreviousDomain, v.NewLeaves, v.BandwidthLoss, v.NetworkNanos, v.Imbalance, v.InexactFill, v.ScoreLoss, v.Penalty, v.Nodes,
 	}
 }

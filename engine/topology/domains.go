@@ -71,7 +71,8 @@ func (s *search) isWorseThanBest(k *bound) bool {
 	b := &s.best
 	return k.compare(&bound{
 		sharedNodes: b.SharedNodes, sharedLeaves: b.SharedLeaves, latencyNanos: b.LatencyNanos, height: b.Height, leaves: b.Leaves,
-		consolidatedNodes: k.consolidatedNodes, movedMembers: k.movedMembers, outsidePreviousDomain: k.outsidePreviousDomain, capacity: k.capacity, domain: k.domain,
+		consolidatedNodes: k.consolidatedNodes, movedMembers: k.movedMembers, outsidePreviousDomain: k.outsidePreviousDomain,
+		bandwidthLoss: k.bandwidthLoss, networkNanos: k.networkNanos, capacity: k.capacity, domain: k.domain,
 	}) > 0
 }
 
@@ -90,6 +91,7 @@ func (s *search) domainBound(depth, i int) bound {
 	if a.LatencySensitive {
 		k.latencyNanos = d.latencyNanos
 	}
+	k.bandwidthLoss, k.networkNanos = t.maxGbps-d.gbps, d.latencyNanos
 	if len(a.PreviousNodes) > 0 {
 		if k.movedMembers = s.minMovedMembers(d); !t.hasPreviousNode(a, d) {
 			k.outsidePreviousDomain = 1

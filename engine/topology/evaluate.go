@@ -104,6 +104,8 @@ func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v 
 	if a.LatencySensitive && nodes > 1 {
 		v.LatencyNanos = d.latencyNanos
 	}
+	gbps := t.gbpsBetween(leaves, depth, top)
+	v.BandwidthLoss, v.NetworkNanos = t.maxGbps-gbps, d.latencyNanos
 	disconnected := !t.areConnected(leaves)
 	if a.Strategy == Distributed {
 		v.SharedNodes, v.SharedLeaves = members-nodes, members-len(leaves)
@@ -121,9 +123,9 @@ func (t *Tree) evaluateLeaves(a *Request, leaves []int32, members, nodes int, v 
 	if a.Strategy != Distributed && m.Availability < 1000 {
 		v.InexactFill = 1
 	}
-	m.Level, m.Domain = levelOf(depth), d.name
+	m.Level, m.Domain, m.NetworkGbps, m.NetworkLatencyNanos = levelOf(depth), d.name, gbps, d.latencyNanos
 	if nodes == 1 {
-		m.Level, m.Domain = ares.LevelNode, ""
+		m.Level, m.Domain, m.NetworkGbps, m.NetworkLatencyNanos = ares.LevelNode, "", 0, 0
 	}
 	return m
 }

@@ -37,6 +37,7 @@ type leafSetSearch struct {
 	sortOffsets  []int        // scratch memory of the counting sort
 	split        []int        // members of each leaf of chosenSorted
 	splitTable   []splitStep  // by number of leaves and members placed
+	fast         []fastLeaf   // scratch memory of fastest
 }
 
 // splitStep describes the cheapest way to place a given number of members in the first leaves of a set.
@@ -142,12 +143,17 @@ func (z *leafSetSearch) fillPool(s *search, need int) {
 	for _, r := range z.byCapacity[:z.size] {
 		z.addToPool(r)
 	}
-	for i := len(z.byBound) - 1; i >= 0 && len(z.pool) < poolSize/2+z.size; i-- {
+	fromFastest := len(z.pool)
+	for _, r := range z.fastest(s, need, poolSize/2) {
+		z.addToPool(r)
+	}
+	fromFastest = len(z.pool) - fromFastest
+	for i := len(z.byBound) - 1; i >= 0 && len(z.pool) < fromFastest+poolSize/2+z.size; i-- {
 		if z.byBound[i].members >= need {
 			z.addToPool(z.byBound[i])
 		}
 	}
-	for i := 0; i < len(z.byBound) && z.byBound[i].members >= need && len(z.pool) < poolSize+z.size; i++ {
+	for i := 0; i < len(z.byBound) && z.byBound[i].members >= need && len(z.pool) < fromFastest+poolSize+z.size; i++ {
 		z.addToPool(z.byBound[i])
 	}
 	z.sortPool()
@@ -196,7 +202,8 @@ func (s *search) areInterchangeable(a, b leafOption) bool {
 	t := s.tree
 	return a.members == b.members && t.leafStats[a.leaf] == t.leafStats[b.leaf] && len(s.ask.PreviousNodes) == 0 &&
 		t.capacityBound(leaf, a.leaf, s.ask.DevicesPerMember) == t.capacityBound(leaf, b.leaf, s.ask.DevicesPerMember) &&
-		len(t.adjacent[a.leaf]) == 0 && len(t.adjacent[b.leaf]) == 0
+		len(t.adjacent[a.leaf]) == 0 && len(t.adjacent[b.leaf]) == 0 &&
+		(!t.unevenGbps || t.uplinkGbps(a.leaf, s.leafSets.depth) == t.uplinkGbps(b.leaf, s.leafSets.depth))
 }
 
 // tryChosen places the job in the chosen leaves. It does so only if the result can be better than the best placement
@@ -249,6 +256,9 @@ func (z *leafSetSearch) searchMost(s *search) bool {
 		if slices.ContainsFunc(z.byBound, func(r leafOption) bool { return r.leaf == l }) {
 			z.addLeafToPool(s, l, len(z.pool))
 		}
+	}
+	for _, r := range z.fastest(s, 1, s.members+poolSize/2) {
+		z.addLeafToPool(s, r.leaf, len(z.pool))
 	}
 	kept := len(z.pool)
 	for i := len(z.byBound) - 1; i >= 0 && len(z.pool) < s.members+poolSize; i-- {

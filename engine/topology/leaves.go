@@ -97,7 +97,7 @@ func (s *search) compareToBest(k *bound) int {
 		sharedNodes: b.SharedNodes, sharedLeaves: b.SharedLeaves, latencyNanos: b.LatencyNanos, height: b.Height,
 		leaves: b.Leaves, consolidatedNodes: b.ConsolidatedNodes,
 		movedMembers: b.MovedMembers, outsidePreviousDomain: b.OutsidePreviousDomain, newLeaves: b.NewLeaves,
-		imbalance: b.Imbalance, inexactFill: b.InexactFill, scoreLoss: b.ScoreLoss, domain: k.domain,
+		bandwidthLoss: b.BandwidthLoss, networkNanos: b.NetworkNanos, imbalance: b.Imbalance, inexactFill: b.InexactFill, scoreLoss: b.ScoreLoss, domain: k.domain,
 	})
 }
 
@@ -126,6 +126,7 @@ func (s *search) leafBound(l int) bound {
 	}
 	m := t.weightedScore(&stats, s.members, alignment[leaf])
 	k.scoreLoss, k.imbalance = 1000-m.Weighted, s.members*s.members
+	k.bandwidthLoss, k.networkNanos = t.maxGbps-t.domains[leaf][l].gbps, t.domains[leaf][l].latencyNanos
 	if a.Strategy == Distributed {
 		k.sharedNodes = max(0, s.members-int(t.capacityTable[leaf][l*t.capacityWidth]))
 		k.sharedLeaves = s.members - 1

@@ -151,7 +151,9 @@ func TestConstraints(t *testing.T) {
 		ask      topology.Request
 		want     string
 	}{
-		{"nothing asked", net, topology.Request{Members: 2}, "a:1+1"},
+		{"nothing asked: the fastest leaf", net, topology.Request{Members: 2}, "b:1+1"},
+		{"nothing asked and nothing declared: the leaf that it fills", nil, topology.Request{Members: 2}, "a:1+1"},
+		{"the fastest leaves of a spine", net, topology.Request{Members: 5}, "b:1+1 c:1+1+1"},
 		{"bandwidth in a leaf", net, topology.Request{Members: 2, MinGbps: 100}, "b:1+1"},
 		{"bandwidth over the spine", net, topology.Request{Members: 6, MinGbps: 40}, "b:1+1+1 c:1+1+1"},
 		{"the spine is too narrow", net, topology.Request{Members: 6, MinGbps: 100}, "none"},
@@ -187,12 +189,12 @@ func TestScore(t *testing.T) {
 	t.Parallel()
 	w := parseCluster(t, nil, "a s z: 8 0", "b s z: 8 8 8 0")
 	_, got := w.choose(t, topology.Request{Members: 2, DevicesPerMember: 8})
-	want := ares.PlacementScore{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716}
+	want := ares.PlacementScore{Level: ares.LevelLeaf, Domain: "b", Availability: 666, Alignment: 1000, Utilization: 250, History: 1000, Weighted: 716, NetworkLatencyNanos: 5000}
 	if got != want {
 		t.Errorf("in a leaf: got %+v, want %+v", got, want)
 	}
 	_, got = w.choose(t, topology.Request{Members: 4, DevicesPerMember: 8})
-	want = ares.PlacementScore{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791}
+	want = ares.PlacementScore{Level: ares.LevelSpine, Domain: "s", Availability: 1000, Alignment: 750, Utilization: 333, History: 1000, Weighted: 791, NetworkLatencyNanos: 15000}
 	if got != want {
 		t.Errorf("in a spine: got %+v, want %+v", got, want)
 	}

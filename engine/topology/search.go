@@ -22,6 +22,9 @@ func (t *Tree) Choose(a *Request, nodes NodeEvaluator) (picks []Assignment, meri
 	return s.bestPicks, s.bestScore, true
 }
 
+// ChosenCost returns the cost of the placement that the last successful call of Choose returned.
+func (t *Tree) ChosenCost() PlacementCost { return t.search.best }
+
 // A `search` is the state of one search, including scratch memory that later searches reuse.
 type search struct {
 	tree  *Tree

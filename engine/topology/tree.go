@@ -6,9 +6,6 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// unknownLatency is the latency of a domain for which no switch is declared.
-const unknownLatency = math.MaxInt32
-
 // A `domain` is a range of consecutive nodes. It is also a range of consecutive leaves. The domain of a leaf
 // contains only that leaf. Invariant: the nodes of a domain are consecutive, and the leaves of a domain are
 // consecutive.
@@ -17,7 +14,7 @@ type domain struct {
 	firstNode, endNode int // its nodes are [firstNode, endNode)
 	firstLeaf, endLeaf int // its leaves are [firstLeaf, endLeaf)
 	gbps               int // bandwidth of its own switch, 0 if unknown
-	latencyNanos       int // latency between its two most distant nodes, or unknownLatency
+	latencyNanos       int // latency between its two most distant nodes
 }
 
 // Tree groups the nodes of the cluster into domains and tracks their free
@@ -29,8 +26,10 @@ type Tree struct {
 	byName          map[string][]*domain // widest first
 	adjacent        [][]int32            // by leaf: the leaves one hop away, ascending; symmetric
 	weights         ares.Weights
-	maxNodesPerLeaf int // nodes of one leaf that one job may use
-	maxGPUsPerLeaf  int // devices of one leaf that one job may use
+	maxNodesPerLeaf int  // nodes of one leaf that one job may use
+	maxGPUsPerLeaf  int  // devices of one leaf that one job may use
+	maxGbps         int  // highest bandwidth of any switch, 0 if no switch is declared
+	unevenGbps      bool // domains of one level have different bandwidths
 
 	free, total   []int // devices by node; free is -1 if nothing may be placed there
 	history       []int // history score by node, 0 to 1000
@@ -190,9 +189,6 @@ func (b *builder) sharedDepths(i int) (same [depthCount]bool) {
 func (b *builder) linkSwitches(t *ares.Topology) {
 	tree := b.tree
 	tree.adjacent = make([][]int32, len(tree.domains[leaf]))
-	for i := range tree.domains[root] {
-		tree.domains[root][i].latencyNanos = unknownLatency
-	}
 	classes := map[string]ares.Switch{}
 	for _, s := range ares.DefaultSwitches() {
 		classes[s.Name] = s
@@ -207,7 +203,7 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 		hops[depth] = make([]int, len(tree.domains[depth]))
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
-			hops[depth][i] = unknownLatency
+			hops[depth][i] = ares.AssumedHopNanos
 			if declared := b.atlas.declaredDomain(depth, d.name); declared != nil {
 				if class, ok := classes[declared.Switch]; ok {
 					d.gbps, hops[depth][i] = class.Gbps, class.LatencyNanos
@@ -216,6 +212,8 @@ func (b *builder) linkSwitches(t *ares.Topology) {
 				above := tree.ancestors[d.firstLeaf][depth-1]
 				d.gbps, hops[depth][i] = tree.domains[depth-1][above].gbps, hops[depth-1][above]
 			}
+			tree.maxGbps = max(tree.maxGbps, d.gbps)
+			tree.unevenGbps = tree.unevenGbps || d.gbps != tree.domains[depth][0].gbps
 		}
 	}
 	b.computeLatencies(hops)
@@ -230,14 +228,14 @@ func (b *builder) computeLatencies(hops [depthCount][]int) {
 		for i := range tree.domains[depth] {
 			d := &tree.domains[depth][i]
 			d.latencyNanos = hops[depth][i]
-			if depth == leaf || d.latencyNanos == unknownLatency {
+			if depth == leaf {
 				continue
 			}
 			slowest := 0
 			for l := d.firstLeaf; l < d.endLeaf; l++ {
 				slowest = max(slowest, tree.domains[depth+1][tree.ancestors[l][depth+1]].latencyNanos)
 			}
-			d.latencyNanos = min(unknownLatency, d.latencyNanos+2*slowest)
+			d.latencyNanos = min(d.latencyNanos+2*slowest, math.MaxInt32)
 		}
 	}
 }

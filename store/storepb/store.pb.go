@@ -1641,19 +1641,21 @@ func (x *Attempt) GetCheckpointedAt() int64 {
 
 // Merit says what speaks for a placement, by parts.
 type Merit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Level         string                 `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
-	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	Availability  int32                  `protobuf:"varint,3,opt,name=availability,proto3" json:"availability,omitempty"`
-	Alignment     int32                  `protobuf:"varint,4,opt,name=alignment,proto3" json:"alignment,omitempty"`
-	Utilization   int32                  `protobuf:"varint,5,opt,name=utilization,proto3" json:"utilization,omitempty"`
-	History       int32                  `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
-	Weighted      int32                  `protobuf:"varint,7,opt,name=weighted,proto3" json:"weighted,omitempty"`
-	Stranded      int32                  `protobuf:"zigzag32,8,opt,name=stranded,proto3" json:"stranded,omitempty"`
-	Bandwidth     int32                  `protobuf:"varint,9,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
-	FirstFit      int32                  `protobuf:"varint,10,opt,name=first_fit,json=firstFit,proto3" json:"first_fit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Level               string                 `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	Domain              string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Availability        int32                  `protobuf:"varint,3,opt,name=availability,proto3" json:"availability,omitempty"`
+	Alignment           int32                  `protobuf:"varint,4,opt,name=alignment,proto3" json:"alignment,omitempty"`
+	Utilization         int32                  `protobuf:"varint,5,opt,name=utilization,proto3" json:"utilization,omitempty"`
+	History             int32                  `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
+	Weighted            int32                  `protobuf:"varint,7,opt,name=weighted,proto3" json:"weighted,omitempty"`
+	Stranded            int32                  `protobuf:"zigzag32,8,opt,name=stranded,proto3" json:"stranded,omitempty"`
+	Bandwidth           int32                  `protobuf:"varint,9,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	FirstFit            int32                  `protobuf:"varint,10,opt,name=first_fit,json=firstFit,proto3" json:"first_fit,omitempty"`
+	NetworkGbps         int32                  `protobuf:"varint,11,opt,name=network_gbps,json=networkGbps,proto3" json:"network_gbps,omitempty"`
+	NetworkLatencyNanos int32                  `protobuf:"varint,12,opt,name=network_latency_nanos,json=networkLatencyNanos,proto3" json:"network_latency_nanos,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Merit) Reset() {
@@ -1752,6 +1754,20 @@ func (x *Merit) GetBandwidth() int32 {
 func (x *Merit) GetFirstFit() int32 {
 	if x != nil {
 		return x.FirstFit
+	}
+	return 0
+}
+
+func (x *Merit) GetNetworkGbps() int32 {
+	if x != nil {
+		return x.NetworkGbps
+	}
+	return 0
+}
+
+func (x *Merit) GetNetworkLatencyNanos() int32 {
+	if x != nil {
+		return x.NetworkLatencyNanos
 	}
 	return 0
 }
@@ -4659,7 +4675,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\x05R\x05score\x12*\n" +
 	"\x05merit\x18\v \x01(\v2\x14.ares.store.v1.MeritR\x05merit\x12*\n" +
 	"\x05yield\x18\f \x01(\v2\x14.ares.store.v1.YieldR\x05yield\x12'\n" +
-	"\x0fcheckpointed_at\x18\r \x01(\x03R\x0echeckpointedAt\"\xa6\x02\n" +
+	"\x0fcheckpointed_at\x18\r \x01(\x03R\x0echeckpointedAt\"\xfd\x02\n" +
 	"\x05Merit\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\"\n" +
@@ -4671,7 +4687,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\bstranded\x18\b \x01(\x11R\bstranded\x12\x1c\n" +
 	"\tbandwidth\x18\t \x01(\x05R\tbandwidth\x12\x1b\n" +
 	"\tfirst_fit\x18\n" +
-	" \x01(\x05R\bfirstFit\"\xef\x01\n" +
+	" \x01(\x05R\bfirstFit\x12!\n" +
+	"\fnetwork_gbps\x18\v \x01(\x05R\vnetworkGbps\x122\n" +
+	"\x15network_latency_nanos\x18\f \x01(\x05R\x13networkLatencyNanos\"\xef\x01\n" +
 	"\x04Seat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12,\n" +

@@ -245,7 +245,7 @@ func meritKept(t *testing.T, s *store.Store) {
 	c := Placing(t, s, ask.Job, NewNode(t, s))
 	want := ares.PlacementScore{
 		Level: ares.LevelLeaf, Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 500,
-		Stranded: -400, Bandwidth: 300, FirstFit: 200,
+		Stranded: -400, Bandwidth: 300, FirstFit: 200, NetworkGbps: 100, NetworkLatencyNanos: 3000,
 	}
 	c.Next.Last().PlacementScore = want
 	if _, dropped, err := s.Commit(t.Context(), lead, "digest", []store.Change{c}); err != nil || len(dropped) > 0 {
