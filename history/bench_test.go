@@ -280,3 +280,22 @@ func benchJob(i, of int) history.Finished {
 		Device: benchModels[r.IntN(4)] + "@" + []string{"eu", "us", "asia"}[r.IntN(3)],
 	}.Finished()
 }
+
+// BenchmarkPutLive writes 250 changed live jobs in one transaction, as the leader does.
+func BenchmarkPutLive(b *testing.B) {
+	h := historytest.SQLite(b).Open(b)
+	jobs := make([]history.LiveJob, 250)
+	for i := range jobs {
+		f := historytest.Made{ID: fmt.Sprint("live", i), Revision: int64(i + 1), Phase: ares.Running}.Finished()
+		jobs[i] = history.LiveJob{Job: f.Job, Run: f.Run}
+	}
+	for b.Loop() {
+		for i := range jobs {
+			jobs[i].Run.Revision++
+		}
+		if err := h.PutLive(b.Context(), jobs, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(jobs)*b.N)/b.Elapsed().Seconds(), "jobs/s")
+}

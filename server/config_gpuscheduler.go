@@ -345,8 +345,8 @@ func firstKey(section string) string {
 // yamlKeys returns the keys of a struct of the Ares configuration.
 func yamlKeys(t reflect.Type) []string {
 	var keys []string
-	for i := range t.NumField() {
-		if key := t.Field(i).Tag.Get("yaml"); key != "" {
+	for field := range t.Fields() {
+		if key := field.Tag.Get("yaml"); key != "" {
 			keys = append(keys, key)
 		}
 	}

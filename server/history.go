@@ -60,6 +60,9 @@ func (s *Server) startHistory(r *lifecycle.Archiver, m *metrics) {
 			Name: "ares_history_backlog", Help: "Finished jobs that are not in history yet; 0 on a server that is not the leader.",
 		}, func() float64 { n, _ := r.Backlog(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ares_history_live_backlog", Help: "Live jobs whose last change is not in the history database yet; 0 on a server that is not the leader.",
+		}, func() float64 { return float64(s.live.Backlog()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ares_history_lag_seconds", Help: "Seconds since the oldest job of the backlog ended; 0 without a backlog.",
 		}, func() float64 { _, lag := r.Backlog(); return lag.Seconds() }))
 }

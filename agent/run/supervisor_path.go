@@ -56,11 +56,12 @@ func buildSupervisor(dir, source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(temp)
+	defer func() { _ = os.RemoveAll(temp) }()
 	built := filepath.Join(temp, "ares-supervisor")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, ".")
 	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("build the supervisor from %s: %w: %s (or run `make build`)", source, err, bytes.TrimSpace(out))
 	}
 	program, err := os.ReadFile(built)

@@ -58,7 +58,7 @@ func (a *commands) serverConfig(f *serverFlags) (server.Config, error) {
 		return cfg, err
 	}
 	for _, notice := range cfg.Notices() {
-		cfg.NewLog(a.Err).Info(notice)
+		cfg.NewLog(a.Err).Info("configuration", "notice", notice)
 	}
 	return cfg, nil
 }

@@ -136,13 +136,11 @@ func chooseStore(ctx context.Context, cfg *server.Config, address string) (strin
 
 // etcdAnswers reports whether a healthy etcd answers at a URL.
 func etcdAnswers(ctx context.Context, url string) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return false
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Timeout: time.Second}).Do(req)
 	if err != nil {
 		return false
 	}

@@ -46,6 +46,7 @@ type LivePublisher struct {
 	leads   bool
 	compare bool                    // compare all jobs, because changes were missed
 	changed map[ares.JobID]struct{} // jobs that changed since they were written
+	writing int                     // jobs that were taken from changed and are not written yet
 
 	compared time.Time
 	tenants  []history.TenantUse // as last written
@@ -77,6 +78,19 @@ func (p *LivePublisher) apply(b ares.Batch) {
 			p.changed[ares.JobID(e.Gone.ID)] = struct{}{}
 		}
 	}
+}
+
+// Backlog returns the number of jobs that changed and are not written yet. Backlog returns 0 on a server that is not the leader.
+func (p *LivePublisher) Backlog() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.changed) + p.writing
+}
+
+func (p *LivePublisher) setWriting(jobs int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = jobs
 }
 
 // Run writes changes until ctx ends.
@@ -152,8 +166,9 @@ func (p *LivePublisher) write(ctx context.Context) error {
 		}
 		outdated = outdated[len(part):]
 	}
-	left := slices.Sorted(maps.Keys(changed))
-	for part := range slices.Chunk(left, liveAtOnce) {
+	defer p.setWriting(0)
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(changed)), liveAtOnce) {
+		p.setWriting(len(changed))
 		jobs, gone := p.current(part)
 		if err := p.put(ctx, jobs, gone); err != nil {
 			p.giveBack(changed, false)

@@ -40,24 +40,16 @@ func newSession(t *testing.T, number string) *session {
 			t.Fatalf("the documents need %s: run `make needs`", name)
 		}
 	}
-	root := live.Root(t)
-	home, err := os.MkdirTemp("", "ares-spec-") // not t.TempDir: PostgreSQL runs as another user, who could not enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	root, home := live.Root(t), t.TempDir()
 	s := &session{t: t, dir: filepath.Join(home, "gpu-scheduler"), logs: filepath.Join(home, "rows")}
-	if err := errors.Join(os.Chmod(home, 0o755), os.Mkdir(s.logs, 0o755), copyRepository(root, s.dir)); err != nil {
-		t.Fatal(err)
-	}
+	// PostgreSQL runs as another user, who must be able to enter the directory.
+	err := errors.Join(os.Chmod(filepath.Dir(home), 0o755), os.Chmod(home, 0o755), os.Mkdir(s.logs, 0o755), copyRepository(root, s.dir))
 	bin := filepath.Join(s.dir, "bin")
 	for _, name := range []string{"ares", "scheduler", "worker", "gpu-cli"} { // one program under the names of the documents
-		if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(live.Ares.Path(t), filepath.Join(bin, name))); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, os.MkdirAll(bin, 0o755), os.Symlink(live.Ares.Path(t), filepath.Join(bin, name)))
 	}
-	report, write, err := os.Pipe()
-	if err != nil {
+	report, write, failed := os.Pipe()
+	if err = errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "--noprofile", "--norc")
@@ -122,8 +114,8 @@ func (s *session) run(script string) (out string, status int, err error) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := fmt.Fscanln(s.done, &status)
-		answered <- err
+		_, failed := fmt.Fscanln(s.done, &status)
+		answered <- failed
 	}()
 	select {
 	case err = <-answered:

@@ -24,8 +24,8 @@ func TestPlainBuild(t *testing.T) {
 	for _, file := range []string{"cmd/worker/main.go", "cmd/scheduler/main.go"} { // a single file, as for `go run`
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(filepath.Dir(file))), file)
 		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %s\n%s", file, err, out)
+		if out, failed := cmd.CombinedOutput(); failed != nil {
+			t.Fatalf("%s: %s\n%s", file, failed, out)
 		}
 	}
 	data := filepath.Join(dir, "data")
