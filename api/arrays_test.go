@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"testing"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api/service"
@@ -49,6 +51,38 @@ func TestArrays(t *testing.T) {
 	}
 	h.refused(h.do("POST", "/api/v1/jobs", job("array", map[string]any{"count": 10_001})), 400, ares.Invalid, "array.count")
 	h.refused(h.do("POST", "/api/v1/jobs", job("after", []string{"job-aaaaaaaaaaaaaaaaaaaaaaaa"})), 403, ares.DependencyUnknown, `"field":"after[0]"`)
+}
+
+// TestOrdersCarryLostAfter checks that the server sends each job's lost_after to the agent. An agent of another version has another default, or
+// none, and must end the job by the time for which the leader waits.
+func TestOrdersCarryLostAfter(t *testing.T) {
+	h := newHouse(t)
+	lead, resign := storetest.NewLead(t, h.store)
+	defer resign()
+	node := storetest.NewNode(t, h.store)
+	want := map[ares.JobID]time.Duration{}
+	for _, seconds := range []int{0, 12, 30} {
+		j := storetest.NewJob(t, h.store, func(s *ares.Spec) { s.LostAfterSeconds = seconds })
+		want[j.ID] = cmp.Or(time.Duration(seconds)*time.Second, ares.DefaultLostAfter)
+		storetest.Place(t, h.store, lead, j, node)
+	}
+	revision, err := h.store.Revision(t.Context())
+	must(t, err)
+	must(t, h.view.WaitFor(t.Context(), revision))
+	d := &service.AgentService{View: h.view}
+	entries, _, _ := h.view.SeatsOn(node.ID)
+	orders := 0
+	for _, e := range entries {
+		for _, o := range d.Orders(e, node.ID) {
+			orders++
+			if secs := int32(want[e.Job.ID] / time.Second); o.GetLostAfterSeconds() != secs || o.GetSpec().GetLostAfterSeconds() != secs || e.Job.LostAfter() != want[e.Job.ID] {
+				t.Errorf("the agent gets %d s and %d s, the leader waits for %s, want %s", o.GetLostAfterSeconds(), o.GetSpec().GetLostAfterSeconds(), e.Job.LostAfter(), want[e.Job.ID])
+			}
+		}
+	}
+	if orders != len(want) {
+		t.Errorf("%d orders for %d jobs", orders, len(want))
+	}
 }
 
 // TestOrdersOfElements checks the SeatOrder message that an agent receives for

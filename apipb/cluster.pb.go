@@ -45,7 +45,8 @@ type Tenant struct {
 	FairShareWeight *float64 `protobuf:"fixed64,10,opt,name=fair_share_weight,json=fairShareWeight,proto3,oneof" json:"fair_share_weight,omitempty"`
 	// Default true.
 	AllowPreemption *bool `protobuf:"varint,11,opt,name=allow_preemption,json=allowPreemption,proto3,oneof" json:"allow_preemption,omitempty"`
-	// Default for lost_after_seconds of its jobs.
+	// Default for lost_after_seconds of its jobs: 10 to 86,400, 0 for the general
+	// default of 25.
 	DefaultLostAfterSeconds *int32                 `protobuf:"varint,12,opt,name=default_lost_after_seconds,json=defaultLostAfterSeconds,proto3,oneof" json:"default_lost_after_seconds,omitempty"`
 	CreatedAt               *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Current usage of its jobs. Not part of a request.

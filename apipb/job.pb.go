@@ -79,8 +79,8 @@ type JobSpec struct {
 	Retry             *RetryPolicy `protobuf:"bytes,28,opt,name=retry,proto3" json:"retry,omitempty"`
 	// restart (default) or at_most_once.
 	ExecutionMode string `protobuf:"bytes,29,opt,name=execution_mode,json=executionMode,proto3" json:"execution_mode,omitempty"`
-	// How long the job stays assigned to a node that is silent: 20 to 86,400. Default
-	// 30.
+	// How long the job stays assigned to a node that is silent: from the TTL of
+	// sessions (20) to 86,400. Default 25, or the tenant's default.
 	LostAfterSeconds int32 `protobuf:"varint,30,opt,name=lost_after_seconds,json=lostAfterSeconds,proto3" json:"lost_after_seconds,omitempty"`
 	// Time between SIGTERM and SIGKILL. Default 30.
 	GraceSeconds *int32      `protobuf:"varint,31,opt,name=grace_seconds,json=graceSeconds,proto3,oneof" json:"grace_seconds,omitempty"`

@@ -231,8 +231,9 @@ type ReservationsConfig struct {
 // SessionsConfig configures the detection of lost nodes.
 type SessionsConfig struct {
 	// TTLSeconds is how long a silent node keeps its session, and the smallest
-	// lost_after_seconds of a job; 2 to 300. Default 0: 20, and 60 for sessions
-	// that are opened while more than 1,000 nodes are known.
+	// lost_after_seconds of a job; 2 to 300, where less than 8 is meant for tests.
+	// Default 0: 20, and 60 for sessions that are opened while more than 1,000
+	// nodes are known.
 	TTLSeconds int `yaml:"ttl_seconds"`
 	// BrakePercent stops the reassignment of jobs when more than this percentage
 	// of nodes is lost together. Default 55; 100 never stops it.

@@ -172,6 +172,10 @@ func earlierLive(ctx context.Context, t *testing.T, c *client.Client) {
 	if j := value(c.Job(ctx, earlierQueued))(t); j.State != "pending" || j.PriorityClass != "high" || j.GpuCount != 2 {
 		t.Errorf("the queued job is %v", j)
 	}
+	// A job keeps the default of the version that accepted it. The supervisor of a running job uses it, so the leader must wait as long.
+	if j := value(c.Job(ctx, earlierQueued))(t); j.Spec.LostAfterSeconds != 30 {
+		t.Errorf("a job of the earlier version has a lost_after of %d s, want 30 s", j.Spec.LostAfterSeconds)
+	}
 	if j := value(c.Job(ctx, earlierAfter))(t); j.State != "pending" || !slices.Equal(j.Spec.After, []string{earlierQueued}) {
 		t.Errorf("the job after it is %v", j)
 	}

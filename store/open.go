@@ -55,6 +55,7 @@ type Store struct {
 	leases   sync.Map // storedSession by node, as its last renewal read it
 	grants   sync.Map // storedGrant by node, as it was last read
 	written  atomic.Int64
+	conns    etcdConns
 }
 
 // Open connects to the external etcd, or starts the embedded etcd.
@@ -118,7 +119,7 @@ func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 		Endpoints: endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password,
 		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
-		DialOptions: newEtcdLink().options(s.timeout),
+		DialOptions: (&etcdLink{conns: &s.conns}).options(s.timeout),
 	})
 }
 

@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,26 +30,50 @@ const (
 	// silentTimeout is how long a call must have waited in vain before the connections are replaced. gRPC's own
 	// keepalive needs 13 s to notice a connection that a gateway or a firewall dropped without a word, because it sends
 	// pings at most every 10 s.
-	silentTimeout = 3 * time.Second
+	silentTimeout = 2 * time.Second
 	// streamPause is the delay of a stream that could not be opened. The etcd client renews a lease over a stream, and
 	// opens it again without a pause until the call's time is over. Without the delay, each node's renewal would use a
 	// whole CPU core while the store is unreachable.
 	streamPause = 20 * time.Millisecond
 )
 
-// etcdLink knows the connections of one etcd client. If etcd answers nothing, etcdLink closes them. gRPC then opens new
-// ones, and the client repeats its reads.
-type etcdLink struct {
-	answered atomic.Int64 // time of the last answer, as nanoseconds since the start of the process
+// etcdConns are the connections of a store's etcd clients.
+type etcdConns struct {
+	mu   sync.Mutex
+	open []net.Conn // those that gRPC has closed are removed at the next `add`
+}
 
-	mu    sync.Mutex
-	conns map[string]net.Conn // the latest by address; earlier ones are closed
+func (c *etcdConns) add(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = append(slices.DeleteFunc(c.open, isClosed), conn)
+}
+
+func (c *etcdConns) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.open {
+		_ = conn.Close() // gRPC may have closed it
+	}
+	c.open = nil
+}
+
+// isClosed reports whether this side has closed a connection.
+func isClosed(conn net.Conn) bool {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
+// etcdLink follows the calls of one etcd client. If etcd answers nothing, etcdLink closes the connections of all clients.
+// gRPC then opens new ones, and the clients repeat their reads. The other clients have calls whose time is too short to
+// notice it by themselves.
+type etcdLink struct {
+	conns    *etcdConns
+	answered atomic.Int64 // time of the last answer, as nanoseconds since linkEpoch
 }
 
 // linkEpoch is the time from which etcdLink counts. It has a monotonic clock.
 var linkEpoch = time.Now()
-
-func newEtcdLink() *etcdLink { return &etcdLink{conns: map[string]net.Conn{}} }
 
 // The method `options` returns the options with which the etcd client must connect.
 func (l *etcdLink) options(timeout time.Duration) []grpc.DialOption {
@@ -64,9 +90,7 @@ func (l *etcdLink) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, at)
 	if err == nil {
-		l.mu.Lock()
-		l.conns[addr] = conn
-		l.mu.Unlock()
+		l.conns.add(conn)
 	}
 	return conn, err
 }
@@ -123,10 +147,5 @@ func (l *etcdLink) note(ctx context.Context, start time.Time, err error) {
 	if time.Since(start) < silentTimeout || l.answered.Load() > int64(start.Sub(linkEpoch)) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, conn := range l.conns { // order-free: all are closed
-		_ = conn.Close() // gRPC may have closed it
-	}
-	clear(l.conns)
+	l.conns.closeAll()
 }
