@@ -98,6 +98,7 @@ func (r *Row) faults(root string, first bool) []string {
 	say(claims && !checked, "nothing checks it: give want or test")
 	reason := strings.TrimSpace(r.Why) != ""
 	say(r.Result != AsWritten && !reason, "%s, and why is missing", r.Result)
+	say(r.Result == NotYet && len(r.Features) == 0, "not yet, and no feature of docs/reference/features.md says so: give features")
 	say(r.Run != "" && !reason && r.runsOtherText(), "run differs from the text, and why is missing")
 	_, runs := r.Script()
 	say(len(r.Want) > 0 && !runs && first, "there is no row before whose output it could match: give run")

@@ -40,7 +40,7 @@ type Row struct {
 	Test     string // a Go test that checks the row: TestName of this package, or path/to/package:TestName
 	Result   string
 	Why      string   // required unless the row is run as written
-	Features []string // numbers of the features in docs/reference/features.md that the row belongs to
+	Features []string // numbers of the features in docs/reference/features.md that the row belongs to; required for NotYet
 
 	line int // in the file, for messages
 }
