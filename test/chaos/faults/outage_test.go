@@ -3,6 +3,7 @@ package faults_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,4 +96,54 @@ func outageEndsNoJob(t *testing.T, begin func(*testCluster, *wire) (end func()))
 			t.Errorf("%s took %d attempts: %v", names[i], j.GetAttempt(), w.lines(id))
 		}
 	}
+}
+
+// TestRecoveryAtTheDefaults kills the agent of a gang's node for good, with the
+// default session TTL and lost_after. The supervisor, which outlives its agent,
+// must end the rank's process within 0.8 × lost_after of the last renewal. The
+// gang must run again only after the whole lost_after.
+func TestRecoveryAtTheDefaults(t *testing.T) {
+	t.Parallel()
+	w := newDefaultCluster(t)
+	s := w.StartServer("server")
+	c := w.Client(s)
+	w.StartAgent("node-a", s)
+	b := w.StartAgent("node-b", s)
+	online(t, c, "node-a", "node-b")
+	gang := w.job("gang", stubborn) // SIGTERM does not end it
+	gang.LostAfterSeconds, gang.Members, gang.GpuCount = 0, 2, 4
+	id := w.submit(c, gang)
+	first := w.started(id, 1, 2)
+	j := w.state(c, id, ares.Running)
+	lost := first[slices.IndexFunc(first, func(l line) bool { return j.GetAttempts()[0].GetSeats()[l.rank].GetNode() == "node-b" })]
+	d := watch(t, lost.pid)
+	w.StartAgent("node-c", s)
+	online(t, c, "node-c")
+
+	b.Kill()
+	killed := boot()
+	second := w.started(id, 2, 2)
+	after(t, second, d)
+	// The last renewal was sent up to an eighth of the TTL before the agent was killed.
+	const renewal, slack = 2500 * time.Millisecond, 100 * time.Millisecond
+	if dead := d.boot - killed; dead > ares.DefaultLostAfter*8/10+slack {
+		t.Errorf("the process died %s after its agent, want at most %s", dead, ares.DefaultLostAfter*8/10)
+	}
+	for _, l := range second {
+		if took := l.at - killed; took < ares.DefaultLostAfter-renewal-slack {
+			t.Errorf("rank %d ran again %s after the loss, before lost_after was over", l.rank, took)
+		} else {
+			t.Logf("rank %d ran again %s after the loss", l.rank, took)
+		}
+	}
+	poll(t, patience, "the recovery to be counted", func() (bool, string) {
+		n := s.Metric("topology_scheduler_recovery_duration_seconds_count")
+		return n == 1, fmt.Sprint(n)
+	})
+	// It counts from the last renewal, and so never less than lost_after.
+	if sum := s.Metric("topology_scheduler_recovery_duration_seconds_sum"); sum < ares.DefaultLostAfter.Seconds() {
+		t.Errorf("the recovery took %.1f s by the metric, less than lost_after", sum)
+	}
+	w.release("gang")
+	w.ends(c, id, ares.Succeeded)
 }

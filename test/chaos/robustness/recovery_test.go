@@ -22,10 +22,11 @@ import (
 // These constants describe the losses that nodeLosses measures.
 const (
 	quick         = 12 * time.Second // session TTL and lost_after for a quick recovery
-	recoveryNodes = 10               // with four devices each
+	recoveryNodes = 12               // with four devices each
 	lossRounds    = 5
 	lossesAtOnce  = 4 // the other nodes have room for every gang
-	gangRanks     = 5 // with one device each, so that a gang needs at least two nodes
+	gangRanks     = 2
+	rankDevices   = 3 // two ranks do not fit on one node
 )
 
 // The type `recoveries` holds the times of the losses, each measured from the
@@ -40,7 +41,7 @@ type recoveries struct {
 func (r *recoveries) print(b *testing.B, setting string, limit time.Duration) {
 	b.Helper()
 	fmt.Printf("\n%d losses of a node, %s.\n", len(r.total), setting)
-	fmt.Printf("Each loss takes one node of another gang of %d ranks: its network link goes down and all of its processes are killed. "+
+	fmt.Printf("Each loss takes one of the %d nodes of another gang: its network link goes down and all of its processes are killed. "+
 		"%d gangs run at a time and lose a node within an eighth of the TTL, at random moments. %d nodes have 4 GPUs each.\n", gangRanks, lossesAtOnce, recoveryNodes)
 	for _, row := range []struct {
 		what string
@@ -159,7 +160,7 @@ func (f *fleet) submitGangs(b *testing.B, c *client.Client, record *trace.Writer
 	var out []*victim
 	for k := range lossesAtOnce {
 		answer, err := c.Submit(b.Context(), &apipb.JobSpec{
-			RequestId: fmt.Sprintf("%s-%d", name, k), Name: name, GpuCount: 1, Members: gangRanks, LostAfterSeconds: int32(lostAfter / time.Second),
+			RequestId: fmt.Sprintf("%s-%d", name, k), Name: name, GpuCount: rankDevices, Members: gangRanks, LostAfterSeconds: int32(lostAfter / time.Second),
 			Command: []string{witnessProgram(b), "-to", filepath.Join(record.Dir, trace.JobsDir), "-for", "10m"},
 		})
 		if err != nil {
