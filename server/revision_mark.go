@@ -199,10 +199,18 @@ func (s *Server) writeMark() {
 	}
 }
 
-// closeMark writes the mark a last time when the server stops. The view has seen revisions that no comparison has seen yet.
+// closeMark writes the mark a last time when the server stops. The view may not have seen the last revisions, so the store is
+// asked too. A store that does not answer delays the stop only a little.
 func (s *Server) closeMark() {
 	if s.mark == nil || s.outrun.Load() != nil {
 		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), markEvery)
+	defer cancel()
+	if err := s.checkMark(ctx); s.outrun.Load() != nil {
+		return
+	} else if err != nil {
+		s.log.Warn("the revision mark is that of the last comparison, because the store does not answer", "error", err)
 	}
 	s.mark.raise(s.View.Revision())
 	s.writeMark()
