@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,23 @@ func (f *serverFlags) runsServer() bool {
 // the data directory of one server.
 func workerDir(dataDir, node string) string { return filepath.Join(dataDir, "agent-"+node) }
 
+// lockWorker keeps a second worker from using the same state directory. Both would have the same identity, and each would
+// take the jobs of the other one for its own.
+func lockWorker(dir, node string) (unlock func(), err error) {
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the worker's directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "worker.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the worker's directory: %w", err)
+	}
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, exit.Usagef("a worker with the name %s already runs on this machine: stop it, or choose another name with WORKER_ID or --node", node)
+	}
+	return func() { _ = lock.Close() }, nil
+}
+
 // runWorker runs an agent that joins a running server.
 func (a *commands) runWorker(ctx context.Context, general *server.Config, n *nodeFlags) error {
 	cfg, err := a.agentConfig(n, general)
@@ -79,6 +97,11 @@ func (a *commands) runWorker(ctx context.Context, general *server.Config, n *nod
 	if n.join == "" && !a.joined(cfg.Dir) {
 		cfg.Dir = workerDir(a.Dir(), cfg.Node)
 	}
+	unlock, err := lockWorker(cfg.Dir, cfg.Node)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	cfg.RunImages = true
 	w := &workerPrinter{out: a.Out, name: cfg.Node}
 	cfg.Watch = w.watch
@@ -98,6 +121,12 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 	if err != nil {
 		return err
 	}
+	node.Dir = workerDir(cfg.DataDir, node.Node)
+	unlock, err := lockWorker(node.Dir, node.Node)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	w := &workerPrinter{out: a.Out, name: node.Node}
 	w.printf("Worker %s starting...\n", node.Node)
 	stored, err := chooseStore(ctx, &cfg, defaultEtcd)
@@ -105,7 +134,7 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 		return err
 	}
 	w.printf("No server answers at %s, so this worker also runs a server, with %s.\n", strings.Join(a.Addresses(), ", "), stored)
-	node.RunImages, node.Watch, node.Dir = true, w.watch, workerDir(cfg.DataDir, node.Node)
+	node.RunImages, node.Watch = true, w.watch
 	server.TuneMemory()
 	return server.Up(ctx, cfg, node, log, func(s *server.Server, ag *agent.Agent) {
 		w.found(ag)

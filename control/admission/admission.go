@@ -235,17 +235,10 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
 		return c, err
 	}
-	stored.LostAfterSeconds = cmp.Or(stored.LostAfterSeconds, tenant.LostAfterSecs)
-	effective := stored.WithDefaults()
-	if least := int(a.MinLostAfter / time.Second); effective.LostAfterSeconds < least {
-		if asked := r.Submitted.LostAfterSeconds; asked != 0 {
-			return c, ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d", least, ares.MaxLostAfterSec, asked).At("lost_after_seconds")
-		}
-		effective.LostAfterSeconds = least
+	if err = a.setLostAfter(&stored, tenant); err != nil {
+		return c, err
 	}
-	// The value is stored even if it is the default. A server of another version, with another default, then sends the same
-	// value to the node's supervisor as the leader uses. Otherwise a leader could take a rank back before its process has ended.
-	stored.LostAfterSeconds = effective.LostAfterSeconds
+	effective := stored.WithDefaults()
 	if err = a.checkLimits(tenant, queue, &effective, batch, r.Sees == nil); err != nil {
 		return c, explainLevel(err, level)
 	}
@@ -276,6 +269,18 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		batch.by[queue.ID()]++
 	}
 	return c, nil
+}
+
+// setLostAfter sets the lost_after of a job. The value is stored even if it is the default. A server of another version,
+// with another default, then sends the same value to the node's supervisor as the leader uses. Otherwise a leader could
+// take a rank back before its process has ended.
+func (a *Admission) setLostAfter(stored *ares.Spec, tenant *ares.Tenant) error {
+	least := int(a.MinLostAfter / time.Second)
+	if asked := stored.LostAfterSeconds; asked != 0 && asked < least {
+		return ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d", least, ares.MaxLostAfterSec, asked).At("lost_after_seconds")
+	}
+	stored.LostAfterSeconds = max(cmp.Or(stored.LostAfterSeconds, tenant.LostAfterSecs, int(ares.DefaultLostAfter/time.Second)), least)
+	return nil
 }
 
 // The method `reject` answers a request that fails the checks now. If the same request was accepted before, the
