@@ -145,8 +145,8 @@ func (h *History) ClosedBill(ctx context.Context, month string) (*Bill, error) {
 		WHERE month = ? ORDER BY tenant, queue, model, region, price_source`, []any{month}, func(r *sql.Rows) error {
 		var l BillLine
 		var price sql.NullFloat64
-		if err := r.Scan(&l.ID, &l.Tenant, &l.Queue, &l.Model, &l.Region, &l.PriceSource, &price, &l.Jobs, &l.GPUMilliseconds); err != nil {
-			return err
+		if bad := r.Scan(&l.ID, &l.Tenant, &l.Queue, &l.Model, &l.Region, &l.PriceSource, &price, &l.Jobs, &l.GPUMilliseconds); bad != nil {
+			return bad
 		}
 		if price.Valid {
 			l.PerGPUHour = &price.Float64

@@ -87,8 +87,8 @@ func (h *History) LiveVersions(ctx context.Context, after ares.JobID, limit int)
 	err = h.queryRows(ctx, "SELECT job_id, accepted_revision, run_revision FROM live_jobs WHERE job_id > ? ORDER BY job_id, accepted_revision LIMIT ?",
 		[]any{string(after), limit}, func(r *sql.Rows) error {
 			var v LiveVersion
-			if err := r.Scan(&last, &v.Accepted, &v.Run); err != nil {
-				return err
+			if bad := r.Scan(&last, &v.Accepted, &v.Run); bad != nil {
+				return bad
 			}
 			versions[last] = v
 			return nil

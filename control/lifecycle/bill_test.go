@@ -23,12 +23,12 @@ func TestMonthsAreClosed(t *testing.T) {
 	}
 	status := func() (closed bool, gpuTime int64) {
 		t.Helper()
-		bill, err := b.rec.Accounting.Bill(t.Context(), month, "EUR")
-		if err == nil {
-			err = b.rec.closeMonths(t.Context())
+		bill, failed := b.rec.Accounting.Bill(t.Context(), month, "EUR")
+		if failed == nil {
+			failed = b.rec.closeMonths(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
+		if failed != nil {
+			t.Fatal(failed)
 		}
 		for _, l := range bill.Lines {
 			gpuTime += l.GPUMilliseconds

@@ -46,8 +46,10 @@ func aClosedBillStays(t *testing.T, b Base) {
 		}
 		prices, err := h.Prices(t.Context())
 		must(err)
-		days, err := h.Usage(t.Context(), history.UsageQuery{From: "2030-01-01", To: "2030-01-31", Period: history.ByDay,
-			By: []history.Dimension{history.ByTenant, history.ByQueue, history.ByModel, history.ByRegion}})
+		days, err := h.Usage(t.Context(), history.UsageQuery{
+			From: "2030-01-01", To: "2030-01-31", Period: history.ByDay,
+			By: []history.Dimension{history.ByTenant, history.ByQueue, history.ByModel, history.ByRegion},
+		})
 		must(err)
 		return history.NewBill("2030-01", "store-1", "EUR", prices, days)
 	}
