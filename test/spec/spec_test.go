@@ -208,3 +208,19 @@ func TestFeatureFaults(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestMatch checks that an output without the wanted text is noticed, and that a program in the background is waited for.
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(out, []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if missing := match(out, []string{"^two$", "^three$"}, 0); missing != "^three$" {
+		t.Errorf("missing is %q, want ^three$", missing)
+	}
+	go func() { _ = os.WriteFile(out, []byte("one\ntwo\nthree\n"), 0o600) }()
+	if missing := match(out, []string{"^two$", "^three$"}, outTime); missing != "" {
+		t.Errorf("missing is %q after it was printed", missing)
+	}
+}

@@ -23,3 +23,15 @@ start_node() {
 	ares agent --node gpu-1 --server localhost:9090 --token-file ~/.local/share/ares/node.token --data-dir "$HOME/node" >"$HOME/node.log" 2>&1 &
 	await 30 sh -c 'ares node list | grep -q online' || { cat "$HOME/node.log"; return 1; }
 }
+
+# briefly HOME VARIABLE=VALUE...: run the scheduler in the foreground until it answers, beside the scheduler of the document.
+briefly() {
+	local home=$1
+	shift
+	env HOME="$home" GPU_SCHEDULER_API_HTTP_PORT=8082 GPU_SCHEDULER_API_GRPC_PORT=9092 GPU_SCHEDULER_API_METRICS_PORT=9093 "$@" \
+		./bin/scheduler --config config/scheduler-config.yaml &
+	local pid=$!
+	await 30 curl -sf http://localhost:8082/health
+	kill -INT $pid
+	wait $pid
+}
