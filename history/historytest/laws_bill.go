@@ -85,13 +85,18 @@ func aClosedBillStays(t *testing.T, b Base) {
 			t.Errorf("the ID of a line was %s and is %s", open.Lines[i].ID, closed.Lines[i].ID)
 		}
 	}
-	if n := len(closed.Within([]history.Scope{{Tenant: "team"}}, "", "").Lines); n != 2 {
-		t.Errorf("%d lines are visible to the tenant, want 2", n)
-	}
-	if n := len(closed.Within(nil, "others", "default").Lines); n != 1 {
-		t.Errorf("%d lines are of the other tenant, want 1", n)
-	}
 	if store, err := h.Owner(t.Context()); store != "store-1" || err != nil {
 		t.Errorf("the owner is %q, %v", store, err)
+	}
+	linesAreSelected(t, closed)
+}
+
+func linesAreSelected(t *testing.T, b *history.Bill) {
+	t.Helper()
+	if n := len(b.Within([]history.Scope{{Tenant: "team"}}, "", "").Lines); n != 2 {
+		t.Errorf("%d lines are visible to the tenant, want 2", n)
+	}
+	if n := len(b.Within(nil, "others", "default").Lines); n != 1 {
+		t.Errorf("%d lines are of the other tenant, want 1", n)
 	}
 }
