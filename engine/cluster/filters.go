@@ -184,8 +184,10 @@ var Filters = [...]Filter{
 			}
 			return text
 		},
-		Drop: []Droppable{{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }},
-			{Field: "placement.latency_sensitive", If: func(j *ares.Job) bool { return j.Placement.LatencySensitive }}},
+		Drop: []Droppable{
+			{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }},
+			{Field: "placement.latency_sensitive", If: func(j *ares.Job) bool { return j.Placement.LatencySensitive }},
+		},
 	},
 	{
 		Reason: ReasonSeatLimit, Kind: ares.BlockerCapacity, busy: true,
