@@ -47,8 +47,10 @@ func (r *recoveries) print(b *testing.B, setting string, limit time.Duration) {
 		what string
 		of   []time.Duration
 	}{
-		{"the node's session has ended", r.ended}, {"its ranks are taken back", r.voided},
-		{"the gang is placed again", r.placed}, {"the gang runs again: the last rank's process has started", r.total},
+		{"the node's session has ended", r.ended},
+		{"its ranks are taken back", r.voided},
+		{"the gang is placed again", r.placed},
+		{"the gang runs again: the last rank's process has started", r.total},
 	} {
 		slices.Sort(row.of)
 		fmt.Printf("  %-58s median %5.1f s, worst %5.1f s\n", row.what, row.of[len(row.of)/2].Seconds(), row.of[len(row.of)-1].Seconds())
