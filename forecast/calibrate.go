@@ -3,6 +3,8 @@ package forecast
 import (
 	"math"
 	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // A `coverage` holds the correction that is applied to predictions of one class. It also
@@ -17,10 +19,10 @@ type coverage struct {
 // later p90 predictions become longer by nine tenths of a step. The steps are small, because many
 // jobs may be predicted before the first of them ends.
 const (
-	target    = 0.1  // the fraction of runs that may exceed the p90
-	ownStep   = 0.02 // of forecasts from own runs: their spread is calibrated already
-	otherStep = 0.05 // of other forecasts
-	maxShift  = 12
+	target   = 0.1  // the fraction of runs that may exceed the p90
+	fewStep  = 0.02 // of forecasts from fewer than ares.EnoughRuns own runs: their spread is calibrated already
+	step     = 0.05 // of other forecasts
+	maxShift = 12
 )
 
 // The method `shift` returns the correction for a job. The parameter `class` is an index of `coverages`: the class
@@ -35,18 +37,22 @@ func (f *Forecaster) shift(of uint64, class int) float64 {
 	return shift
 }
 
-// maxBeyond is the largest corrected p90, as a multiple of the submitter's longest run.
-const maxBeyond = 4
+// These constants bound a corrected p90: maxBeyond is a multiple of the submitter's longest run. If the submitter has too few
+// runs, maxFactor is a multiple of the predicted median.
+const (
+	maxBeyond = 4
+	maxFactor = ares.MaxIntervalFactor
+)
 
 // The method `stretch` corrects a p90. Without a bound, a burst of late runs could raise the p90 of all later runs by orders of
 // magnitude.
-func (p *submitterRuns) stretch(d time.Duration, shift float64) time.Duration {
-	out := stretch(d, shift)
-	if p.runs > 0 && out > d {
-		most := min(float64(p.longest)*maxBeyond, float64(longest.Milliseconds()))
-		out = max(d, min(out, time.Duration(most)*time.Millisecond))
+func (p *submitterRuns) stretch(p50, p90 time.Duration, shift float64) time.Duration {
+	most := float64(p50.Milliseconds()) * maxFactor
+	if p.runs > 0 {
+		most = float64(p.longest) * maxBeyond
 	}
-	return out
+	most = min(most, float64(longest.Milliseconds()))
+	return min(stretch(p90, shift), max(p50, time.Duration(most)*time.Millisecond))
 }
 
 func stretch(d time.Duration, shift float64) time.Duration {
@@ -72,13 +78,15 @@ func (f *Forecaster) recordCoverage(a *Features, keys *[len(levels)]uint64, pred
 	}
 	var class int
 	var t *group
-	var step float64
+	by := step
 	if predicted.Own > 0 {
 		class = f.classOfRun(a, keys, predicted)
-		t, step = f.groups.touch(spreadKey(keys[userLevel(a)], class)), ownStep
+		if t = f.groups.touch(spreadKey(keys[userLevel(a)], class)); predicted.Own < ares.EnoughRuns {
+			by = fewStep
+		}
 	} else {
-		b, _, _ := f.levelShares(keys, len(levels))
-		class, step = classes+b.best, otherStep
+		b, _, _, _ := f.otherShares(a, keys)
+		class = classes + b.best
 		t = f.groups.touch(keys[tenantLevel])
 	}
 	g := &f.coverages[class]
@@ -92,8 +100,8 @@ func (f *Forecaster) recordCoverage(a *Features, keys *[len(levels)]uint64, pred
 			g.covered++
 		}
 	}
-	g.shift = clamp(g.shift + step*miss)
-	t.shift = clamp(t.shift + step*miss)
+	g.shift = clamp(g.shift + by*miss)
+	t.shift = clamp(t.shift + by*miss)
 }
 
 func clamp(shift float64) float64 { return max(-maxShift, min(maxShift, shift)) }

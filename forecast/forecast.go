@@ -87,8 +87,8 @@ type Forecaster struct {
 // many runs, it has the same weight as all wider groups together.
 const shrinkage = 3
 
-// enoughShare is the smallest weight with which the runs of the submitter's other jobs give an estimate. A
-// group of three runs has this weight.
+// enoughShare is the smallest weight with which the runs of the submitter's other jobs give an estimate. Three
+// runs have this weight.
 const enoughShare = 0.5
 
 // halfLife controls the weight of old runs. The weight of a run is halved after this many newer
@@ -159,7 +159,7 @@ func (f *Forecaster) predictOwn(a *Features, keys *[len(levels)]uint64) (Forecas
 	b.sort()
 	b.redistribute()
 	p50 := time.Duration(center) * time.Millisecond
-	p90 := user.stretch(b.quantile(0.9), f.shift(spreadKey(keys[userLevel(a)], class), class))
+	p90 := user.stretch(p50, b.quantile(0.9), f.shift(spreadKey(keys[userLevel(a)], class), class))
 	// Other jobs can only raise the p90 above the p90 of the own runs. So they never make a job late.
 	p90 = max(p90, least)
 	return Forecast{P50: p50, P90: p90, Basis: b.words(a), Samples: b.runs, Own: b.runs}, true
@@ -168,8 +168,7 @@ func (f *Forecaster) predictOwn(a *Features, keys *[len(levels)]uint64) (Forecas
 // predictOthers predicts the runtime of a job of which no run is known, from the submitter's other
 // jobs. If these are too few, P50 and P90 are an assumption for planning and there is no estimate.
 func (f *Forecaster) predictOthers(a *Features, keys *[len(levels)]uint64) Forecast {
-	b, share, left := f.levelShares(keys, len(levels))
-	known := b.runs > 0 && share[b.best] >= enoughShare && levels[b.best].isOf(a)
+	b, share, left, known := f.otherShares(a, keys)
 	if known || a.Limit <= 0 && b.runs > 0 {
 		left = 0 // runs say more than a guess
 	}
@@ -179,17 +178,27 @@ func (f *Forecaster) predictOthers(a *Features, keys *[len(levels)]uint64) Forec
 	b.sort()
 	b.redistribute()
 	user := f.submitterOf(a, keys, 0)
-	out := Forecast{P50: b.quantile(0.5), P90: user.stretch(b.quantile(0.9), f.shift(keys[tenantLevel], classes+b.best))}
-	switch {
-	case known:
+	out := Forecast{P50: b.quantile(0.5)}
+	out.P90 = user.stretch(out.P50, b.quantile(0.9), f.shift(keys[tenantLevel], classes+b.best))
+	if known {
 		out.Samples, out.Basis = b.runs, b.words(a)
-	case a.Limit > 0:
+		return out
+	}
+	out.Basis = noEstimate(a)
+	if a.Limit > 0 {
 		out.P90 = a.Limit // nothing else is known
-		fallthrough
-	default:
-		out.Basis = noEstimate(a)
 	}
 	return out
+}
+
+// otherShares returns the weights of the groups for a job without own runs. If the submitter has enough runs, only
+// these have weight and `known` is true. Otherwise all groups have weight, for planning.
+func (f *Forecaster) otherShares(a *Features, keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64, known bool) {
+	if b, share, left = f.levelShares(keys, userLevel(a)+1); 1-left >= enoughShare {
+		return b, share, left, true
+	}
+	b, share, left = f.levelShares(keys, len(levels))
+	return b, share, left, false
 }
 
 // Observe learns from an ended run. It returns the drift of the run's group, if there is one. If several groups

@@ -13,6 +13,7 @@ type submitterRuns struct {
 	deviation float64 // estimated from the median absolute deviation
 	longest   int64   // milliseconds
 	ofUser    bool    // of one user, not of a whole tenant
+	ofLimits  bool    // computed from fractions of time limits
 }
 
 const (
@@ -24,6 +25,8 @@ const (
 	minVariance = 0.5
 	// maxPriorRuns bounds the weight of the submitter's other jobs: they count for at most this many runs of the job.
 	maxPriorRuns = 2
+	// limitWeight multiplies this weight for a job with a time limit, because the limit is a statement about this job.
+	limitWeight = 4
 	// The constant `apart` controls how fast own runs that are far from the submitter's runs make these irrelevant.
 	apart = 4
 	// shortLog says which runs are short: those below a quarter of the median of the user's runs.
@@ -44,7 +47,7 @@ func (f *Forecaster) submitterOf(a *Features, keys *[len(levels)]uint64, own int
 		}
 		f.logs = logs
 		slices.Sort(logs)
-		out = submitterRuns{runs: len(logs), median: logs[len(logs)/2], longest: int64(math.Exp2(logs[len(logs)-1])), ofUser: a.User != ""}
+		out = submitterRuns{runs: len(logs), median: logs[len(logs)/2], longest: int64(math.Exp2(logs[len(logs)-1])), ofUser: a.User != "", ofLimits: levels[i].share}
 		for k := range logs {
 			logs[k] = math.Abs(logs[k] - out.median)
 		}
@@ -71,9 +74,13 @@ func (p *submitterRuns) shrink(median int64, own []sample) int64 {
 	}
 	n, others := float64(len(own)), float64(p.runs)
 	// Several own runs that are far from all other jobs are no coincidence, so the job is of another kind.
-	gap := (n - 1) / apart * math.Abs(mid-p.median)
+	// But runs that differ from each other may be failures.
+	gap := (n - 1) / apart * math.Abs(mid-p.median) / max(1, sum/n)
 	variance := max(p.deviation*p.deviation, gap*gap, minVariance)
 	count := min(maxPriorRuns, sum/n/variance) * others / (others + shrinkage)
+	if p.ofLimits {
+		count *= limitWeight
+	}
 	weight := n / (n + count)
 	return int64(math.Round(math.Exp2(weight*mid + (1-weight)*p.median)))
 }

@@ -2,77 +2,114 @@ package predict
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 )
 
-// BenchmarkForecastByRuns prints how wide the predicted intervals are and how many runs they cover, by the number
-// of earlier runs of the same job, beside the forecaster that Ares had before.
+// earlierRuns are the numbers of earlier runs for which the table has rows.
+var earlierRuns = []int{0, 1, 2, 5, 20}
+
+// BenchmarkForecastByRuns prints how many runs the p90 covers and how wide the predicted intervals are, beside the
+// forecaster that Ares had before: for parts of the Philly trace, and by the number of runs of the same job that had
+// ended before.
 func BenchmarkForecastByRuns(b *testing.B) {
 	h, err := philly()
 	if err != nil {
 		b.Fatal(err)
 	}
-	named := sweeps(h)
 	for b.Loop() {
-		fmt.Printf("%-24s %-9s %-12s %6s %7s %9s %11s %6s %11s %6s\n", "history", "earlier", "predictor", "runs", "covered", "p90/p50", "p90-p50", "shown", "loss", "log")
-		row := func(source, earlier string, of func(result) result, list map[string][]outcome) {
-			for _, c := range []candidate{former, now} {
-				if list[c.name] == nil {
-					continue
-				}
-				r := of(measure(list[c.name]))
-				fmt.Printf("%-24s %-9s %-12s %6d %6.1f%% %9.2f %11s %5.0f%% %11s %6.3f\n", source, earlier, c.name, r.runs, 100*r.covered, r.factor,
-					r.width.Round(time.Second), 100*r.shown, r.loss.Round(time.Second), r.lossLog)
-			}
+		fmt.Printf("\nIntervals from p50 to p90, now (and before); wanted: p90 covers 88–92 %% of Philly's last fifth, and 1, 2 and 5 earlier runs give a third of the width\n")
+		fmt.Printf("%-32s %-8s %6s  %-15s %-17s %-19s %-9s %-17s %s\n", "history", "earlier", "runs", "p90 covers", "median p90/p50", "median p90-p50", "shown", "mean loss", "of logarithms")
+		plain := compare([][]past{h})
+		printRow("Philly, first fifth", "any", plain.between(0, 0.2))
+		last := plain.between(0.8, 1)
+		if now := printRow("Philly, last fifth", "any", last)[0]; now.covered < 0.88 || now.covered > 0.92 {
+			b.Errorf("the p90 covers %.1f %% of Philly's last fifth", 100*now.covered)
 		}
-		who := []candidate{former, now}
-		if os.Getenv("ONLY") != "" {
-			who = who[1:]
-		}
-		show := func(source string, hs [][]past, parts ...[2]float64) {
-			all := map[string][]outcome{}
-			for _, h := range hs {
-				for _, c := range who {
-					all[c.name] = append(all[c.name], replay(h, c.make(), 0, 1)...)
-				}
-			}
-			same := func(r result) result { return r }
-			for _, part := range parts {
-				name := fmt.Sprintf("%s %v-%v", source, part[0], part[1])
-				for _, n := range []int{-1, 0, 1, 2, 5, 20} {
-					list := map[string][]outcome{}
-					for _, c := range who {
-						for _, o := range all[c.name] {
-							if o.part >= part[0] && o.part <= part[1] && (n < 0 || n == o.earlier) {
-								list[c.name] = append(list[c.name], o)
-							}
-						}
-					}
-					row(name, fmt.Sprint(n), same, list)
-				}
-			}
-		}
-		gen := func(seeds ...uint64) (out [][]past) {
-			for _, s := range seeds {
-				out = append(out, generated(s, 20000))
-			}
-			return
-		}
-		nolimit := func(hs [][]past) [][]past {
-			for _, h := range hs {
-				for i := range h {
-					h[i].ask.Limit = 0
-				}
-			}
-			return hs
-		}
-		if os.Getenv("ONLY") == "" {
-			show("philly", [][]past{h}, [2]float64{0, 0.2}, [2]float64{0.8, 1})
-		}
-		show("sweeps", [][]past{named}, [2]float64{0, 0.6}, [2]float64{0.6, 0.8}, [2]float64{0, 1})
-		show("generated 1-2", gen(1, 2), [2]float64{0.2, 1})
-		show("nolimit 1-2", nolimit(gen(1, 2)), [2]float64{0.2, 1})
+		named := compare([][]past{sweeps(h)})
+		printRow("Philly with sweeps, first fifth", "any", named.between(0, 0.2))
+		printRow("Philly with sweeps, last fifth", "any", named.between(0.8, 1))
+		byRuns(b, "Philly with sweeps", named, true)
+		byRuns(b, "generated, no limits", compare(generations(false)), false)
+		byRuns(b, "generated", compare(generations(true)), false)
 	}
+}
+
+// `generations` returns the generated histories that were not used for tuning.
+func generations(limits bool) (out [][]past) {
+	for seed := uint64(11); seed <= 15; seed++ {
+		h := generated(seed, 20000)
+		for i := range h {
+			if !limits {
+				h[i].ask.Limit = 0
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// `pair` holds the predictions of the forecaster now, and of the one before.
+type pair [2][]outcome
+
+// `compare` runs histories through both forecasters.
+func compare(histories [][]past) (out pair) {
+	for _, h := range histories {
+		for i, c := range []candidate{now, former} {
+			out[i] = append(out[i], replay(h, c.make(), 0, 1)...)
+		}
+	}
+	return out
+}
+
+func (p pair) filter(keep func(*outcome) bool) (out pair) {
+	for i := range p {
+		for k := range p[i] {
+			if keep(&p[i][k]) {
+				out[i] = append(out[i], p[i][k])
+			}
+		}
+	}
+	return out
+}
+
+// The method `between` returns the predictions in a part of the history.
+func (p pair) between(from, to float64) pair {
+	return p.filter(func(o *outcome) bool { return o.part >= from && o.part <= to })
+}
+
+// byRuns prints one row for each number of earlier runs.
+func byRuns(b *testing.B, source string, p pair, narrow bool) {
+	b.Helper()
+	printRow(source, "any", p)
+	for _, n := range earlierRuns {
+		got := printRow(source, fmt.Sprint(n), p.filter(func(o *outcome) bool { return o.earlier == n }))
+		if narrow && (n == 1 || n == 2 || n == 5) && (3*got[0].factor > got[1].factor || 3*got[0].width > got[1].width) {
+			b.Errorf("%s, %d earlier runs: the width is %.1f and %s, before %.1f and %s", source, n, got[0].factor, got[0].width, got[1].factor, got[1].width)
+		}
+	}
+}
+
+// printRow prints the measures of both forecasters and returns them.
+func printRow(source, earlier string, p pair) (out [2]result) {
+	out = [2]result{measure(p[0]), measure(p[1])}
+	now, was := &out[0], &out[1]
+	fmt.Printf("%-32s %-8s %6d  %-15s %-17s %-19s %-9s %-17s %s\n", source, earlier, now.runs,
+		fmt.Sprintf("%.1f%% (%.1f%%)", 100*now.covered, 100*was.covered), fmt.Sprintf("%.3g (%.3g)", now.factor, was.factor),
+		fmt.Sprintf("%s (%s)", brief(now.width), brief(was.width)), fmt.Sprintf("%.0f%% (%.0f%%)", 100*now.shown, 100*was.shown),
+		fmt.Sprintf("%s (%s)", brief(now.loss), brief(was.loss)), fmt.Sprintf("%.3f (%.3f)", now.lossLog, was.lossLog))
+	return out
+}
+
+// `brief` writes a duration with one unit.
+func brief(d time.Duration) string {
+	switch {
+	case d >= 10*time.Hour:
+		return fmt.Sprintf("%.0fh", d.Hours())
+	case d >= time.Hour:
+		return fmt.Sprintf("%.1fh", d.Hours())
+	case d >= time.Minute:
+		return fmt.Sprintf("%.0fm", d.Minutes())
+	}
+	return fmt.Sprintf("%.0fs", d.Seconds())
 }

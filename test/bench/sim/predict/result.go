@@ -56,7 +56,11 @@ func measure(of []outcome) (r result) {
 }
 
 // isShown reports whether users see the interval of a forecast.
-func isShown(f *forecast.Forecast) bool { return f.Samples > 0 && f.P90 <= 20*f.P50 }
+func isShown(f *forecast.Forecast) bool {
+	p := f.Record("")
+	p50, p90, _ := p.Shown()
+	return p50 > 0 && p90 > 0
+}
 
 // `seconds` returns a duration that is at least 10 ms, so that its logarithm exists.
 func seconds(d time.Duration) float64 { return max(d.Seconds(), 0.01) }
