@@ -106,6 +106,30 @@ func TestFewOwnRuns(t *testing.T) {
 	}
 }
 
+// TestOthersNeverMakeLate checks that the p90 is never below the p90 of the job's own runs, however short and regular
+// the runs of other users are.
+func TestOthersNeverMakeLate(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	for i := range 3000 {
+		observe(f, ask("ml", fmt.Sprintf("u%c", 'a'+i%20), fmt.Sprintf("n%c", 'a'+i%7), 1, 0), time.Second)
+	}
+	mine := ask("ml", "alice", "mine", 1, 0)
+	for n := 1; n <= 30; n++ {
+		observe(f, mine, time.Duration(1+n*7%10)*time.Minute)
+		least := time.Duration(0)
+		for k := 1; k <= n; k++ {
+			least = max(least, time.Duration(1+k*7%10)*time.Minute)
+		}
+		if n > 9 {
+			least = 9 * time.Minute // of ten equally frequent runtimes up to ten minutes
+		}
+		if got := f.Predict(mine); got.P90 < least || got.P90 > 20*got.P50 {
+			t.Errorf("after %d runs: %+v, want at least %s", n, got, least)
+		}
+	}
+}
+
 // TestNarrowsToTheGroup checks that the prediction follows the runtimes of the job's own runs.
 func TestNarrowsToTheGroup(t *testing.T) {
 	t.Parallel()
