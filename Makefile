@@ -108,6 +108,10 @@ bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where 
 	cd test/bench/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
 	else echo 'YuniKorn cannot be fetched here: not measured'; fi
 
+.PHONY: bench-forecast
+bench-forecast: ## Only the runtime forecasts of bench-sim: coverage and width by the number of earlier runs (ARES_TRACES)
+	go test -run '^$$' -bench ForecastByRuns -benchtime 1x -timeout 20m ./test/bench/sim/predict
+
 .PHONY: bench-sim
 bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES), beside published figures
 	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/guide/simulator.md says where they come from' >&2; exit 2; }

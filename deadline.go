@@ -32,9 +32,10 @@ func (r *Run) MetDeadline(j *Job) (met, asked bool) {
 	return r.Phase == Succeeded && intime, r.Phase != Cancelled || !intime
 }
 
-// If at least EnoughRuns similar runs are known, the predicted p90 is computed from these runs
-// alone. With fewer similar runs, the predicted p90 is partly a conservative guess.
-const EnoughRuns = 28
+// EnoughRuns is the number of runs of a job from which on its deadline is compared with its predicted p90. From nine runs on,
+// the p90 of these runs alone covers 90 % of the next ones. Runs of other jobs do not count, so they never make a job
+// count as late.
+const EnoughRuns = 9
 
 // Outlook compares the expected end of an unfinished job with its deadline.
 type Outlook struct {
@@ -55,7 +56,7 @@ func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 	}
 	half, late := RoundRuntime(p.P50), RoundRuntime(max(p.P50, p.P90))
 	out := Outlook{Deadline: j.Deadline, Runtime: late}
-	if p.Samples < EnoughRuns {
+	if p.Own < EnoughRuns {
 		return out
 	}
 	if j.IsArray() { // every wave of elements takes the median, the last one the p90
@@ -82,7 +83,7 @@ func (o *Outlook) String() string {
 	at := o.Deadline.UTC().Format(time.RFC3339)
 	switch late := o.Late(); {
 	case o.P90.IsZero():
-		return fmt.Sprintf("deadline %s: too few similar runs are known to predict whether it will be met", at)
+		return fmt.Sprintf("deadline %s: no estimate: too few runs of this job have ended to predict whether it will be met", at)
 	case late.Abs() <= o.Runtime/20:
 		return fmt.Sprintf("deadline %s: p90 of its runtime is %s, so it has to start now", at, briefly(o.Runtime))
 	case late > 0:

@@ -66,7 +66,7 @@ func TestOutlook(t *testing.T) {
 	keeps := due(time.Hour)
 	keeps.Checkpoint.Enabled = true
 	half := &ares.Run{Attempts: []ares.Attempt{{StartedAt: dawn.Add(-2 * time.Hour), EndedAt: dawn.Add(-30 * time.Minute), Outcome: ares.OutcomeStopped}}}
-	long := ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Samples: 30}
+	long := ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Samples: 30, Own: 30}
 	for name, c := range map[string]struct {
 		job  *ares.Job
 		run  *ares.Run
@@ -77,7 +77,8 @@ func TestOutlook(t *testing.T) {
 		"late":                  {due(65 * time.Minute), nil, long, 125 * time.Minute, "deadline 2026-01-01T01:05:00Z: p90 of its runtime is 3h10m, so it would end 2h05m late"},
 		"in time":               {due(4 * time.Hour), nil, long, -50 * time.Minute, "so it has 50m00s to spare"},
 		"just in time":          {due(190 * time.Minute), nil, long, 0, "so it has to start now"},
-		"nobody knows":          {due(time.Hour), nil, ares.RuntimePredicted{}, 0, "too few similar runs are known"},
+		"nobody knows":          {due(time.Hour), nil, ares.RuntimePredicted{}, 0, "no estimate: too few runs of this job have ended"},
+		"other jobs are known":  {due(time.Hour), nil, ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Samples: 30, Own: 8}, 0, "no estimate: too few runs of this job have ended"},
 		"an array, three waves": {array, nil, long, 130 * time.Minute, "p90 of its runtime is 5h10m, so it would end 2h10m late"},
 		"half of it is done":    {keeps, half, long, 40 * time.Minute, "so it would end 40m00s late"},
 	} {

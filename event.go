@@ -40,15 +40,6 @@ type ProgressEvent struct {
 	Progress Progress
 }
 
-// RuntimePredicted is the predicted runtime of a job. The runtime is counted from the job's first start, without pauses. A prediction
-// is deleted together with its job.
-type RuntimePredicted struct {
-	Job      JobID
-	P50, P90 time.Duration // median and 90th percentile
-	Basis    string        // the source of the prediction, for people
-	Samples  int           // number of runs it is based on; 0 if it is a default
-}
-
 // Kind is the kind of a deleted record.
 type Kind string
 

@@ -17,7 +17,7 @@ func TestDeadlines(t *testing.T) {
 	var adm *admission.Admission
 	h := newHouse(t, func(c *Config) {
 		c.Predict = func(*ares.Job) ares.RuntimePredicted {
-			return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour, Basis: "30 runs of it", Samples: 30}
+			return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour, Basis: "30 runs of it", Samples: 30, Own: 30}
 		}
 		adm = c.Admission
 		adm.Predict, adm.DeadlinePolicy = c.Predict, admission.DeadlineWarn

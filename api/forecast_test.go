@@ -15,10 +15,10 @@ import (
 func TestPredict(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
 		c.Predict = func(j *ares.Job) ares.RuntimePredicted {
-			return ares.RuntimePredicted{P50: 90 * time.Second, P90: time.Duration(j.GPUs) * time.Hour, Basis: "runs of " + j.Owner}
+			return ares.RuntimePredicted{P50: 90 * time.Second, P90: time.Duration(j.GPUs) * 10 * time.Minute, Basis: "runs of " + j.Owner, Samples: 3}
 		}
 	})
-	want := `{"p50_seconds":90,"p90_seconds":7200,"basis":"runs of token:admin"}`
+	want := `{"p50_seconds":90,"p90_seconds":1200,"basis":"runs of token:admin"}`
 	if a := h.do("POST", "/api/v1/jobs:predict", job("gpu_count", 2)); a.code != http.StatusOK || a.body != want {
 		t.Errorf("predicted %d %s", a.code, a.body)
 	}
@@ -39,7 +39,7 @@ func TestPredict(t *testing.T) {
 	must(t, err)
 	lead, _ := storetest.NewLead(t, h.store)
 	must(t, h.store.Predict(t.Context(), lead, []store.Prediction{{Accepted: snap.Job.Revision, RuntimePredicted: ares.RuntimePredicted{
-		Job: snap.Job.ID, P50: time.Second, P90: time.Minute, Basis: "it was said",
+		Job: snap.Job.ID, P50: 10 * time.Second, P90: time.Minute, Basis: "it was said", Samples: 3, Own: 3,
 	}}}))
 	h.seen()
 	for _, path := range []string{"", "/forecast"} {
@@ -57,8 +57,29 @@ func TestEndsOfARunningJob(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	run := &ares.Run{Phase: ares.Running, Attempts: []ares.Attempt{{Number: 1, StartedAt: start}}}
-	got := service.NewForecast(&ares.RuntimePredicted{P50: time.Minute, P90: time.Hour}, run)
-	if !got.GetP50End().AsTime().Equal(start.Add(time.Minute)) || !got.GetP90End().AsTime().Equal(start.Add(time.Hour)) {
+	got := service.NewForecast(&ares.RuntimePredicted{P50: 10 * time.Minute, P90: time.Hour, Samples: 2, Own: 2}, run)
+	if !got.GetP50End().AsTime().Equal(start.Add(10*time.Minute)) || !got.GetP90End().AsTime().Equal(start.Add(time.Hour)) {
 		t.Errorf("ends %v", got)
+	}
+	// Other jobs do not make this one late, so without its own runs it has no predicted end.
+	if got = service.NewForecast(&ares.RuntimePredicted{P50: 10 * time.Minute, P90: time.Hour, Samples: 20}, run); got.P90Seconds == nil || got.P50End != nil || got.P90End != nil {
+		t.Errorf("from other jobs: %v", got)
+	}
+	// A wide interval has no median.
+	if got = service.NewForecast(&ares.RuntimePredicted{P50: time.Minute, P90: time.Hour, Samples: 2, Own: 2}, run); got.P50Seconds != nil || got.P50End != nil || got.GetP90Seconds() != 3600 || got.P90End == nil {
+		t.Errorf("a wide interval: %v", got)
+	}
+}
+
+// TestNoEstimate checks that an answer without an estimate has a text instead of runtimes.
+func TestNoEstimate(t *testing.T) {
+	said := ares.RuntimePredicted{P50: 12 * time.Hour, P90: 21 * time.Hour, Basis: "no estimate: no run of this job has ended"}
+	h := newHouse(t, func(c *Config) { c.Predict = func(*ares.Job) ares.RuntimePredicted { return said } })
+	if a := h.do("POST", "/api/v1/jobs:predict", job()); a.code != http.StatusOK || a.body != `{"basis":"no estimate: no run of this job has ended"}` {
+		t.Errorf("predicted %d %s", a.code, a.body)
+	}
+	said.Basis = "its limit of 4h0m0s, because no similar run is known" // by a server of an earlier version
+	if a := h.do("POST", "/api/v1/jobs:predict", job()); a.body != `{"basis":"no estimate: no similar run is known"}` {
+		t.Errorf("predicted %d %s", a.code, a.body)
 	}
 }

@@ -156,16 +156,16 @@ func TestRoundedPredictions(t *testing.T) {
 func TestRoundedRuntimes(t *testing.T) {
 	for _, c := range []struct{ p50, p90, want string }{
 		{"12.345678s", "59.9s", `"p50_seconds":20,"p90_seconds":60`},
-		{"61s", "59m59.5s", `"p50_seconds":120,"p90_seconds":3600`},
+		{"181s", "59m59.5s", `"p50_seconds":240,"p90_seconds":3600`},
 		{"2h0m1s", "7h0m1s", `"p50_seconds":7500,"p90_seconds":26100`},
-		{"1m", "49h0m0.000001s", `"p50_seconds":60,"p90_seconds":180000`},
+		{"5h", "49h0m0.000001s", `"p50_seconds":18000,"p90_seconds":180000`},
 	} {
 		p50, err := time.ParseDuration(c.p50)
 		must(t, err)
 		p90, err := time.ParseDuration(c.p90)
 		must(t, err)
 		h := newHouse(t, func(cfg *Config) {
-			cfg.Predict = func(*ares.Job) ares.RuntimePredicted { return ares.RuntimePredicted{P50: p50, P90: p90} }
+			cfg.Predict = func(*ares.Job) ares.RuntimePredicted { return ares.RuntimePredicted{P50: p50, P90: p90, Samples: 3} }
 		})
 		token, hash := auth.NewToken()
 		must(t, h.store.PutToken(t.Context(), store.Token{Name: "default/ci", Hash: hash, Bindings: []ares.Binding{{Role: ares.Submitter, Tenant: "default"}}}))

@@ -1384,13 +1384,15 @@ func (x *JobUse) GetUnpricedGpuHours() float64 {
 // RuntimeForecast is the predicted runtime of an attempt.
 type RuntimeForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Median.
-	P50Seconds float64 `protobuf:"fixed64,1,opt,name=p50_seconds,json=p50Seconds,proto3" json:"p50_seconds,omitempty"`
-	// 90th percentile.
-	P90Seconds float64 `protobuf:"fixed64,2,opt,name=p90_seconds,json=p90Seconds,proto3" json:"p90_seconds,omitempty"`
-	// What the prediction is based on.
+	// Median. Absent if there is no estimate, or if p90_seconds is more than 20 times
+	// the median.
+	P50Seconds *float64 `protobuf:"fixed64,1,opt,name=p50_seconds,json=p50Seconds,proto3,oneof" json:"p50_seconds,omitempty"`
+	// 90th percentile. Absent if there is no estimate.
+	P90Seconds *float64 `protobuf:"fixed64,2,opt,name=p90_seconds,json=p90Seconds,proto3,oneof" json:"p90_seconds,omitempty"`
+	// What the prediction is based on, or why there is no estimate.
 	Basis string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
-	// For a running job: the predicted end, median and 90th percentile.
+	// For a running job: the predicted end, median and 90th percentile. Absent if no
+	// run of the same job is known, and p50_end also if p50_seconds is absent.
 	P50End        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=p50_end,json=p50End,proto3" json:"p50_end,omitempty"`
 	P90End        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=p90_end,json=p90End,proto3" json:"p90_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1428,15 +1430,15 @@ func (*RuntimeForecast) Descriptor() ([]byte, []int) {
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
-	if x != nil {
-		return x.P50Seconds
+	if x != nil && x.P50Seconds != nil {
+		return *x.P50Seconds
 	}
 	return 0
 }
 
 func (x *RuntimeForecast) GetP90Seconds() float64 {
-	if x != nil {
-		return x.P90Seconds
+	if x != nil && x.P90Seconds != nil {
+		return *x.P90Seconds
 	}
 	return 0
 }
@@ -3692,15 +3694,17 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
 	"\bcurrency\x18\x03 \x01(\tR\bcurrency\x12,\n" +
-	"\x12unpriced_gpu_hours\x18\x04 \x01(\x01R\x10unpricedGpuHours\"\xd3\x01\n" +
-	"\x0fRuntimeForecast\x12\x1f\n" +
-	"\vp50_seconds\x18\x01 \x01(\x01R\n" +
-	"p50Seconds\x12\x1f\n" +
-	"\vp90_seconds\x18\x02 \x01(\x01R\n" +
-	"p90Seconds\x12\x14\n" +
+	"\x12unpriced_gpu_hours\x18\x04 \x01(\x01R\x10unpricedGpuHours\"\xfd\x01\n" +
+	"\x0fRuntimeForecast\x12$\n" +
+	"\vp50_seconds\x18\x01 \x01(\x01H\x00R\n" +
+	"p50Seconds\x88\x01\x01\x12$\n" +
+	"\vp90_seconds\x18\x02 \x01(\x01H\x01R\n" +
+	"p90Seconds\x88\x01\x01\x12\x14\n" +
 	"\x05basis\x18\x03 \x01(\tR\x05basis\x123\n" +
 	"\ap50_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
-	"\ap90_end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06p90End\"\xd5\x01\n" +
+	"\ap90_end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06p90EndB\x0e\n" +
+	"\f_p50_secondsB\x0e\n" +
+	"\f_p90_seconds\"\xd5\x01\n" +
 	"\rArrayElements\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x05R\x04made\x12\x18\n" +
@@ -4044,6 +4048,7 @@ func file_apipb_job_proto_init() {
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

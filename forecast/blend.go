@@ -9,8 +9,7 @@ import (
 // A `blend` contains the weighted runs of several groups.
 type blend struct {
 	all  []weightedRun
-	main int // the level with the largest weight; the guess has the index after the last level
-	best int // the group level with the largest weight, if any group has runs
+	best int // the level with the largest weight, if any group has runs
 	runs int // number of runs in that group
 }
 
@@ -23,13 +22,13 @@ type weightedRun struct {
 // If the remaining weight is below minShare, wider groups are not read. They would not change the p90.
 const minShare = 0.01
 
-// levelShares returns the weight of each level's group. The remaining weight is for the runtimes
-// that the method `guess` returns. Runs that a narrower group already contains do not add to the
-// weight of a wider group. Counting a run twice adds no evidence.
-func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64) {
+// levelShares returns the weight of each level's group, for the narrowest levels up to the given number. The
+// remaining weight is for the guess, or for the spread of runs around the job's own runs. Runs that a
+// narrower group already contains do not add to the weight of a wider group. Counting a run twice adds no evidence.
+func (f *Forecaster) levelShares(keys *[len(levels)]uint64, upTo int) (b blend, share [len(levels)]float64, left float64) {
 	left = 1
 	most, counted := 0.0, 0
-	for i, key := range keys {
+	for i, key := range keys[:upTo] {
 		g := f.groups.byKey[key]
 		if key == 0 || g == nil || g.seen <= counted {
 			continue
@@ -44,16 +43,11 @@ func (f *Forecaster) levelShares(keys *[len(levels)]uint64) (b blend, share [len
 			break
 		}
 	}
-	if b.main = b.best; left > most {
-		b.main = len(levels)
-	}
 	return b, share, left
 }
 
-// The method `blend` combines the runs of all groups of a job.
-func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
-	b, share, left := f.levelShares(keys)
-	b.all = f.scratch[:0]
+// The method `weighted` appends the runs of all groups of a job, with their weights.
+func (f *Forecaster) weighted(to []weightedRun, a *Features, keys *[len(levels)]uint64, share *[len(levels)]float64) []weightedRun {
 	for i := range levels {
 		if share[i] == 0 {
 			continue
@@ -61,15 +55,14 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 		runs := f.groups.byKey[keys[i]].runs
 		unit := share[i] / f.total[len(runs)]
 		for k, s := range runs {
-			b.all = append(b.all, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
+			to = append(to, weightedRun{s.runtimeFor(&levels[i], a.Limit), unit * f.weights[len(runs)-1-k], s.censored})
 		}
 	}
-	// The guess always has some weight. If all runs are censored, only the guess says
-	// anything about longer runs.
-	for _, part := range f.guess(a.Limit) {
-		b.all = append(b.all, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
-	}
-	f.scratch = b.all
+	return to
+}
+
+// The method `sort` orders the runs by runtime.
+func (b *blend) sort() {
 	slices.SortFunc(b.all, func(x, y weightedRun) int {
 		if c := cmp.Compare(x.runtime, y.runtime); c != 0 || x.censored == y.censored {
 			return c
@@ -79,8 +72,6 @@ func (f *Forecaster) blend(a *Features, keys *[len(levels)]uint64) blend {
 		}
 		return -1
 	})
-	b.redistribute()
-	return b
 }
 
 // guessWeight is the smallest weight of the guess.
@@ -89,16 +80,18 @@ const guessWeight = 1e-4
 // guessParts is the number of runtimes in a guess. All of them have the same weight.
 const guessParts = 10
 
-// The method `guess` is for a job of which only the time limit is known. It returns the runtimes
-// that are assumed for such a job. The median of these runtimes is half of the limit.
-func (f *Forecaster) guess(limit time.Duration) (out [guessParts]time.Duration) {
+// addGuess appends the runtimes that are assumed for a job of which only the time limit is known. Their median
+// is half of the limit. The guess always has some weight. If all runs are censored, only the guess says anything
+// about longer runs.
+func (f *Forecaster) addGuess(to []weightedRun, limit time.Duration, left float64) []weightedRun {
 	if limit <= 0 {
 		limit = f.cfg.Unlimited
 	}
-	for i := range out {
-		out[i] = limit * time.Duration(i+1) / guessParts
+	for i := range guessParts {
+		part := limit / guessParts * time.Duration(i+1)
+		to = append(to, weightedRun{part.Milliseconds(), max(left, guessWeight) / guessParts, false})
 	}
-	return out
+	return to
 }
 
 // The method `redistribute` moves the weight of each censored run to the longer runs, in
@@ -124,19 +117,26 @@ func (b *blend) redistribute() {
 
 // The method `quantile` returns the weighted quantile of the runtimes for the given fraction.
 func (b *blend) quantile(part float64) time.Duration {
+	runtime, _ := b.at(part)
+	return time.Duration(runtime) * time.Millisecond
+}
+
+// The method `at` returns the runtime at the given fraction of the weight, in milliseconds, and whether its run is
+// censored.
+func (b *blend) at(part float64) (runtime int64, censored bool) {
 	sum := 0.0
 	for i := range b.all {
 		sum += b.all[i].weight
 	}
-	goal, sofar, last := part*sum, 0.0, int64(0)
+	goal, sofar := part*sum, 0.0
 	for i := range b.all {
 		if b.all[i].weight == 0 {
 			continue
 		}
-		last = b.all[i].runtime
+		runtime, censored = b.all[i].runtime, b.all[i].censored
 		if sofar += b.all[i].weight; sofar >= goal {
 			break
 		}
 	}
-	return time.Duration(last) * time.Millisecond
+	return runtime, censored
 }

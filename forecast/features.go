@@ -123,6 +123,23 @@ var levels = [...]level{
 // one tenant, and the factor that corrects the tenant's predictions.
 const tenantLevel = 7
 
+// ownLevels is the number of levels whose groups contain only runs of the same job. They are the narrowest.
+const ownLevels = 3
+
+// userLevel returns the level of the group that contains all runs of the job's submitter. If the user of the job
+// is not known, the tenant is the submitter.
+func userLevel(a *Features) int {
+	if a.User == "" {
+		return tenantLevel
+	}
+	return 5
+}
+
+// isOf reports whether the groups of the level contain only runs of the job's submitter.
+func (l *level) isOf(a *Features) bool {
+	return l.scope > byTenant || l.scope == byTenant && a.User == ""
+}
+
 func describe(a *Features) string {
 	switch {
 	case a.Name != "" && a.User != "":

@@ -1,9 +1,10 @@
 package forecast
 
 import (
-	"fmt"
 	"math"
 	"time"
+
+	ares "github.com/ares-scheduler/ares"
 )
 
 // Config bounds the memory of a forecaster. The zero value of a Config selects the defaults.
@@ -18,14 +19,31 @@ type Config struct {
 	Unlimited time.Duration
 }
 
-// Forecast is the predicted runtime of a job. If a quantile is not predicted, it is 0.
+// Forecast is the predicted runtime of a job.
 type Forecast struct {
+	// P50 and P90 are the median and the 90th percentile. If Samples is 0, they are an assumption
+	// for planning, which says nothing about this job and is not shown to users.
 	P50, P90 time.Duration
-	// Basis is a text for users that describes the runs on which the forecast is based.
+	// Basis is a text for users that describes the runs on which the forecast is based, or why
+	// there is no estimate.
 	Basis string
-	// Samples is the number of runs in the group with the largest weight; 0 if
-	// no run is known.
+	// Samples is the number of the submitter's runs on which the forecast is based: the runs in the
+	// group with the largest weight. Samples is 0 if there is no estimate.
 	Samples int
+	// Own is the number of runs of the same job on which the forecast is based. If Own is 0, only
+	// other jobs are known, and a run that exceeds its p90 is not late.
+	// Invariant: if Own > 0, then Samples == Own.
+	Own int
+}
+
+// Record returns the forecast as the prediction of a job, as it is stored and given to the engine.
+func (f Forecast) Record(job ares.JobID) ares.RuntimePredicted {
+	return ares.RuntimePredicted{Job: job, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples, Own: f.Own}
+}
+
+// Recorded returns the forecast that was recorded as a prediction.
+func Recorded(p ares.RuntimePredicted) Forecast {
+	return Forecast{P50: p.P50, P90: p.P90, Basis: p.Basis, Samples: p.Samples, Own: p.Own}
 }
 
 // Outcome says whether a run ended by itself, at its time limit, or because something else cut it
@@ -44,9 +62,9 @@ type Run struct {
 	Features Features
 	Took     time.Duration
 	Outcome  Outcome
-	// PredictedP90 is the p90 that was predicted. If PredictedP90 is 0, there was no prediction and the run is
-	// not used for calibration.
-	PredictedP90 time.Duration
+	// Predicted is the forecast that was made for the run. If its P90 is 0, there was none. The
+	// text is not needed.
+	Predicted Forecast
 	// Overdue is true if Forecaster.Overdue was called for the run.
 	Overdue bool
 }
@@ -56,16 +74,22 @@ type Run struct {
 type Forecaster struct {
 	cfg       Config
 	groups    groups
-	coverages []coverage // by the level with the largest weight; the last entry is for the guess
+	coverages []coverage // by class
+	spreads   [classes]spread
 	drifts    []Drift
 	weights   []float64 // of runs, by age
 	total     []float64 // cumulative sums of the weights
 	scratch   []weightedRun
+	logs      []float64 // scratch
 }
 
 // The constant `shrinkage` controls the weight of a group in a prediction. If a group has this
 // many runs, it has the same weight as all wider groups together.
 const shrinkage = 3
+
+// enoughShare is the smallest weight with which the runs of the submitter's other jobs give an estimate. Three
+// runs have this weight.
+const enoughShare = 0.5
 
 // halfLife controls the weight of old runs. The weight of a run is halved after this many newer
 // runs in its group.
@@ -84,7 +108,7 @@ func New(cfg Config) *Forecaster {
 	if cfg.Unlimited <= 0 {
 		cfg.Unlimited = 24 * time.Hour
 	}
-	f := &Forecaster{cfg: cfg, coverages: make([]coverage, len(levels)+1), groups: groups{byKey: map[uint64]*group{}, limit: cfg.Groups}}
+	f := &Forecaster{cfg: cfg, coverages: make([]coverage, classes+len(levels)), groups: groups{byKey: map[uint64]*group{}, limit: cfg.Groups}}
 	f.total = append(f.total, 0)
 	for i := range cfg.Window {
 		f.weights = append(f.weights, math.Exp2(-float64(i)/halfLife))
@@ -96,36 +120,85 @@ func New(cfg Config) *Forecaster {
 // Predict predicts the runtime of a job. Predict does not change the forecaster.
 func (f *Forecaster) Predict(a Features) Forecast {
 	keys := a.keys()
-	b := f.blend(&a, &keys)
-	p50, p90 := b.quantile(0.5), stretch(b.quantile(0.9), f.shift(keys[tenantLevel], b.main))
-	if a.Limit > 0 {
-		p50, p90 = min(p50, a.Limit), min(p90, a.Limit)
+	out, ok := f.predictOwn(&a, &keys)
+	if !ok {
+		out = f.predictOthers(&a, &keys)
 	}
-	return Forecast{P50: min(p50, p90), P90: p90, Basis: b.basis(&a), Samples: b.runs}
+	if a.Limit > 0 {
+		out.P50, out.P90 = min(out.P50, a.Limit), min(out.P90, a.Limit)
+	}
+	out.P90 = max(out.P50, out.P90)
+	return out
 }
 
-// The method `basis` returns a text that describes the runs on which a forecast is based.
-func (b *blend) basis(a *Features) string {
-	runs := ""
-	switch b.runs {
-	case 0:
-	case 1:
-		runs = "1 run of " + levels[b.best].words(a)
-	default:
-		runs = fmt.Sprintf("%d runs of %s", b.runs, levels[b.best].words(a))
+// predictOwn predicts the runtime of a job from earlier runs of the same job. The median is almost the
+// median of these runs. The p90 also depends on how far runs usually are from such a median. The
+// result is false if most of these runs were cut short, or if there is none.
+func (f *Forecaster) predictOwn(a *Features, keys *[len(levels)]uint64) (Forecast, bool) {
+	b, share, left := f.levelShares(keys, ownLevels)
+	if b.runs == 0 {
+		return Forecast{}, false
 	}
-	switch {
-	case runs == "" && a.Limit > 0:
-		return "its limit of " + a.Limit.String() + ", because no similar run is known"
-	case runs == "":
-		return "nothing: no similar run is known, and it has no limit"
-	case b.main < len(levels):
-		return runs
-	case a.Limit > 0:
-		return "its limit of " + a.Limit.String() + " and " + runs
-	default:
-		return "little: " + runs
+	b.all = f.weighted(f.scratch[:0], a, keys, &share)
+	f.scratch = b.all
+	b.sort()
+	b.redistribute()
+	center, censored := b.at(middle)
+	if censored {
+		return Forecast{}, false // most runs were cut short, so they show only that the job runs longer
 	}
+	center = max(center, 1)
+	least := b.quantile(0.9)
+	user := f.submitterOf(a, keys, b.runs)
+	center = user.shrink(center, f.groups.byKey[keys[b.best]].runs)
+	class := classOf(b.runs, user.isShort(center))
+	// The weights of interrupted runs are redistributed over the spread as well.
+	b.all = f.weighted(b.all[:0], a, keys, &share)
+	b.all = f.spreadAround(b.all, center, keys[userLevel(a)], class, left)
+	f.scratch = b.all
+	b.sort()
+	b.redistribute()
+	p50 := time.Duration(center) * time.Millisecond
+	p90 := user.stretch(p50, b.quantile(0.9), f.shift(spreadKey(keys[userLevel(a)], class), class))
+	// Other jobs can only raise the p90 above the p90 of the own runs. So they never make a job late.
+	p90 = max(p90, least)
+	return Forecast{P50: p50, P90: p90, Basis: b.words(a), Samples: b.runs, Own: b.runs}, true
+}
+
+// predictOthers predicts the runtime of a job of which no run is known, from the submitter's other
+// jobs. If these are too few, P50 and P90 are an assumption for planning and there is no estimate.
+func (f *Forecaster) predictOthers(a *Features, keys *[len(levels)]uint64) Forecast {
+	b, share, left, known := f.otherShares(a, keys)
+	if known || a.Limit <= 0 && b.runs > 0 {
+		left = 0 // runs say more than a guess
+	}
+	b.all = f.weighted(f.scratch[:0], a, keys, &share)
+	b.all = f.addGuess(b.all, a.Limit, left)
+	f.scratch = b.all
+	b.sort()
+	b.redistribute()
+	user := f.submitterOf(a, keys, 0)
+	out := Forecast{P50: b.quantile(0.5)}
+	out.P90 = user.stretch(out.P50, b.quantile(0.9), f.shift(keys[tenantLevel], classes+b.best))
+	if known {
+		out.Samples, out.Basis = b.runs, b.words(a)
+		return out
+	}
+	out.Basis = noEstimate(a)
+	if a.Limit > 0 {
+		out.P90 = a.Limit // nothing else is known
+	}
+	return out
+}
+
+// otherShares returns the weights of the groups for a job without own runs. If the submitter has enough runs, only
+// these have weight and `known` is true. Otherwise all groups have weight, for planning.
+func (f *Forecaster) otherShares(a *Features, keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64, known bool) {
+	if b, share, left = f.levelShares(keys, userLevel(a)+1); 1-left >= enoughShare {
+		return b, share, left, true
+	}
+	b, share, left = f.levelShares(keys, len(levels))
+	return b, share, left, false
 }
 
 // Observe learns from an ended run. It returns the drift of the run's group, if there is one. If several groups
@@ -140,8 +213,11 @@ func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	}
 	// A run that was cut short before its predicted p90 is not used for calibration, because it
 	// might have exceeded the p90.
-	if late := r.Took > r.PredictedP90; r.PredictedP90 > 0 && !r.Overdue && (late || r.Outcome != Cut) {
-		f.recordCoverage(&keys, !late)
+	if late := r.Took > r.Predicted.P90; r.Predicted.P90 > 0 && !r.Overdue && (late || r.Outcome != Cut) {
+		f.recordCoverage(&a, &keys, &r.Predicted, !late)
+	}
+	if r.Predicted.Own > 0 && r.Predicted.P50 > 0 {
+		f.observeSpread(&r, keys[userLevel(&a)], f.classOfRun(&a, &keys, &r.Predicted))
 	}
 	for i, key := range keys {
 		if key == 0 {

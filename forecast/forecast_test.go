@@ -19,7 +19,7 @@ func ask(tenant, user, name string, gpus int, limit time.Duration) Features {
 
 func observe(f *Forecaster, a Features, took ...time.Duration) {
 	for _, d := range took {
-		f.Observe(Run{Features: a, Took: d, Outcome: Ended, PredictedP90: f.Predict(a).P90})
+		f.Observe(Run{Features: a, Took: d, Outcome: Ended, Predicted: f.Predict(a)})
 	}
 }
 
@@ -40,28 +40,97 @@ func TestNamesWithoutNumbers(t *testing.T) {
 	}
 }
 
-func TestColdStartIsTheLimit(t *testing.T) {
+// TestNoEstimate checks that there is no estimate without runs of the submitter, whatever other users ran. The
+// values for planning remain.
+func TestNoEstimate(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
-	got := f.Predict(ask("ml", "alice", "train", 8, 4*time.Hour))
-	if got.P50 != 2*time.Hour || got.P90 != 4*time.Hour*9/10 || got.Samples != 0 || !strings.Contains(got.Basis, "limit of 4h") {
-		t.Errorf("from a limit of four hours: %+v", got)
+	check := func(when string) {
+		t.Helper()
+		got := f.Predict(ask("ml", "alice", "train", 8, 4*time.Hour))
+		if got.P90 != 4*time.Hour || got.P50 <= 0 || got.Samples != 0 || got.Own != 0 || !strings.HasPrefix(got.Basis, "no estimate: ") || !strings.Contains(got.Basis, "limit of 4h") {
+			t.Errorf("%s, with a limit of four hours: %+v", when, got)
+		}
+		got = f.Predict(ask("ml", "alice", "train", 8, 0))
+		if got.P90 <= 0 || got.Samples != 0 || got.Own != 0 || !strings.HasPrefix(got.Basis, "no estimate: ") {
+			t.Errorf("%s, without a limit: %+v", when, got)
+		}
 	}
-	if got = f.Predict(ask("ml", "alice", "train", 8, 0)); got.P90 <= 0 || !strings.Contains(got.Basis, "nothing") {
-		t.Errorf("from nothing: %+v", got)
+	check("without any run")
+	for i := range 100 {
+		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i%26), 8, 0), time.Minute)
 	}
+	check("after runs of another user")
 	// Each of these runs takes a tenth of its time limit, so the prediction is a tenth of the new
 	// job's limit.
 	for i := range 30 {
-		observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
+		observe(f, ask("ml", "carol", fmt.Sprintf("n%c", 'a'+i), 1, 10*time.Hour), time.Hour)
 	}
-	if got = f.Predict(ask("ml", "bob", "new", 1, 20*time.Hour)); got.P50 != 2*time.Hour {
-		t.Errorf("a new job of somebody who uses a tenth of his limits: %+v", got)
+	if got := f.Predict(ask("ml", "carol", "new", 1, 20*time.Hour)); got.P50 != 2*time.Hour || got.Samples == 0 || got.Own != 0 {
+		t.Errorf("a new job of a user whose jobs take a tenth of their limits: %+v", got)
 	}
 }
 
-// TestNarrowsToTheGroup checks that the prediction approaches the runtimes of the job's own group
-// as this group gets more runs. Other jobs must not matter.
+// TestFewOwnRuns checks that a few runs of a job are enough for a narrow forecast: on a new cluster, among other
+// users' long jobs, and among long jobs of the same user.
+func TestFewOwnRuns(t *testing.T) {
+	t.Parallel()
+	mine := ask("ml", "alice", "smoke-test", 1, 0)
+	for name, prepare := range map[string]func(f *Forecaster){
+		"alone": func(*Forecaster) {},
+		"other users": func(f *Forecaster) {
+			for i := range 200 {
+				observe(f, ask("ml", "bob", fmt.Sprintf("n%c", 'a'+i%26), 1, 0), 20*time.Hour)
+			}
+		},
+		"other jobs": func(f *Forecaster) {
+			for i := range 200 {
+				observe(f, ask("ml", "alice", fmt.Sprintf("n%c", 'a'+i%26), 1, 0), time.Duration(1+i%40)*time.Hour)
+			}
+		},
+	} {
+		for _, c := range []struct {
+			runs      int
+			took, p90 time.Duration
+		}{{2, 100 * time.Millisecond, 5 * time.Second}, {5, 3 * time.Second, time.Minute}, {20, 3 * time.Second, 20 * time.Second}} {
+			f := New(Config{})
+			prepare(f)
+			for range c.runs {
+				observe(f, mine, c.took)
+			}
+			got := f.Predict(mine)
+			if got.P50 < c.took || got.P50 > 5*c.took || got.P90 > c.p90 || got.Own != c.runs || got.Samples != c.runs {
+				t.Errorf("%s: after %d runs of %s: %+v", name, c.runs, c.took, got)
+			}
+		}
+	}
+}
+
+// TestOthersNeverMakeLate checks that the p90 is never below the p90 of the job's own runs, however short and regular
+// the runs of other users are.
+func TestOthersNeverMakeLate(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	for i := range 3000 {
+		observe(f, ask("ml", fmt.Sprintf("u%c", 'a'+i%20), fmt.Sprintf("n%c", 'a'+i%7), 1, 0), time.Second)
+	}
+	mine := ask("ml", "alice", "mine", 1, 0)
+	for n := 1; n <= 30; n++ {
+		observe(f, mine, time.Duration(1+n*7%10)*time.Minute)
+		least := time.Duration(0)
+		for k := 1; k <= n; k++ {
+			least = max(least, time.Duration(1+k*7%10)*time.Minute)
+		}
+		if n > 9 {
+			least = 9 * time.Minute // of ten equally frequent runtimes up to ten minutes
+		}
+		if got := f.Predict(mine); got.P90 < least || got.P90 > 20*got.P50 {
+			t.Errorf("after %d runs: %+v, want at least %s", n, got, least)
+		}
+	}
+}
+
+// TestNarrowsToTheGroup checks that the prediction follows the runtimes of the job's own runs.
 func TestNarrowsToTheGroup(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})
@@ -69,19 +138,11 @@ func TestNarrowsToTheGroup(t *testing.T) {
 		observe(f, ask("ml", fmt.Sprintf("u%c", 'a'+i%20), "other", 1, 0), 10*time.Hour)
 	}
 	mine := ask("ml", "alice", "mine", 8, 0)
-	before := f.Predict(mine)
-	if before.P50 != 10*time.Hour {
-		t.Errorf("nothing of its own: %+v", before)
-	}
-	observe(f, mine, time.Minute, time.Minute, time.Minute, time.Minute)
-	if few := f.Predict(mine); few.P50 != time.Minute || few.P90 < 9*time.Hour {
-		t.Errorf("after four runs the tail is still the others': %+v", few)
-	}
-	for range 40 {
+	for range 44 {
 		observe(f, mine, time.Minute)
 	}
 	many := f.Predict(mine)
-	if many.P50.Round(time.Minute) != time.Minute || many.P90 > 2*time.Minute || many.Samples != 32 || many.Basis != "32 runs of alice's mine with this command on 8 GPUs" {
+	if many.P50 != time.Minute || many.P90 > 2*time.Minute || many.Samples != 32 || many.Own != 32 || many.Basis != "32 runs of alice's mine with this command on 8 GPUs" {
 		t.Errorf("after forty-four runs: %+v", many)
 	}
 }
@@ -159,14 +220,14 @@ func TestCalibrated(t *testing.T) {
 		if took <= p.P90 {
 			covered[tenant]++
 		}
-		f.Observe(Run{Features: a, Took: took, Outcome: Ended, PredictedP90: p.P90})
+		f.Observe(Run{Features: a, Took: took, Outcome: Ended, Predicted: p})
 	}
 	for tenant, n := range covered {
 		if part := float64(n) / float64(runs); part < 0.88 || part > 0.92 {
 			t.Errorf("tenant %s: %.3f are covered", tenant, part)
 		}
 	}
-	if told, n := f.Accuracy(); told != 2*runs || n != covered["even"]+covered["wild"] {
+	if told, n := f.Accuracy(); told < 2*runs-4 || n > covered["even"]+covered["wild"] || n < covered["even"]+covered["wild"]-4 {
 		t.Errorf("accuracy says %d of %d", n, told)
 	}
 }
@@ -215,8 +276,12 @@ func TestLaws(t *testing.T) {
 		runs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Run {
 			return Run{
 				Features: asks.Draw(t, "ask"), Took: time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "took")),
-				Outcome:      rapid.SampledFrom([]Outcome{Ended, Ended, Limited, Cut}).Draw(t, "outcome"),
-				PredictedP90: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "told")), Overdue: rapid.Bool().Draw(t, "overdue"),
+				Outcome: rapid.SampledFrom([]Outcome{Ended, Ended, Limited, Cut}).Draw(t, "outcome"),
+				Predicted: Forecast{
+					P50: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "p50")), P90: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "p90")),
+					Samples: rapid.IntRange(0, 3).Draw(t, "samples"), Own: rapid.IntRange(0, 40).Draw(t, "own"),
+				},
+				Overdue: rapid.Bool().Draw(t, "overdue"),
 			}
 		}), 0, 120).Draw(t, "runs")
 		half := rapid.IntRange(0, len(runs)).Draw(t, "half")
@@ -295,7 +360,7 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		for _, a := range []Features{{}, ask("ml", "u", "na", 1, time.Hour), ask("ml", "u", "na", 1, 1<<62)} {
-			got.Observe(Run{Features: a, Took: 1 << 62, Outcome: Ended, PredictedP90: 1})
+			got.Observe(Run{Features: a, Took: 1 << 62, Outcome: Ended, Predicted: got.Predict(a)})
 			if p := got.Predict(a); p.P50 < 0 || p.P50 > p.P90 || p.P90 > longest {
 				t.Fatalf("%+v", p)
 			}
@@ -304,6 +369,27 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("saved again: %v", err)
 		}
 	})
+}
+
+// TestRestoreReadsThePreviousFormat checks that a server that is updated keeps the groups of the previous version.
+func TestRestoreReadsThePreviousFormat(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	a := ask("ml", "u", "n", 1, 0)
+	for range 10 {
+		f.Observe(Run{Features: a, Took: time.Minute, Outcome: Ended})
+	}
+	saved := f.Save()
+	old := append([]byte{plainFormat}, saved[1:]...)
+	coverages := 1 + 1 + len(f.coverages)*10 + 1 // the version, the corrections and no drift
+	old = append(old[:coverages:coverages], saved[coverages+classes:]...)
+	back, err := Restore(Config{}, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, y := back.Predict(a), f.Predict(a); x != y {
+		t.Errorf("%+v, before %+v", x, y)
+	}
 }
 
 // TestRestoredCorrectionsAreBounded restores extreme corrections. They must not stretch predictions beyond the

@@ -9,7 +9,10 @@ import (
 )
 
 // The constant `format` is the version of the byte format that Save writes.
-const format = 1
+const format = 2
+
+// plainFormat is the previous version, without the spreads. A server that is updated reads it.
+const plainFormat = 1
 
 // Save returns all data of the forecaster as bytes. With the default limits, the result has at most
 // about 700 kB.
@@ -30,19 +33,27 @@ func (f *Forecaster) Save() []byte {
 			out = binary.AppendVarint(out, n)
 		}
 	}
+	for i := range f.spreads {
+		out = samples(out, f.spreads[i].errors)
+	}
 	out = binary.AppendUvarint(out, uint64(len(f.groups.byKey)))
 	for g := f.groups.oldest; g != nil; g = g.newer {
 		out = binary.BigEndian.AppendUint64(out, g.key)
 		out = number(out, g.shift)
 		out = binary.AppendUvarint(out, uint64(g.seen))
-		out = binary.AppendUvarint(out, uint64(len(g.runs)))
-		for _, s := range g.runs {
-			n := uint64(s.runtime) << 1
-			if s.censored {
-				n |= 1
-			}
-			out = binary.AppendUvarint(out, n)
+		out = samples(out, g.runs)
+	}
+	return out
+}
+
+func samples(out []byte, runs []sample) []byte {
+	out = binary.AppendUvarint(out, uint64(len(runs)))
+	for _, s := range runs {
+		n := uint64(s.runtime) << 1
+		if s.censored {
+			n |= 1
 		}
+		out = binary.AppendUvarint(out, n)
 	}
 	return out
 }
@@ -56,7 +67,8 @@ func number(out []byte, v float64) []byte {
 func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
-	if v := r.take(1); r.bad || v[0] != format {
+	version := r.take(1)
+	if r.bad || version[0] != format && version[0] != plainFormat {
 		return nil, errors.New("restore forecasts: another version of Ares saved the data in a different format")
 	}
 	grades := r.count(1 << 10)
@@ -70,6 +82,12 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 		d := Drift{Of: string(r.take(r.count(1 << 12)))}
 		d.Before, d.After, d.Runs = time.Duration(r.varint()), time.Duration(r.varint()), int(r.varint())
 		f.drifts = append(f.drifts, d)
+	}
+	for i := range f.spreads {
+		if version[0] == plainFormat {
+			break
+		}
+		f.spreads[i].errors = r.errors()
 	}
 	for range r.count(1 << 24) {
 		if r.bad {
@@ -93,10 +111,24 @@ func (r *reader) group(f *Forecaster) {
 	g.shift = clamp(r.number())
 	seen := r.count(1 << 40)
 	for range r.count(255) {
-		n := r.uvarint()
-		g.add(sample{runtime: int64(n >> 1), censored: n&1 == 1}, f.cfg.Window)
+		g.add(r.sample(), f.cfg.Window)
 	}
 	g.seen = seen
+}
+
+func (r *reader) sample() sample {
+	n := r.uvarint()
+	return sample{runtime: int64(n >> 1), censored: n&1 == 1}
+}
+
+// The method `errors` reads the errors of a spread.
+func (r *reader) errors() (out []sample) {
+	for range r.count(maxErrors) {
+		s := r.sample()
+		s.runtime = min(s.runtime, 2*errorOffset)
+		out = append(out, s)
+	}
+	return out
 }
 
 // The type `reader` reads the format of Save. After an error the reader's results are meaningless.

@@ -178,9 +178,9 @@ type SchedulerConfig struct {
 	// that were submitted later. Default 0: never. Up to 8784.
 	PreemptPeersAfterHours int `yaml:"preempt_peers_after_hours"`
 	// InfeasibleDeadlines decides about a job that will probably miss its
-	// deadline, by the p90 runtime of similar jobs: accept, warn (accept with a
-	// warning) or refuse. It has no effect before 28 runs are known. A deadline
-	// in the past is always rejected. Default warn.
+	// deadline, by the p90 of earlier runs of the same job: accept, warn (accept
+	// with a warning) or refuse. It has no effect before 9 such runs are known. A
+	// deadline in the past is always rejected. Default warn.
 	InfeasibleDeadlines string `yaml:"infeasible_deadlines"`
 	// Reservations keep places for jobs that find none.
 	Reservations ReservationsConfig `yaml:"reservations"`

@@ -34,7 +34,7 @@ func (w *World) estimate(job *ares.Job, a *Arrival) {
 		estimate = time.Duration(math.Min(float64(estimate)*math.Exp(sigma*draw.NormFloat64()), math.MaxInt64/4))
 		basis = "the trace, with an error"
 	}
-	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: estimate, P90: estimate, Basis: basis, Samples: 1}})
+	w.batch = append(w.batch, ares.Event{Forecast: &ares.RuntimePredicted{Job: job.ID, P50: estimate, P90: estimate, Basis: basis, Samples: 1, Own: 1}})
 }
 
 // This method splits a job that requests more GPUs than one machine has. The job is split into as few members as

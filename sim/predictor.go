@@ -33,7 +33,7 @@ func (w *World) predict(job *ares.Job) *ares.RuntimePredicted {
 	w.markOverdue()
 	p := prediction{ask: forecast.FeaturesOf(job)}
 	f := w.predictor.forecaster.Predict(p.ask)
-	p.predicted = ares.RuntimePredicted{Job: job.ID, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples}
+	p.predicted = f.Record(job.ID)
 	w.predictor.predictions[job.ID] = p
 	return &p.predicted
 }
@@ -57,7 +57,7 @@ func (w *World) observeEnd(r *record) {
 	w.markOverdue()
 	p := w.predictor.predictions[r.id]
 	delete(w.predictor.predictions, r.id)
-	w.predictor.forecaster.Observe(forecast.Run{Features: p.ask, Took: r.runtime, Outcome: forecast.Ended, PredictedP90: p.predicted.P90, Overdue: p.overdue})
+	w.predictor.forecaster.Observe(forecast.Run{Features: p.ask, Took: r.runtime, Outcome: forecast.Ended, Predicted: forecast.Recorded(p.predicted), Overdue: p.overdue})
 }
 
 // markOverdue reports to the predictor which runs have exceeded their predicted p90.
@@ -68,7 +68,7 @@ func (w *World) markOverdue() {
 		if live && !p.overdue && w.record(e.job).attempts == e.attempt {
 			p.overdue = true
 			w.predictor.predictions[e.job] = p
-			w.predictor.forecaster.Overdue(p.ask)
+			w.predictor.forecaster.Overdue(p.ask, forecast.Recorded(p.predicted))
 		}
 	}
 }

@@ -51,11 +51,11 @@ func (s *Store) Predict(ctx context.Context, lead *Leadership, told []Prediction
 }
 
 func forecastRecord(p *ares.RuntimePredicted) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis, Samples: int64(p.Samples)}}}
+	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis, Samples: int64(p.Samples), Own: int64(p.Own)}}}
 }
 
 func forecastRead(m *storepb.Forecast, job ares.JobID) *ares.RuntimePredicted {
-	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: m.GetBasis(), Samples: int(m.GetSamples())}
+	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: m.GetBasis(), Samples: int(m.GetSamples()), Own: int(m.GetOwn())}
 }
 
 // MaxMemory is the maximum size of a forecaster's stored state, in bytes. The size limit of etcd

@@ -60,16 +60,26 @@ func (d *Services) forecast(to Visibility, j *ares.Job, r *ares.Run) *apipb.Runt
 	return NewForecast(new(to.roundPrediction(*e.Forecast)), r)
 }
 
-// NewForecast converts a prediction to its public form. The result includes
-// predicted end times that have already passed, because they show how late a
-// run is.
+// NewForecast converts a prediction to its public form. Quantiles that users do not see are absent. The
+// result includes predicted end times that have already passed, because they show how late a run is. It has
+// end times only if earlier runs of the same job are known, because other jobs do not make a job late.
 func NewForecast(p *ares.RuntimePredicted, r *ares.Run) *apipb.RuntimeForecast {
-	m := &apipb.RuntimeForecast{P50Seconds: p.P50.Seconds(), P90Seconds: p.P90.Seconds(), Basis: p.Basis}
-	if r == nil {
+	p50, p90, basis := p.Shown()
+	m := &apipb.RuntimeForecast{Basis: basis}
+	if p50 > 0 {
+		m.P50Seconds = new(p50.Seconds())
+	}
+	if p90 > 0 {
+		m.P90Seconds = new(p90.Seconds())
+	}
+	if r == nil || p.Own == 0 {
 		return m
 	}
 	if a := r.Current(); a != nil && !a.StartedAt.IsZero() {
-		m.P50End, m.P90End = apipb.Timestamp(a.StartedAt.Add(p.P50)), apipb.Timestamp(a.StartedAt.Add(p.P90))
+		if p50 > 0 {
+			m.P50End = apipb.Timestamp(a.StartedAt.Add(p50))
+		}
+		m.P90End = apipb.Timestamp(a.StartedAt.Add(p90))
 	}
 	return m
 }

@@ -181,3 +181,34 @@ func TestAPlacedJobShowsItsScoreByParts(t *testing.T) {
 		}
 	}
 }
+
+// TestForecastTexts checks the lines about a predicted runtime: without an estimate, without a median, and for a running
+// job that is late.
+func TestForecastTexts(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   *apipb.RuntimeForecast
+		want string
+	}{
+		"nothing":     {nil, ""},
+		"no estimate": {&apipb.RuntimeForecast{Basis: "no estimate: no run"}, "Runtime      no estimate: no run\n"},
+		"wide":        {&apipb.RuntimeForecast{P90Seconds: new(3600.0), Basis: "2 runs"}, "Runtime      p90 1h00m of similar jobs\nBy           2 runs\n"},
+		"waiting": {
+			&apipb.RuntimeForecast{P50Seconds: new(60.0), P90Seconds: new(120.0), Basis: "9 runs"},
+			"Runtime      median 60s, p90 2m00s of similar jobs\nBy           9 runs\n",
+		},
+		"running": {
+			&apipb.RuntimeForecast{P50Seconds: new(60.0), P90Seconds: new(120.0), Basis: "9 runs", P50End: at(10), P90End: at(70)},
+			"Runtime      median 60s, p90 2m00s of similar jobs\nBy           9 runs\nEnds         in 10s (median), in 70s (p90)\n",
+		},
+		"late": {
+			&apipb.RuntimeForecast{P50Seconds: new(60.0), P90Seconds: new(120.0), Basis: "9 runs", P50End: at(-70), P90End: at(-10)},
+			"Runtime      median 60s, p90 2m00s of similar jobs\nBy           9 runs\nEnds         late: 10s past the p90 runtime of earlier runs\n",
+		},
+	} {
+		a, out := newTestCommands()
+		a.writeForecast(output.NewSheet(out), c.of)
+		if out.String() != c.want {
+			t.Errorf("%s: %q, want %q", name, out.String(), c.want)
+		}
+	}
+}

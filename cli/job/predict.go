@@ -21,7 +21,7 @@ func (a *commands) jobPredictCommand() *cobra.Command {
 		Long: `Predict how long a job will run. For a submitted job, give its ID. To describe a new job, use
 the same flags and files as for "ares job submit". The command does not submit the new job. The
 output shows the median and the p90 runtime of similar jobs. The output also shows which jobs
-count as similar.`,
+count as similar. If too few runs of the user are known, the output says "no estimate".`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && cmd.ArgsLenAtDash() < 0 && s.file == "" {
@@ -75,23 +75,36 @@ func (s *submission) predict(ctx context.Context, c *client.Client, specs []*api
 	return nil
 }
 
-// writeForecast shows the predicted runtime and end of a job.
+// writeForecast shows the predicted runtime and end of a job. It says "no estimate" if there is none.
 func (a *commands) writeForecast(s output.Sheet, f *apipb.RuntimeForecast) {
-	if f == nil {
+	switch {
+	case f == nil:
 		return
+	case f.P90Seconds == nil:
+		s.Line("Runtime", f.GetBasis())
+		return
+	case f.P50Seconds == nil:
+		s.Line("Runtime", fmt.Sprintf("p90 %s of similar jobs", output.Duration(output.Seconds(f.GetP90Seconds()))))
+	default:
+		s.Line("Runtime", fmt.Sprintf("median %s, p90 %s of similar jobs", output.Duration(output.Seconds(f.GetP50Seconds())), output.Duration(output.Seconds(f.GetP90Seconds()))))
 	}
-	s.Line("Runtime", fmt.Sprintf("median %s, p90 %s of similar jobs", output.Duration(output.Seconds(f.GetP50Seconds())), output.Duration(output.Seconds(f.GetP90Seconds()))))
 	s.Line("By", f.GetBasis())
-	if f.GetP90End() == nil {
-		return
-	}
+	s.Line("Ends", a.endsText(f))
+}
+
+// endsText describes when a running job is expected to end. A job is late only if earlier runs of the same job
+// are known: without them, the forecast has no end.
+func (a *commands) endsText(f *apipb.RuntimeForecast) string {
 	half, most := f.GetP50End().AsTime().Sub(a.Now()), f.GetP90End().AsTime().Sub(a.Now())
 	switch {
-	case half > 0:
-		s.Line("Ends", fmt.Sprintf("in %s (median), in %s (p90)", output.Duration(half), output.Duration(most)))
-	case most > 0:
-		s.Line("Ends", fmt.Sprintf("in %s (p90); %s past the median runtime of similar jobs", output.Duration(most), output.Duration(-half)))
-	default:
-		s.Line("Ends", fmt.Sprintf("late: %s past the p90 runtime of similar jobs", output.Duration(-most)))
+	case f.GetP90End() == nil:
+		return ""
+	case most <= 0:
+		return fmt.Sprintf("late: %s past the p90 runtime of earlier runs", output.Duration(-most))
+	case f.GetP50End() == nil:
+		return fmt.Sprintf("in %s (p90)", output.Duration(most))
+	case half <= 0:
+		return fmt.Sprintf("in %s (p90); %s past the median runtime of earlier runs", output.Duration(most), output.Duration(-half))
 	}
+	return fmt.Sprintf("in %s (median), in %s (p90)", output.Duration(half), output.Duration(most))
 }

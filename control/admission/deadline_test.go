@@ -18,12 +18,12 @@ func due(within time.Duration) func(*ares.Spec) {
 // deadline policy must decide whether the job is accepted.
 func TestDeadlinePolicies(t *testing.T) {
 	d := newAdmission(t)
-	said := ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Basis: "30 runs of train", Samples: 30}
+	said := ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Basis: "30 runs of train", Samples: 30, Own: 30}
 	d.Predict = func(*ares.Job) ares.RuntimePredicted { return said }
 	for _, c := range []struct {
 		policy        DeadlinePolicy
 		within        time.Duration
-		samples       int
+		own           int
 		warns, refuse string
 	}{
 		{DeadlineWarn, 4 * time.Hour, 30, "", ""},
@@ -33,11 +33,11 @@ func TestDeadlinePolicies(t *testing.T) {
 		{"", 65 * time.Minute, 30, "", ""},
 		{DeadlineReject, 4 * time.Hour, 30, "", ""},
 		{DeadlineReject, 65 * time.Minute, 30, "", "deadline: the job cannot end in time: deadline 2026-01-02T13:05:00Z: p90 of its runtime is 3h10m, so it would end 2h05m late (30 runs of train); set the deadline to"},
-		{DeadlineReject, 65 * time.Minute, 27, "", ""}, // too few samples
+		{DeadlineReject, 65 * time.Minute, 8, "", ""}, // too few runs of the job itself
 		{DeadlineAccept, 0, 30, "", "is in the past"},
 		{DeadlineWarn, -time.Hour, 30, "", "is in the past"},
 	} {
-		d.DeadlinePolicy, said.Samples = c.policy, c.samples
+		d.DeadlinePolicy, said.Own = c.policy, c.own
 		got, err := d.submitOne(t.Context(), spec(due(c.within)), "me")
 		_, drafted := d.Draft(t.Context(), Request{Submitted: spec(due(c.within)), Owner: "me"})
 		if c.refuse != "" {
@@ -67,7 +67,7 @@ func TestRetriedDeadline(t *testing.T) {
 		t.Errorf("the same request again: %+v, %v", got, err)
 	}
 	d.Predict = func(*ares.Job) ares.RuntimePredicted {
-		return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour, Samples: 30}
+		return ares.RuntimePredicted{P50: time.Hour, P90: 3 * time.Hour, Samples: 30, Own: 30}
 	}
 	now = storetest.Noon
 	if got, err = d.submitOne(t.Context(), ask, "me"); err != nil || got.ID != first.ID || !got.Duplicate {
@@ -91,7 +91,7 @@ func TestDeadlinesTellNoExactRuntime(t *testing.T) {
 		var answers []string
 		for _, p90 := range []time.Duration{185*time.Minute + time.Second, 189*time.Minute + 59*time.Second} {
 			d.Predict = func(*ares.Job) ares.RuntimePredicted {
-				return ares.RuntimePredicted{P50: time.Hour, P90: p90, Basis: "runs", Samples: 30}
+				return ares.RuntimePredicted{P50: time.Hour, P90: p90, Basis: "runs", Samples: 30, Own: 30}
 			}
 			_, err := d.Draft(t.Context(), Request{Submitted: spec(due(within)), Owner: "me"})
 			answers = append(answers, fmt.Sprint(err))

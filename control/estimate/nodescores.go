@@ -48,7 +48,7 @@ type Scorer struct {
 // The type `watched` is a live job that the Scorer follows.
 type watched struct {
 	job       *ares.Job
-	predicted time.Duration // its predicted p50, 0 without a prediction
+	predicted time.Duration // its predicted p50, 0 without a prediction from runs of the same job
 	counted   int           // number of the last attempt that ended
 }
 
@@ -105,7 +105,9 @@ func (s *Scorer) absorb(b *ares.Batch) {
 			s.watched[ev.Job.ID] = &watched{job: ev.Job}
 		case ev.Forecast != nil:
 			if w := s.watched[ev.Forecast.Job]; w != nil {
-				w.predicted = ev.Forecast.P50
+				if w.predicted = 0; ev.Forecast.Own > 0 { // other jobs say nothing about how long this one takes
+					w.predicted = ev.Forecast.P50
+				}
 			}
 		case ev.Score != nil:
 			s.told[ev.Score.Node] = ev.Score

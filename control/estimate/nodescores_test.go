@@ -262,3 +262,16 @@ func TestFailedSaveIsTriedAgain(t *testing.T) {
 	}
 	resign()
 }
+
+// TestScorerIgnoresForecastsFromOtherJobs checks that a node counts as slow only by earlier runs of the same job.
+func TestScorerIgnoresForecastsFromOtherJobs(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	w.tell(true, machine("n"), trainEvent("a"), trainEvent("b"))
+	w.tell(false,
+		ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Minute, P90: time.Hour, Samples: 30}},
+		ares.Event{Forecast: &ares.RuntimePredicted{Job: "b", P50: time.Minute, P90: time.Hour, Samples: 30, Own: 30}})
+	if a, b := w.watched["a"], w.watched["b"]; a == nil || a.predicted != 0 || b == nil || b.predicted != time.Minute {
+		t.Errorf("by other jobs %+v, by its own %+v", a, b)
+	}
+}

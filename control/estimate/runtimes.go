@@ -51,12 +51,12 @@ type Estimator struct {
 // The type `subject` is a live job that the Estimator follows.
 type subject struct {
 	job     *ares.Job
-	told    time.Duration // its predicted p90, 0 without a prediction
-	ended   bool          // finished
-	counted int           // number of the last attempt that ended
-	began   time.Time     // start of the running attempt, zero if none runs
-	carried time.Duration // runtime saved in checkpoints of earlier attempts
-	overdue bool          // it ran longer than its p90
+	told    forecast.Forecast // its P90 is 0 without a prediction
+	ended   bool              // finished
+	counted int               // number of the last attempt that ended
+	began   time.Time         // start of the running attempt, zero if none runs
+	carried time.Duration     // runtime saved in checkpoints of earlier attempts
+	overdue bool              // it ran longer than its p90
 }
 
 // lookEvery is the interval at which the runtimes of running jobs are compared with their predicted
@@ -138,7 +138,7 @@ func (e *Estimator) absorb(b *ares.Batch) []overRun {
 			e.want(s)
 		case ev.Forecast != nil:
 			if s := e.live[ev.Forecast.Job]; s != nil {
-				s.told = ev.Forecast.P90
+				s.told = forecast.Recorded(*ev.Forecast)
 			}
 		case ev.Run != nil:
 			if s := e.live[ev.Run.Job]; s != nil {
@@ -177,7 +177,7 @@ func (s *subject) follow(r *ares.Run) []overRun {
 			continue
 		}
 		out = append(out, overRun{forecast.Run{
-			Features: forecast.FeaturesOf(s.job), Took: took, Outcome: how, PredictedP90: s.told, Overdue: s.overdue,
+			Features: forecast.FeaturesOf(s.job), Took: took, Outcome: how, Predicted: s.told, Overdue: s.overdue,
 		}, a.EndedAt})
 		s.carried, s.overdue = 0, false
 	}
@@ -234,12 +234,12 @@ func (e *Estimator) look() {
 	defer e.mu.Unlock()
 	now := e.Now()
 	for _, s := range e.live { // order-free except for rounding: every run moves the same corrections by the same steps
-		if s.told == 0 || s.overdue || s.began.IsZero() || s.carried+now.Sub(s.began) <= s.told {
+		if s.told.P90 == 0 || s.overdue || s.began.IsZero() || s.carried+now.Sub(s.began) <= s.told.P90 {
 			continue
 		}
 		s.overdue = true
-		if s.began.Add(s.told - s.carried).After(e.known) {
-			e.mind.Overdue(forecast.FeaturesOf(s.job))
+		if s.began.Add(s.told.P90 - s.carried).After(e.known) {
+			e.mind.Overdue(forecast.FeaturesOf(s.job), s.told)
 		}
 	}
 }
@@ -252,8 +252,7 @@ func (e *Estimator) Predict(j *ares.Job) ares.RuntimePredicted {
 }
 
 func (e *Estimator) predict(j *ares.Job) ares.RuntimePredicted {
-	f := e.mind.Predict(forecast.FeaturesOf(j))
-	return ares.RuntimePredicted{Job: j.ID, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples}
+	return e.mind.Predict(forecast.FeaturesOf(j)).Record(j.ID)
 }
 
 // Accuracy returns three numbers: the runs that had a prediction, the runs among them that took no longer than their p90, and the number
@@ -306,7 +305,7 @@ func (e *Estimator) end() {
 
 // The method `want` adds a job to the queue of jobs that need a prediction.
 func (e *Estimator) want(s *subject) {
-	if e.leading && s.told == 0 && !s.ended {
+	if e.leading && s.told.P90 == 0 && !s.ended {
 		e.fresh++
 		e.wanted = append(e.wanted, s)
 	}
@@ -359,7 +358,7 @@ func (e *Estimator) next() (out []store.Prediction, whose []*subject) {
 	for len(e.wanted) > 0 && len(out) < store.PredictionsAtOnce {
 		s := e.wanted[0]
 		e.wanted = e.wanted[1:]
-		if s.told > 0 || s.ended || e.live[s.job.ID] != s {
+		if s.told.P90 > 0 || s.ended || e.live[s.job.ID] != s {
 			continue
 		}
 		out = append(out, store.Prediction{Accepted: s.job.Revision, RuntimePredicted: e.predict(s.job)})

@@ -169,7 +169,7 @@ func TestOverdueRunsCountOnce(t *testing.T) {
 	t.Parallel()
 	l := newLife()
 	l.tell(true, trainEvent("a"))
-	l.tell(false, ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Minute, P90: time.Hour}})
+	l.tell(false, ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Minute, P90: time.Hour, Samples: 5, Own: 5}})
 	l.tell(false, attempts("a", ares.Running, storetest.Noon, ares.Attempt{}))
 	for range 3 {
 		l.look()

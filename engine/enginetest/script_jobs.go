@@ -88,6 +88,7 @@ func doJob(w *Cluster, in *arguments) (string, error) {
 // doEstimate sets the runtime estimate of a job.
 func doEstimate(w *Cluster, in *arguments) (string, error) {
 	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
+	p.Own = in.number("own", p.Samples)
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
 		return "", err

@@ -70,7 +70,7 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	if early.at != job.NoEnd {
 		out.Earliest = job.LaterOf(now, time.Unix(0, max(early.at, now.UnixNano())).UTC())
 	}
-	if late.at != job.NoEnd {
+	if late.at != job.NoEnd && late.by[job.FromGuess] == 0 {
 		out.Latest = job.LaterOf(out.Earliest, time.Unix(0, max(late.at, now.UnixNano())).UTC())
 	}
 	r := ex.cfg.Backfill
@@ -180,6 +180,8 @@ func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 		add("no latest time: more than %d jobs are ahead of it", late.ahead)
 	case late.at == job.NoEnd:
 		add("no latest time: %s", ex.noEstimateText(e, now))
+	case late.by[job.FromGuess] > 0:
+		add("no latest time: no estimate for jobs that it waits for")
 	}
 	place := late.place
 	if late.at == job.NoEnd {
@@ -225,7 +227,7 @@ func ranksEndText(n int) string {
 func estimateText(by [job.EstimateSources]int, ends int) string {
 	var parts []string
 	for i, words := range [job.EstimateSources]string{
-		job.FromForecast: "by runtime predictions", job.FromLimit: "by time limits", job.FromGuess: "by a default estimate (no similar runs are known)",
+		job.FromForecast: "by runtime predictions", job.FromLimit: "by time limits", job.FromGuess: "without an estimate (no similar runs and no time limit)",
 	} {
 		switch by[i] {
 		case 0:

@@ -62,9 +62,14 @@ func (j *Table) urgencyOf(e *Entry, now time.Time) urgency {
 // runtimeForDeadline returns the remaining runtime that decides whether the job can meet its deadline. The result
 // is the p90 estimate, but no more than half of the time from the job's acceptance to its deadline. A deadline is
 // itself evidence about the runtime. Therefore a job is not treated as late in the first half of the time to its
-// deadline.
+// deadline. A forecast counts only if it comes from earlier runs of the same job: other jobs do not make a job late.
 func (e *Entry) runtimeForDeadline() time.Duration {
 	_, p90 := e.RuntimeEstimate()
+	if f := e.Forecast; f != nil && f.Own == 0 {
+		if p90 = Forever; e.Job.MaxRuntimeMinutes > 0 {
+			p90 = e.Job.MaxRuntime()
+		}
+	}
 	if p90 != Forever {
 		p90 = max(p90-e.Done(time.Time{}), 0)
 	}

@@ -52,10 +52,14 @@ func (e *Entry) ExpectedEnd(a *ares.Attempt, now time.Time, by Quantile) int64 {
 	return now.Add(left).UnixNano()
 }
 
-// IsOverdue reports whether the job has run for longer than its p90 estimate.
+// IsOverdue reports whether the job has run for longer than the p90 of its own earlier runs, or for longer than its time
+// limit. If no run of the same job is known, a job without a limit is never overdue: runs of other jobs do not make it late.
 func (e *Entry) IsOverdue(now time.Time) bool {
-	_, p90 := e.RuntimeEstimate()
-	return p90 <= e.Done(now)
+	if f := e.Forecast; f != nil && f.Own > 0 {
+		return max(f.P50, f.P90) <= e.Done(now)
+	}
+	limit := e.Job.MaxRuntime()
+	return limit > 0 && limit <= e.Done(now)
 }
 
 // p10Runtime returns the p10 of the runtime. It assumes that runtimes are spread below the median as widely as
@@ -94,7 +98,7 @@ type EstimateSource uint8
 const (
 	FromForecast EstimateSource = iota // ended runs of similar jobs, or the attempt is ending already
 	FromLimit                          // the runtime limit of the job
-	FromGuess                          // no similar runs: a fraction of its limit, or of a day
+	FromGuess                          // no similar runs: an assumption for planning, which is not shown
 	EstimateSources
 )
 

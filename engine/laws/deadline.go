@@ -38,7 +38,7 @@ func (t *checker) dueTime(job *ares.Job) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	need, known := job.MaxRuntime(), job.MaxRuntime() > 0
-	if f, ok := t.state.Forecast(job.ID); ok {
+	if f, ok := t.state.Forecast(job.ID); ok && f.Own > 0 {
 		need, known = max(f.P50, f.P90), true
 	}
 	if known {

@@ -3865,7 +3865,8 @@ type Forecast struct {
 	P50           int64                  `protobuf:"varint,1,opt,name=p50,proto3" json:"p50,omitempty"` // nanoseconds
 	P90           int64                  `protobuf:"varint,2,opt,name=p90,proto3" json:"p90,omitempty"`
 	Basis         string                 `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
-	Samples       int64                  `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"` // runs it rests on
+	Samples       int64                  `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"` // runs it rests on, 0 for an assumption
+	Own           int64                  `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`         // runs of the same job among them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3924,6 +3925,13 @@ func (x *Forecast) GetBasis() string {
 func (x *Forecast) GetSamples() int64 {
 	if x != nil {
 		return x.Samples
+	}
+	return 0
+}
+
+func (x *Forecast) GetOwn() int64 {
+	if x != nil {
+		return x.Own
 	}
 	return 0
 }
@@ -4874,12 +4882,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
-	"\x04seen\x18\x05 \x01(\x03R\x04seen\"^\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\"p\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
 	"\x05basis\x18\x03 \x01(\tR\x05basis\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x03R\asamples\"4\n" +
+	"\asamples\x18\x04 \x01(\x03R\asamples\x12\x10\n" +
+	"\x03own\x18\x05 \x01(\x03R\x03own\"4\n" +
 	"\n" +
 	"Forecaster\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +

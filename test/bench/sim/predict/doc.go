@@ -6,6 +6,11 @@
 //
 //	go test -run '^$' -bench . -benchtime 1x ./test/bench/sim/predict
 //
+// BenchmarkForecastByRuns (make bench-forecast) prints coverage and width by the
+// number of earlier runs of the same job, beside the forecaster that Ares had before.
+// Because the Philly trace has no names, jobs of a virtual cluster that follow each
+// other closely count as runs of the same job there.
+//
 // All predictions are made online, so a prediction uses only runs that have
 // already ended. The predictor predicts a run's duration when the run is
 // submitted, and learns from the run when it ends. The constants of the

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -23,6 +25,7 @@ type past struct {
 	outcome forecast.Outcome
 	ask     forecast.Features
 	limit   time.Duration // the time limit that its user would set
+	job     string        // the same for all runs of one job
 }
 
 // commonLimits lists the time limits that users typically choose.
@@ -63,9 +66,38 @@ func philly() ([]past, error) {
 	for i := range trace.Arrivals {
 		a := &trace.Arrivals[i]
 		ask := forecast.FeaturesOf(&ares.Job{Spec: a.Spec})
-		out = append(out, past{at: a.At, took: a.Runs, outcome: forecast.Ended, ask: ask, limit: limitFor(2 * a.Runs)})
+		out = append(out, past{at: a.At, took: a.Runs, outcome: forecast.Ended, ask: ask, limit: limitFor(2 * a.Runs), job: ask.Tenant + "/" + strconv.Itoa(ask.Milli)})
 	}
 	return out, nil
+}
+
+// sweepGap is the longest time between two submissions of a sweep.
+const sweepGap = time.Minute
+
+// `sweeps` gives names to the runs of the Philly trace. Jobs of the same virtual cluster with the same number
+// of GPUs that are submitted at most a minute apart get the same name. The rule uses only what is known at a
+// submission. Such jobs are similar: the logarithms of the runtimes of two consecutive ones differ by a
+// standard deviation of 0.4 to 0.7, times √2, instead of 2.2 for two jobs of the virtual cluster.
+func sweeps(h []past) []past {
+	out := slices.Clone(h)
+	slices.SortStableFunc(out, func(a, b past) int { return cmp.Compare(a.at, b.at) })
+	last, names := map[string]time.Duration{}, map[string]string{}
+	for i := range out {
+		p := &out[i]
+		group := p.job
+		if at, ok := last[group]; !ok || p.at-at > sweepGap {
+			names[group] = letters(i)
+		}
+		last[group] = p.at
+		p.ask.Name = names[group]
+		p.job = group + "/" + p.ask.Name
+	}
+	return out
+}
+
+// `letters` returns a name without digits, because the forecaster removes digits from names.
+func letters(n int) string {
+	return strings.Map(func(r rune) rune { return r - '0' + 'a' }, strconv.Itoa(n))
 }
 
 // This function returns a synthetic history of runs. Each user of a few tenants
@@ -159,5 +191,6 @@ func (h *history) run(user int, e *experiment, at time.Duration) past {
 		Tenant: h.tenants[user], Name: fmt.Sprintf("%s-%03d", e.name, e.tries), Image: e.image, GPUs: e.gpus, GPUModel: "h100",
 		Command: []string{"python", e.name + ".py", "--seed", fmt.Sprint(e.tries)}, MaxRuntimeMinutes: int(e.limit / time.Minute),
 	}})
+	p.job = h.users[user] + "/" + e.name
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/forecast"
+	"github.com/ares-scheduler/ares/test/bench/sim/predict/previous"
 )
 
 // A `candidate` is one predictor in the comparison.
@@ -14,12 +15,17 @@ type candidate struct {
 	make func() predictor
 }
 
+var (
+	now    = candidate{"ares", func() predictor { return &ours{Forecaster: forecast.New(forecast.Config{})} }}
+	former = candidate{"ares before", func() predictor { return before{previous.New()} }}
+)
+
 func candidates() []candidate {
 	two := func(who func(*forecast.Features) string) func() predictor {
 		return func() predictor { return &lastTwo{who, map[string][]time.Duration{}} }
 	}
 	return []candidate{
-		{"ares", func() predictor { return &ours{Forecaster: forecast.New(forecast.Config{})} }},
+		now,
 		{"last two of the submitter", two(func(a *forecast.Features) string { return a.Tenant + "/" + a.User })},
 		{"last two alike", two(func(a *forecast.Features) string { return fmt.Sprint(a.Tenant, "/", a.User, "/", a.Name, "/", a.Milli) })},
 		{"the user's limit", func() predictor { return byLimit{} }},
@@ -56,7 +62,7 @@ func judge(b *testing.B, source string, h []past, from, to float64) {
 	var first result
 	for i, r := range candidates() {
 		by := r.make()
-		got := replay(h, by, from, to)
+		got := measure(replay(h, by, from, to))
 		covers, cost := "", "                  "
 		if o, ok := by.(*ours); ok {
 			covers = fmt.Sprintf("%.1f %%", 100*got.covered)
