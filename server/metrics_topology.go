@@ -40,11 +40,11 @@ func newTopologyMetrics(view *cache.View) *topologyMetrics {
 				"and kinds of jobs that could not be placed (refused), counted in every decision.",
 		}, []string{"result", "level"}),
 		utilization: prometheus.NewDesc("topology_domain_utilization_ratio",
-			"Part of the devices of a domain that is allocated to jobs, 0 to 1, without nodes that are offline. Domains of the same level and name are added up.", domain, nil),
+			"Part of the devices of a domain that is allocated to jobs, 0 to 1, without nodes that have no session. Domains of the same level and name are added up.", domain, nil),
 		allocation: prometheus.NewDesc("topology_gpu_allocation_ratio",
-			"Part of the devices of a model that is allocated to jobs, 0 to 1, without nodes that are offline.", []string{"model"}, nil),
+			"Part of the devices of a model that is allocated to jobs, 0 to 1, without nodes that have no session.", []string{"model"}, nil),
 		node: prometheus.NewDesc("ares_gpu_allocation_ratio",
-			"Part of a node's devices that is allocated to jobs, 0 to 1. Nodes that are offline have no value.", []string{"node"}, nil),
+			"Part of a node's devices that is allocated to jobs, 0 to 1. Nodes without a session have no value.", []string{"node"}, nil),
 		fragmentation: prometheus.NewDesc("topology_scheduler_domain_fragmentation_ratio",
 			"Part of the free device capacity of a domain's online nodes that is on partly used nodes, 0 to 1.", domain, nil),
 	}
@@ -88,7 +88,7 @@ func (m *topologyMetrics) Collect(ch chan<- prometheus.Metric) {
 	domains, models := map[domainKey]*usedCapacity{}, map[string]*usedCapacity{}
 	nodes, _ := m.view.Nodes()
 	for _, n := range nodes {
-		if n.State(m.view.Now()) == ares.Offline {
+		if n.Session == nil {
 			continue // nobody knows what its devices do, and nothing can be placed there
 		}
 		of := m.taken(n, models)
