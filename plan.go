@@ -71,9 +71,10 @@ type PlacementScore struct {
 	// the bandwidth that the job would have if its devices were chosen by first fit. Bandwidth and FirstFit are 0 if
 	// the job has fewer than two devices.
 	Bandwidth, FirstFit int
-	// NetworkGbps is the declared bandwidth between the leaves of the placement, 0 if it is unknown.
-	// NetworkLatencyNanos is the latency between its most distant nodes. Both are 0 for a placement on one node.
-	NetworkGbps, NetworkLatencyNanos int
+	// NetworkGbps is the declared bandwidth between the leaves of the placement, 0 if it is unknown or if there is one node.
+	NetworkGbps int `json:",omitempty"`
+	// NetworkLatencyNanos is the latency between its most distant nodes, 0 if there is one node.
+	NetworkLatencyNanos int `json:",omitempty"`
 }
 
 // Apply assigns the seats and their score to the run.
