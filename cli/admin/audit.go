@@ -137,8 +137,8 @@ the entry and the hash of the previous entry. If you may read the audit log of o
 tenants, the output has no hashes. The output then also hides the names of users who do not
 belong to those tenants.
 
-With --form short, a line has timestamp, action, user, job_id, cluster and status only, without
-hashes, so "ares audit verify" cannot check it.`,
+With --form short, a line has only timestamp, action, user, job_id (or object), cluster and
+status. It has no hashes, so "ares audit verify" cannot check it.`,
 		Example: `  ares audit export --since 30d > audit.jsonl
   ares audit export --form short --action SUBMIT_JOB`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {

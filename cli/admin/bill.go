@@ -28,7 +28,8 @@ func (a *commands) costExportCommand() *cobra.Command {
 		Long: `With --month, write the bill of that month: one line for each tenant, queue, GPU model, region
 and price. A month is closed 3 days after its end. The bill of a closed month is stored and
 never changes, and each line has an ID that stays the same, so a bill can be imported again.
-An open month is refused, unless --open asks for its lines as they are now.
+For an open month, the command fails. With --open, it writes the lines of the month as they are
+now.
 
 Without --month, or with --by or --by-day, write CSV with one row per month, tenant, queue,
 user, model and region, computed with the current prices.`,

@@ -36,9 +36,10 @@ func (a *commands) policyApplyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply -f FILE", Short: "Create or replace policies",
 		Long: `Create or replace the policies in a file. The file contains one policy, several YAML documents,
-or a list under "policies:". A document with the key "policy:" (name, rule, action, alert) is
-translated, and the command says how. The command runs the test cases in the file and checks every policy
-before it writes any policy.`,
+or a list under "policies:". A policy can also have the short form under the key "policy:" (name,
+rule, action, alert). The command then prints the name and the alert channels of the resulting
+policy. The command runs the test cases in the file and checks every policy before it writes any
+policy.`,
 		Example: `  ares policy apply --check -f budget.yaml
   ares policy apply -f budget.yaml`,
 		Args: command.ExactArgs(),

@@ -16,9 +16,11 @@ func (a *commands) configConvertCommand() *cobra.Command {
 		Use: "convert [FILE]", Short: "Convert a gpu-scheduler configuration to Ares", Args: command.MaxOneArg,
 		Long: `Convert a scheduler-config.yaml file of gpu-scheduler to an Ares configuration. Use "-" as FILE
 to read standard input. The GPU_SCHEDULER_* environment variables override the file. Settings
-that Ares ignores are listed on standard error. The database becomes history.url.
+that Ares ignores are listed on standard error. The keys of the section database
+become history.url.
 
-A server also reads such a file directly with --config. Convert it to add keys of Ares.`,
+A server also reads such a file directly with --config. Convert the file if you want to add keys
+of Ares.`,
 		Example: "  ares config convert scheduler-config.yaml > ares.yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var file []byte

@@ -28,12 +28,13 @@ func SchedulerCommand(app *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "scheduler", Short: "Run a server, or submit a test job to a running one", Args: command.ExactArgs(),
 		Example: "  scheduler --config config/scheduler-config.yaml",
-		Long: `Run a server without a node agent, like "ares server". Without a configured etcd, the server has an
-embedded store.
+		Long: `Run a server without a node agent, like "ares server". If no etcd is configured, the server uses
+an embedded store.
 
 Without flags of the server, "scheduler" first looks for a server. If a server answers at the
 address of --server, at the address in the data directory, or at ` + command.DefaultServer + `, the command
-submits a test job to it, with the request ID ` + testRequest + `. Otherwise it becomes the server.`,
+submits a test job to it, with the request ID ` + testRequest + `. If none
+answers, the command runs a server. But if you set --server or ARES_SERVER, it fails instead.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for flag, value := range map[string]string{"kubeconfig": kubeconfig, "scheduler-name": name} {
 				if value != "" {

@@ -140,7 +140,7 @@ func viewRetry(j *storedJob) any {
 
 func (a *commands) debugKeysCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "keys", Short: "Show which keys of Ares have the content of the source document's keys", Args: command.ExactArgs(),
+		Use: "keys", Short: "List the keys of the source document and the keys of Ares with the same content", Args: command.ExactArgs(),
 		Example: "  ares debug keys",
 		RunE: func(*cobra.Command, []string) error {
 			t := output.Table{Head: []string{"KEY", "KEYS OF ARES", "CONTENT"}}
@@ -156,13 +156,14 @@ func (a *commands) debugKeysCommand() *cobra.Command {
 func (a *commands) debugGetCommand(at *string) *cobra.Command {
 	var prefix, keysOnly bool
 	c := &cobra.Command{
-		Use: "get KEY", Short: "Print the value of a key, as etcdctl does", Args: command.ExactArgs("KEY"),
+		Use: "get KEY", Short: "Print a key and its value as JSON", Args: command.ExactArgs("KEY"),
 		Example: `  ares debug get /jobs/ --prefix
   ares debug get "" --prefix --keys-only`,
-		Long: `Print each key and its value as JSON, on two lines. KEY is a key of Ares such as /ares/nodes/gpu-17, or
-a key of the source document such as /state/JOB ("ares debug keys" lists them). The server reads the
-store, so the command needs the rights of an administrator, and it never shows secrets and token hashes.
-The flag --http-server sets the REST address of the server.`,
+		Long: `Print each key and its value as JSON, on two lines. KEY is a key of Ares, such as
+/ares/nodes/gpu-17, or a key of the source document, such as /state/JOB. "ares debug keys" lists
+the keys of the source document (see docs/reference/etcd-keys.md). A server reads the store, so the
+command needs the rights of a platform administrator. It never shows secrets or token hashes. The
+flag --http-server sets the REST address of the server.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.getKeys(cmd.Context(), *at, args[0], prefix, keysOnly)
 		},

@@ -24,7 +24,7 @@ func readLevel(stored *ares.Spec, retry bool) string {
 	name := strings.ToUpper(strings.ReplaceAll(string(class), "-", "_"))
 	text := fmt.Sprintf("priority %d was read as level %d of 0 to 4, %s: the job has class %s and priority %d", level, level, name, class, class.Floor())
 	if class != ares.BestEffort {
-		text += fmt.Sprintf("; for the number %d, which is the lowest class, set priority_class to %s too", level, ares.BestEffort)
+		text += fmt.Sprintf("; to use the number %d itself, also set priority_class to %s", level, ares.BestEffort)
 	}
 	return text
 }

@@ -9,14 +9,16 @@ import (
 // every request is stated here, once.
 const intro = `# The source documents, row by row
 
-This page is made from ` + "`test/spec/testdata`" + ` by ` + "`go test ./test/spec -run TestPage -write`" + `. Do not edit it. Ares was
+This page is generated from ` + "`test/spec/testdata`" + ` by ` + "`go test ./test/spec -run TestPage -write`" + `. Do not edit it. Ares was
 planned in five documents. Every command, request body, answer, configuration file, query, metric name and error text of
 these documents is a row. ` + "`go test ./test/spec`" + ` runs the rows of each document in order, in one shell, on the ports
 that the document names. A row that nothing checks fails the test.
 
 The result **as written** means that Ares does what the document says. **Differs** means that Ares does it in another
 way, and the last column gives the reason. **Not yet** means that Ares does not have it. **Outside** means that the text
-says nothing about a program that Ares could be.
+describes no behaviour of a scheduler, such as a calendar or a clone of another repository.
+
+Polaris is the name that document 004 gives to the features for metrics, dashboards, traces and audits of several clusters.
 
 One difference concerns every request: **Ares needs a token**. The documents send their requests without one. A server
 writes the administrator's token to the file ` + "`admin.token`" + ` in its data directory, ` + "`~/.local/share/ares`" + ` by default. With the
