@@ -189,6 +189,21 @@ func (e *Entry) Remaining(now time.Time) (p50, p90 time.Duration) {
 	return remainingAfter(p50, p90, done), remainingAfter(p90, p90, done)
 }
 
+// KnownRemaining returns the time after which the job will probably have ended, as far as its time limit or enough earlier
+// runs of the same job tell. The result is Forever if they do not, or if the job has run for longer already.
+//
+// A preemption waits for the end of a job only on this evidence. Otherwise some short runs would protect a long job.
+func (e *Entry) KnownRemaining(now time.Time) time.Duration {
+	left, done := time.Duration(Forever), e.Done(now)
+	if f := e.Forecast; f != nil && f.Own >= ares.EnoughRuns && max(f.P50, f.P90) > done {
+		left = max(f.P50, f.P90) - done
+	}
+	if limit := e.Job.MaxRuntime(); limit > done {
+		left = min(left, limit-done)
+	}
+	return left
+}
+
 // remainingAfter returns the remaining part of an estimated runtime. The parameter `done` is the time that the
 // job has already run. If the job has run past the first estimate, the second estimate (the parameter `next`) is
 // used instead. If the job has also run past the second estimate, this estimate is doubled until it is longer

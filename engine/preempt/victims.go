@@ -143,6 +143,7 @@ func (s *victimSearch) searchSets(ban uint64) {
 // searchSetsOn searches for the cheapest set of eligible jobs whose devices have one of the models that are not
 // excluded.
 func (s *victimSearch) searchSetsOn(ban uint64) {
+	s.round.Txn.Undo(s.base) // an earlier search may have left its victims' devices free
 	s.index.request = s.round.Cluster.WithoutModels(s.shape.Request, ban)
 	var ok bool
 	if s.index.feasible, ok = s.round.Place.FeasibleNodes(s.shape, s.index.request, s.round.Place.StayOf(s.entry)); !ok || s.round.Cluster.ExceedsLeafLimit(s.index.request) {
@@ -270,12 +271,9 @@ func (s *victimSearch) endsSoon() (victimSelection, bool) {
 	var ending []*job.Entry
 	for rank := range s.round.Jobs.Running.Running {
 		for _, e := range s.round.Jobs.Running.Running[rank] {
-			if _, all := e.RuntimeEstimate(); all == job.Forever {
-				continue
-			}
-			if _, p90 := e.Remaining(s.now); p90 <= stopTime && !s.barred[e] && !slices.Contains(s.round.Stopping, e) {
+			if left := e.KnownRemaining(s.now); left <= stopTime && !s.barred[e] && !slices.Contains(s.round.Stopping, e) {
 				ending = append(ending, e)
-				sel.freeWithin = max(sel.freeWithin, p90)
+				sel.freeWithin = max(sel.freeWithin, left)
 			}
 		}
 	}
