@@ -27,7 +27,7 @@ func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, re
 			continue
 		}
 		if len(r.Backfill.Holds) > 0 {
-			if done, more := r.offerNominated(order, e, now, report); !more {
+			if done, more := r.offerNominated(order, plan, e, report); !more {
 				return
 			} else if done {
 				continue
@@ -56,7 +56,10 @@ func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, re
 // offerNominated handles a job that has a valid nomination in this cycle. If the job has no valid nomination, the
 // result `done` is false. If the nominated job fits on other seats now, it is placed there. If the nominated job
 // fits nowhere yet, it waits for its nominated seats. Other jobs with the same Shape are still considered.
-func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now time.Time, report Report) (done, more bool) {
+//
+// A job that is placed on other seats gives up its nominated seats. A job ahead of it may have been blocked only
+// because these seats were held. In this case the pass ends, and the next cycle offers these seats in order.
+func (r *Round) offerNominated(order *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, report Report) (done, more bool) {
 	hold := r.Preempt.HoldOf(e)
 	r.Place.WouldDelay, r.Place.WindowBlocked = false, false
 	switch {
@@ -65,10 +68,15 @@ func (r *Round) offerNominated(order *queue.Round[*job.Entry], e *job.Entry, now
 	case hold.Over:
 		order.Skip()
 		return true, true
-	case r.Preempt.PlaceElsewhere(order, hold, now):
+	case r.Preempt.PlaceElsewhere(order, hold, plan.Now):
 		order.Allocate(r.jobs.AllocationOf(e.Shape, r.Place.Offer.Seats))
-		return true, report(e, &r.Place.Offer, true)
+		more = report(e, &r.Place.Offer, true)
+		if r.blocked && !r.Backfill.ReserveForAll {
+			plan.Wake, more = plan.Now, false
+		}
+		return true, more
 	}
+	r.blocked = true
 	r.skip(order, e)
 	r.Preempt.PreemptionNotes = []ares.Blocker{preempt.WaitBlocker(hold)}
 	return true, report(e, nil, true)
@@ -116,6 +124,7 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 
 // handleBlocked runs phases 6 to 8 for a job that was not placed.
 func (r *Round) handleBlocked(order *queue.Round[*job.Entry], plan *ares.Plan, e *job.Entry, admitted bool, report Report) (more bool) {
+	r.blocked = r.blocked || admitted
 	// 6. Preempt: stop victims, and nominate the job for their seats. The cycle stops the victims before it
 	// considers later jobs, so no later job takes their seats.
 	if !r.Backfill.ReserveForAll && r.Preempt.PreemptFor(order, plan, e, admitted) {

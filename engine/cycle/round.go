@@ -28,6 +28,7 @@ type Round struct {
 	Backfill *backfill.Round
 	Preempt  *preempt.Round
 
+	blocked       bool // an admitted job was not placed in this pass
 	blockedShapes int  // admitted shapes that were not placed in this pass
 	noBorrowing   bool // jobs that would borrow quota are not placed in this pass
 	borrowBlocked bool // noBorrowing alone blocks the current job
@@ -54,7 +55,7 @@ func (r *Round) Begin(at time.Time) *Round {
 	r.Place.Epoch++
 	r.Backfill.Begin()
 	r.Preempt.Begin()
-	r.blockedShapes, r.noBorrowing, r.borrowBlocked, r.borrowed = 0, false, false, false
+	r.blocked, r.blockedShapes, r.noBorrowing, r.borrowBlocked, r.borrowed = false, 0, false, false, false
 	return r
 }
 

@@ -174,9 +174,12 @@ func (r *Round) stopVictim(plan *ares.Plan, v *job.Entry, preemption ares.Preemp
 	return true
 }
 
-// PlaceElsewhere places a nominated job on other seats if it fits now. Capacity that is held for the nominated job
-// counts as free.
+// PlaceElsewhere places a nominated job on other seats if it fits there now and delays no backfill reservation.
+// Capacity that is held for the nominated job counts as free.
 func (r *Round) PlaceElsewhere(round *queue.Round[*job.Entry], hold *backfill.NominationHold, now time.Time) bool {
+	// Hold the reservations that this job must not delay. The reservations that were held so far were chosen
+	// for the previous job.
+	r.Backfill.HoldReservations(r.Backfill.DelayedReservations(hold.Entry.EndsBy(now)))
 	sh, mark := hold.Entry.Shape, r.Txn.Mark()
 	r.Txn.Release(hold.Hold)
 	round.ChargeOutOfTurn(sh.Leaf, hold.Grant, -1)

@@ -15,6 +15,7 @@ type quotaReclaim struct {
 	borrowedCache map[borrowerKey]queue.Borrowing
 	borrowed      []borrowedQuota // quotas found by isBorrowed
 	allowPartial  bool            // the last victim of each quota may hold more than is borrowed
+	before, after []int64         // scratch of admitsAfter
 }
 
 // borrowedQuota holds the amount borrowed from one quota, and the amount that remains borrowed when the
@@ -121,12 +122,27 @@ func (s *victimSearch) reclaim(v *candidateVictim) bool {
 	return true
 }
 
-// admitsAfter reports whether limits and quotas allow the job as soon as the victims have stopped.
+// admitsAfter reports whether limits and quotas allow the job as soon as the victims have stopped. If a victim is
+// stopped to reclaim quota, the exchange must not make the job's tenant or queues borrow more than before.
 func (s *victimSearch) admitsAfter(sel *victimSelection) bool {
+	leaf := s.shape.Leaf
+	reclaims := slices.ContainsFunc(sel.victims, func(v *candidateVictim) bool { return v.reason == ares.PreemptByQuota })
+	if reclaims {
+		s.quota.before = leaf.AppendBorrowed(s.quota.before[:0])
+	}
 	for _, v := range sel.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Allocation, -1)
 	}
 	ok := s.round.Jobs.AdmitsSeats(s.shape, sel.seats, s.now)
+	if ok && reclaims {
+		grant := s.round.Jobs.AllocationOf(s.shape, sel.seats)
+		leaf.Charge(grant, 1)
+		s.quota.after = leaf.AppendBorrowed(s.quota.after[:0])
+		leaf.Charge(grant, -1)
+		for i, borrowed := range s.quota.after {
+			ok = ok && borrowed <= s.quota.before[i]
+		}
+	}
 	for _, v := range sel.victims {
 		v.entry.Shape.Leaf.Charge(v.entry.Held.Allocation, 1)
 	}

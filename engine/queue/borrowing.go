@@ -59,6 +59,18 @@ func (l *LeafQueue[J]) BorrowedFrom(lender *LeafQueue[J], model int) (Borrowing,
 	return most, most.Milli > 0
 }
 
+// AppendBorrowed appends the amount borrowed at each quota that applies to the leaf queue, in thousandths of devices.
+// The order of the amounts is the same until a quota changes.
+func (l *LeafQueue[J]) AppendBorrowed(to []int64) []int64 {
+	l.tree.rebuild()
+	for n := l.node; n != nil; n = n.parent {
+		for p := range n.quotas {
+			to = append(to, max(n.quotas[p].used-n.quotas[p].nominal, 0))
+		}
+	}
+	return to
+}
+
 // hasQuota reports whether any quota for a model pattern applies to the leaf queue.
 func (l *LeafQueue[J]) hasQuota(pattern int) bool {
 	for n := l.node; n != nil; n = n.parent {
