@@ -7,6 +7,7 @@
 set -euo pipefail
 
 URL=${ARES_URL:-http://localhost:8080}
+URL=${URL%/}
 
 fail() {
 	printf 'demo.sh: %s\n' "$@" >&2

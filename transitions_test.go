@@ -37,6 +37,19 @@ func TestTableOfMoves(t *testing.T) {
 	}
 }
 
+// TestPlacedMessage checks the text of the event for gangs of several sizes.
+func TestPlacedMessage(t *testing.T) {
+	for n, want := range map[int]string{1: "placed on a", 2: "placed on a and 1 more seat", 3: "placed on a and 2 more seats"} {
+		r := ares.NewRun(t0)
+		if err := r.Place(slices.Repeat([]ares.Seat{{Node: "a"}}, n), 0, t0); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Transitions[len(r.Transitions)-1].Message; got != want {
+			t.Errorf("%d seats: got %q, want %q", n, got, want)
+		}
+	}
+}
+
 func count(of ...bool) (n int) {
 	for _, b := range of {
 		if b {

@@ -21,7 +21,11 @@ func placedMessage(seats []Seat) string {
 	}
 	msg := "placed on " + seats[0].Node
 	if n := len(seats) - 1; n > 0 {
-		msg += fmt.Sprintf(" and %d more seats", n)
+		seats := "seats"
+		if n == 1 {
+			seats = "seat"
+		}
+		msg += fmt.Sprintf(" and %d more %s", n, seats)
 	}
 	return msg
 }

@@ -93,7 +93,11 @@ func (s Spec) checkSizes(p *Problems) {
 		if s.PriorityClass.Rank() < 0 {
 			p.Add("priority_class", "%q is unknown: use one of %v", s.PriorityClass, Classes())
 		} else if s.Priority != nil && ClassOf(*s.Priority) != s.PriorityClass {
-			p.Add("priority_class", "priority %d is class %s: leave one of the two out", *s.Priority, ClassOf(*s.Priority))
+			is := ""
+			if _, level := LevelOf(*s.Priority); level {
+				is = "beside a class, priority is no level from 0 to 4: "
+			}
+			p.Add("priority_class", "%spriority %d is class %s: leave one of the two out", is, *s.Priority, ClassOf(*s.Priority))
 		}
 	}
 }

@@ -158,6 +158,19 @@ func (c limit) check(t *testing.T, i int) {
 	}
 }
 
+// TestLevelBesideClass checks the message for a level with its class. Beside a class, the number is a plain priority.
+func TestLevelBesideClass(t *testing.T) {
+	for priority, want := range map[int]string{
+		0:   "beside a class, priority is no level from 0 to 4: priority 0 is class best-effort: leave one of the two out",
+		500: "priority_class: priority 500 is class normal: leave one of the two out",
+	} {
+		err := ares.Spec{Command: []string{"true"}, Priority: &priority, PriorityClass: ares.Critical}.Check()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // TestCheckTellsAllAtOnce checks that one answer lists every mistake in a request.
 func TestCheckTellsAllAtOnce(t *testing.T) {
 	err := ares.Spec{Members: -1, GPUs: -1, CPUs: -1, Queue: "/"}.Check()

@@ -61,7 +61,7 @@ func (s *Shipper) Run(ctx context.Context) error {
 			return nil
 		}
 		if s.Slog != nil && (err != nil) != failing {
-			s.Slog.Warn("the audit log is shipped to history again", "failing", err != nil, "error", err)
+			s.logChange(err)
 		}
 		failing = err != nil
 		wait := shipEvery
@@ -72,6 +72,15 @@ func (s *Shipper) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// logChange logs that the sink has started to fail, or that it works again.
+func (s *Shipper) logChange(err error) {
+	if err != nil {
+		s.Slog.Warn("the audit log is not shipped to history, and this is tried again", "error", err)
+		return
+	}
+	s.Slog.Info("the audit log is shipped to history again")
 }
 
 // Ship sends all entries that are on disk. Concurrent calls of Ship are safe, because the sink skips entries that it

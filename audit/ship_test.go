@@ -1,9 +1,12 @@
 package audit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,6 +109,33 @@ func TestShipping(t *testing.T) {
 			if e.Sequence != uint64(i+1) {
 				t.Fatalf("entry %d is the %dth", e.Sequence, i+1)
 			}
+		}
+	})
+}
+
+// TestShippingIsLogged checks that the log says when the sink starts to fail, and when it works again.
+func TestShippingIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, err := audit.Open(audit.Config{Dir: t.TempDir(), Server: "s1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := &memory{held: map[string][]audit.Entry{}, down: errors.New("down")}
+		var said bytes.Buffer
+		shipper := &audit.Shipper{Log: log, Sink: sink, Slog: slog.New(slog.NewTextHandler(&said, nil))}
+		ctx, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = log.Run(ctx) })
+		wg.Go(func() { _ = shipper.Run(ctx) })
+		pass(5 * time.Minute)
+		sink.set(nil)
+		pass(5 * time.Minute)
+		stop()
+		wg.Wait()
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "not shipped") || !strings.Contains(lines[0], "error=down") ||
+			!strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "shipped to history again") {
+			t.Errorf("got %q", lines)
 		}
 	})
 }

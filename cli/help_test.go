@@ -109,6 +109,20 @@ func TestGlobalFlagsAreOnOnePage(t *testing.T) {
 	}
 }
 
+// TestFlagsOfOtherNames checks that the program shows its flags under the names of other schedulers, but no global ones.
+func TestFlagsOfOtherNames(t *testing.T) {
+	for name, flag := range map[string]string{"scheduler": "--config", "worker": "--mock", "gpu-cli": ""} {
+		var out, errs bytes.Buffer
+		code := MainAs(t.Context(), name, []string{"--help"}, strings.NewReader(""), &out, &errs)
+		if code != 0 || !strings.Contains(out.String(), flag) || strings.Contains(out.String(), "--tls-ca") {
+			t.Errorf("%s --help ended with %d and does not list %s:\n%s%s", name, code, flag, &out, &errs)
+		}
+		if listed := strings.Contains(out.String(), "\nFlags:\n"); listed != (flag != "") {
+			t.Errorf("%s --help has a list of flags: %t:\n%s", name, listed, &out)
+		}
+	}
+}
+
 // TestExamples runs the example of every command in a shell, against a real server with
 // simulated GPUs.
 func TestExamples(t *testing.T) {

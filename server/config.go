@@ -359,11 +359,16 @@ func (c *Config) checkListeners(p *ares.Problems) {
 	if host, port, err := net.SplitHostPort(c.AdvertiseAddr); c.AdvertiseAddr != "" && (err != nil || host == "" || port == "") {
 		p.Add("advertise_addr", "%q is not an address: write it as ares-1.example.com:9090", c.AdvertiseAddr)
 	}
+	keys := map[string]string{}
 	for _, door := range []struct{ key, addr string }{
 		{"http_addr", c.HTTPAddr}, {"grpc_addr", c.GRPCAddr}, {"metrics_addr", c.MetricsAddr},
 	} {
-		if _, _, err := net.SplitHostPort(door.addr); err != nil {
+		if _, port, err := net.SplitHostPort(door.addr); err != nil {
 			p.Add(door.key, "%q is not an address: write it as 127.0.0.1:8080", door.addr)
+		} else if first, taken := keys[door.addr]; taken && port != "0" {
+			p.Add(door.key, "%s is the address of %s too: choose another port", door.addr, first)
+		} else {
+			keys[door.addr] = door.key
 		}
 	}
 }

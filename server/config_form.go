@@ -45,12 +45,20 @@ func (c *Config) readGPUScheduler(path string, top *yaml.Node, environ []string)
 	case top != nil:
 		text := fmt.Sprintf("%s has the form of the gpu-scheduler and was read as: %s", path, became)
 		if len(used) > 0 {
-			text += fmt.Sprintf(" (%s override the file)", strings.Join(used, ", "))
+			text += fmt.Sprintf(" (%s %s the file)", strings.Join(used, ", "), oneOrMany(used, "overrides", "override"))
 		}
 		c.notices = append([]string{text}, c.notices...)
 	case became != "":
-		c.notices = append([]string{fmt.Sprintf("%s were read as: %s", strings.Join(used, ", "), became)}, c.notices...)
+		c.notices = append([]string{fmt.Sprintf("%s %s read as: %s", strings.Join(used, ", "), oneOrMany(used, "was", "were"), became)}, c.notices...)
 	}
+}
+
+// oneOrMany returns the form of a verb for the number of names.
+func oneOrMany(names []string, one, many string) string {
+	if len(names) == 1 {
+		return one
+	}
+	return many
 }
 
 // ignoreGPUScheduler notes the variables GPU_SCHEDULER_* beside a file in the form of Ares. They are not used, because it
@@ -102,7 +110,14 @@ func ConvertConfig(file []byte, environ []string) (out []byte, notes []string, e
 		return nil, nil, err
 	}
 	for _, u := range from.unknown {
-		notes = append(notes, fmt.Sprintf("ignored: %s: %s", u.key, u.message))
+		switch {
+		case u.line == 0 || !isAresKey(u.key):
+			notes = append(notes, fmt.Sprintf("ignored: %s: %s", u.key, u.message))
+		case gpuSchedulerSectionOf(doc.Content[0]) == "":
+			return nil, nil, ares.Errorf(ares.Invalid, "line %d: %s is a key of Ares: the file has the form of Ares already, so use it as it is", u.line, u.key)
+		default:
+			notes = append(notes, fmt.Sprintf("left out: %s: it is a key of Ares: add it to the result", u.key))
+		}
 	}
 	root.HeadComment = "Converted by ares config convert."
 	var b bytes.Buffer

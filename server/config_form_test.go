@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,50 @@ history:
 	}
 	if _, _, err := ConvertConfig([]byte("api: {http_port: many}"), nil); err == nil || err.Error() != `line 1: api.http_port: want a port from 1 to 65535, got "many"` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestConvertingAFileOfAres checks that no key of Ares is called unknown, and that no such key is lost in silence.
+func TestConvertingAFileOfAres(t *testing.T) {
+	for _, file := range []string{"scheduler: {enable_preemption: true}\nhttp_addr: 127.0.0.1:8081", "\nscheduler: {max_preemptions: 3}"} {
+		out, notes, err := ConvertConfig([]byte(file), nil)
+		if err == nil || !strings.Contains(err.Error(), "line 2: ") || !strings.Contains(err.Error(), "is a key of Ares: the file has the form of Ares already, so use it as it is") {
+			t.Errorf("%s became %s with %v and %v", file, out, notes, err)
+		}
+	}
+	out, notes, err := ConvertConfig([]byte("api: {http_port: 8081}\ntls: {}\nscheduler: {max_preemptions: 3}"), nil)
+	want := []string{"left out: tls: it is a key of Ares: add it to the result", "left out: scheduler.max_preemptions: it is a key of Ares: add it to the result"}
+	if err != nil || !slices.Equal(notes, want) {
+		t.Errorf("a file in both forms became %s with %q and %v", out, notes, err)
+	}
+}
+
+// TestAddressesDiffer checks that two listeners with one address are found before the server starts.
+func TestAddressesDiffer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	for text, want := range map[string]string{
+		"api: {http_port: 8080, grpc_port: 8080}":                          "grpc_addr: 127.0.0.1:8080 is the address of http_addr too: choose another port",
+		"http_addr: 127.0.0.1:9091":                                        "metrics_addr: 127.0.0.1:9091 is the address of http_addr too: choose another port",
+		"http_addr: 127.0.0.1:0\ngrpc_addr: 127.0.0.1:0\nmetrics_addr: :0": "",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := Load(file, nil)
+		if err == nil {
+			err = cfg.Check()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestNoticesCountTheirVariables checks the notices of one variable.
+func TestNoticesCountTheirVariables(t *testing.T) {
+	cfg, err := Load("", []string{"GPU_SCHEDULER_API_HTTP_PORT=8085"})
+	if err != nil || !slices.Equal(cfg.Notices(), []string{"GPU_SCHEDULER_API_HTTP_PORT was read as: http_addr=127.0.0.1:8085"}) {
+		t.Errorf("got %q and %v", cfg.Notices(), err)
 	}
 }
 

@@ -353,10 +353,18 @@ func yamlKeys(t reflect.Type) []string {
 	return keys
 }
 
+// isAresKey reports whether the configuration of Ares has the key, at the top or in the section scheduler.
+func isAresKey(key string) bool {
+	if rest, ok := strings.CutPrefix(key, "scheduler."); ok {
+		return slices.Contains(yamlKeys(reflect.TypeFor[SchedulerConfig]()), rest)
+	}
+	return slices.Contains(yamlKeys(reflect.TypeFor[Config]()), key)
+}
+
 // unknownSection and unknownSetting explain a key that the gpu-scheduler does not have. The argument `only` names the
 // section that makes the file a file of the gpu-scheduler, or is "".
 func unknownSection(key, only string) string {
-	if only != "" && slices.Contains(yamlKeys(reflect.TypeFor[Config]()), key) {
+	if only != "" && isAresKey(key) {
 		return mixed(key, only)
 	}
 	if near := apipb.Nearest(key, append([]string{"scheduler"}, gpuSchedulerOnly...)); near != "" {
@@ -366,7 +374,7 @@ func unknownSection(key, only string) string {
 }
 
 func unknownSetting(key, only string) string {
-	if rest, ok := strings.CutPrefix(key, "scheduler."); ok && only != "" && slices.Contains(yamlKeys(reflect.TypeFor[SchedulerConfig]()), rest) {
+	if only != "" && isAresKey(key) {
 		return mixed(key, only)
 	}
 	if near := apipb.Nearest(key, gpuSchedulerKeys()); near != "" {

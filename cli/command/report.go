@@ -94,6 +94,7 @@ func ConnectRemedy(err error) string {
 		{"certificate is valid for", "use a name of the certificate, or add the name to the server's hosts (with tls.cert_file: use another certificate)"},
 		{"certificate has expired", "renew the server's certificate, and compare the clocks"},
 		{"not yet valid", "compare the clocks of this machine and the server"},
+		{"looked like an HTTP/1.1 header", "this address does not speak gRPC; it is perhaps the REST address: set --server to the gRPC address, such as 127.0.0.1:9090"},
 		{"error reading server preface", "the server probably requires TLS: add --tls or --tls-ca FILE"},
 		{"no such host", "check the host name and DNS"},
 		{"deadline exceeded", "no answer: check that the machine is up and that no firewall blocks the port"},

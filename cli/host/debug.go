@@ -54,7 +54,11 @@ func (a *commands) debugStoreCommand(use, short string, watch bool, at *string) 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := url.Values{}
 			if len(args) == 1 {
-				query.Set("prefix", strings.TrimPrefix(args[0], "/ares/"))
+				below, err := belowAres(use, args[0])
+				if err != nil {
+					return err
+				}
+				query.Set("prefix", below)
 			}
 			if watch {
 				query.Set("watch", "true")
@@ -64,6 +68,23 @@ func (a *commands) debugStoreCommand(use, short string, watch bool, at *string) 
 	}
 	o.AddOutput(c)
 	return c
+}
+
+// belowAres returns the part of a prefix that follows /ares/. No key of the store begins with another path, so a watch of
+// such a prefix would wait forever.
+func belowAres(use, prefix string) (string, error) {
+	below, own := strings.CutPrefix(prefix, "/ares/")
+	if own || !strings.HasPrefix(prefix, "/") {
+		return below, nil
+	}
+	if strings.HasPrefix("/ares/", prefix) {
+		return "", nil
+	}
+	if of := documentKeyOf(prefix); of != nil {
+		room := of.rooms[len(of.rooms)-1]
+		return "", exit.Usagef("%s is a key of the source document: use ares debug %s %s%s", prefix, use, room, strings.TrimPrefix(prefix, of.prefix))
+	}
+	return "", exit.Usagef("there are no keys below %s: use a prefix below /ares/, such as ares debug %s runs/", prefix, use)
 }
 
 // openStore asks the server for records of its store, and passes the answer to the function `read`.

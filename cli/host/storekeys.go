@@ -85,6 +85,13 @@ func (j *storedJob) priority() int {
 	return int(p)
 }
 
+// acceptedAt returns the time of the submission in Unix microseconds, or 0 if it is not known.
+func (j *storedJob) acceptedAt() int64 {
+	text, _ := j.job["accepted_at"].(string)
+	us, _ := strconv.ParseInt(text, 10, 64)
+	return us
+}
+
 func viewState(j *storedJob) any {
 	v := map[string]any{"job_id": j.id, "state": j.phase()}
 	if j.run != nil {
@@ -197,6 +204,8 @@ func (a *commands) getKeys(ctx context.Context, at, key string, prefix, keysOnly
 			below = "" // such as "" or /, which all keys begin with
 		}
 		err = a.eachRecord(ctx, at, below, func(r *record) error { return show(r.Key, r.Value) })
+	} else if !strings.HasPrefix(key, "/") {
+		return exit.Usagef("there is no key %s: keys begin with /, such as /ares/%s", key, key)
 	} else {
 		return exit.Usagef("there is no key %s: use a key that begins with /ares/, or one that \"ares debug keys\" lists", key)
 	}
@@ -246,7 +255,7 @@ func showJobs(of *documentKey, jobs map[string]*storedJob, show func(string, any
 		}
 	}, func(x, y *storedJob) int {
 		if of.prefix == "/queue/pending/" {
-			return cmp.Or(cmp.Compare(y.priority(), x.priority()), strings.Compare(x.id, y.id))
+			return cmp.Or(cmp.Compare(y.priority(), x.priority()), cmp.Compare(x.acceptedAt(), y.acceptedAt()), strings.Compare(x.id, y.id))
 		}
 		return strings.Compare(x.id, y.id)
 	})
