@@ -90,18 +90,22 @@ func (r *Round) admitAndPlace(e *job.Entry, now time.Time) (admitted, ok bool) {
 
 	// 4. Admit: check dependencies, budget, limits and quotas.
 	members, ban := r.jobs.AdmissibleMembers(e.Shape, now)
-	if members == 0 || r.Backfill.KnownUnschedulable(e.Shape, ban) {
-		return members > 0, false
+	if members == 0 {
+		return false, false
+	}
+	// Check this before KnownUnschedulable. What is known depends on earlier cycles, and the decision must not.
+	if r.noBorrowing && r.jobs.WouldBorrowNow(e) {
+		r.Place.WouldDelay, r.borrowBlocked = true, true
+		return true, false
+	}
+	if r.Backfill.KnownUnschedulable(e.Shape, ban) {
+		return true, false
 	}
 	stay := r.Place.StayOf(e)
 	if r.Place.OutlastsWindow(e, stay) {
 		return true, false
 	}
-	borrows := r.jobs.Queues.HasQuotas() && r.jobs.WouldBorrow(e.Shape)
-	if borrows && r.noBorrowing {
-		r.Place.WouldDelay, r.borrowBlocked = true, true
-		return true, false
-	}
+	borrows := !r.noBorrowing && r.jobs.WouldBorrowNow(e)
 
 	// 5. Place: find seats for the whole gang or for none of it.
 	r.scorer.BeginJob(e.ID, e.NextElement()+e.ElementsMade)
@@ -155,7 +159,11 @@ func (r *Round) reserveAndSkip(order *queue.Round[*job.Entry], e *job.Entry, adm
 		// reservation.
 		first = e.Shape.RefusedInCycle != r.Place.Cycle
 		e.Shape.RefusedInCycle = r.Place.Cycle
-		order.Skip()
+		if r.borrowBlocked { // the runtime makes no difference
+			order.SkipShape()
+		} else {
+			order.Skip()
+		}
 		return first
 	case r.cfg.Queue.Blocked == config.BlockedHold && r.jobs.DependenciesMet(e):
 		order.BlockQueue()

@@ -31,7 +31,7 @@ type Round struct {
 	blocked       bool // an admitted job was not placed in this pass
 	blockedShapes int  // admitted shapes that were not placed in this pass
 	noBorrowing   bool // jobs that would borrow quota are not placed in this pass
-	borrowBlocked bool // noBorrowing alone blocks the current job
+	borrowBlocked bool // noBorrowing blocks the current job
 	borrowed      bool // a job that borrows quota was placed in this pass
 
 	LastRefusals  int                 // number of refusals in the last plan, used as capacity for the next plan's list
