@@ -32,6 +32,11 @@ func (w *Cluster) CheckOrder(plan ares.Plan) error {
 		for _, id := range passed[i] {
 			job, _ := s.Job(id)
 			if pl, refusal := engine.Place(s, job, w.Now); refusal == nil && !dependsOnAffinity(job) && !w.mayDelayPlannedStart(id) {
+				if fits, err := w.fitsBeforeNominations(&plan, i, job); err != nil {
+					return err
+				} else if !fits {
+					continue
+				}
 				return fmt.Errorf("%s is placed while %s waits, which precedes it and fits on %v", plan.Place[i].Job, id, pl.Seats)
 			}
 		}
@@ -40,6 +45,26 @@ func (w *Cluster) CheckOrder(plan ares.Plan) error {
 		}
 	}
 	return nil
+}
+
+// fitsBeforeNominations reports whether a job fits at a placement if the plan's nominations are left out. A nomination
+// that the plan makes after the placement uses quota. If a gang that lost a node lacks this quota, no seats are held
+// for the gang, and a job seems to fit on them.
+func (w *Cluster) fitsBeforeNominations(plan *ares.Plan, placement int, job *ares.Job) (bool, error) {
+	if len(plan.Nominate) == 0 {
+		return true, nil
+	}
+	s, err := w.StateFromSnapshot()
+	if err != nil {
+		return false, err
+	}
+	for i := range placement {
+		if err := w.applyPlacement(s, plan, i); err != nil {
+			return false, err
+		}
+	}
+	_, refusal := engine.Place(s, job, w.Now)
+	return refusal == nil, nil
 }
 
 // refusesBorrowing reports whether the plan forbids borrowing because quota is being reclaimed.
