@@ -24,6 +24,16 @@ type Run struct {
 	FinishedAt  time.Time
 	Revision    int64  // revision of the record; 0 before it is stored
 	Extra       []byte // fields of a newer version, kept unread
+
+	// DroppedUsage is the GPU usage of dropped attempts. It has one entry per month, so that no usage moves to another month's bill.
+	DroppedUsage []MonthUsage `json:",omitempty"`
+}
+
+// MonthUsage is the GPU usage of dropped attempts in one month in UTC.
+type MonthUsage struct {
+	First    time.Time     // first moment of usage in the month
+	GPUMilli int64         // thousandths of devices times milliseconds, from the placement of an attempt to its end
+	Ran      time.Duration // part of Run.Ran that this usage includes; an attempt's runtime is in the month of its placement
 }
 
 // The history in a run is limited, so that the run's record stays small.
@@ -180,6 +190,7 @@ func (r *Run) Clone() Run {
 		c.Attempts[i] = a
 	}
 	c.Transitions = append([]Transition(nil), r.Transitions...)
+	c.DroppedUsage = append([]MonthUsage(nil), r.DroppedUsage...)
 	if r.Stop != nil {
 		c.Stop = new(*r.Stop)
 	}
@@ -187,6 +198,45 @@ func (r *Run) Clone() Run {
 		c.Nominated = new(*r.Nominated)
 	}
 	return c
+}
+
+// addDropped adds the runtime and the GPU usage of an ended attempt that is about to be dropped.
+func (r *Run) addDropped(a *Attempt) {
+	ran := a.ranFor(a.EndedAt)
+	r.Ran += ran
+	milli := int64(0)
+	for i := range a.Seats {
+		for _, sh := range a.Seats[i].Shares {
+			milli += int64(sh.Milli)
+		}
+	}
+	for from, to := a.PlacedAt.UTC(), a.EndedAt.UTC(); milli > 0 && !from.IsZero() && from.Before(to); {
+		year, month, _ := from.Date()
+		end := time.Date(year, month+1, 1, 0, 0, 0, 0, time.UTC)
+		if to.Before(end) {
+			end = to
+		}
+		u := r.droppedIn(from)
+		u.GPUMilli += milli * end.Sub(from).Milliseconds()
+		u.Ran += ran
+		from, ran = end, 0
+	}
+}
+
+// droppedIn returns the entry of DroppedUsage for the month of the given time in UTC, and adds the entry if it is missing.
+func (r *Run) droppedIn(at time.Time) *MonthUsage {
+	year, month, _ := at.Date()
+	for i := range r.DroppedUsage {
+		u := &r.DroppedUsage[i]
+		if y, m, _ := u.First.UTC().Date(); y == year && m == month {
+			if at.Before(u.First) {
+				u.First = at
+			}
+			return u
+		}
+	}
+	r.DroppedUsage = append(r.DroppedUsage, MonthUsage{First: at})
+	return &r.DroppedUsage[len(r.DroppedUsage)-1]
 }
 
 func (r *Run) pastSeats() int {

@@ -28,7 +28,7 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	// that is not free.
 	for i := 0; (len(r.Attempts) > MaxAttemptsKept || r.pastSeats() > MaxSeatsKept) && i < len(r.Attempts)-1; {
 		if r.Attempts[i].Free() {
-			r.Ran += r.Attempts[i].ranFor(now)
+			r.addDropped(&r.Attempts[i])
 			r.Attempts = slices.Delete(r.Attempts, i, i+1)
 		} else {
 			i++

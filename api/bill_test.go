@@ -51,6 +51,9 @@ func TestBills(t *testing.T) {
 	if text, token = read("&page_size=2&page_token=" + token); text != "open EUR of 3\nc 2.5 h100/*/2030-01-01 2030-01-" || token != "" {
 		t.Errorf("the second page is %s", text)
 	}
+	if text, _ = read("&queue=default&tenant_id=b"); text != "open EUR of 1\nb 2.5 h100/*/2030-01-01 2030-01-" {
+		t.Errorf("the open bill of a tenant is %s", text)
+	}
 	closed, err := accounts.CloseMonths(t.Context(), "EUR")
 	if err != nil || fmt.Sprint(closed) != "[2030-01]" {
 		t.Fatalf("closed %v, %v", closed, err)

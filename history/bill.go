@@ -41,6 +41,12 @@ type Bill struct {
 	Lines    []BillLine
 }
 
+// BillFilter selects lines of a bill. A field that is empty does not restrict the selection.
+type BillFilter struct {
+	Within        []Scope // scopes that the reader may see; nil for all
+	Tenant, Queue string
+}
+
 // ParseMonth parses a month such as 2026-10 and returns its first and its last day.
 func ParseMonth(month string) (first, last string, err error) {
 	at, err := time.Parse("2006-01", month)
@@ -128,8 +134,8 @@ func (h *History) CloseMonth(ctx context.Context, b *Bill, at time.Time) error {
 	})
 }
 
-// ClosedBill returns the stored bill of a month, or nil if the month is not closed.
-func (h *History) ClosedBill(ctx context.Context, month string) (*Bill, error) {
+// ClosedBill returns the selected lines of the stored bill of a month, or nil if the month is not closed.
+func (h *History) ClosedBill(ctx context.Context, month string, of BillFilter) (*Bill, error) {
 	var b *Bill
 	err := h.queryRows(ctx, "SELECT currency, closed_at FROM billed_months WHERE month = ?", []any{month}, func(r *sql.Rows) error {
 		var at scannedTime
@@ -141,8 +147,13 @@ func (h *History) ClosedBill(ctx context.Context, month string) (*Bill, error) {
 	if err != nil || b == nil {
 		return nil, err
 	}
+	q := query{dialect: h.dialect}
+	q.equals("month", month)
+	q.within("tenant", "queue", of.Within)
+	q.equals("tenant", of.Tenant)
+	q.equals("queue", of.Queue)
 	err = h.queryRows(ctx, `SELECT line_id, tenant, queue, model, region, price_source, price_per_gpu_hour, jobs, gpu_milliseconds FROM billing_lines
-		WHERE month = ? ORDER BY tenant, queue, model, region, price_source`, []any{month}, func(r *sql.Rows) error {
+		WHERE `+q.where()+" ORDER BY tenant, queue, model, region, price_source", q.args, func(r *sql.Rows) error {
 		var l BillLine
 		var price sql.NullFloat64
 		if bad := r.Scan(&l.ID, &l.Tenant, &l.Queue, &l.Model, &l.Region, &l.PriceSource, &price, &l.Jobs, &l.GPUMilliseconds); bad != nil {
@@ -178,16 +189,4 @@ func (h *History) OpenMonths(ctx context.Context, before time.Time) ([]string, e
 func (h *History) Owner(ctx context.Context) (store string, err error) {
 	err = h.queryRows(ctx, "SELECT value FROM settings WHERE name = ?", []any{owner}, func(r *sql.Rows) error { return r.Scan(&store) })
 	return store, err
-}
-
-// Within returns the bill with only those lines that the scopes cover, of one tenant and queue if they are not empty.
-func (b *Bill) Within(scopes []Scope, tenant, queue string) *Bill {
-	out := *b
-	out.Lines = nil
-	for _, l := range b.Lines {
-		if covers(scopes, l.Tenant, l.Queue) && (tenant == "" || tenant == l.Tenant) && (queue == "" || queue == l.Queue) {
-			out.Lines = append(out.Lines, l)
-		}
-	}
-	return &out
 }

@@ -31,9 +31,9 @@ type Kinds func(node, device string) Kind
 // Parts computes a job's usage until now, by day and kind of device. Parts reads only the job and its run. For a run that has ended,
 // Parts always returns the same result. An array's own run has no usage, because the usage of its elements is counted instead.
 //
-// The oldest attempts of a run may have been dropped from its record. Only their total duration is then known.
-// Parts assumes that dropped attempts used the requested devices. Parts counts these attempts on the day of the
-// oldest attempt that is still recorded.
+// The oldest attempts of a run may have been dropped from its record. Only their usage in each month is then known. Parts counts it on
+// the first day of that usage in the month, and assumes devices of the same kind as in the latest attempt. So a month's sum
+// does not change when an attempt is dropped, and the bills of all months add up to the job's usage.
 func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 	if job.IsArray() {
 		return nil
@@ -63,16 +63,23 @@ func Parts(job *ares.Job, run *ares.Run, kinds Kinds, now time.Time) []Part {
 			splitByDay(a.PlacedAt, end, func(day string, ms int64) { sums[Part{Day: day, Kind: k}] += milli * ms })
 		}
 	}
-	if run.Ran > 0 {
-		day := job.AcceptedAt
-		if len(run.Attempts) > 0 {
-			day = run.Attempts[0].PlacedAt
-		}
-		asked := job.Asks()
-		k := Part{Day: dayOf(day), Kind: Kind{Model: job.GPUModel, Region: last.Region}}
-		sums[k] += int64(asked.GPUs*1000+asked.GPUMilli) * run.Ran.Milliseconds()
-	}
+	addDropped(sums, job, run, Kind{Model: cmp.Or(last.Model, job.GPUModel), Region: last.Region})
 	return ordered(sums, run, last)
+}
+
+// addDropped adds the usage of dropped attempts. Earlier versions recorded only the runtime of dropped attempts, without its months.
+// Such usage is counted with the requested devices on the day of acceptance. That day is never in a later month than the usage, so no
+// usage is billed a second time.
+func addDropped(sums map[Part]int64, job *ares.Job, run *ares.Run, k Kind) {
+	rest := run.Ran
+	for _, u := range run.DroppedUsage {
+		sums[Part{Day: dayOf(u.First), Kind: k}] += u.GPUMilli
+		rest -= u.Ran
+	}
+	if rest > 0 {
+		asked := job.Asks()
+		sums[Part{Day: dayOf(job.AcceptedAt), Kind: k}] += int64(asked.GPUs*1000+asked.GPUMilli) * rest.Milliseconds()
+	}
 }
 
 // This function sorts the parts by day, model and region. If the job has ended, it is counted in

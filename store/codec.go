@@ -80,6 +80,9 @@ func runRecord(r *ares.Run) *storepb.Record {
 	for _, t := range r.Transitions {
 		m.Transitions = append(m.Transitions, &storepb.Transition{At: micros(t.At), Phase: string(t.Phase), Attempt: int32(t.Attempt), Message: t.Message})
 	}
+	for _, u := range r.DroppedUsage {
+		m.DroppedUsage = append(m.DroppedUsage, &storepb.MonthUsage{First: micros(u.First), GpuMilliMs: u.GPUMilli, RanMicros: u.Ran.Microseconds()})
+	}
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
 	return rec
@@ -124,6 +127,9 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	}
 	for _, t := range m.GetTransitions() {
 		r.Transitions = append(r.Transitions, ares.Transition{At: fromMicros(t.At), Phase: ares.Phase(t.Phase), Attempt: int(t.Attempt), Message: t.Message})
+	}
+	for _, u := range m.GetDroppedUsage() {
+		r.DroppedUsage = append(r.DroppedUsage, ares.MonthUsage{First: fromMicros(u.First), GPUMilli: u.GpuMilliMs, Ran: time.Duration(u.RanMicros) * time.Microsecond})
 	}
 	return r
 }

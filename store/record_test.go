@@ -31,7 +31,9 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 	for _, kind := range keyspaces {
 		b.Events = append(b.Events, ares.Event{Revision: 9, Gone: ares.Gone{Kind: kind, ID: "x/y"}})
 	}
-	b.Events = append(b.Events, ares.Event{Revision: 8, Run: &ares.RunEvent{Job: "late", Seen: b.At, Run: ares.Run{Phase: ares.Pending, Revision: 8}}})
+	b.Events = append(b.Events, ares.Event{Revision: 8, Run: &ares.RunEvent{Job: "late", Seen: b.At, Run: ares.Run{
+		Phase: ares.Pending, Revision: 8, Ran: time.Hour, DroppedUsage: []ares.MonthUsage{{First: time.UnixMicro(5).UTC(), GPUMilli: 1 << 40, Ran: time.Hour}, {First: time.UnixMicro(6).UTC(), GPUMilli: 2}},
+	}}})
 	b.Events = append(b.Events, ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Second, P90: time.Minute + 1, Basis: "its name"}})
 	b.Events = append(b.Events, ares.Event{Revision: 9, Score: &ares.NodeScore{
 		Node: "n", Score: 700, Samples: 4, Failures: 1, Own: 2, Slowdown: 1200, Timed: 3, Logs: -5, Stragglers: 1, Gangs: 2,

@@ -53,11 +53,11 @@ func (d *historyService) bill(ctx context.Context, req *apipb.GetUsageRequest) (
 	if err != nil {
 		return nil, err
 	}
-	whole, err := accounts.Bill(ctx, month, d.Cfg.Currency)
+	of := history.BillFilter{Within: visibilityOf(ctx).scopes(roles.UsageRead), Tenant: pipeline.CallOf(ctx).Tenant, Queue: req.GetQueue()}
+	b, err := accounts.Bill(ctx, month, d.Cfg.Currency, of)
 	if err != nil {
 		return nil, err
 	}
-	b := whole.Within(visibilityOf(ctx).scopes(roles.UsageRead), pipeline.CallOf(ctx).Tenant, req.GetQueue())
 	at, err := accounting.ClosesAt(month)
 	if err != nil {
 		return nil, err

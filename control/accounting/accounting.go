@@ -121,31 +121,37 @@ func (l *Accounting) moves() int {
 }
 
 // settleTries limits how often a sum is computed again. A sum is computed again if jobs moved to history in the
-// meantime. If jobs still moved to history during the last try, a job may be missing from the sum or counted twice.
+// meantime. If jobs still moved to history during the last try, the sum is not consistent: a job may be missing from it or counted twice.
 const settleTries = 5
 
 // Usage sums usage and cost. A running job's usage is counted up to the present.
 func (l *Accounting) Usage(ctx context.Context, q history.UsageQuery) ([]history.Used, error) {
+	rows, _, err := l.usage(ctx, q)
+	return rows, err
+}
+
+// The method `usage` sums usage and cost. The result `consistent` is false if a job may be missing from the sum or counted twice.
+func (l *Accounting) usage(ctx context.Context, q history.UsageQuery) (out []history.Used, consistent bool, err error) {
 	prices, err := l.History.Prices(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for try := 1; ; try++ {
 		if err = l.settle(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		before := l.moves()
 		rows, err := l.History.Usage(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		sum := history.NewSum(q, prices, rows)
 		l.addLive(sum)
 		if err = l.settle(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		if l.moves() == before || try == settleTries {
-			return sum.Rows(), nil
+		if consistent = l.moves() == before; consistent || try == settleTries {
+			return sum.Rows(), consistent, nil
 		}
 	}
 }

@@ -22,34 +22,41 @@ func ClosesAt(month string) (time.Time, error) {
 	return at.AddDate(0, 1, 0).Add(closeAfter), err
 }
 
-// Bill returns the bill of a month: the stored one of a closed month, or the lines as they are now.
-func (l *Accounting) Bill(ctx context.Context, month, currency string) (*history.Bill, error) {
-	stored, err := l.History.ClosedBill(ctx, month)
+// Bill returns the selected lines of a month's bill: the stored lines of a closed month, or the lines as they are now.
+func (l *Accounting) Bill(ctx context.Context, month, currency string, of history.BillFilter) (*history.Bill, error) {
+	stored, err := l.History.ClosedBill(ctx, month, of)
 	if err != nil || stored != nil {
 		return stored, err
 	}
+	bill, _, err := l.openBill(ctx, month, currency, of)
+	return bill, err
+}
+
+// openBill computes the selected lines of a month's bill from the usage until now. The result `consistent` is false if a job may be
+// missing from the bill or counted twice.
+func (l *Accounting) openBill(ctx context.Context, month, currency string, of history.BillFilter) (b *history.Bill, consistent bool, err error) {
 	first, last, err := history.ParseMonth(month)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	store, err := l.History.Owner(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	prices, err := l.History.Prices(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	by := []history.Dimension{history.ByTenant, history.ByQueue, history.ByModel, history.ByRegion}
-	days, err := l.Usage(ctx, history.UsageQuery{From: first, To: last, By: by, Period: history.ByDay})
+	days, consistent, err := l.usage(ctx, history.UsageQuery{Tenant: of.Tenant, Queue: of.Queue, Within: of.Within, From: first, To: last, By: by, Period: history.ByDay})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return history.NewBill(month, store, currency, prices, days), nil
+	return history.NewBill(month, store, currency, prices, days), consistent, nil
 }
 
 // CloseMonths stores the bills of all months that can be closed, and returns those months. A month stays open as long as a job that
-// ended in it is not in history.
+// ended in it is not in history, or if jobs moved to history while its bill was computed. The next call tries again.
 func (l *Accounting) CloseMonths(ctx context.Context, currency string) (closed []string, err error) {
 	now := l.Now()
 	open, err := l.History.OpenMonths(ctx, now.Add(-closeAfter))
@@ -64,11 +71,11 @@ func (l *Accounting) CloseMonths(ctx context.Context, currency string) (closed [
 		if slices.ContainsFunc(l.Backlog(), func(e *cache.Entry) bool { return e.Run.FinishedAt.UTC().Format(time.DateOnly) <= last }) {
 			return closed, nil
 		}
-		bill, err := l.Bill(ctx, month, currency)
-		if err == nil {
-			err = l.History.CloseMonth(ctx, bill, now)
+		bill, consistent, err := l.openBill(ctx, month, currency, history.BillFilter{})
+		if err != nil || !consistent {
+			return closed, err
 		}
-		if err != nil {
+		if err = l.History.CloseMonth(ctx, bill, now); err != nil {
 			return closed, err
 		}
 		closed = append(closed, month)

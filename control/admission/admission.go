@@ -235,7 +235,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
 		return c, err
 	}
-	if err = a.setLostAfter(&stored, tenant); err != nil {
+	if err = a.setLostAfter(&stored, tenant, r.retryOf != ""); err != nil {
 		return c, err
 	}
 	effective := stored.WithDefaults()
@@ -274,9 +274,11 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 // setLostAfter sets the lost_after of a job. The value is stored even if it is the default. A server of another version,
 // with another default, then sends the same value to the node's supervisor as the leader uses. Otherwise a leader could
 // take a rank back before its process has ended.
-func (a *Admission) setLostAfter(stored *ares.Spec, tenant *ares.Tenant) error {
+//
+// The value of a retry is the stored one of the old job. If the minimum was raised since then, the value is raised to the minimum.
+func (a *Admission) setLostAfter(stored *ares.Spec, tenant *ares.Tenant, retry bool) error {
 	least := int(a.MinLostAfter / time.Second)
-	if asked := stored.LostAfterSeconds; asked != 0 && asked < least {
+	if asked := stored.LostAfterSeconds; asked != 0 && asked < least && !retry {
 		return ares.Errorf(ares.Invalid, "lost_after_seconds: must be between %d and %d, got %d", least, ares.MaxLostAfterSec, asked).At("lost_after_seconds")
 	}
 	stored.LostAfterSeconds = max(cmp.Or(stored.LostAfterSeconds, tenant.LostAfterSecs, int(ares.DefaultLostAfter/time.Second)), least)

@@ -297,6 +297,26 @@ func TestRetry(t *testing.T) {
 	wantCode(t, err, ares.Conflict, "archived")
 }
 
+// TestARetryKeepsPaceWithALongerSession retries a job after sessions.ttl_seconds was raised above the job's lost_after. A new
+// submission with the same value is rejected.
+func TestARetryKeepsPaceWithALongerSession(t *testing.T) {
+	d := newAdmission(t)
+	old := d.submit(t, spec())
+	if _, err := d.Cancel(t.Context(), old.ID, "me"); err != nil {
+		t.Fatal(err)
+	}
+	d.MinLostAfter = time.Minute
+	got, err := d.Retry(t.Context(), old.ID, Request{Owner: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := storetest.Get(t, d.Store, got.ID).Job.LostAfterSeconds; n != 60 {
+		t.Errorf("the retry of a job with lost_after %d s has %d s, want 60 s", old.LostAfterSeconds, n)
+	}
+	out := d.submitAll(t.Context(), []ares.Spec{spec(func(s *ares.Spec) { s.LostAfterSeconds = 25 })}, "me")
+	wantCode(t, out[0].Err, ares.Invalid, "must be between 60 and", "got 25")
+}
+
 func TestCancel(t *testing.T) {
 	d := newAdmission(t)
 	j := d.submit(t, spec(func(s *ares.Spec) { s.GraceSeconds = new(7) }))

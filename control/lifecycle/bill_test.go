@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/control/accounting"
+	"github.com/ares-scheduler/ares/history"
 )
 
 // TestMonthsAreClosed closes a month when it has ended for three days and all of its jobs are in history. A job that still runs is on
@@ -23,7 +24,7 @@ func TestMonthsAreClosed(t *testing.T) {
 	}
 	status := func() (closed bool, gpuTime int64) {
 		t.Helper()
-		bill, failed := b.rec.Accounting.Bill(t.Context(), month, "EUR")
+		bill, failed := b.rec.Accounting.Bill(t.Context(), month, "EUR", history.BillFilter{})
 		if failed == nil {
 			failed = b.rec.closeMonths(t.Context())
 		}

@@ -39,7 +39,7 @@ func aClosedBillStays(t *testing.T, b Base) {
 		Made{ID: "c", Revision: 3, Tenant: "others", Device: "l40s@us"}.Finished())
 	bill := func() *history.Bill {
 		t.Helper()
-		stored, err := h.ClosedBill(t.Context(), "2030-01")
+		stored, err := h.ClosedBill(t.Context(), "2030-01", history.BillFilter{})
 		must(err)
 		if stored != nil {
 			return stored
@@ -88,15 +88,25 @@ func aClosedBillStays(t *testing.T, b Base) {
 	if store, err := h.Owner(t.Context()); store != "store-1" || err != nil {
 		t.Errorf("the owner is %q, %v", store, err)
 	}
-	linesAreSelected(t, closed)
+	linesAreSelected(t, h)
 }
 
-func linesAreSelected(t *testing.T, b *history.Bill) {
+func linesAreSelected(t *testing.T, h *history.History) {
 	t.Helper()
-	if n := len(b.Within([]history.Scope{{Tenant: "team"}}, "", "").Lines); n != 2 {
-		t.Errorf("%d lines are visible to the tenant, want 2", n)
-	}
-	if n := len(b.Within(nil, "others", "default").Lines); n != 1 {
-		t.Errorf("%d lines are of the other tenant, want 1", n)
+	for _, c := range []struct {
+		of   history.BillFilter
+		want int
+	}{
+		{history.BillFilter{Within: []history.Scope{{Tenant: "team"}}}, 2},
+		{history.BillFilter{Within: []history.Scope{{Tenant: "team", Queue: "none"}, {Tenant: "others", Queue: "default"}}}, 1},
+		{history.BillFilter{Within: []history.Scope{}}, 0},
+		{history.BillFilter{Within: []history.Scope{{Tenant: "team"}}, Tenant: "others"}, 0},
+		{history.BillFilter{Within: manyScopes("")}, 0},
+		{history.BillFilter{Tenant: "others", Queue: "default"}, 1},
+		{history.BillFilter{Queue: "none"}, 0},
+	} {
+		if b, err := h.ClosedBill(t.Context(), "2030-01", c.of); err != nil || b == nil || len(b.Lines) != c.want {
+			t.Errorf("%.200s selects %+v of a closed bill, %v, want %d lines", fmt.Sprint(c.of), b, err, c.want)
+		}
 	}
 }
