@@ -109,9 +109,39 @@ func TestTheStoreReplacesSilentConnections(t *testing.T) {
 			t.Fatal("no renewal gets through")
 		}
 	}
-	// The first renewal fails after 2.5 s, which closes the connections. Ready shows that the other client has also replaced its own. A busy
-	// machine needs a moment more.
+	// The first renewal fails after 2.5 s. From then on the store tries new connections, and closes the silent ones when a new
+	// one is answered. Ready shows that the other client has also replaced its own. A busy machine needs a moment more.
 	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("the next renewal was answered after %s", took)
+	}
+}
+
+// TestAShortStallOfTheStoreFailsNoCall stops etcd for 3 s, for longer than a renewal may take. A call that has more time must
+// still succeed. If the store closed the connections, the outcome of the call would be unknown.
+func TestAShortStallOfTheStoreFailsNoCall(t *testing.T) {
+	e := storetest.External(t)
+	s, err := store.Open(t.Context(), store.Config{Endpoints: e.Endpoints, Timeout: 10 * time.Second}) // a busy machine may need longer than 5 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	n := storetest.NewNode(t, s)
+	if err := s.RenewSession(t.Context(), n.ID, n.Session); err != nil {
+		t.Fatal(err)
+	}
+	renewed := make(chan error, 1)
+	thaw := e.Freeze(t)
+	time.AfterFunc(3*time.Second, thaw)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		renewed <- s.RenewSession(ctx, n.ID, n.Session)
+	}()
+	start := time.Now()
+	if err := s.CloseSession(t.Context(), n.ID, n.Session); err != nil {
+		t.Errorf("after %s: %v", time.Since(start), err)
+	}
+	if err := <-renewed; err == nil {
+		t.Error("the renewal has not timed out, so this test shows nothing")
 	}
 }
