@@ -109,22 +109,25 @@ func (s *Store) connectAll() (err error) {
 	}
 	if s.renewals, err = s.connect(s.cfg.Endpoints); err != nil {
 		_ = s.client.Close() // the first error is returned
+		return err
 	}
-	return err
+	s.conns.follow(s.client, s.renewals)
+	return nil
 }
 
 // This method returns a client for some members of the external etcd.
 func (s *Store) connect(endpoints []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: s.cfg.TLS, Username: s.cfg.Username, Password: s.cfg.Password,
-		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		DialTimeout: s.timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: keepAliveTimeout,
 		MaxCallSendMsgSize: 8 << 20, MaxCallRecvMsgSize: 256 << 20, Logger: zap.NewNop(),
-		DialOptions: (&etcdLink{conns: &s.conns}).options(s.timeout),
+		DialOptions: (&etcdLink{conns: &s.conns, endpoints: s.cfg.Endpoints, secure: s.cfg.TLS}).options(s.timeout),
 	})
 }
 
 // Close closes the connections and stops the embedded etcd.
 func (s *Store) Close() error {
+	s.conns.end()
 	err := s.client.Close()
 	s.creates.running.Wait() // running transactions fail now
 	if s.inside != nil {

@@ -10,6 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
@@ -109,9 +114,96 @@ func TestTheStoreReplacesSilentConnections(t *testing.T) {
 			t.Fatal("no renewal gets through")
 		}
 	}
-	// The first renewal fails after 2.5 s, which closes the connections. Ready shows that the other client has also replaced its own. A busy
-	// machine needs a moment more.
+	// The first renewal fails after 2.5 s. From then on the store tries new connections, and closes the silent ones when a new
+	// one is answered. Ready shows that the other client has also replaced its own. A busy machine needs a moment more.
 	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("the next renewal was answered after %s", took)
+	}
+}
+
+// TestAShortStallOfTheStoreFailsNoCall stops etcd for 3 s, for longer than a renewal may take. A call that has more time must
+// still succeed. If the store closed the connections, the outcome of the call would be unknown.
+func TestAShortStallOfTheStoreFailsNoCall(t *testing.T) {
+	e := storetest.External(t)
+	s, err := store.Open(t.Context(), store.Config{Endpoints: e.Endpoints, Timeout: 10 * time.Second}) // a busy machine may need longer than 5 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	n := storetest.NewNode(t, s)
+	if err := s.RenewSession(t.Context(), n.ID, n.Session); err != nil {
+		t.Fatal(err)
+	}
+	renewed := make(chan error, 1)
+	thaw := e.Freeze(t)
+	time.AfterFunc(3*time.Second, thaw)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		renewed <- s.RenewSession(ctx, n.ID, n.Session)
+	}()
+	start := time.Now()
+	if err := s.CloseSession(t.Context(), n.ID, n.Session); err != nil {
+		t.Errorf("after %s: %v", time.Since(start), err)
+	}
+	if err := <-renewed; err == nil {
+		t.Error("the renewal has not timed out, so this test shows nothing")
+	}
+}
+
+// slowEtcd is an etcd whose disk stalls: it accepts connections and calls, and completes none for a while.
+type slowEtcd struct {
+	etcdserverpb.UnimplementedKVServer
+	stalls atomic.Bool
+}
+
+// Range is part of etcdserverpb.KVServer.
+func (e *slowEtcd) Range(ctx context.Context, _ *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	if e.stalls.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &etcdserverpb.RangeResponse{Header: &etcdserverpb.ResponseHeader{Revision: 1}}, nil
+}
+
+// Txn is part of etcdserverpb.KVServer.
+func (e *slowEtcd) Txn(ctx context.Context, _ *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(4 * time.Second):
+	}
+	return &etcdserverpb.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 2}, Succeeded: true}, nil
+}
+
+// TestAStalledDiskOfTheStoreFailsNoCall has an etcd that still answers questions about itself, also on new connections. The store
+// must not mistake its slow connections for dead ones.
+func TestAStalledDiskOfTheStoreFailsNoCall(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, server := &slowEtcd{}, grpc.NewServer()
+	etcdserverpb.RegisterKVServer(server, e)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) }) // it ends with Stop
+	defer wg.Wait()
+	defer server.Stop()
+	s, err := store.Open(t.Context(), store.Config{Endpoints: []string{"http://" + l.Addr().String()}, Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	e.stalls.Store(true)
+	wg.Go(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		if s.Ready(ctx) == nil {
+			t.Error("the read has not timed out, so this test shows nothing")
+		}
+	})
+	if err := s.CloseSession(t.Context(), "node", 1); err != nil {
+		t.Error(err)
 	}
 }

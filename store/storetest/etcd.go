@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/ares-scheduler/ares/store"
 )
@@ -91,6 +93,21 @@ func (e *Etcd) Client(tb testing.TB) *clientv3.Client {
 	}
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// Freeze stops the process until `thaw` is called, or until the test ends.
+func (e *Etcd) Freeze(tb testing.TB) (thaw func()) {
+	tb.Helper()
+	err := e.cmd.Process.Signal(syscall.SIGSTOP)
+	if err == nil { // the signal takes effect later
+		err = unix.Waitid(unix.P_PID, e.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	thaw = func() { _ = e.cmd.Process.Signal(syscall.SIGCONT) } // it may have been killed
+	tb.Cleanup(thaw)
+	return thaw
 }
 
 // Kill kills the process immediately and waits until it has ended.

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +32,8 @@ type session struct {
 	in   io.WriteCloser
 	done *bufio.Reader
 	n    int
+
+	ended <-chan struct{} // is closed when the shell has ended
 }
 
 // newSession starts bash in a copy of the repository.
@@ -52,7 +56,7 @@ func newSession(t *testing.T, number string) *session {
 	if err = errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "--noprofile", "--norc")
+	cmd := isolated("bash", "--noprofile", "--norc")
 	cmd.Dir = s.dir
 	cmd.ExtraFiles = []*os.File{write} // descriptor 3
 	cmd.Env = []string{
@@ -70,7 +74,7 @@ func newSession(t *testing.T, number string) *session {
 		t.Fatal(err)
 	}
 	s.done = bufio.NewReader(report)
-	if err = cmd.Start(); err != nil {
+	if s.ended, err = startTied(cmd); err != nil {
 		t.Fatalf("start bash in a network namespace: %v", err)
 	}
 	_, _ = write.Close(), output.Close()
@@ -80,6 +84,30 @@ func newSession(t *testing.T, number string) *session {
 	})
 	s.prepare(filepath.Join(root, "test/spec/testdata"), number)
 	return s
+}
+
+// isolated returns a command that runs a program in its own network and process namespaces.
+func isolated(argv ...string) *exec.Cmd {
+	return exec.Command("unshare", append([]string{"--net", "--pid", "--fork", "--kill-child", "--mount-proc"}, argv...)...)
+}
+
+// startTied starts a command that the kernel kills when this process ends, for
+// example at the time limit of `go test`. The channel is closed when the command
+// has ended.
+func startTied(cmd *exec.Cmd) (<-chan struct{}, error) {
+	started, ended := make(chan error), make(chan struct{})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the death signal is tied to the thread
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // bash returns the status of the last row
+		}
+	}()
+	return ended, <-started
 }
 
 // prepare runs the prelude, and the document's own script where there is one.
@@ -112,15 +140,20 @@ func (s *session) run(script string) (out string, status int, err error) {
 	if _, err = fmt.Fprintf(s.in, "source %s.sh >%s 2>&1 </dev/null; echo $? >&3\n", name, out); err != nil {
 		return out, 0, err
 	}
-	answered := make(chan error, 1)
+	type answer struct {
+		status int
+		err    error
+	}
+	answered := make(chan answer, 1)
 	go func() {
-		_, failed := fmt.Fscanln(s.done, &status)
-		answered <- failed
+		var a answer
+		_, a.err = fmt.Fscanln(s.done, &a.status)
+		answered <- a
 	}()
 	select {
-	case err = <-answered:
-		if err != nil {
-			err = fmt.Errorf("the shell has ended: %w", err)
+	case a := <-answered:
+		if status = a.status; a.err != nil {
+			err = fmt.Errorf("the shell has ended: %w", a.err)
 		}
 	case <-time.After(rowTime):
 		_ = s.in.Close()
@@ -135,16 +168,11 @@ func (s *session) close(cmd *exec.Cmd) {
 		s.t.Logf("stop the servers: %v", err)
 	}
 	_ = s.in.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // bash returns the status of the last row
-	}()
 	select {
-	case <-ended:
+	case <-s.ended:
 	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill() // with --kill-child, its namespace ends with it
-		<-ended
+		<-s.ended
 	}
 }
 

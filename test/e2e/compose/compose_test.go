@@ -104,7 +104,8 @@ func history(s shell) {
 // their data.
 func restarts(s shell) {
 	const job = "docker exec ares-server ares job "
-	id := strings.TrimSpace(s.run(job + "submit --name survivor --gpus 1 -- sleep 10 2>/dev/null"))
+	// On a busy machine, etcd may need longer to restart than the default of 25 s allows.
+	id := strings.TrimSpace(s.run(job + "submit --name survivor --gpus 1 --lost-after-seconds 120 -- sleep 10 2>/dev/null"))
 	s.await(job+"get "+id, `running`)
 	s.run("docker-compose restart etcd")
 	s.await("docker exec ares-etcd etcdctl endpoint health", `is healthy`)

@@ -1,10 +1,11 @@
 package compose_test
 
 import (
-	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -31,11 +32,16 @@ func startDocker(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("set up the loopback interface: %v: %s", err, out)
 	}
+	removeStale(t)
 	dir, err := os.MkdirTemp("", "ares-compose-") //nolint:usetesting // the daemon must have ended before it is removed
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := fmt.Sprintf("ares-compose-%d", time.Now().UnixNano())
+	lock, free := tryLock(dir)
+	if !free {
+		t.Fatalf("%s is locked", dir)
+	}
+	group := filepath.Base(dir)
 	// The containers need no way out of the machine. Without iptables, Docker publishes ports with its proxy.
 	daemon := cluster.NewProcess(t, dir, cluster.Command{Name: "dockerd", Argv: []string{
 		"dockerd", "--data-root", filepath.Join(dir, "data"), "--iptables=false", "--ip6tables=false",
@@ -51,6 +57,7 @@ func startDocker(t *testing.T) {
 			t.Errorf("remove Docker's data: %v", err)
 		}
 		removeGroups(t, group)
+		_ = lock.Close()
 	})
 	live.Await(t, time.Minute, "Docker to start", func() (bool, string) {
 		select {
@@ -75,6 +82,51 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
+// tryLock locks a directory until the file is closed or this process ends. It
+// reports whether no other process has locked it.
+func tryLock(dir string) (*os.File, bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, false
+	}
+	return f, true
+}
+
+// removeStale removes what tests have left that were killed.
+func removeStale(t *testing.T) {
+	t.Helper()
+	older := func(path string, than time.Duration) bool {
+		info, err := os.Stat(path)
+		return err == nil && time.Since(info.ModTime()) > than
+	}
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "ares-compose-*")) // the pattern is valid
+	for _, dir := range dirs {
+		if !older(dir, time.Minute) { // it may not be locked yet
+			continue
+		}
+		if lock, free := tryLock(dir); free {
+			removeGroups(t, filepath.Base(dir))
+			if err := os.RemoveAll(dir); err != nil {
+				t.Errorf("remove what an earlier test left: %v", err)
+			}
+			_ = lock.Close()
+		}
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/ares-compose-*", "/sys/fs/cgroup/ares-compose-*"} {
+		groups, _ := filepath.Glob(pattern) // the pattern is valid
+		for _, group := range groups {
+			// Its directory is gone, or belongs to a test with another TMPDIR. A test takes a few minutes.
+			if _, err := os.Stat(filepath.Join(os.TempDir(), filepath.Base(group))); os.IsNotExist(err) && older(group, time.Hour) {
+				removeGroups(t, filepath.Base(group))
+			}
+		}
+	}
+}
+
 // removeGroups removes the empty cgroups that Docker leaves, in every hierarchy.
 func removeGroups(t *testing.T, group string) {
 	t.Helper()
@@ -82,9 +134,18 @@ func removeGroups(t *testing.T, group string) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, dir := range append(left, "/sys/fs/cgroup/"+group) {
-		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
-			t.Error(err)
+	for _, top := range append(left, "/sys/fs/cgroup/"+group) {
+		var dirs []string
+		_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // it may not exist
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(dirs) { // a group after those in it
+			if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
+				t.Error(err)
+			}
 		}
 	}
 }
