@@ -38,6 +38,7 @@ type Agent struct {
 	refuses   string    // why no job may run here at all, "" if jobs may
 	identity  *pki.Node // nil when the agent authenticates with a token
 	rejected  error     // why a server rejects the certificate
+	watcher   *watcher
 
 	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -72,7 +73,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, watcher: newWatcher(cfg.Watch)}
 	if cfg.Token == "" {
 		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
 			return nil, err
@@ -145,6 +146,10 @@ func (a *Agent) MockProfile() string { return a.profile }
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.link.Close()
 	defer func() { _ = errors.Join(a.bin.Close(), a.runner.Close()) }()
+	watched := make(chan struct{})
+	a.watcher.start(watched)
+	defer a.watcher.wait()
+	defer close(watched)
 	life, stop := context.WithCancel(ctx)
 	defer a.wg.Wait()
 	defer stop()
@@ -235,9 +240,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	a.acknowledged(sent)
 	a.session.Store(resp.Session)
 	a.log.Info("session open", "server", server, "session", resp.Session, "ttl", ttl)
-	if a.cfg.Watch != nil {
-		a.cfg.Watch(Change{Step: StepRegistered, Text: server})
-	}
+	a.watcher.tell(Change{Step: StepRegistered, Text: server})
 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -47,7 +47,8 @@ type Config struct {
 	// Isolation configures how jobs are isolated from the machine and from each other. The zero value of Isolation
 	// means the default isolation.
 	Isolation Isolation
-	// Watch is called at each step of a rank on this node. It must return soon, and several goroutines may call it at once. Watch may be nil.
+	// Watch is called at each step of a rank on this node, by one goroutine. The agent does not wait for it, and leaves out steps if
+	// it is too slow. Watch may be nil.
 	Watch   func(Change)
 	Version string
 	Log     *slog.Logger

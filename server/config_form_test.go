@@ -199,6 +199,12 @@ func TestLoadVariablesOnly(t *testing.T) {
 	if cfg, err = Load("", []string{"GPU_SCHEDULER_DATABASE_HOST=db", "GPU_SCHEDULER_DATABASE_PASSWORD=x"}); err != nil || cfg.History.URL != "postgres://postgres:x@db:5432/gpu_scheduler" {
 		t.Errorf("got %v, %s", err, cfg.History.URL)
 	}
+	// Kubernetes sets these in each pod for a Service with the name gpu-scheduler-database.
+	service := []string{"GPU_SCHEDULER_DATABASE_PORT=tcp://10.0.0.1:5432", "GPU_SCHEDULER_DATABASE_SERVICE_HOST=10.0.0.1", "GPU_SCHEDULER_DATABASE_PORT_5432_TCP=tcp://10.0.0.1:5432"}
+	if cfg, err = Load("", append(service, "GPU_SCHEDULER_DATABASE_HOST=db")); err != nil || cfg.History.URL != "postgres://postgres@db:5432/gpu_scheduler" ||
+		!strings.Contains(strings.Join(cfg.Notices(), "\n"), "GPU_SCHEDULER_DATABASE_PORT is ignored: Kubernetes sets it to tcp://10.0.0.1:5432 for a Service") {
+		t.Errorf("%v, %s: %q", err, cfg.History.URL, cfg.Notices())
+	}
 	if cfg, err = loadText(t, "http_addr: 127.0.0.1:8070\n", "GPU_SCHEDULER_API_HTTP_PORT=8082"); err != nil || cfg.HTTPAddr != "127.0.0.1:8070" ||
 		!strings.Contains(strings.Join(cfg.Notices(), ""), "GPU_SCHEDULER_API_HTTP_PORT: ignored, because ") {
 		t.Errorf("got %v, %s, %q", err, cfg.HTTPAddr, cfg.Notices())

@@ -175,7 +175,8 @@ func (c *gpuSchedulerConfig) readSection(name string, section *yaml.Node, only s
 }
 
 // readVariables lets the variables GPU_SCHEDULER_SECTION_KEY override the values of the file. It returns the names of the
-// variables that it used.
+// variables that it used. For a Service with the name gpu-scheduler-database, Kubernetes sets GPU_SCHEDULER_DATABASE_PORT to
+// a URL such as tcp://10.0.0.1:5432 in every pod: such a value is not a setting.
 func (c *gpuSchedulerConfig) readVariables(environ []string) (used []string) {
 	environ = slices.Clone(environ)
 	slices.Sort(environ)
@@ -190,6 +191,10 @@ func (c *gpuSchedulerConfig) readVariables(environ []string) (used []string) {
 		})
 		if i < 0 {
 			c.unknown = append(c.unknown, unknownKey{0, name, "Ares has no such setting"})
+			continue
+		}
+		if strings.HasSuffix(name, "_PORT") && strings.HasPrefix(value, "tcp://") {
+			c.unknown = append(c.unknown, unknownKey{0, name, "Kubernetes sets it to " + value + " for a Service: to set the port, give a number"})
 			continue
 		}
 		c.values[gpuSchedulerSettings[i].key] = gpuSchedulerValue{text: value, variable: name}

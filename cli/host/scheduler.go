@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,11 +43,13 @@ answers, the command runs a server. But if you set --server or ARES_SERVER, it f
 				}
 			}
 			if !f.given() {
-				found, err := a.answers(cmd.Context())
-				if err != nil {
-					return err
+				found, err := a.namesServer(), error(nil)
+				if !found {
+					if found, err = a.answers(cmd.Context(), answerTime); err != nil {
+						return err
+					}
 				}
-				if found || a.namesServer() {
+				if found {
 					return a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error { return a.submitTestJob(ctx, c) })(cmd, nil)
 				}
 				output.Printf(a.Out, "No server answers at %s, so this command becomes the server. Run it again in another\nterminal to submit a test job.\n", strings.Join(a.Addresses(), ", "))
@@ -70,9 +73,13 @@ func (f *serverFlags) given() bool { return *f != serverFlags{} }
 // namesServer reports whether the user named a server. Then no other server is started in its place.
 func (a *commands) namesServer() bool { return len(a.Servers) > 0 || os.Getenv("ARES_SERVER") != "" }
 
+// answerTime is how long the method `answers` waits for a server.
+const answerTime = 5 * time.Second
+
 // The method `answers` reports whether a server answers at the addresses that a client would use. A server that
-// answers with an error counts, such as one that is not ready yet.
-func (a *commands) answers(ctx context.Context) (bool, error) {
+// answers with an error counts, such as one that is not ready yet. Only a refused connection means that there is none. A
+// server that does not answer in time is an error, because a second one must not be started beside it.
+func (a *commands) answers(ctx context.Context, limit time.Duration) (bool, error) {
 	if a.IsStopped() {
 		return false, nil
 	}
@@ -80,14 +87,23 @@ func (a *commands) answers(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = c.Ready(short)
-	if closed := c.Close(); err == nil {
+	closed := c.Close()
+	switch {
+	case err == nil:
 		return true, closed
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded) || short.Err() != nil:
+		return false, ares.Errorf(ares.Unavailable, "the server at %s did not answer within %s, so no other one is started: try again, stop that server, or run a server at another address with --http-addr and --grpc-addr", strings.Join(a.Addresses(), ", "), limit)
+	case !strings.Contains(err.Error(), apipb.CannotConnect):
+		return true, nil
+	case strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()):
+		return false, nil
 	}
-	silent := strings.Contains(err.Error(), apipb.CannotConnect) || errors.Is(err, context.DeadlineExceeded) || short.Err() != nil
-	return !silent, ctx.Err()
+	return false, err
 }
 
 // testRequest is the request ID of the test job. Repeating the command returns the same job.

@@ -21,7 +21,7 @@ import (
 	"github.com/ares-scheduler/ares/server"
 )
 
-// defaultEtcd is the address at which a worker without ETCD_ENDPOINTS looks for an etcd.
+// defaultEtcd is the address at which a worker without ETCD_ENDPOINTS looks for an etcd, to say how to use it.
 const defaultEtcd = "localhost:2379"
 
 // WorkerCommand returns the root command of the program under its name `worker`.
@@ -37,8 +37,8 @@ func WorkerCommand(app *command.App) *cobra.Command {
 If a server answers at the address of --server, at the address in the data directory, or at
 ` + command.DefaultServer + `, the agent joins this server, like "ares agent". Otherwise the command also runs a
 server, like "ares up". This server uses the etcd at ETCD_ENDPOINTS. If that variable is not set, it
-uses an etcd at ` + defaultEtcd + ` if one answers there, and its embedded store if none does. With a flag
-of the server, such as --http-addr, the command always runs a server.`,
+uses its embedded store. If an etcd answers at ` + defaultEtcd + `, the command says how to use it. With a
+flag of the server, such as --http-addr, the command always runs a server.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.serverConfig(&f)
 			if err != nil {
@@ -46,7 +46,7 @@ of the server, such as --http-addr, the command always runs a server.`,
 			}
 			join := a.namesServer() || n.join != ""
 			if !join && !f.runsServer() {
-				if join, err = a.answers(cmd.Context()); err != nil {
+				if join, err = a.answers(cmd.Context(), answerTime); err != nil {
 					return err
 				}
 			}
@@ -129,7 +129,7 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 	defer unlock()
 	w := &workerPrinter{out: a.Out, name: node.Node}
 	w.printf("Worker %s starting...\n", node.Node)
-	stored, err := chooseStore(ctx, &cfg, defaultEtcd)
+	stored, err := chooseStore(ctx, w, &cfg, defaultEtcd)
 	if err != nil {
 		return err
 	}
@@ -142,10 +142,11 @@ func (a *commands) runWorkerWithServer(ctx context.Context, cfg server.Config, n
 	})
 }
 
-// chooseStore decides where the server of a worker keeps its state, and describes it. The argument `address` is where it
-// looks for an etcd if none is configured. A server that has used one store must not start with another, empty one without
-// being told to.
-func chooseStore(ctx context.Context, cfg *server.Config, address string) (string, error) {
+// chooseStore decides where the server of a worker keeps its state, and describes it. It uses an etcd only if one is
+// configured: another user of this machine could have started the etcd that answers at `address`, and whoever can write to
+// the store chooses the commands that the worker runs. A server that has used one store must not start with another, empty
+// one without being told to.
+func chooseStore(ctx context.Context, w *workerPrinter, cfg *server.Config, address string) (string, error) {
 	if len(cfg.Etcd.Endpoints) > 0 {
 		return "the etcd at " + strings.Join(cfg.Etcd.Endpoints, ", "), nil
 	}
@@ -154,11 +155,10 @@ func chooseStore(ctx context.Context, cfg *server.Config, address string) (strin
 		return embedded, nil
 	}
 	if etcdAnswers(ctx, "http://"+address) {
-		cfg.Etcd.Endpoints = []string{address}
-		return "the etcd at " + address, nil
+		w.printf("An etcd answers at %s. To use it: ETCD_ENDPOINTS=%s worker\n", address, address)
 	}
 	if _, err := os.Stat(filepath.Join(cfg.DataDir, server.RevisionMarkFile)); err == nil {
-		return "", exit.Usagef("the server of %s used an etcd before, and none answers at %s: start that etcd, set ETCD_ENDPOINTS, or choose another --data-dir to begin with an empty store", cfg.DataDir, address)
+		return "", exit.Usagef("the server of %s used an etcd before: set ETCD_ENDPOINTS to its address, or choose another --data-dir to begin with an empty store", cfg.DataDir)
 	}
 	return embedded, nil
 }
@@ -217,7 +217,7 @@ func (w *workerPrinter) printRegistered() {
 	output.Printf(w.out, "Worker %s waiting for jobs...\n", w.name)
 }
 
-// The method `watch` prints one step. The agent calls it from several goroutines.
+// The method `watch` prints one step.
 func (w *workerPrinter) watch(c agent.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,6 +254,8 @@ func (w *workerPrinter) watch(c agent.Change) {
 		}
 	case agent.StepCommitted:
 		line = fmt.Sprintf("RESULT COMMITTED (token validated) for %s", job)
+	case agent.StepDropped:
+		line = fmt.Sprintf("%d lines are missing here, because the output was blocked", c.Dropped)
 	case agent.StepRejected:
 		line = fmt.Sprintf("RESULT REJECTED for %s: %s", job, output.Clean(c.Text))
 	}

@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ares-scheduler/ares/agent"
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/cli/command"
 	"github.com/ares-scheduler/ares/server"
 )
 
@@ -39,25 +41,56 @@ func TestChooseStore(t *testing.T) {
 	if err = os.WriteFile(filepath.Join(external, server.RevisionMarkFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ dir, endpoint, address, want, fails string }{
-		{fresh, "", nowhere, "its embedded store", ""},
-		{fresh, "", at, "the etcd at " + at, ""},
-		{fresh, "etcd-1:2379", at, "the etcd at etcd-1:2379", ""},
-		{embedded, "", at, "its embedded store", ""},
-		{external, "", at, "the etcd at " + at, ""},
-		{external, "", nowhere, "", "used an etcd before, and none answers at " + nowhere + ": start that etcd, set ETCD_ENDPOINTS, or choose another --data-dir"},
+	hint := "An etcd answers at " + at + ". To use it: ETCD_ENDPOINTS=" + at + " worker\n"
+	for _, c := range []struct{ dir, endpoint, address, want, hint, fails string }{
+		{fresh, "", nowhere, "its embedded store", "", ""},
+		{fresh, "", at, "its embedded store", hint, ""},
+		{fresh, "etcd-1:2379", at, "the etcd at etcd-1:2379", "", ""},
+		{embedded, "", at, "its embedded store", "", ""},
+		{external, "", at, "", hint, "used an etcd before: set ETCD_ENDPOINTS to its address, or choose another --data-dir"},
+		{external, "", nowhere, "", "", "used an etcd before: set ETCD_ENDPOINTS to its address, or choose another --data-dir"},
+		{external, "etcd-1:2379", nowhere, "the etcd at etcd-1:2379", "", ""},
 	} {
 		cfg := server.Config{DataDir: c.dir}
 		if c.endpoint != "" {
 			cfg.Etcd.Endpoints = []string{c.endpoint}
 		}
-		got, err := chooseStore(t.Context(), &cfg, c.address)
-		if got != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("%+v: got %q, %v", c, got, err)
+		var said bytes.Buffer
+		got, err := chooseStore(t.Context(), &workerPrinter{out: &said, name: "w"}, &cfg, c.address)
+		if got != c.want || said.String() != c.hint || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%+v: got %q, %q, %v", c, got, said.String(), err)
 		}
-		if used := strings.Join(cfg.Etcd.Endpoints, ","); strings.HasPrefix(got, "the etcd") && got != "the etcd at "+used {
+		if used := strings.Join(cfg.Etcd.Endpoints, ","); used != c.endpoint {
 			t.Errorf("%+v: the endpoints are %s", c, used)
 		}
+	}
+}
+
+// TestAnswers checks that only a refused connection means that no server runs. A second server in place of a slow one would
+// have another store.
+func TestAnswers(t *testing.T) {
+	slow, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slow.Close() }()
+	at := slow.Addr().String()
+	t.Setenv("ARES_SERVER", at)
+	app := &command.App{DataDir: t.TempDir()}
+	a := &commands{app}
+	found, err := a.answers(t.Context(), 100*time.Millisecond)
+	if found || err == nil || !strings.Contains(err.Error(), "the server at "+at+" did not answer within 100ms") {
+		t.Errorf("a slow server: %v, %v", found, err)
+	}
+	if err = slow.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if found, err = a.answers(t.Context(), 10*time.Second); found || err != nil {
+		t.Errorf("no server: %v, %v", found, err)
+	}
+	t.Setenv("ARES_SERVER", "ares.invalid:9090")
+	if found, err = a.answers(t.Context(), 10*time.Second); found || err == nil {
+		t.Errorf("a name that does not exist: %v, %v", found, err)
 	}
 }
 
@@ -71,6 +104,7 @@ func TestWorkerPrinter(t *testing.T) {
 		{Step: agent.StepClaimed, Job: "j", Fence: 7},
 		{Step: agent.StepEnded, Job: "j", Text: "exit code\x1b[0m 3"},
 		{Step: agent.StepRejected, Job: "j", Text: "fenced"},
+		{Step: agent.StepDropped, Dropped: 12},
 	} {
 		w.watch(c)
 	}
@@ -79,6 +113,7 @@ Worker w: Found job j rank 1 (attempt 5)
 Worker w: ACQUIRED LEASE (token=7) for j
 Worker w: Job j → FAILED (exit code 3)
 Worker w: RESULT REJECTED for j: fenced
+Worker w: 12 lines are missing here, because the output was blocked
 `
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())
