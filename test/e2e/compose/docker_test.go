@@ -1,6 +1,7 @@
 package compose_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -124,6 +125,30 @@ func removeStale(t *testing.T) {
 				removeGroups(t, filepath.Base(group))
 			}
 		}
+	}
+}
+
+// TestRemoveStale has the directory of a killed test and one of a test that runs.
+func TestRemoveStale(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	killed, runs := filepath.Join(os.TempDir(), "ares-compose-killed"), filepath.Join(os.TempDir(), "ares-compose-runs")
+	past := time.Now().Add(-2 * time.Minute)
+	for _, dir := range []string{killed, runs} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "data"), 0o700), os.Chtimes(dir, past, past)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, free := tryLock(runs)
+	if !free {
+		t.Fatal("a new directory is locked")
+	}
+	defer func() { _ = lock.Close() }()
+	removeStale(t)
+	if _, err := os.Stat(killed); !os.IsNotExist(err) {
+		t.Errorf("the directory of a killed test: %v", err)
+	}
+	if _, err := os.Stat(runs); err != nil {
+		t.Errorf("the directory of a test that runs: %v", err)
 	}
 }
 
