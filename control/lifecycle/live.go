@@ -23,7 +23,7 @@ const (
 	liveAtOnce = 250
 	// liveShare limits the time for which live jobs are written: after a transaction, the LivePublisher rests liveShare times as
 	// long. So a burst of submissions leaves the database to the finished jobs.
-	liveShare = 4
+	liveShare = 19
 	// maxLiveChanges limits the changes that wait for the database. If there are more, all jobs are compared.
 	maxLiveChanges = 200_000
 	// compareEvery is how often all live jobs are compared with the database, besides the start of a leader.
