@@ -184,9 +184,3 @@ func (h *History) OpenMonths(ctx context.Context, before time.Time) ([]string, e
 		})
 	return out, err
 }
-
-// Owner returns the identity of the store that the database belongs to, or "" before the first write.
-func (h *History) Owner(ctx context.Context) (store string, err error) {
-	err = h.queryRows(ctx, "SELECT value FROM settings WHERE name = ?", []any{owner}, func(r *sql.Rows) error { return r.Scan(&store) })
-	return store, err
-}

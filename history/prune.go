@@ -3,10 +3,7 @@ package history
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
-
-	ares "github.com/ares-scheduler/ares"
 )
 
 // prunedBefore is the name of a stored setting. Its value is a time, and all jobs that ended before
@@ -61,25 +58,3 @@ func (w *writer) setting(ctx context.Context, name string) (value string, err er
 	err = w.query(ctx, "SELECT value FROM settings WHERE name = ?", []any{name}, func(r *sql.Rows) error { return r.Scan(&value) })
 	return value, err
 }
-
-// owner is the name of the setting that holds the identity of the store.
-const owner = "store"
-
-// CheckOwner ties the database to one live store, which it recognises by the store's identity. It rejects any other store. Jobs
-// are ordered by store revisions, and the revisions of different stores cannot be compared.
-func (h *History) CheckOwner(ctx context.Context, store string) error {
-	return h.inTransaction(ctx, func(w *writer) error {
-		was, err := w.setting(ctx, owner)
-		switch {
-		case err != nil:
-			return err
-		case was == "":
-			return w.exec(ctx, "INSERT INTO settings (name, value) VALUES (?, ?)", owner, store)
-		case was != store:
-			return errors.Join(errOwned, ares.Errorf(ares.Conflict, "this database contains the history of store %s, not of store %s: use a separate database for each store", was, store))
-		}
-		return nil
-	})
-}
-
-var errOwned = errors.New("the history database belongs to another store")
