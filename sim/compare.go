@@ -295,7 +295,7 @@ func difference(first, other map[uint64]*Report, of figureOf, more bool) *Change
 	if len(changes) == 0 {
 		return nil
 	}
-	mean, half := confidenceInterval(changes)
+	mean, half := ConfidenceInterval(changes)
 	d := &Change{Pairs: len(changes), Mean: rounded(mean), Better: mean > 0 == more && mean != 0}
 	if base != 0 {
 		d.Percent = roundedValue(100 * mean * float64(len(changes)) / base)

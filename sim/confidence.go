@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// confidenceInterval returns the mean of values and half the width of its 95 %
+// ConfidenceInterval returns the mean of values and half the width of its 95 %
 // confidence interval.
-func confidenceInterval(values []float64) (mean, half float64) {
+func ConfidenceInterval(values []float64) (mean, half float64) {
 	n := float64(len(values))
 	for _, v := range values {
 		mean += v

@@ -177,7 +177,7 @@ func (p *historyReader) arrive(l *jobHistory) {
 	}
 	spec := l.job.Spec
 	spec.After = nil
-	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID)})
+	p.trace.Arrivals = append(p.trace.Arrivals, Arrival{At: p.eligible(l).Sub(time.Unix(0, 0)), Runs: runs, Spec: spec, Line: l.line, ID: string(l.job.ID), Owner: l.job.Owner})
 }
 
 // This method returns the earliest time at which a job could have started.

@@ -196,7 +196,7 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 		return
 	}
 	j.report.Placings++
-	class := laws.AgedClass(c.job, now, j.ageingStep()).Rank()
+	class := laws.WaitingClass(&j.cfg, c.job, now).Rank()
 	least, _ := j.shareBounds(c.tenant, now)
 	for _, of := range j.accounting.tenants {
 		if of == c.tenant || len(j.byTenant[of]) == 0 {
@@ -208,7 +208,7 @@ func (j *lawChecker) checkTurn(p *ares.Placing, now time.Time) {
 			if first == nil {
 				continue
 			}
-			its := laws.AgedClass(first.job, now, j.ageingStep()).Rank()
+			its := laws.WaitingClass(&j.cfg, first.job, now).Rank()
 			if its < class || its == class && most >= least {
 				continue
 			}
@@ -271,14 +271,6 @@ func (j *lawChecker) mayDelay(id ares.JobID, now time.Time) bool {
 	return slices.ContainsFunc(j.state.PlannedStarts(), func(p ares.PlannedStart) bool {
 		return p.Job != id && (!known || p.At.IsZero() || ends.After(p.Latest))
 	})
-}
-
-// ageingStep returns how long a job must wait to gain one point of priority. It returns 0 if there is no ageing.
-func (j *lawChecker) ageingStep() time.Duration {
-	if j.cfg.Queue.Order != config.OrderAged {
-		return 0
-	}
-	return j.cfg.AgeingStep
 }
 
 // This method reports whether a request fits into the free capacity. If a request does not

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -105,7 +106,7 @@ func TestPoliciesAreValid(t *testing.T) {
 		if err := p.Engine.Check(); err != nil || p.Name != name {
 			t.Errorf("%s is %s: %v", name, p.Name, err)
 		}
-		what := p.Estimate + p.Engine.Digest()
+		what := fmt.Sprint(p.Estimate, p.Preemptible, p.Engine.Digest())
 		if other, twice := seen[what]; twice {
 			t.Errorf("%s is %s", name, other)
 		}

@@ -22,11 +22,18 @@ type Policy struct {
 	// CheckpointSeconds is how long a preempted job keeps its devices while it writes its
 	// checkpoint.
 	CheckpointSeconds int
+	// Preemptible makes every job of a trace save checkpoints, so that it may be preempted by a shorter job of its queue.
+	Preemptible bool
 }
 
 // This map contains the built-in policies by name.
 var policies = map[string]func() Policy{
-	"ares": func() Policy { return Policy{Engine: config.Default()} },
+	"ares": func() Policy { return Policy{Engine: config.Default(), Estimate: EstimateForecast} },
+
+	// The default, for traces whose jobs save checkpoints: shorter jobs may preempt them.
+	"ares-preemptible": func() Policy {
+		return Policy{Engine: config.Default(), Estimate: EstimateForecast, Preemptible: true, CheckpointSeconds: 30}
+	},
 
 	// Placement rules.
 	"random":     withPlacement(config.PolicyRandom),
@@ -43,6 +50,7 @@ var policies = map[string]func() Policy{
 	"edf-backfill":  queueing(config.QueueConfig{Order: config.OrderDeadline}, ""),
 	"easy":          queueing(config.QueueConfig{Order: config.OrderFIFO, Blocked: config.BlockedReserve}, EstimateOracle),
 	"sjf":           queueing(config.QueueConfig{Order: config.OrderShortest, Blocked: config.BlockedHold}, EstimateOracle),
+	"sjf-backfill":  queueing(config.QueueConfig{Order: config.OrderShortest}, EstimateOracle),
 	"srtf":          queueing(config.QueueConfig{Order: config.OrderRemaining, Preempt: true}, EstimateOracle),
 	"tiresias":      queueing(config.QueueConfig{Order: config.OrderAttained, Preempt: true}, ""),
 	"ares-turns":    aresTurns,
@@ -90,7 +98,7 @@ func queueing(q config.QueueConfig, estimate string) func() Policy {
 // jobs that have used little GPU time come first and preempt other jobs. A job is preempted at most ten times,
 // and never in the first five minutes after a restart. A job comes first until it has used 5,000 GPU-seconds.
 // The limit of 5,000 GPU-seconds is higher than in the policy tiresias. Long jobs with one GPU are therefore
-// not preempted right after their start. docs/reference/performance.md shows the results of other values.
+// not preempted right after their start. docs/reference/performance.md shows its results.
 func aresTurns() Policy {
 	p := Policy{Engine: config.Default(), CheckpointSeconds: 30}
 	p.Engine.Queue = config.QueueConfig{Order: config.OrderAttained, Preempt: true, Attained: 5000}

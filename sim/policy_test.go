@@ -16,7 +16,7 @@ func TestBuiltInPoliciesAreValid(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, p, err, p.Engine.Check())
 		}
 	}
-	if _, err := PolicyNamed("lifo"); err == nil || !strings.Contains(err.Error(), "use one of ares, ares-turns, bestfit") {
+	if _, err := PolicyNamed("lifo"); err == nil || !strings.Contains(err.Error(), "use one of ares, ares-preemptible, ares-turns, bestfit") {
 		t.Error(err)
 	}
 }
@@ -58,7 +58,7 @@ func TestPolicyMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"base: lifo":              `unknown policy "lifo": use one of`,
 		"queue_ordre: fifo":       "line 1: unknown key queue_ordre",
-		"queue_order: lifo":       `queue_order: "lifo" is not a valid queue order: use one of aged, fifo`,
+		"queue_order: lifo":       `queue_order: "lifo" is not a valid queue order: use one of expected-work, aged, fifo`,
 		"blocked_jobs: jump":      "blocked_jobs: ",
 		"preempt_by_order: true":  "preempt_by_order: needs a queue_order",
 		"placement: worst":        "placement: must be one of",

@@ -29,6 +29,8 @@ type policyFile struct {
 	ModelWeights       map[string]float64 `yaml:"model_weights"`
 	Placement          *string            `yaml:"placement"`
 	QueueOrder         *string            `yaml:"queue_order"`
+	OverdueAfterHours  *int               `yaml:"overdue_after_hours"`
+	OverdueShare       *int               `yaml:"overdue_share_percent"`
 	BlockedJobs        *string            `yaml:"blocked_jobs"`
 	PreemptByOrder     *bool              `yaml:"preempt_by_order"`
 	AttainedGPUSeconds *int               `yaml:"attained_gpu_seconds"`
@@ -41,15 +43,18 @@ type policyFile struct {
 	Estimate          *string  `yaml:"estimate"`
 	EstimateError     *float64 `yaml:"estimate_error"`
 	CheckpointSeconds *int     `yaml:"checkpoint_seconds"`
+	Preemptible       *bool    `yaml:"preemptible"`
 }
 
 // reservationsFile contains the settings of backfill reservations.
 type reservationsFile struct {
-	First            *int `yaml:"first"`
-	AfterSeconds     *int `yaml:"after_seconds"`
-	HoldAfterSeconds *int `yaml:"hold_after_seconds"`
-	SlackPercent     *int `yaml:"slack_percent"`
-	SlackSeconds     *int `yaml:"slack_seconds"`
+	First            *int     `yaml:"first"`
+	AfterSeconds     *int     `yaml:"after_seconds"`
+	HoldAfterSeconds *int     `yaml:"hold_after_seconds"`
+	HoldIdlePercent  *float64 `yaml:"hold_idle_percent"`
+	MaxSpreadPercent *int     `yaml:"max_spread_percent"`
+	SlackPercent     *int     `yaml:"slack_percent"`
+	SlackSeconds     *int     `yaml:"slack_seconds"`
 }
 
 // consolidationFile contains the settings of consolidation.
@@ -68,6 +73,10 @@ func (f *consolidationFile) change(y *config.PreemptionConfig) {
 func (f *reservationsFile) change(r *config.BackfillConfig) {
 	set(&r.First, f.First)
 	set(&r.SlackPercent, f.SlackPercent)
+	set(&r.MaxSpread, f.MaxSpreadPercent)
+	if f.HoldIdlePercent != nil {
+		r.HoldIdle = int(math.Round(min(max(*f.HoldIdlePercent, -1), 1<<20) * 10))
+	}
 	for of, given := range map[*time.Duration]*int{&r.After: f.AfterSeconds, &r.DrainAfter: f.HoldAfterSeconds, &r.SlackLeast: f.SlackSeconds} {
 		if given != nil {
 			*of = time.Duration(*given) * time.Second
@@ -123,6 +132,7 @@ func (f *policyFile) change(p *Policy) {
 	set(&p.Estimate, f.Estimate)
 	set(&p.EstimateError, f.EstimateError)
 	set(&p.CheckpointSeconds, f.CheckpointSeconds)
+	set(&p.Preemptible, f.Preemptible)
 	set(&q.Preempt, f.PreemptByOrder)
 	set(&q.Attained, f.AttainedGPUSeconds)
 	f.Reservations.change(&e.Backfill)
@@ -149,9 +159,16 @@ func (f *policyFile) change(p *Policy) {
 	order, blocked := string(q.Order), string(q.Blocked)
 	set(&order, f.QueueOrder)
 	set(&blocked, f.BlockedJobs)
-	peers := q.PeersAfter
+	before := *q
 	*q = config.NewQueueConfig(order, blocked, q.Preempt, q.Attained)
-	q.PeersAfter = peers
+	q.PeersAfter = before.PeersAfter
+	if q.Order == before.Order {
+		q.OverdueAfter, q.OverdueShare = before.OverdueAfter, before.OverdueShare
+	}
+	set(&q.OverdueShare, f.OverdueShare)
+	if f.OverdueAfterHours != nil {
+		q.OverdueAfter = time.Duration(*f.OverdueAfterHours) * time.Hour
+	}
 	if len(f.ModelWeights) > 0 {
 		e.ModelWeights = make(map[string]int, len(f.ModelWeights))
 	}

@@ -16,7 +16,9 @@ import (
 
 // Setup is the input of one simulation.
 type Setup struct {
-	Trace     *Trace
+	Trace *Trace
+	// Draw draws the trace by seed, for a workload that is random. Trace is not used then.
+	Draw      func(seed uint64) *Trace
 	TraceName string
 	Fleet     *Fleet
 	FleetName string
@@ -43,6 +45,9 @@ type Outcome struct {
 
 // Simulate runs a trace on a fleet under a policy, and returns the report.
 func Simulate(s Setup) (*Outcome, error) {
+	if s.Draw != nil {
+		s.Trace = s.Draw(s.Seed)
+	}
 	trace, err := s.Trace.Resample(s.Resample, s.Seed)
 	if err != nil {
 		return nil, err

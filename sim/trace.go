@@ -25,6 +25,8 @@ type Arrival struct {
 	Spec ares.Spec
 	Line int
 	ID   string // the ID of the job in the trace, "" for none
+	// Owner is the user who submitted the job, "" if the trace does not say.
+	Owner string
 }
 
 // Trace contains the jobs of a trace in the order of their arrival. It also contains the rows that could not be

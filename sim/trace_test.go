@@ -185,3 +185,22 @@ func TestClosestFormat(t *testing.T) {
 		}
 	}
 }
+
+// The forecast of a job uses earlier jobs of the same user, so a trace keeps the user.
+func TestSlurmUsersOwnTheirJobs(t *testing.T) {
+	t.Parallel()
+	trace, err := Read("slurm", strings.NewReader("JobID|JobName|User|Submit|ElapsedRaw|AllocTRES|\n7|fit|ada|2026-01-01T00:00:00|60|cpu=1,gres/gpu=1|\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := PolicyNamed("easy-forecast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWorld(&Fleet{Machines: []Machine{{Name: "n", Count: 1, GPUs: 1, CPUs: 8}}}, p)
+	w.arrive(&trace.Arrivals[0])
+	w.flush()
+	if got := w.predictor.predictions[jobID(0)].ask.User; got != "ada" {
+		t.Errorf("the forecast takes %q for the user", got)
+	}
+}

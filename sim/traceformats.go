@@ -68,7 +68,8 @@ func slurm(r *row) (Arrival, rowUse) {
 	}
 	a := Arrival{
 		ID: r.text("JobID"), At: r.at("Submit", "2006-01-02T15:04:05"), Runs: time.Duration(r.number("ElapsedRaw")) * time.Second,
-		Spec: ares.Spec{Name: r.text("JobName"), Tenant: r.text("Account"), Queue: r.text("Partition")},
+		Owner: r.text("User"),
+		Spec:  ares.Spec{Name: r.text("JobName"), Tenant: r.text("Account"), Queue: r.text("Partition")},
 	}
 	if limit := r.text("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {
 		a.Spec.MaxRuntimeMinutes = r.number("TimelimitRaw")

@@ -17,6 +17,8 @@ type Workload struct {
 	About string
 	Fleet *Fleet
 	Trace *Trace
+	// Draw draws the jobs by seed, for a workload that is random. It is nil for the others.
+	Draw func(seed uint64) *Trace
 	// Bound is a lower bound on the makespan under any scheduler. For each queue, the bound is at
 	// least the queue's total work divided by its quota. For each job, the bound is at least the
 	// time at which the job ends if it starts on arrival.
@@ -36,11 +38,18 @@ var workloads = map[string]func() *Workload{
 // Workloads returns the names of the built-in workloads.
 func Workloads() []string { return slices.Sorted(maps.Keys(workloads)) }
 
-// WorkloadNamed returns a built-in workload.
+// WorkloadNamed returns a built-in workload. A name such as regime:philly-64-l0.5 stands for a Regime.
 func WorkloadNamed(name string) (*Workload, error) {
+	if of, found := strings.CutPrefix(name, RegimePrefix); found {
+		r, err := RegimeNamed(of)
+		if err != nil {
+			return nil, err
+		}
+		return &Workload{Name: name, About: r.About(), Fleet: r.Fleet(), Trace: r.Trace(1), Draw: r.Trace}, nil
+	}
 	build, ok := workloads[name]
 	if !ok {
-		return nil, ares.Errorf(ares.Invalid, "unknown workload %q: use one of %s", name, strings.Join(Workloads(), ", ")).At("workload")
+		return nil, ares.Errorf(ares.Invalid, "unknown workload %q: use %s, or %sNAME", name, strings.Join(Workloads(), ", "), RegimePrefix).At("workload")
 	}
 	w := build()
 	w.Name = name
