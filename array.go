@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // An array is one job with many elements. An element is created when it is placed and is then a job like any other,
@@ -29,6 +31,21 @@ func ElementID(array JobID, index int) JobID {
 	buf := append([]byte("element "), array...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(buf, uint64(index)))
 	return JobID("job-" + idAlphabet.EncodeToString(sum[:15]))
+}
+
+// CutElement splits a reference to an element of an array, such as "sweep[3]", into the reference to the array and the
+// index of the element.
+func CutElement(reference string) (array string, index int, ok bool) {
+	open := strings.LastIndexByte(reference, '[')
+	if open <= 0 || !strings.HasSuffix(reference, "]") {
+		return "", 0, false
+	}
+	digits := reference[open+1 : len(reference)-1]
+	if len(digits) == 0 || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" {
+		return "", 0, false
+	}
+	index, err := strconv.Atoi(digits)
+	return reference[:open], index, err == nil
 }
 
 // IsArray reports whether the job is an array. The scheduler places the elements of an array, but

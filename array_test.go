@@ -1,6 +1,7 @@
 package ares_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -116,6 +117,21 @@ func TestMinMembersByDefault(t *testing.T) {
 	} {
 		if got := c.spec.WithDefaultsOf(c.version).MinMembers; got != c.want {
 			t.Errorf("%+v under version %d: %d, want %d", c.spec, c.version, got, c.want)
+		}
+	}
+}
+
+func TestCutElement(t *testing.T) {
+	for text, want := range map[string]string{
+		"sweep[3]": "sweep 3", "a[b][12]": "a[b] 12", "@last[0]": "@last 0", "x[007]": "x 7",
+		"sweep": "", "[3]": "", "sweep[]": "", "sweep[-1]": "", "sweep[+1]": "", "sweep[1": "", "sweep[x]": "", "sweep[1234567]": "", "sweep[3] ": "", "": "",
+	} {
+		got := ""
+		if array, index, ok := ares.CutElement(text); ok {
+			got = fmt.Sprint(array, " ", index)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

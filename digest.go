@@ -46,6 +46,7 @@ func (c digestWriter) identity(s *Spec) digestWriter {
 	c = c.list(10, s.After)
 	c = c.pairs(11, s.Labels)
 	c = c.secrets(12, s.Secrets)
+	c = c.text(13, s.CodeDigest)
 	return c
 }
 
@@ -108,6 +109,9 @@ func (c digestWriter) life(s *Spec) digestWriter {
 	}
 	c = c.number(72, s.Checkpoint.IntervalMinutes)
 	c = c.text(73, s.Checkpoint.Path)
+	if s.Preemptible != nil {
+		c = c.flag(74, *s.Preemptible)
+	}
 	return c
 }
 

@@ -41,10 +41,12 @@ type Spec struct {
 	LostAfterSeconds  int               `json:"lost_after_seconds,omitzero"`
 	GraceSeconds      *int              `json:"grace_seconds,omitzero"`
 	Checkpoint        Checkpoint        `json:"checkpoint,omitzero"`
+	Preemptible       *bool             `json:"preemptible,omitzero"` // see IsPreemptible
 	After             []string          `json:"after,omitzero"`
 	Array             Array             `json:"array,omitzero"`
 	Labels            map[string]string `json:"labels,omitzero"`
 	Secrets           []SecretRef       `json:"secrets,omitzero"`
+	CodeDigest        string            `json:"code_digest,omitzero"` // a snapshot of a directory, which is the working directory of each rank
 }
 
 // Placement constrains where a job runs.
@@ -224,6 +226,19 @@ func (s Spec) Grace() time.Duration {
 		return DefaultGraceSeconds * time.Second
 	}
 	return time.Duration(*s.GraceSeconds) * time.Second
+}
+
+// IsPreemptible reports whether the job may be stopped for a job of its own queue and class that is expected to need
+// much less time. A job that saves checkpoints is preemptible unless it says otherwise. A job that must not run twice or
+// is latency-sensitive never is.
+func (s Spec) IsPreemptible() bool {
+	if s.Mode == AtMostOnce || s.Placement.LatencySensitive {
+		return false
+	}
+	if s.Preemptible != nil {
+		return *s.Preemptible
+	}
+	return s.Checkpoint.Enabled
 }
 
 // MaxRuntime is the time limit of one attempt, or 0 if there is no limit.

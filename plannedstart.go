@@ -19,4 +19,8 @@ type PlannedStart struct {
 	Seats  []Seat
 	Level  Level  // the narrowest level that holds every seat, "" for none
 	Domain string // the name of the domain at that level
+	// Held is true when no other job may use the parts of the allocation that are free. Price is then the GPU time that
+	// the job must have earned for it; see docs/guide/backfill.md.
+	Held  bool
+	Price time.Duration
 }

@@ -15,9 +15,12 @@ type Explanation struct {
 	Queue    string // the queue it waits in
 	Rank     int    // its position in that queue, from 1; 0 when it is not queued
 	Of       int    // jobs in that queue
+	Order    string // which rule gives the job its position; "" when it is not queued
 	Ahead    []Ahead
 	Holders  []Holder
 	ETA      ETA // ETA of a queued job
+	// Hold says what it costs to hold nodes for the job. Hold is nil if nodes are never held for it.
+	Hold *HoldOutlook
 }
 
 // Remedy is a list of steps that together allow a job to be placed.

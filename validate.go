@@ -116,8 +116,22 @@ func (s Spec) checkProcess(p *Problems) {
 	pairs(p, "environment", s.Environment, MaxEnvironment)
 	text(p, "image", s.Image, 1024)
 	text(p, "working_dir", s.WorkingDir, 4096)
-	if s.WorkingDir != "" && !strings.HasPrefix(s.WorkingDir, "/") {
-		p.Add("working_dir", "%q is not absolute: start it with /", s.WorkingDir)
+	s.checkWorkingDir(p)
+}
+
+// checkWorkingDir checks the working directory. It is a path on the node, or a path inside the job's code.
+func (s Spec) checkWorkingDir(p *Problems) {
+	if s.CodeDigest == "" {
+		if s.WorkingDir != "" && !strings.HasPrefix(s.WorkingDir, "/") {
+			p.Add("working_dir", "%q is not absolute: start it with /, or take your directory along with --sync DIRECTORY, and give a path inside it", s.WorkingDir)
+		}
+		return
+	}
+	if len(s.CodeDigest) != 64 || strings.Trim(s.CodeDigest, "0123456789abcdef") != "" {
+		p.Add("code_digest", "%q is not the digest of a snapshot: use the digest that CommitSnapshot returns, which has 64 hexadecimal digits", Clip(s.CodeDigest))
+	}
+	if strings.HasPrefix(s.WorkingDir, "/") || slices.Contains(strings.Split(s.WorkingDir, "/"), "..") {
+		p.Add("working_dir", "%q is not a path inside the job's code: with --sync, the working directory is relative to the synced directory, such as src", s.WorkingDir)
 	}
 }
 
@@ -137,6 +151,12 @@ func (s Spec) checkLife(p *Problems) {
 	}
 	if s.Mode != "" && s.Mode != Restart && s.Mode != AtMostOnce {
 		p.Add("execution_mode", "%q is unknown: use %s or %s", s.Mode, Restart, AtMostOnce)
+	}
+	switch preemptible := s.Preemptible != nil && *s.Preemptible; {
+	case preemptible && s.Mode == AtMostOnce:
+		p.Add("preemptible", "a job with execution_mode %s cannot be stopped and run again: leave preemptible out, or use execution_mode %s", AtMostOnce, Restart)
+	case preemptible && s.Placement.LatencySensitive:
+		p.Add("preemptible", "a latency-sensitive job is preempted by critical jobs only: leave preemptible or placement.latency_sensitive out")
 	}
 }
 

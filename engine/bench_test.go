@@ -9,13 +9,14 @@ import (
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // benchState returns a state with waiting jobs and 1,000 nodes. Each node has 8 GPUs. If the argument
 // `full` is true, a single job holds all devices.
 func benchState(tb testing.TB, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
 	tb.Helper()
-	return benchStateOf(tb, 1000, full, jobs, spec)
+	return benchStateOf(tb, 1000, full, min(jobs, rounds.Sized(jobs, 1000)), spec)
 }
 
 func benchStateOf(tb testing.TB, nodes int, full bool, jobs int, spec func(i int) ares.Spec) *engine.State {
@@ -141,8 +142,8 @@ func BenchmarkApplyRun(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for rev := int64(2); b.Loop(); rev += 2 {
-		s.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-005000", Run: placed}}}})
-		s.Apply(ares.Batch{Revision: rev + 1, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-005000", Run: freed}}}})
+		s.Apply(ares.Batch{Revision: rev, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-000500", Run: placed}}}})
+		s.Apply(ares.Batch{Revision: rev + 1, Events: []ares.Event{{Run: &ares.RunEvent{Job: "job-000500", Run: freed}}}})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/config"
+	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
 // TestForecast checks that a job keeps its forecast until the job or the forecast is deleted. The order in
@@ -14,7 +15,7 @@ import (
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	said := ares.RuntimePredicted{Job: "x", P50: time.Minute, P90: time.Hour, Basis: "2 runs"}
-	cfg := config.Default()
+	cfg := enginetest.AgedConfig()
 	cfg.Queue.Order = config.OrderShortest // the position in the queue depends on the forecast
 	s := engine.NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{

@@ -9,7 +9,6 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
-	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/enginetest"
 )
 
@@ -27,9 +26,9 @@ type floodedCluster struct {
 	made    int
 }
 
-func newFloodedCluster(t *testing.T, nodes int, say func(time.Duration) *ares.RuntimePredicted) *floodedCluster {
-	cfg := config.Default()
-	cfg.Backfill.DrainAfter = 30 * time.Minute
+func newFloodedCluster(t *testing.T, nodes, holdIdle int, say func(time.Duration) *ares.RuntimePredicted) *floodedCluster {
+	cfg := enginetest.AgedConfig()
+	cfg.Backfill.DrainAfter, cfg.Backfill.HoldIdle = 30*time.Minute, holdIdle
 	f := &floodedCluster{t: t, w: enginetest.NewClusterWithConfig(cfg), r: rand.New(rand.NewPCG(7, 7)), say: say, runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, started: map[ares.JobID]time.Time{}}
 	for i := range nodes {
 		n := nodeOf(fmt.Sprintf("n%02d", i), 8)
@@ -132,15 +131,15 @@ func TestLargeJobStartsUnderSmallJobs(t *testing.T) {
 		spec  ares.Spec
 		bound time.Duration // counted from submission; small jobs run for at most two hours
 	}{
-		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 8 * time.Hour},
-		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 8 * time.Hour},
-		{"16 x 4", ares.Spec{Members: 16, GPUs: 4}, 8 * time.Hour},
-		{"a whole node", ares.Spec{GPUs: 8}, 8 * time.Hour},
+		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 12 * time.Hour},
+		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 12 * time.Hour},
+		{"16 x 4", ares.Spec{Members: 16, GPUs: 4}, 12 * time.Hour},
+		{"a whole node", ares.Spec{GPUs: 8}, 12 * time.Hour},
 	} {
 		for prediction, say := range predictors {
 			t.Run(c.name+", predictions: "+prediction, func(t *testing.T) {
 				t.Parallel()
-				f := newFloodedCluster(t, 16, say)
+				f := newFloodedCluster(t, 16, 200, say)
 				f.minute(70)
 				for range 60 {
 					f.minute(1 + f.r.IntN(5)/4)

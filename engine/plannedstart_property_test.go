@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares/engine/enginetest"
 	"pgregory.net/rapid"
 
 	ares "github.com/ares-scheduler/ares"
@@ -18,7 +19,7 @@ func TestPlannedStartsAreMet(t *testing.T) {
 	met, behind := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		c := newOverloadedCluster(t, config.QueueConfig{})
-		cfg := config.Default()
+		cfg := enginetest.AgedConfig()
 		cfg.Backfill = config.BackfillConfig{First: rapid.IntRange(1, 8).Draw(t, "first"), SlackPercent: pick(t, "percent", 0, 10), SlackLeast: pick(t, "slack", 0, time.Minute)}
 		c.reconfigure(cfg)
 		c.queues = []string{""}

@@ -21,7 +21,10 @@ type contendedCluster struct {
 }
 
 func newContendedCluster(t *rapid.T, moving bool) *contendedCluster {
-	cfg := config.Default()
+	return newContendedClusterWith(t, enginetest.AgedConfig(), moving)
+}
+
+func newContendedClusterWith(t *rapid.T, cfg config.Config, moving bool) *contendedCluster {
 	y := &cfg.Preemption
 	y.Ceiling, y.MaxPreemptions = pick(t, "ceiling", 4000, 1000, 2000, 0), pick(t, "yields", 3, 0, 1)
 	y.Cooldown, y.Restart = pick(t, "cooldown", time.Minute, 0, 10*time.Minute), pick(t, "restart", time.Minute, 0)
@@ -69,6 +72,9 @@ func (m *contendedCluster) submit(t *rapid.T) {
 	s.Checkpoint.Enabled, s.Placement.LatencySensitive = rapid.Bool().Draw(t, "checkpoint"), s.GPUMilli == 0 && once(t, 8, "latency")
 	if once(t, 8, "once") {
 		s.Mode = ares.AtMostOnce
+	}
+	if s.Mode != ares.AtMostOnce && !s.Placement.LatencySensitive {
+		s.Preemptible = pick(t, "preemptible", nil, nil, new(true), new(false))
 	}
 	s.MaxRuntimeMinutes = pick(t, "minutes", 0, 0, 1, 60)
 	m.w.Submit(id, s)
@@ -176,6 +182,37 @@ func (m *contendedCluster) disturb(t *rapid.T) {
 				return r.RequestStop(ares.Stop{Why: ares.StopCancel, By: "ann", At: m.w.Now})
 			})
 		}
+	}
+}
+
+// TestPreemptionOfLongerJobs lets time pass by hours, so that jobs of the same queue and class preempt each other. It
+// checks that no plan breaks a law: only jobs that allow it are preempted inside their class, and in no cycle.
+func TestPreemptionOfLongerJobs(t *testing.T) {
+	t.Parallel()
+	victims := 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newContendedClusterWith(t, config.Default(), false)
+		for range rapid.IntRange(5, 30).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "come") {
+				m.submit(t)
+				if id := m.jobs[len(m.jobs)-1]; once(t, 2, "predicted") {
+					p50 := time.Duration(pick(t, "p50", 1, 60, 3000)) * time.Minute
+					m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: p50, P90: p50 * time.Duration(pick(t, "p90", 1, 3, 20)), Samples: 9}})
+				}
+			}
+			m.settle(t)
+			for range rapid.IntRange(0, 6).Draw(t, "reports") {
+				m.report(t)
+			}
+			m.w.Now = m.w.Now.Add(time.Duration(pick(t, "minutes", 10, 0, 90, 600, 6000)) * time.Minute)
+		}
+		if err := m.w.CheckReplay(); err != nil {
+			t.Fatal(err)
+		}
+		victims += m.by[ares.PreemptByOrder]
+	})
+	if t.Logf("%d victims", victims); victims == 0 {
+		t.Error("no job was preempted for a shorter one of its class")
 	}
 }
 

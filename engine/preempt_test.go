@@ -65,7 +65,7 @@ func TestVictimsHoldNoMoreThanNeeded(t *testing.T) {
 	for _, c := range []struct{ gpus, members, each, want int }{
 		{1, 6, 8, 48}, {8, 6, 8, 48}, {4, 6, 8, 48}, {1, 1, 1, 1}, {2, 1, 1, 2}, {16, 6, 8, 48}, {4, 12, 4, 48},
 	} {
-		w := fullCluster(t, 47, c.gpus, config.Default())
+		w := fullCluster(t, 47, c.gpus, enginetest.AgedConfig())
 		w.Submit("urgent", ares.Spec{Tenant: "ops", Members: c.members, GPUs: c.each, Priority: new(2000)})
 		plan := decideAndCommit(t, w)
 		if len(plan.Nominate) != 1 {
@@ -82,7 +82,7 @@ func TestVictimsHoldNoMoreThanNeeded(t *testing.T) {
 // that are not victims must not be stopped.
 func TestManyVictims(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default()
+	cfg := enginetest.AgedConfig()
 	cfg.Preemption.PerTenant = 0
 	w := fullCluster(t, 80, 1, cfg)
 	w.Submit("urgent", ares.Spec{Tenant: "ops", Members: 80, GPUs: 8, Priority: new(2000)})
@@ -113,7 +113,7 @@ func TestManyVictims(t *testing.T) {
 // TestManyNominations checks that no more than config.MaxNominations jobs are nominated at the same time.
 func TestManyNominations(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default()
+	cfg := enginetest.AgedConfig()
 	cfg.Preemption.PerTenant = 0
 	w := fullCluster(t, 12, 1, cfg)
 	for i := range config.MaxNominations + 8 {

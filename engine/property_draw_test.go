@@ -29,12 +29,16 @@ func drawConfig(t *rapid.T) config.Config {
 	}
 	if once(t, 3, "queueing") {
 		q := &cfg.Queue
-		q.Order = pick(t, "order", config.OrderAged, config.OrderFIFO, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderAttained)
+		q.Order = pick(t, "order", config.OrderAged, config.OrderFIFO, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderAttained, config.OrderExpectedWork)
 		q.Blocked = pick(t, "blocked", config.BlockedSkip, config.BlockedHold, config.BlockedReserve)
-		q.Preempt = q.Order != config.OrderAged && q.Order != config.OrderFIFO && q.Blocked != config.BlockedReserve && rapid.Bool().Draw(t, "yield")
+		q.Preempt = q.Order != config.OrderAged && q.Order != config.OrderExpectedWork && q.Order != config.OrderFIFO && q.Blocked != config.BlockedReserve && rapid.Bool().Draw(t, "yield")
 		if q.Order == config.OrderAttained {
 			q.Attained = pick(t, "attained", 0, 1, 60)
 		}
+	}
+	if cfg.Queue.Order == config.OrderExpectedWork {
+		cfg.Queue.OverdueAfter, cfg.Queue.OverdueShare = pick(t, "overdue", 0, time.Minute, time.Hour), pick(t, "overdue share", 10, 50, 100)
+		cfg.Backfill.MaxSpread = pick(t, "spread", 0, 200)
 	}
 	if once(t, 4, "another policy") {
 		cfg.Placement, cfg.Seed = pick(t, "placement", config.PlacementPolicies()...), int64(pick(t, "seed", 0, 7))

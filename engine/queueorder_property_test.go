@@ -26,7 +26,7 @@ type overloadedCluster struct {
 }
 
 func newOverloadedCluster(t *rapid.T, q config.QueueConfig) *overloadedCluster {
-	cfg := config.Default()
+	cfg := enginetest.AgedConfig()
 	cfg.Queue = q
 	c := &overloadedCluster{w: enginetest.NewClusterWithConfig(cfg), runs: map[ares.JobID]time.Duration{}, ends: map[ares.JobID]time.Time{}, queues: []string{"", "", "other"}}
 	c.nodes = rapid.IntRange(1, 3).Draw(t, "nodes")

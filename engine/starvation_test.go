@@ -133,14 +133,18 @@ func TestNoStarvationInAQueue(t *testing.T) {
 }
 
 // TestNoStarvationBehindSmallerJobs checks a job that needs more devices than usually become free at the same time.
-// The job must start nevertheless. After Backfill.DrainAfter, nodes are drained for the job. Therefore it must
-// start within DrainAfter plus one runtime, even if the ends of running jobs are unknown.
+// The job must start nevertheless. After Backfill.DrainAfter, nodes are held for the job as soon as it has earned the
+// idle time. The ends of running jobs are unknown here, so they are expected in 10 minutes. Then the price of a hold is
+// never above a quarter of the job's GPUs for 10 minutes, plus a twentieth of these GPUs for the 4 hours that are assumed
+// for the job itself.
 func TestNoStarvationBehindSmallerJobs(t *testing.T) {
 	s := newStream(t, 4)
 	s.minute(1, "")
 	accepted := s.w.Now
 	s.submit("big", "", 1999, 4)
-	bound := config.Default().Backfill.DrainAfter + s.runs + time.Minute // one cycle per minute
+	c := config.Default().Backfill
+	earned := (10*time.Minute/4 + 4*time.Hour/20) * 1000 / time.Duration(c.HoldIdle)
+	bound := c.DrainAfter + earned + s.runs + time.Minute // one cycle per minute
 	for !s.w.Now.After(accepted.Add(bound)) {
 		s.minute(1, "")
 		if at, ok := s.started["big"]; ok {

@@ -8,9 +8,8 @@
 //   - earlieststart.go finds the earliest time at which a blocked job fits, and the nodes on which it fits.
 //   - reservations.go defines the backfill reservations of one cycle. It places other jobs only where
 //     they do not delay these reservations.
-//   - drain.go and shortage.go make the reservation for a job that has waited for a long time. The nodes
-//     of this reservation are drained, which means that the reservation holds their free capacity until
-//     the job starts.
+//   - hold.go, readiness.go and shortage.go hold nodes for a job that has waited for a long time, on the nodes where
+//     this is expected to leave the fewest GPUs idle, and only for as much idle time as the job has earned.
 //   - plannedstart.go converts a reservation to the form that users see.
 //
 // Round is the state of backfill in one cycle. A backfill reservation lasts for one cycle

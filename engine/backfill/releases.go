@@ -188,16 +188,3 @@ func firstOpening(n *cluster.Node, req *cluster.Request, list []expectedRelease)
 	}
 	return list[hi-1].at
 }
-
-// capacityWithoutRecent returns the number of members that would fit on the node if the recent attempts
-// had ended. An attempt is recent if it was placed at the time `cut` or later.
-func (b *Round) capacityWithoutRecent(n *cluster.Node, req *cluster.Request, cut int64) int {
-	return n.RoomWithout(req, func(yield func(*ares.Seat) bool) {
-		for _, o := range n.Occupants {
-			e := b.Jobs.Owner(o)
-			if (e.Run == nil || job.AttemptOf(e.Run, o.Seat).PlacedAt.UnixNano() >= cut) && !yield(o.Seat) {
-				return
-			}
-		}
-	})
-}

@@ -19,7 +19,7 @@ type Reservation struct {
 	At      int64 // the planned start, job.NoEnd if unknown
 	limit   int64 // the time by which backfilled jobs on the reserved seats must have ended. Invariant: limit >= At unless drain is set.
 	Firm    bool  // no job ahead of it is blocked
-	drain   bool  // no other job may use its free parts, not even a short one
+	drain   bool  // a hold: no other job may use its free parts, not even a short one; see HoldFor
 	endsAt  int64 // when the job is expected to have ended, job.NoEnd if unknown
 	Seats   []ares.Seat
 	toHold  []cluster.Delta // the parts of its seats that are already free
@@ -27,13 +27,16 @@ type Reservation struct {
 	Merit   ares.PlacementScore
 	Sources [job.EstimateSources]int // number of releases that it waits for, by the source of the estimate
 	Overdue int                      // number of overdue releases that it waits for
+	price   time.Duration            // for a hold; see Hold.Price
 }
 
 // MayReserve reports whether a blocked job may get a reservation.
 func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	r := &b.Backfill
 	switch {
-	case len(b.Reservations) >= r.First || b.ReservationTries >= 2*r.First:
+	case b.holdOf(e) != 0:
+		return false // nodes are held for it
+	case len(b.Reservations)-b.Held >= r.First || len(b.Reservations) >= config.MaxReserved || b.ReservationTries >= 2*r.First:
 		return false
 	case b.Cfg.Queue.Blocked == config.BlockedReserve && !b.ReserveForAll:
 		return !slices.ContainsFunc(b.Reservations, func(r Reservation) bool { return r.leaf == e.Shape.Leaf })
@@ -46,7 +49,7 @@ func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 // not hold.
 func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Time) (placing ares.Placing, ok bool) {
 	ends := e.EndsBy(now)
-	outlasted := b.DelayedReservations(ends)
+	outlasted := b.DelayedReservations(ends) &^ b.holdOf(e)
 	sh := e.Shape
 	if outlasted != 0 && sh.DelayingEpoch == b.Place.Epoch && ends >= sh.DelayingEnd {
 		b.Place.WouldDelay = true // a job of the same shape that ends at this time or later would delay them too
@@ -74,6 +77,16 @@ func (b *Round) PlaceBackfill(e *job.Entry, members int, ban uint64, now time.Ti
 		b.Place.WouldDelay, sh.DelayingEpoch, sh.DelayingEnd = true, b.Place.Epoch, ends
 	}
 	return placing, false
+}
+
+// holdOf returns the reservation that holds nodes for the given job, as a set. The set is empty if there is none.
+func (b *Round) holdOf(e *job.Entry) (set uint64) {
+	for i := range b.Reservations[:b.Held] {
+		if b.Reservations[i].Entry == e {
+			set |= 1 << i
+		}
+	}
+	return set
 }
 
 // A cycle can check whether a job would fit if no reservation held capacity. maxProbes is the maximum number of
@@ -145,17 +158,34 @@ func (b *Round) ReserveFor(e *job.Entry, now time.Time) bool {
 	b.AssumePlanned(now)
 	r, ok := b.EarliestStart(e, members, ban, now)
 	b.Txn.Undo(mark)
-	if b.mayDrain(e, &r, ok, now) {
-		if drained, fits := b.drainReservation(e, members, ban, now); fits {
-			r, ok = drained, true
-		}
-		b.Txn.Undo(mark)
-	}
+	ok = ok && b.isPredictable(&r)
 	b.DropPlanned()
 	if ok {
 		b.Reservations = append(b.Reservations, r)
 	}
 	return ok
+}
+
+// isPredictable reports whether the ends of all jobs on the reserved nodes are known well enough for the
+// reservation; see config.BackfillConfig.MaxSpread.
+func (b *Round) isPredictable(r *Reservation) bool {
+	if b.Backfill.MaxSpread == 0 || b.ReserveForAll {
+		return true
+	}
+	var last *cluster.Node
+	for i := range r.Seats {
+		n := b.Cluster.NodesByID[r.Seats[i].Node]
+		if n == last {
+			continue
+		}
+		last = n
+		for _, o := range n.Occupants {
+			if v := b.Jobs.Owner(o); v != nil && v.Job != nil && !v.IsPredictable(b.Backfill.MaxSpread) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // AssumePlanned marks the seats of all reservations and nominations as taken until their jobs are expected to end.

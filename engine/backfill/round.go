@@ -26,12 +26,14 @@ type Round struct {
 	openings       [job.Quantiles]map[*cluster.Request]*openings
 	openingsOrder  [job.Quantiles][]*cluster.Request // keys of openings, oldest first
 
-	openTimes []int64            // scratch of timeWithCapacity
-	increases []capacityIncrease // scratch of timeWithCapacity
-	shortage  deviceShortage     // scratch of nearestNodes
+	openTimes     []int64            // scratch of timeWithCapacity
+	increases     []capacityIncrease // scratch of timeWithCapacity
+	shortage      deviceShortage     // scratch of cheapestNodes
+	nodeReadiness []nodeReadiness    // scratch of cheapestNodes
 
 	Backfill         config.BackfillConfig // the configuration in effect in this cycle
 	Reservations     []Reservation         // no more than 64, because a set of reservations is a 64-bit mask
+	Held             int                   // number of Reservations that HoldFor made; they are the first ones
 	HeldReservations uint64                // reservations that hold their free parts now
 	ReservationTries int                   // calls of ReserveFor
 	probes           int                   // number of placements tried without holds; see maxProbes
@@ -46,7 +48,7 @@ type Round struct {
 func (b *Round) Begin() {
 	clear(b.Reservations)
 	b.Backfill, b.Reservations = b.BackfillConfig(), b.Reservations[:0]
-	b.HeldReservations, b.ReservationTries, b.probes, b.ReserveForAll, b.Quantile = 0, 0, 0, false, job.P90
+	b.Held, b.HeldReservations, b.ReservationTries, b.probes, b.ReserveForAll, b.Quantile = 0, 0, 0, 0, false, job.P90
 	if b.Cfg.Queue.Blocked == config.BlockedReserve { // EASY backfill as published
 		b.Quantile = job.P50
 	}

@@ -5,49 +5,8 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
-	"github.com/ares-scheduler/ares/engine/job"
 )
-
-// nearestNodes chooses the domain in which the fewest devices must become free before the given number of
-// members fit. It returns the nodes of this domain that the members need. It considers a node only if a member
-// would fit there after the recent attempts have ended. An attempt is recent if it was placed at or after the
-// time given by cut.
-func (b *Round) nearestNodes(sh *job.Shape, req *cluster.Request, feasible *cluster.Set, members int, cut int64) []*cluster.Node {
-	level := ares.Level("")
-	if sh.Members > 1 {
-		level = sh.Wish.Required
-		if level.Rank() > ares.LevelNode.Rank() {
-			level = ares.LevelNode
-		}
-	}
-	var best []*cluster.Node
-	least := -1
-	b.shortage.clear(len(b.Cluster.Nodes))
-	for lo := 0; lo < len(b.Cluster.Nodes); {
-		hi := len(b.Cluster.Nodes)
-		if level != "" {
-			_, hi = b.Cluster.Domains.EnclosingDomain(lo, level)
-		}
-		var nodes []*cluster.Node
-		sum, capacity := 0, 0
-		for at, missing := range b.nodesByShortage(req, feasible, lo, hi) {
-			if extra := b.capacityWithoutRecent(b.Cluster.Nodes[at], req, cut); extra > 0 {
-				nodes = append(nodes, b.Cluster.Nodes[at])
-				sum, capacity = sum+missing, capacity+extra
-			}
-			if capacity >= members {
-				break
-			}
-		}
-		if capacity >= sh.MinMembers && (least < 0 || sum < least) {
-			best, least = nodes, sum
-		}
-		lo = hi
-	}
-	return best
-}
 
 // deviceShortage holds, for each node, the number of devices that must become free before one member of
 // a request fits. The shortage is computed on first use, for one block of 64 nodes at a time.

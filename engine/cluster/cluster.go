@@ -47,8 +47,10 @@ type modelTable struct {
 	// The function `index` returns the index of a model in the queue tree. Quotas and devices must use the same
 	// index for the same model.
 	index    func(model string) int
-	names    []string // by index; "" for models that no node had
-	matching []int    // scratch memory of ModelsOf
+	names    []string      // by index; "" for models that no node had
+	supply   []ModelSupply // by index
+	changes  int           // how often the supply changed
+	matching []int         // scratch memory of ModelsOf
 }
 
 // The type `staleness` records what has changed since the last RefreshIndex.
@@ -185,11 +187,12 @@ func CompareByPlace(a, b *Node) int {
 }
 
 // measureCapacity computes the total capacity of all nodes that have a session. Fair shares are computed from this
-// total capacity. The size of the largest node and the list of device models are computed here too.
+// total capacity. The size of the largest node, the list of device models and the number of devices of each model are
+// computed here too.
 func (c *Cluster) measureCapacity() {
 	var sum queue.Resources
 	c.ModelsPresent, c.largest = c.ModelsPresent[:0], largestNode{}
-	seen := make([]bool, len(c.models.names))
+	seen, supply := make([]bool, len(c.models.names)), make([]ModelSupply, len(c.models.names))
 	for _, n := range c.Nodes {
 		if n.Record == nil {
 			continue
@@ -203,6 +206,12 @@ func (c *Cluster) measureCapacity() {
 		if n.Session == nil {
 			continue
 		}
+		for i := range n.Type.Devices {
+			if d := &n.Type.Devices[i]; d.mig == "" {
+				supply[d.ModelIndex].Accelerator = d.kind
+				supply[d.ModelIndex].Devices++
+			}
+		}
 		c.largest.cpus = max(c.largest.cpus, n.Type.CPUs)
 		c.largest.gpus = max(c.largest.gpus, len(n.Type.Devices)*WholeMilli)
 		has := n.Type.capacity()
@@ -211,6 +220,16 @@ func (c *Cluster) measureCapacity() {
 	}
 	slices.SortFunc(c.ModelsPresent, func(a, b int) int { return cmp.Compare(c.models.names[a], c.models.names[b]) })
 	c.Capacity = sum
+	if !slices.Equal(c.models.supply, supply) {
+		c.models.supply = supply
+		c.models.changes++
+	}
+}
+
+// Supply returns the supply of each model, by model index, as of the last RefreshIndex. It also returns how often the supply
+// changed.
+func (c *Cluster) Supply() (byModel []ModelSupply, changes int) {
+	return c.models.supply, c.models.changes
 }
 
 // PreferredNodes returns those allowed nodes that the request also prefers. The returned set is valid until the next

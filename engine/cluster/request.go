@@ -143,6 +143,9 @@ func ParseAll[T any](list []string, parse func(string) (T, error)) []T {
 // NeedsDevices reports whether a member needs a device or a share of one.
 func (w *Request) NeedsDevices() bool { return w.GPUs > 0 || w.Milli > 0 }
 
+// Accelerator returns the accelerator type of the requested devices.
+func (w *Request) Accelerator() string { return w.accelerator }
+
 // acceptsDevice reports whether the request accepts the model of a device.
 func (w *Request) acceptsDevice(d *DeviceSpec) bool {
 	return (w.onlyModel == 0 || w.onlyModel == d.ModelIndex+1) && w.acceptsModel(d.model)

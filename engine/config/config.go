@@ -71,7 +71,7 @@ func (c *Config) RankLimit() int {
 func Default() Config {
 	return Config{
 		ThermalLimit: 75, ThermalMargin: 10, AgeingStep: 10 * time.Second, HalfLife: 24 * time.Hour,
-		Preemption: defaultPreemption(), Backfill: defaultBackfill(),
+		Queue: defaultQueue(), Preemption: defaultPreemption(), Backfill: defaultBackfill(),
 	}
 }
 

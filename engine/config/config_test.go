@@ -18,7 +18,7 @@ func TestCheckNamesEveryError(t *testing.T) {
 		Placement: "worstfit", Typical: []TypicalJob{{GPUs: 1, Count: 1}, {Milli: 500}},
 		Preemption: PreemptionConfig{Ceiling: 999, MaxPreemptions: -1, Cooldown: 48 * time.Hour, Restart: -time.Second, PerTenant: MaxPerTenant + 1},
 		Queue:      QueueConfig{Order: "lifo", Blocked: "jump", Attained: -1},
-		Backfill:   BackfillConfig{First: 65, After: time.Hour, DrainAfter: -1, SlackPercent: 101, SlackLeast: MaxReserveAfter + 1},
+		Backfill:   BackfillConfig{First: 65, After: time.Hour, DrainAfter: -1, HoldIdle: 1001, SlackPercent: 101, SlackLeast: MaxReserveAfter + 1},
 	}.Check()
 	if err == nil {
 		t.Fatal("an invalid configuration passes the check")
@@ -27,7 +27,7 @@ func TestCheckNamesEveryError(t *testing.T) {
 		"thermal_threshold", "thermal_margin", "ageing_step_seconds", "usage_half_life_hours", "model_weights.h100", "model_weights: a model", `placement: must be one of [random`, "typical[1]",
 		`queue_order: "lifo" is not a valid queue order`, `blocked_jobs: "jump"`, "attained_gpu_seconds: must be between", "attained_gpu_seconds: means something",
 		"preemption_ceiling: must be 0 for none", "max_preemptions: must be", "preemption_cooldown_seconds: must be", "restart_seconds: must be", "max_preemptions_per_hour: must be",
-		"reservations.first: must", "reservations.hold_after_seconds: must be", "reservations.hold_after_seconds: must not", "reservations.slack_percent", "reservations.slack_seconds",
+		"reservations.first: must", "reservations.hold_after_seconds: must be", "reservations.hold_after_seconds: must not", "reservations.hold_idle_percent", "reservations.slack_percent", "reservations.slack_seconds",
 	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("the error does not name %s: %v", field, err)
@@ -56,8 +56,12 @@ func TestDigest(t *testing.T) {
 		func(c *Config) { c.Backfill.First = 9 },
 		func(c *Config) { c.Backfill.After = time.Minute },
 		func(c *Config) { c.Backfill.DrainAfter = time.Hour },
+		func(c *Config) { c.Backfill.HoldIdle = 7 },
 		func(c *Config) { c.Backfill.SlackPercent = 11 },
 		func(c *Config) { c.Backfill.SlackLeast = time.Hour },
+		func(c *Config) { c.Backfill.MaxSpread++ },
+		func(c *Config) { c.Queue.OverdueAfter++ },
+		func(c *Config) { c.Queue.OverdueShare++ },
 		func(c *Config) { c.Typical = []TypicalJob{{GPUs: 1, Count: 1}} },
 		func(c *Config) { c.Preemption = PreemptionConfig{} },
 		func(c *Config) { c.Preemption.Enabled = false },
@@ -78,7 +82,14 @@ func TestDigest(t *testing.T) {
 		seen[cfg.Digest()] = i
 	}
 	// The digest of a configuration must be the same in every process and every release.
-	if got, want := Default().Digest(), "a84a4effa35061e5"; got != want {
-		t.Errorf("digest of the default configuration = %s, want %s", got, want)
+	before := Default() // as it was before the order by expected work became the default
+	before.Queue, before.Backfill.MaxSpread, before.Backfill.HoldIdle = QueueConfig{}, 0, 0
+	for _, c := range []struct {
+		of   Config
+		want string
+	}{{Default(), "328fa432035bddca"}, {before, "17661eca5a82086e"}} {
+		if got := c.of.Digest(); got != c.want {
+			t.Errorf("digest of %+v = %s, want %s", c.of, got, c.want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ares-scheduler/ares/engine/config"
 )
@@ -24,7 +25,8 @@ func TestStoredNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config.Default()
-	want.Queue.Order, want.Queue.Preempt = config.OrderAttained, true
+	want.Queue, want.Backfill.MaxSpread, want.Backfill.HoldIdle = config.QueueConfig{Order: config.OrderAttained, Preempt: true}, 0, 0
+	want.Backfill.DrainAfter = 7 * 24 * time.Hour
 	if got, err := json.Marshal(c); err != nil || string(got) != stored {
 		t.Errorf("it is written as\n%s\nwas\n%s (%v)", got, stored, err)
 	}

@@ -47,6 +47,21 @@ const (
 	MaxMoveGain       = 100_000 // thousandths
 )
 
+// By default a waiting job preempts running jobs of its own queue and class, if these allow it and are expected to need
+// much more. These constants say how much more, and how long both must have waited and run: a preemption should be rare
+// and its gain large, and most waiting jobs start without any.
+const (
+	LongerRatio = 4             // the running job is expected to need at least this many times as much
+	LongerExtra = time.Hour     // added to what the waiting job needs, so that very short jobs stop no jobs of a few hours
+	LongerWait  = time.Hour     // the waiting job has waited for at least this long, or for its own expected runtime
+	LongerRun   = 2 * time.Hour // the running job has run for at least this long since its last start
+)
+
+// PreemptsLonger reports whether waiting jobs preempt much longer jobs of their own queue and class.
+func (c *Config) PreemptsLonger() bool {
+	return c.Preemption.Enabled && c.Queue.Order == OrderExpectedWork && !c.Queue.Preempt && c.Queue.Blocked == BlockedSkip
+}
+
 // MaxNominations is the maximum number of nominations at one time. When MaxNominations jobs are nominated, no
 // further job is nominated until one of them is placed. So a burst of urgent jobs cannot preempt the jobs of a
 // whole cluster before the first urgent job has started.

@@ -10,7 +10,7 @@ import (
 )
 
 // QueueConfig sets the order of the jobs in a queue, and what happens to the jobs behind a blocked job. The zero
-// value of QueueConfig is the default.
+// value orders by aged priority and skips blocked jobs. Default has another order; see defaultQueue.
 type QueueConfig struct {
 	// Order is the order of the jobs in a queue.
 	Order Order
@@ -29,14 +29,30 @@ type QueueConfig struct {
 	// were submitted later. If PeersAfter is 0, jobs of the same level are never preempted, and a large job
 	// could wait for as long as smaller jobs keep arriving. PeersAfter requires Preempt.
 	PeersAfter time.Duration
+	// OverdueAfter is the waiting time after which a job is overdue. With OrderExpectedWork, the overdue jobs of a
+	// queue start before its other jobs, oldest first, as long as they fit. The value 0 means never.
+	OverdueAfter time.Duration `json:",omitempty"`
+	// OverdueShare is the share of the queue's GPUs, in percent, up to which overdue jobs come first: the GPUs of
+	// running jobs that were overdue when they were placed count. While there is none, one overdue job always comes
+	// first, so that a small queue serves its overdue jobs too.
+	OverdueShare int `json:",omitempty"`
+}
+
+// defaultQueue returns the default configuration of queues. The values come from measurements; see
+// docs/guide/queueorder.md.
+func defaultQueue() QueueConfig {
+	return QueueConfig{Order: OrderExpectedWork, OverdueAfter: 7 * 24 * time.Hour, OverdueShare: 10}
 }
 
 // Order is the order of the jobs in a queue.
 type Order string
 
-// These are the available orders. OrderAged raises the priority of a job while it waits. All other orders sort
-// jobs by the priority class at submission, then by the criterion in the list below, then by submission time.
+// These are the available orders. OrderAged raises the priority of a job while it waits. OrderExpectedWork raises
+// jobs of classes below normal to class normal while they wait, and puts urgent deadlines first in their class. All
+// other orders sort jobs by the priority class at submission, then by the criterion in the list below, then by
+// submission time.
 const (
+	OrderExpectedWork Order = "expected-work"      // by predicted remaining runtime
 	OrderAged         Order = ""                   // by aged priority
 	OrderFIFO         Order = "fifo"               // by submission
 	OrderShortest     Order = "shortest"           // by predicted runtime (SJF)
@@ -48,7 +64,7 @@ const (
 
 // Orders returns the names of the orders in the configuration file.
 func Orders() []string {
-	return []string{"aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained), string(OrderDeadline)}
+	return []string{string(OrderExpectedWork), "aged", string(OrderFIFO), string(OrderShortest), string(OrderRemaining), string(OrderLeastService), string(OrderAttained), string(OrderDeadline)}
 }
 
 // ParseOrder parses the name of an order.
@@ -93,6 +109,9 @@ func NewQueueConfig(order, blocked string, yield bool, attained int) QueueConfig
 	if order, err := ParseOrder(order); err == nil {
 		q.Order = order
 	}
+	if q.Order == OrderExpectedWork {
+		q.OverdueAfter, q.OverdueShare = defaultQueue().OverdueAfter, defaultQueue().OverdueShare
+	}
 	if blocked, err := ParseBlocked(blocked); err == nil {
 		q.Blocked = blocked
 	}
@@ -105,8 +124,11 @@ const (
 	MaxAttained     = 1_000_000_000
 )
 
-// MaxPeersAfter is the maximum of QueueConfig.PeersAfter.
-const MaxPeersAfter = 366 * 24 * time.Hour
+// MaxPeersAfter is the maximum of QueueConfig.PeersAfter, and MaxOverdueAfter that of QueueConfig.OverdueAfter.
+const (
+	MaxPeersAfter   = 366 * 24 * time.Hour
+	MaxOverdueAfter = 366 * 24 * time.Hour
+)
 
 func (q QueueConfig) validate(p *ares.Problems) {
 	if _, err := ParseOrder(string(q.Order)); err != nil {
@@ -115,8 +137,8 @@ func (q QueueConfig) validate(p *ares.Problems) {
 	if _, err := ParseBlocked(string(q.Blocked)); err != nil {
 		p.Add("blocked_jobs", "%s", err)
 	}
-	if q.Preempt && (q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
-		p.Add("preempt_by_order", "needs a queue_order other than aged, fifo and edf: none of these gives a right to stop others")
+	if q.Preempt && (q.Order == OrderExpectedWork || q.Order == OrderAged || q.Order == OrderFIFO || q.Order == OrderDeadline) {
+		p.Add("preempt_by_order", "needs a queue_order other than expected-work, aged, fifo and edf: none of these gives a right to stop others")
 	}
 	if q.Preempt && q.Blocked == BlockedReserve {
 		p.Add("preempt_by_order", "cannot be combined with blocked_jobs reserve: a preempted job could be placed again before the job that preempted it")
@@ -129,6 +151,12 @@ func (q QueueConfig) validate(p *ares.Problems) {
 	}
 	if q.PeersAfter < 0 || q.PeersAfter > MaxPeersAfter {
 		p.Add("preempt_peers_after_hours", "must be between 0 and %d, got %d", MaxPeersAfter/time.Hour, q.PeersAfter/time.Hour)
+	}
+	if q.OverdueAfter < 0 || q.OverdueAfter > MaxOverdueAfter {
+		p.Add("overdue_after_hours", "must be between 0 and %d, got %d", MaxOverdueAfter/time.Hour, q.OverdueAfter/time.Hour)
+	}
+	if q.OverdueShare < 0 || q.OverdueShare > 100 {
+		p.Add("overdue_share_percent", "must be between 0 and 100, got %d", q.OverdueShare)
 	}
 	if q.PeersAfter != 0 && (q.Order != OrderAttained || !q.Preempt) {
 		p.Add("preempt_peers_after_hours", "means something with queue_order attained and preempt_by_order only")
@@ -153,6 +181,9 @@ func (q QueueConfig) digest() string {
 	text := fmt.Sprintf(" order %s %s %t %d", q.Order, q.Blocked, q.Preempt, q.Attained)
 	if q.PeersAfter != 0 { // the default must not change the digest
 		text += fmt.Sprintf(" %d", q.PeersAfter)
+	}
+	if q.OverdueAfter != 0 {
+		text += fmt.Sprintf(" overdue %d %d", q.OverdueAfter, q.OverdueShare)
 	}
 	return text
 }

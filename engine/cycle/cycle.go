@@ -53,13 +53,13 @@ func reclaimsQuota(n ares.Nominating) bool {
 }
 
 // runPass runs phases 2 to 8 once, and records placements and refusals in the plan. If preemption
-// by queue order is enabled, runPass returns the jobs that were admitted but not placed.
+// inside a queue is enabled, runPass returns the jobs that were admitted but not placed.
 func (r *Round) runPass(plan *ares.Plan) (blocked []*job.Entry) {
 	r.run(plan, func(e *job.Entry, placing *ares.Placing, admitted bool) bool {
 		if placing != nil {
 			return r.recordPlacing(plan, e, placing)
 		}
-		if admitted && r.cfg.Queue.Preempt {
+		if admitted && (r.cfg.Queue.Preempt || r.cfg.PreemptsLonger()) {
 			blocked = append(blocked, e)
 		}
 		r.refuse(plan, e, admitted)

@@ -7,7 +7,9 @@
 //     reservations (Round.Settle).
 //  2. Hold: place nominated jobs whose seats are free, and hold seats for the other
 //     nominations, for restarting gangs and for migrating jobs (Round.run).
-//  3. Order: take the next waiting job by fair share and priority (Round.OfferInOrder).
+//  3. Order: take the next waiting job by fair share and by the order of its queue (Round.OfferInOrder). Before
+//     the first job, hold nodes for jobs that have waited long (Round.holdForLongestWaiting). At a queue's turn,
+//     place its overdue jobs that fit (Round.placeOverdue).
 //  4. Admit: check dependencies, budget, limits and quotas (Round.admitAndPlace).
 //  5. Place: find seats for the whole gang or for none of it, without delaying earlier jobs
 //     that have backfill reservations (Round.admitAndPlace).

@@ -15,6 +15,7 @@ import (
 // the function `report` returns false. An array is considered again as long as it can start more elements.
 func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, report Report) {
 	now := plan.Now
+	r.holdForLongestWaiting(now)
 	for {
 		// 3. Order: take the next job by class, fair share and priority.
 		item, ok := order.Next()
@@ -22,8 +23,17 @@ func (r *Round) OfferInOrder(order *queue.Round[*job.Entry], plan *ares.Plan, re
 			return
 		}
 		e := item.Owner
+		if e.TakenInCycle(r.Place.Cycle) {
+			order.Skip()
+			continue
+		}
 		if !e.Plain && (r.jobs.ArrayIsStopping(e) || e.IsArray() && r.startableElements(e) <= 0) {
 			order.Skip()
+			continue
+		}
+		if placed, more := r.placeOverdue(order, plan, e.Shape.Leaf, report); !more {
+			return
+		} else if placed {
 			continue
 		}
 		if len(r.Backfill.Holds) > 0 {

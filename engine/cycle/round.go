@@ -69,15 +69,16 @@ func (r *Round) Close() {
 }
 
 // RecordPlannedStarts copies the backfill reservations of the last pass to PlannedStarts. A planned start is firm if
-// four conditions hold: no earlier job was blocked, the start time is known, the job would not borrow quota, and no
-// administrator's reservation blocks the job.
+// five conditions hold: no earlier job was blocked, the start time is known, the job would not borrow quota, no
+// administrator's reservation blocks the job, and jobs that arrive later do not come first. With
+// config.OrderExpectedWork a shorter job may arrive at any time, so no planned start is firm.
 func (r *Round) RecordPlannedStarts() {
 	clear(r.PlannedStarts)
 	r.PlannedStarts = r.PlannedStarts[:0]
 	for i := range r.Backfill.Reservations {
 		res := &r.Backfill.Reservations[i]
 		p := res.PlannedStart()
-		p.Firm = res.Firm && !p.At.IsZero() && !r.jobs.WouldBorrowNow(res.Entry) && len(r.windows.WindowsBlocking(res.Entry, r.Place.StayOf(res.Entry))) == 0
+		p.Firm = res.Firm && r.cfg.Queue.Order != config.OrderExpectedWork && !p.At.IsZero() && !r.jobs.WouldBorrowNow(res.Entry) && len(r.windows.WindowsBlocking(res.Entry, r.Place.StayOf(res.Entry))) == 0
 		r.PlannedStarts = append(r.PlannedStarts, p)
 	}
 }

@@ -36,7 +36,15 @@ type Cluster struct {
 }
 
 // NewCluster returns a Cluster without nodes and jobs.
-func NewCluster() *Cluster { return NewClusterWithConfig(config.Default()) }
+func NewCluster() *Cluster { return NewClusterWithConfig(AgedConfig()) }
+
+// AgedConfig returns the default configuration, but with config.OrderAged and with reservations that need no
+// predictable runtimes. Most scripts use it: in the order of submission it is easy to see which job should be next.
+func AgedConfig() config.Config {
+	cfg := config.Default()
+	cfg.Queue, cfg.Backfill.MaxSpread = config.QueueConfig{}, 0
+	return cfg
+}
 
 // NewClusterWithConfig returns a Cluster with a configuration.
 func NewClusterWithConfig(cfg config.Config) *Cluster {
@@ -108,6 +116,9 @@ func (w *Cluster) Decide() (ares.Plan, error) {
 	plan := engine.Decide(w.State, w.Now)
 	w.lastPromises = slices.Clone(w.State.PlannedStarts())
 	w.plans = append(w.plans, plan)
+	if err := laws.CheckHolds(w.State, w.Now, w.lastPromises); err != nil {
+		return plan, fmt.Errorf("plan at revision %d: %w", plan.Revision, err)
+	}
 	if err := checkSamePlan(plan, engine.Decide(w.State, w.Now)); err != nil {
 		return plan, fmt.Errorf("decided twice: %w", err)
 	}

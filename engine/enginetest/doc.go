@@ -49,11 +49,14 @@
 //	placement=POLICY                 node policy: random, bestfit, dotprod, packing, clustering, fgd
 //	seed=N                           seed of the policy random
 //	typical-jobs=(GPUS:MILLI:CPUS:N) workload mix of the policy fgd
-//	order=ORDER                      order of a queue: aged, fifo, shortest, shortest-remaining, least-service, attained, edf
+//	order=ORDER                      order of a queue: aged (default), expected-work, fifo, shortest, shortest-remaining, least-service, attained, edf
 //	blocked=POLICY                   what jobs behind a blocked one do: skip, hold, reserve
 //	attained-gpu-seconds=N           service up to which jobs come first with order=attained
 //	preempt-by-order                 a waiting job may preempt later ones of its own queue and class
 //	preempt-peers-after=DURATION     with order=attained: waiting time after which a job also preempts later ones of its level; 0 is never
+//	overdue-after=DURATION           with order=expected-work: waiting time after which a job is overdue; 0 is never
+//	overdue-share-percent=N          with order=expected-work: share of the queue's GPUs for overdue jobs
+//	backfill-max-spread-percent=N    p90 of the runtimes that a reservation waits for, in percent of their medians; 0 is any
 //	no-preemption                    jobs are not preempted by class or quota
 //	preemption-ceiling=N             thousandths of GPUs preempted per GPU requested; 0 is no ceiling
 //	max-preemptions=N                how often one job can be preempted; 0 is no limit
@@ -64,6 +67,7 @@
 //	consolidation-gain=N             how much a move must gain, in thousandths of its cost
 //	backfill-reservations=N          how many blocked jobs get a backfill reservation
 //	backfill-after=DURATION          waiting time before a job gets one
+//	backfill-hold-idle=N             share of GPUs that holds may leave idle, in thousandths; 0 for no holds
 //	backfill-drain-after=DURATION    waiting time before free capacity is held for a job without a known start; 0 is never
 //	backfill-slack=DURATION          by how much a planned start may be delayed in any case
 //	backfill-slack-percent=N         by how much it may be delayed, in percent of the wait
@@ -186,6 +190,8 @@
 //	trusted                  a platform administrator submitted it
 //	latency-sensitive        whole devices of one NUMA node, and preempted by critical jobs only
 //	allow-mixed-models       its members may have devices of different models
+//	preemptible              a much shorter job of its queue and class may preempt it; so does checkpoint
+//	not-preemptible          no job of its queue and class preempts it, even with checkpoint
 //	runtime=DURATION         how long it runs in simulate; forever if left out
 //	count=N                  submits N such jobs: J000, J001, …
 //

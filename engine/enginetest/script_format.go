@@ -41,6 +41,10 @@ func (w *Cluster) formatQueuePosition(e *ares.Explanation) string {
 	if e.ETA.Known() {
 		fmt.Fprintf(&b, "  starts: %s\n", w.formatETA(e.ETA))
 	}
+	if h := e.Hold; h != nil && (h.Held || w.hasWaited(e.Job, w.State.Config().Backfill.DrainAfter)) {
+		fmt.Fprintf(&b, "  hold: %t, in %s at the latest, %d of %d GPUs free, %s GPU time idle in %s, %d jobs later by %s\n", h.Held, h.Begins.Sub(w.Now).Round(time.Second), h.Free, h.GPUs,
+			h.Idle.Round(time.Second), h.Until.Sub(w.Now).Round(time.Second), h.Delayed, h.Delay.Round(time.Second))
+	}
 	for _, h := range e.Holders {
 		fmt.Fprintf(&b, "  held: %d GPUs on %d nodes by %s\n", h.GPUs, h.Nodes, cmp.Or(string(h.Job), "other tenants"))
 	}
@@ -151,4 +155,10 @@ func formatSeats(seats []ares.Seat) string {
 		parts = append(parts, s.Node+"["+strings.Join(devices, " ")+"]")
 	}
 	return strings.Join(parts, " ")
+}
+
+// hasWaited reports whether the job was accepted at least the given time ago.
+func (w *Cluster) hasWaited(id ares.JobID, since time.Duration) bool {
+	job, ok := w.State.Job(id)
+	return ok && !w.Now.Before(job.AcceptedAt.Add(since))
 }

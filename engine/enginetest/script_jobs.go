@@ -40,6 +40,12 @@ func jobSpec(in *arguments) ares.Spec {
 		s.GraceSeconds = &g
 	}
 	s.MaxRuntimeMinutes, s.Checkpoint.Enabled = in.number("max-runtime-minutes", 0), in.hasFlag("checkpoint")
+	if in.hasFlag("preemptible") {
+		s.Preemptible = new(true)
+	}
+	if in.hasFlag("not-preemptible") {
+		s.Preemptible = new(false)
+	}
 	s.Retry.InitialBackoffSeconds, s.MaxQueueMinutes = float64(in.number("backoff-seconds", 10)), in.number("max-queue-minutes", 0)
 	return s
 }

@@ -16,7 +16,11 @@ import (
 // doConfig starts the script's cluster with another configuration. The command config must be the first
 // command of a script.
 func doConfig(w *Cluster, in *arguments) (string, error) {
-	cfg := config.Default()
+	cfg := AgedConfig()
+	order := in.text("order", "")
+	if order == string(config.OrderExpectedWork) {
+		cfg.Queue = config.Default().Queue
+	}
 	cfg.ThermalLimit, cfg.ThermalMargin = in.number("thermal-limit", cfg.ThermalLimit), in.number("thermal-margin", cfg.ThermalMargin)
 	cfg.NodeRanks = in.number("max-ranks-per-node", 0)
 	y := &cfg.Preemption
@@ -35,6 +39,7 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 		{"backfill-drain-after", &cfg.Backfill.DrainAfter},
 		{"backfill-slack", &cfg.Backfill.SlackLeast},
 		{"preempt-peers-after", &cfg.Queue.PeersAfter},
+		{"overdue-after", &cfg.Queue.OverdueAfter},
 	} {
 		if text := in.text(d.key, ""); text != "" {
 			v, err := time.ParseDuration(text)
@@ -45,14 +50,17 @@ func doConfig(w *Cluster, in *arguments) (string, error) {
 		}
 	}
 	cfg.Backfill.First = in.number("backfill-reservations", cfg.Backfill.First)
+	cfg.Backfill.HoldIdle = in.number("backfill-hold-idle", cfg.Backfill.HoldIdle)
 	cfg.Backfill.SlackPercent = in.number("backfill-slack-percent", cfg.Backfill.SlackPercent)
 	var err error
-	if cfg.Queue.Order, err = config.ParseOrder(in.text("order", "")); err != nil {
+	if cfg.Queue.Order, err = config.ParseOrder(order); err != nil {
 		return "", err
 	}
 	if cfg.Queue.Blocked, err = config.ParseBlocked(in.text("blocked", "")); err != nil {
 		return "", err
 	}
+	cfg.Queue.OverdueShare = in.number("overdue-share-percent", cfg.Queue.OverdueShare)
+	cfg.Backfill.MaxSpread = in.number("backfill-max-spread-percent", cfg.Backfill.MaxSpread)
 	cfg.Queue.Attained, cfg.Queue.Preempt = in.number("attained-gpu-seconds", 0), slices.Contains(in.positional, "preempt-by-order")
 	for model, weight := range in.pairs("model-weights") {
 		n, err := strconv.Atoi(weight)

@@ -59,7 +59,7 @@ func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	if len(shut) > 0 && late.at == job.NoEnd && early.at == job.NoEnd && ex.needsReservedNodes(e, stay) {
 		out.Earliest, out.Basis = job.LaterOf(now, shut[0].Until), shut[0].BlockText(stay)
 		if !early.reached {
-			out.Basis = ares.Textf("%s; %s", out.Basis, ex.notReachedText(early))
+			out.Basis = ares.Textf("%s; %s", out.Basis, ex.notReachedText(e, early))
 		}
 		return out
 	}
@@ -173,9 +173,11 @@ func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 	case late.at == job.NoEnd && early.reached && early.at == job.NoEnd:
 		return ares.Textf("unknown: %s", ex.noEstimateText(e, now))
 	case !early.reached && early.at == job.NoEnd:
-		return ares.Textf("unknown: %s", ex.notReachedText(early))
+		return ares.Textf("unknown: %s", ex.notReachedText(e, early))
 	case !early.reached:
-		return ares.Textf("at the earliest: %s", ex.notReachedText(early))
+		return ares.Textf("at the earliest: %s", ex.notReachedText(e, early))
+	case late.at == job.NoEnd && !late.reached && late.ahead == 0:
+		add("no latest time: %s", ex.notReachedText(e, late))
 	case late.at == job.NoEnd && !late.reached:
 		add("no latest time: more than %d jobs are ahead of it", late.ahead)
 	case late.at == job.NoEnd:
@@ -206,8 +208,12 @@ func (ex *Explainer) etaBasis(e *job.Entry, late, early queueWalk, now time.Time
 }
 
 // notReachedText describes why the simulation of the queue ended before it reached the job.
-func (ex *Explainer) notReachedText(w queueWalk) string {
+func (ex *Explainer) notReachedText(e *job.Entry, w queueWalk) string {
 	switch {
+	case w.ahead == 0 && e.Job.IsArray():
+		return "its next element starts after one of its elements has ended"
+	case w.ahead == 0:
+		return "the scheduler does not consider it now"
 	case ex.cfg.Queue.Blocked != config.BlockedHold:
 		return fmt.Sprintf("more than %d jobs are ahead of it", w.ahead)
 	case w.at == job.NoEnd:

@@ -43,6 +43,7 @@ func (ex *Explainer) Explain(id ares.JobID, now time.Time) ares.Explanation {
 		c = ex.diagnose(e.Shape, 0, ex.windows.StayOf(e, now))
 	}
 	out.ETA = ex.etaOf(e, now)
+	out.Hold = ex.holdOutlook(e, now)
 	out.Holders = c.topHolders(e)
 	out.Remedies = ex.findRemedies(e, c, first, now)
 	return out

@@ -20,6 +20,7 @@ func (ex *Explainer) queuePosition(e *job.Entry, now time.Time, out *ares.Explan
 	}
 	ex.jobs.AdvanceClock(now)
 	out.Rank, out.Of = ex.jobs.Queues.Position(&e.Item)
+	out.Order = ex.jobs.OrderText(e, now)
 	own, first, others := ex.jobs.Queues.CountAhead(&e.Item, now)
 	if own > 0 {
 		out.Ahead = append(out.Ahead, ares.Ahead{Tenant: e.Job.Tenant, Jobs: own, First: first.Owner.ID})

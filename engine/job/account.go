@@ -14,7 +14,7 @@ import (
 // is not free is charged to its node's account.
 func (j *Table) chargeJob(e *Entry, sign int) {
 	if sign > 0 {
-		e.Held = j.holdingsOf(e)
+		e.setHoldings(j.holdingsOf(e))
 	}
 	j.indexRunning(e, sign)
 	j.indexStops(e, sign)
@@ -36,6 +36,7 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 	t := e.Shape.Tenant
 	if e.Held.isConcurrent {
 		e.Shape.Leaf.Charge(e.Held.Allocation, sign)
+		j.chargeOverdue(e, sign)
 		if sign > 0 {
 			t.Use = t.Use.Add(e.Held.Allocation.ForLimits)
 			t.addActive(e)
@@ -51,6 +52,21 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 			e.Shape.Leaf.AddEnded(p.Use, p.From, p.To, sign)
 			t.addMonthlyUse(p, int64(sign))
 		}
+	}
+}
+
+// noHoldings are the holdings of every job that was never placed. They are never changed.
+var noHoldings = &holdings{}
+
+// The method `setHoldings` sets the holdings of an entry. Most entries of a long queue have none, and share noHoldings.
+func (e *Entry) setHoldings(h holdings) {
+	switch {
+	case e.Run == nil || e.Job == nil:
+		e.Held = noHoldings
+	case e.Held == noHoldings:
+		e.Held = &h
+	default:
+		*e.Held = h
 	}
 }
 

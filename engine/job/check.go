@@ -48,6 +48,9 @@ func (j *Table) CheckOrder() error {
 	if err := j.checkMonths(); err != nil {
 		return err
 	}
+	if err := j.checkOverdue(); err != nil {
+		return err
+	}
 	return j.compareAccounts(fresh, last.Add(time.Hour))
 }
 

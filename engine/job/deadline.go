@@ -1,13 +1,10 @@
 package job
 
-import (
-	"time"
-
-	"github.com/ares-scheduler/ares/engine/config"
-)
+import "time"
 
 // A deadline changes the order of jobs only within one class of one queue, so a deadline does not help a job
-// against other queues. With ageing, every waiting job has a time at which it reaches the top of its priority
+// against other queues. This file describes deadlines with config.OrderAged. File expectedwork.go describes them
+// with config.OrderExpectedWork. With ageing, every waiting job has a time at which it reaches the top of its priority
 // class. If a job's deadline is before that time, the job is ordered as if it reached the top of its class at
 // the deadline. Only two things change this order:
 //
@@ -74,61 +71,4 @@ func (e *Entry) runtimeForDeadline() time.Duration {
 		p90 = max(p90-e.Done(time.Time{}), 0)
 	}
 	return min(p90, e.Job.Deadline.Sub(e.Job.AcceptedAt)/2)
-}
-
-// ordersByDeadline reports whether the job has a deadline that affects its position in the queue.
-func (j *Table) ordersByDeadline(e *Entry) bool {
-	return !e.Job.Deadline.IsZero() && j.cfg.Queue.Order == config.OrderAged
-}
-
-// applyUrgency sets the urgency and the timer of a job with a deadline, before the job is
-// added to its queue.
-func (j *Table) applyUrgency(e *Entry) {
-	u := j.urgencyOf(e, j.clock)
-	e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
-	e.urgencyTimer.entry = e
-	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
-}
-
-// urgencyChanged reports whether a pending job has an outdated urgency.
-func (j *Table) urgencyChanged(e *Entry) bool {
-	u := j.urgencyOf(e, j.clock)
-	return e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) || !e.urgencyTimer.at.Equal(u.until)
-}
-
-// AdvanceClock moves the jobs with deadlines to the positions that they have at the time `now`. The result
-// depends only on the jobs and on the time `now`, not on earlier calls. The given time may be earlier than
-// the time in the last call.
-func (j *Table) AdvanceClock(now time.Time) {
-	back := now.Before(j.clock)
-	j.clock = now
-	if back {
-		for _, a := range append(timerHeap(nil), j.urgencyTimers...) {
-			j.requeueByUrgency(a.entry)
-		}
-		return
-	}
-	for len(j.urgencyTimers) > 0 && j.urgencyTimers[0].isDue(now) {
-		j.requeueByUrgency(j.urgencyTimers[0].entry)
-	}
-}
-
-// requeueByUrgency updates the urgency of a pending job, its position and its timer.
-func (j *Table) requeueByUrgency(e *Entry) {
-	u := j.urgencyOf(e, j.clock)
-	if e.Item.ClassCeiling != u.classCeiling || !e.Item.Due.Equal(u.due) {
-		j.Queues.Remove(&e.Item)
-		e.Item.Due, e.Item.ClassCeiling = u.due, u.classCeiling
-		e.Shape.Leaf.Push(&e.Item)
-	}
-	j.urgencyTimers.schedule(&e.urgencyTimer, u.until)
-}
-
-// NextOrderChange returns the next time at which a deadline changes the order without an event. The result is zero
-// if there is no such time, or if the order does not matter because blocked jobs are skipped.
-func (j *Table) NextOrderChange() time.Time {
-	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.urgencyTimers) == 0 {
-		return time.Time{}
-	}
-	return j.urgencyTimers[0].at
 }

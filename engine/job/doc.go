@@ -13,8 +13,8 @@
 //   - Table.UpdateEntry changes an entry and updates every account. Table.Requeue then
 //     moves the changed entries to the queues they belong to.
 //
-// Each rule has a file with the name of the rule: admission, budget, array, delay,
-// deadline, lateness, queuetimeout, orderpolicy, estimate (of runtimes), restart (of
+// Each rule has a file with the name of the rule: admission, tenant (with its budget), array, delay,
+// deadline, lateness, queuetimeout, orderpolicy, expectedwork, overdue, estimate (of runtimes), restart (of
 // gangs), migration and stoprate. The check methods compare the incrementally updated
 // values with a recount.
 //

@@ -25,21 +25,23 @@ type Entry struct {
 	array      bool  // it is an array
 	class      uint8 // the submitted class, 0 for the lowest
 	changed    bool  // the entry is in Table.ChangedEntries
+	listed     bool  // its item in Table.waiting is not stale
 	Queue      QueueKind
 	Item       queueItem // its position, when it is in the pending queue
 	DelayUntil time.Time // the end of its delay, when it is in the delayed queue
-	Held       holdings  // the amounts that were added to the accounts
+	Held       *holdings // the amounts that were added to the accounts, never nil; noHoldings for a job that was never placed
 
 	Ask score.DemandAsk // its part of the demand
 
 	Forecast *ares.RuntimePredicted // the predicted runtime, or nil
 
-	urgencyTimer  timer // for a pending job with a deadline: when its position changes
-	deadlineTimer timer // for an unfinished job with a deadline: when the next note is due
-	queueTimeout  timer // for a job with max_queue_minutes that was never placed: when it expires
-	RunningList   uint8 // the list of the running index that contains the entry
-	runningPos    int32 // its index in that list
-	activeAt      int32 // 1 + its index in Tenant.Active; 0 when it is not there
+	positionTimer timer           // for a pending job whose position changes with time: when it does
+	timers        *timers         // nil for a job that never had one of these timers, as most jobs
+	RunningList   uint8           // the list of the running index that contains the entry
+	runningAt     runningPosition // its positions in the running index
+	waitingItem   uint32          // the number of its latest item in Table.waiting; 0 if it has none
+	overdue       overdueMark     // whether the job is overdue
+	activeAt      int32           // 1 + its index in Tenant.Active; 0 when it is not there
 
 	ElementsMade, MadeInCycle int // for an array: elements created by a cycle, and the number of that cycle
 }
@@ -102,11 +104,14 @@ func (j *Table) LastNodes(e *Entry) []int {
 	return slices.Compact(at)
 }
 
-// MayBePreempted reports whether the job may be preempted. A preemptible job resumes from a
-// checkpoint, is not latency-sensitive, and may be stopped to run elsewhere.
+// MayBePreempted reports whether the job may be preempted by a job of its own queue and class. Such a job allows it,
+// see ares.Spec.IsPreemptible, and may be stopped to run elsewhere.
 func (e *Entry) MayBePreempted() bool {
-	return e.Job.Checkpoint.Enabled && !e.Job.Placement.LatencySensitive && !e.Run.MustFinish(e.Job)
+	return e.Job.IsPreemptible() && !e.Run.MustFinish(e.Job)
 }
+
+// KeepsProgress reports whether the job may be stopped and continues from its last checkpoint elsewhere.
+func (e *Entry) KeepsProgress() bool { return e.Job.Checkpoint.Enabled && e.MayBePreempted() }
 
 // RunsWithin reports whether a seat of the running job is on one of the nodes.
 func (j *Table) RunsWithin(e *Entry, nodes *cluster.Set) bool {

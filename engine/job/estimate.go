@@ -6,6 +6,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // Quantile selects one of the runtime predictions. An expected end is computed from this prediction.
@@ -61,6 +62,19 @@ func (e *Entry) IsOverdue(now time.Time) bool {
 	limit := e.Job.MaxRuntime()
 	return limit > 0 && limit <= e.Done(now)
 }
+
+// IsPredictable reports whether the p90 of the job's runtime is at most `spread` percent of its median, and enough runs
+// of the same job say so. A job without a forecast is predictable if it has a time limit.
+func (e *Entry) IsPredictable(spread int) bool {
+	f := e.Forecast
+	if f == nil {
+		return e.Job.MaxRuntimeMinutes > 0
+	}
+	return f.Own >= predictableRuns && f.P90 <= f.P50/100*time.Duration(spread)
+}
+
+// predictableRuns is the number of runs of the same job from which on their spread says how predictable the job is.
+const predictableRuns = 3
 
 // p10Runtime returns the p10 of the runtime. It assumes that runtimes are spread below the median as widely as
 // above it. The result is 0 if there are no similar runs, because a limit or a guess says nothing about the
@@ -247,16 +261,19 @@ func (e *Entry) ExpectedStay(now time.Time) time.Duration {
 	return Forever
 }
 
-// Waited returns how long the job has waited since it was accepted or since its last attempt ended.
-func (e *Entry) Waited(now time.Time) time.Duration {
+// WaitingSince returns the time since which the job has waited: when it was accepted, or when its last attempt ended.
+func (e *Entry) WaitingSince() time.Time {
 	since := e.Job.AcceptedAt
 	if e.Run != nil {
 		if last := e.Run.Last(); last != nil {
 			since = LaterOf(since, last.EndedAt)
 		}
 	}
-	return now.Sub(since)
+	return since
 }
+
+// Waited returns how long the job has waited since it was accepted or since its last attempt ended.
+func (e *Entry) Waited(now time.Time) time.Duration { return now.Sub(e.WaitingSince()) }
 
 // EndsBy returns the p90 of the job's end, assuming that the job starts at the time `now`.
 func (e *Entry) EndsBy(now time.Time) int64 {
@@ -264,4 +281,126 @@ func (e *Entry) EndsBy(now time.Time) int64 {
 		return now.Add(p90).UnixNano()
 	}
 	return NoEnd
+}
+
+// These are the median and the p90 that are assumed for a job whose runtime nothing is known about. They are far apart,
+// so such a job preempts others only if these have run for very long.
+const (
+	assumedP50 = time.Hour
+	assumedP90 = 24 * time.Hour
+)
+
+// cautiousRuntime returns the geometric mean of the median and the p90 of the job's runtime. If earlier runs differ
+// little, the result is close to their median. If they differ much, it is far above the median: then the median says
+// little about how long a preempted job would have to wait.
+func (e *Entry) cautiousRuntime() time.Duration {
+	p50, p90 := assumedP50, assumedP90
+	if f := e.Forecast; f != nil && f.P50 > 0 {
+		p50, p90 = f.P50, max(f.P50, f.P90)
+	}
+	runtime := time.Duration(geometricMean(int64(p50/time.Second), int64(p90/time.Second))) * time.Second
+	if limit := e.Job.MaxRuntime(); limit > 0 {
+		runtime = min(runtime, limit)
+	}
+	return runtime
+}
+
+// ExpectedRemaining returns how much longer a job is expected to run. Runtimes of training jobs have heavy tails: the
+// longer such a job has run, the longer it is expected to run. So a job that has run for half of its expected runtime or
+// more is expected to run for as long again, but never past its time limit.
+//
+// The result is at least a second, and the same on every machine, because it is computed with integers only.
+func (e *Entry) ExpectedRemaining(now time.Time) time.Duration {
+	done := e.Done(now)
+	left := max(e.cautiousRuntime()-done, done)
+	if limit := e.Job.MaxRuntime(); limit > 0 {
+		if e.Run != nil && e.Run.Current() != nil { // the limit applies to each attempt
+			if started := e.Run.Current().StartedAt; !started.IsZero() {
+				limit -= max(now.Sub(started), 0)
+			}
+		}
+		left = min(left, limit)
+	}
+	return min(max(left, time.Second), maxRemaining)
+}
+
+// maxRemaining limits an expected runtime, so that a product with a weight fits into 64 bits.
+const maxRemaining = 10 * 365 * 24 * time.Hour
+
+// sizeWeight returns the weight of a job's size in a comparison of runtimes: the square root of its GPUs, in thousandths.
+// A larger job uses more, but stopping it also helps more waiting jobs at once. A job without GPUs counts as one GPU.
+func (e *Entry) sizeWeight() int64 {
+	milli := e.gpuMilli()
+	if milli == 0 {
+		milli = cluster.WholeMilli
+	}
+	return int64(squareRoot(uint64(min(milli, 1<<24)) * cluster.WholeMilli))
+}
+
+// LostWork returns the time that a running job would have to repeat if it were preempted now. A job with checkpoints
+// saves one when it is asked to stop, unless the checkpoints that it reported say when it saves.
+func (e *Entry) LostWork(now time.Time) time.Duration {
+	a := e.Run.Current()
+	if a.StartedAt.IsZero() || e.Job.Checkpoint.Enabled && !a.CheckpointedAt.After(a.StartedAt) {
+		return 0
+	}
+	if !e.Job.Checkpoint.Enabled {
+		return max(now.Sub(a.StartedAt), 0)
+	}
+	return max(now.Sub(a.CheckpointedAt), 0)
+}
+
+// IsMuchLonger reports whether a running job is expected to need much more than a waiting job: at least
+// config.LongerRatio times as much, even if the cost of its preemption is added to what the waiting job needs. The cost
+// is the lost work and a restart.
+func (j *Table) IsMuchLonger(v, e *Entry, now time.Time) bool {
+	return j.PreemptionGain(v, now) >= e.waitingWork(now)
+}
+
+// PreemptionGain returns the largest work of a waiting job for which a running job counts as much longer.
+func (j *Table) PreemptionGain(v *Entry, now time.Time) int64 {
+	left, cost := v.ExpectedRemaining(now), v.LostWork(now)+j.cfg.Preemption.Restart
+	return (int64(left/time.Second) - config.LongerRatio*int64(cost/time.Second)) * v.sizeWeight()
+}
+
+// waitingWork returns the work of a waiting job as PreemptionGain counts it.
+func (e *Entry) waitingWork(now time.Time) int64 {
+	return config.LongerRatio * int64((e.ExpectedRemaining(now)+config.LongerExtra)/time.Second) * e.sizeWeight()
+}
+
+// PreemptsLongerFrom returns the time from which a waiting job may preempt much longer jobs of its queue and class. The
+// result is false if the configuration does not allow it, or if no such job is running.
+func (j *Table) PreemptsLongerFrom(e *Entry) (time.Time, bool) {
+	if !j.cfg.PreemptsLonger() || len(j.PreemptibleRunning(e)) == 0 {
+		return time.Time{}, false
+	}
+	return e.waitingSince().Add(min(config.LongerWait, max(e.cautiousRuntime(), j.cfg.Preemption.Cooldown))), true
+}
+
+// LongerFrom returns the time from which a running job may be preempted for a shorter one of its queue and class.
+// It is false if the job has not started.
+func (j *Table) LongerFrom(v *Entry) (time.Time, bool) {
+	a := v.Run.Current()
+	if a.StartedAt.IsZero() {
+		return time.Time{}, false
+	}
+	return LaterOf(a.PlacedAt, a.StartedAt).Add(max(config.LongerRun, j.cfg.Preemption.Cooldown)), true
+}
+
+// geometricMean returns the geometric mean of two numbers of seconds, of which a year is the most that counts.
+func geometricMean(a, b int64) int64 {
+	const year = 366 * 24 * 3600
+	return int64(squareRoot(uint64(min(max(a, 0), year)) * uint64(min(max(b, 0), year))))
+}
+
+// squareRoot returns the square root of a number below 2^60, rounded down.
+func squareRoot(n uint64) uint64 {
+	root := uint64(math.Sqrt(float64(n)))
+	for root*root > n { // the floating-point root of a large number may be off by one
+		root--
+	}
+	for (root+1)*(root+1) <= n {
+		root++
+	}
+	return root
 }

@@ -14,11 +14,12 @@ import (
 // missed its deadline or is predicted to miss it.
 func (j *Table) scheduleDeadlineNote(e *Entry) {
 	if e.Job == nil || e.Job.Deadline.IsZero() || e.Phase().Final() || e.Run != nil && e.Run.Lateness == ares.LatenessMissed {
-		j.deadlineTimers.cancel(&e.deadlineTimer)
+		if e.timers != nil {
+			j.deadlineTimers.cancel(&e.timers.deadline)
+		}
 		return
 	}
-	e.deadlineTimer.entry = e
-	j.deadlineTimers.schedule(&e.deadlineTimer, EarlierOf(e.lateRiskAt(), e.Job.Deadline))
+	j.deadlineTimers.schedule(&e.ownTimers().deadline, EarlierOf(e.lateRiskAt(), e.Job.Deadline))
 }
 
 // lateRiskAt returns the time from which the job is predicted to miss its deadline. For a waiting job, this is the
@@ -60,7 +61,7 @@ func (j *Table) NoteDeadlines(plan *ares.Plan) {
 	}
 	touched := changedJobs(plan)
 	slices.SortFunc(due, func(a, b *Entry) int {
-		return cmp.Or(a.deadlineTimer.at.Compare(b.deadlineTimer.at), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.timers.deadline.at.Compare(b.timers.deadline.at), cmp.Compare(a.ID, b.ID))
 	})
 	for _, e := range due {
 		if touched[e.ID] {

@@ -15,6 +15,8 @@ import (
 func (j *Table) OrderRank(e *Entry, now time.Time) uint64 {
 	p50, _ := e.RuntimeEstimate()
 	switch j.cfg.Queue.Order {
+	case config.OrderExpectedWork:
+		return e.expectedWork(now)
 	case config.OrderShortest:
 		return durationKey(p50)
 	case config.OrderRemaining:
@@ -63,7 +65,7 @@ func (j *Table) sortKey(e *Entry) uint64 {
 	switch j.cfg.Queue.Order {
 	case config.OrderFIFO, config.OrderAttained:
 		return rank<<56 | uint64(min(max(e.Job.Revision, 0), 1<<56-1))
-	case config.OrderAged, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderDeadline:
+	case config.OrderExpectedWork, config.OrderAged, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderDeadline:
 	}
 	return min(rank, queue.MaxSortKey)
 }
@@ -83,10 +85,21 @@ func (j *Table) PeerPreemptionTime(e *Entry) (time.Time, bool) {
 	return since.Add(wait), true
 }
 
+// longerPause is the time between two cycles that search for much longer jobs and are caused by no event.
+const longerPause = 10 * time.Minute
+
 // WakeForOrderChange sets the plan's wake-up time to the next order change that occurs without an event. The order
 // changes without an event when a running job falls behind a waiting job of its queue, or when a waiting job may
 // preempt jobs with the same rank.
+//
+// By default, time alone makes running jobs much longer than waiting ones. Then the next cycle is due when a blocked job
+// has waited long enough, or else after longerPause: to compare all pairs of jobs would take longer than the cycle.
 func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
+	for _, e := range blocked {
+		if from, ok := j.PreemptsLongerFrom(e); ok {
+			WakeBy(plan, LaterOf(from, plan.Now.Truncate(longerPause).Add(longerPause)))
+		}
+	}
 	if j.cfg.Queue.Order != config.OrderAttained {
 		return
 	}
@@ -109,4 +122,100 @@ func (j *Table) WakeForOrderChange(blocked []*Entry, plan *ares.Plan) {
 			WakeBy(plan, plan.Now.Add(time.Duration((missing*1000+rate-1)/rate)*time.Millisecond))
 		}
 	}
+}
+
+// A position is the place of a pending job in the order of its queue. A position is valid until a given time.
+type position struct {
+	priority     int       // decides the class
+	sortKey      uint64    // orders jobs of one class, except with OrderAged
+	due          time.Time // with OrderAged, for a job with a deadline; see queue.Item
+	classCeiling int       // as due
+	overdue      bool      // the job has waited for OverdueAfter
+	until        time.Time // zero for always
+}
+
+// positionOf returns the position of a pending job at the time `now`.
+func (j *Table) positionOf(e *Entry, now time.Time) position {
+	switch j.cfg.Queue.Order {
+	case config.OrderExpectedWork:
+		return j.expectedWorkPosition(e, now)
+	case config.OrderAged:
+		out := position{priority: e.Job.PriorityValue()}
+		if !e.Job.Deadline.IsZero() {
+			u := j.urgencyOf(e, now)
+			out.due, out.classCeiling, out.until = u.due, u.classCeiling, u.until
+		}
+		return out
+	case config.OrderFIFO, config.OrderShortest, config.OrderRemaining, config.OrderLeastService, config.OrderAttained, config.OrderDeadline:
+	}
+	return position{priority: e.Job.PriorityValue(), sortKey: j.sortKey(e)}
+}
+
+// positionChangesWithTime reports whether the position of a pending job can change without an event.
+func (j *Table) positionChangesWithTime(e *Entry) bool {
+	return j.cfg.Queue.Order == config.OrderExpectedWork || j.cfg.Queue.Order == config.OrderAged && !e.Job.Deadline.IsZero()
+}
+
+// hasPosition reports whether the item of a pending job has the given position.
+func (e *Entry) hasPosition(p *position) bool {
+	it := &e.Item
+	return it.Priority == p.priority && it.SortKey == p.sortKey && it.ClassCeiling == p.classCeiling && it.Due.Equal(p.due) && e.overdue.is == p.overdue
+}
+
+// setPosition gives a pending job its position. The job must not be in its queue at that time.
+func (j *Table) setPosition(e *Entry, p *position) {
+	it := &e.Item
+	it.Priority, it.SortKey, it.Due, it.ClassCeiling = p.priority, p.sortKey, p.due, p.classCeiling
+	if j.positionChangesWithTime(e) {
+		e.positionTimer.entry = e
+		j.positionTimers.schedule(&e.positionTimer, p.until)
+	}
+	j.setOverdue(e, p.overdue)
+}
+
+// positionChanged reports whether a pending job needs a new position in its queue.
+func (j *Table) positionChanged(e *Entry) bool {
+	if e.Queue != InPending || j.cfg.Queue.Order == config.OrderAged && e.Job.Deadline.IsZero() {
+		return false
+	}
+	p := j.positionOf(e, j.clock)
+	return !e.hasPosition(&p) || j.positionChangesWithTime(e) && !e.positionTimer.at.Equal(p.until)
+}
+
+// AdvanceClock moves the pending jobs to the positions that they have at the time `now`. The result depends only on
+// the jobs and on the time `now`, not on earlier calls. The given time may be earlier than the time in the last
+// call.
+func (j *Table) AdvanceClock(now time.Time) {
+	back := now.Before(j.clock)
+	j.clock = now
+	if back {
+		for _, a := range append(timerHeap(nil), j.positionTimers...) {
+			j.updatePosition(a.entry)
+		}
+		return
+	}
+	for len(j.positionTimers) > 0 && j.positionTimers[0].isDue(now) {
+		j.updatePosition(j.positionTimers[0].entry)
+	}
+}
+
+// updatePosition moves a pending job to the position that it has now, and sets its timer.
+func (j *Table) updatePosition(e *Entry) {
+	p := j.positionOf(e, j.clock)
+	if e.hasPosition(&p) {
+		j.positionTimers.schedule(&e.positionTimer, p.until)
+		return
+	}
+	j.Queues.Remove(&e.Item)
+	j.setPosition(e, &p)
+	e.Shape.Leaf.Push(&e.Item)
+}
+
+// NextOrderChange returns the next time at which the order changes without an event. The result is zero if there is
+// no such time, or if the order does not matter because blocked jobs are skipped.
+func (j *Table) NextOrderChange() time.Time {
+	if j.cfg.Queue.Blocked == config.BlockedSkip || len(j.positionTimers) == 0 {
+		return time.Time{}
+	}
+	return j.positionTimers[0].at
 }

@@ -14,8 +14,7 @@ import (
 // sets the timer of this job.
 func (j *Table) scheduleQueueTimeout(e *Entry) {
 	if minutes := e.Job.MaxQueueMinutes; minutes > 0 && (e.Run == nil || e.Run.Placed == 0) {
-		e.queueTimeout.entry = e
-		j.queueTimeouts.schedule(&e.queueTimeout, e.Job.AcceptedAt.Add(time.Duration(minutes)*time.Minute))
+		j.queueTimeouts.schedule(&e.ownTimers().queueTimeout, e.Job.AcceptedAt.Add(time.Duration(minutes)*time.Minute))
 	}
 }
 
@@ -32,7 +31,7 @@ func (j *Table) ExpireQueued(plan *ares.Plan) {
 		due = j.keepRefused(due, plan)
 	}
 	slices.SortFunc(due, func(a, b *Entry) int {
-		return cmp.Or(a.queueTimeout.at.Compare(b.queueTimeout.at), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.timers.queueTimeout.at.Compare(b.timers.queueTimeout.at), cmp.Compare(a.ID, b.ID))
 	})
 	served := map[ares.JobID]bool{}
 	if len(due) > 0 {

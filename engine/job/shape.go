@@ -36,6 +36,8 @@ type Shape struct {
 	Labels     map[string]string // of the job; nil without affinities
 	keys       []ShapeKey        // the keys of shapes.byShapeKey that lead here
 
+	overdue overdueJobs // its overdue jobs
+
 	DelayingEpoch int   // the last epoch in which a job of the shape would have delayed a backfill reservation
 	DelayingEnd   int64 // the expected end of that job
 

@@ -29,9 +29,11 @@ type Table struct {
 	Shapes    shapes
 	arrays    []*Array // by ID
 
-	Delayed        []*Entry  // retrying or preempted jobs; sorted by ByDue
-	clock          time.Time // the time that urgencies were last computed for
-	urgencyTimers  timerHeap // of pending jobs with deadlines
+	Delayed        []*Entry    // retrying or preempted jobs; sorted by ByDue
+	clock          time.Time   // the time that positions were last computed for
+	positionTimers timerHeap   // of pending jobs whose position changes with time
+	waiting        waitingList // pending jobs that need two or more GPUs, longest waiting first
+	overdue        map[*QueueLeaf]*Overdue
 	deadlineTimers timerHeap // of jobs with deadlines that have not ended
 	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
 	Running        runningIndex
@@ -49,6 +51,7 @@ func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, s
 	return &Table{
 		cfg: cfg, cluster: cluster, scorer: scorer, Queues: queues,
 		EntryByID: map[ares.JobID]*Entry{}, Tenants: map[string]*Tenant{}, Shapes: newShapes(),
+		overdue: map[*QueueLeaf]*Overdue{},
 	}
 }
 
@@ -63,7 +66,7 @@ type (
 func (j *Table) Entry(id ares.JobID) *Entry {
 	e := j.EntryByID[id]
 	if e == nil {
-		e = &Entry{ID: id, Slot: len(j.Slots)}
+		e = &Entry{ID: id, Slot: len(j.Slots), Held: noHoldings}
 		if last := len(j.freeSlots) - 1; last >= 0 {
 			e.Slot, j.freeSlots = j.freeSlots[last], j.freeSlots[:last]
 		} else {

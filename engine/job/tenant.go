@@ -4,6 +4,7 @@ import (
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine/cluster"
 )
 
 // Tenant is the record of a tenant, with the allocations and the usage of its jobs. A Tenant exists as soon as any
@@ -57,4 +58,66 @@ func (t *Tenant) removeActive(e *Entry) {
 	t.Active[e.activeAt-1].activeAt = e.activeAt
 	t.Active[last] = nil
 	t.Active, e.activeAt = t.Active[:last], 0
+}
+
+// monthForm is the time format of a budget's month.
+const monthForm = "2006-01"
+
+// OverBudget reports whether the tenant has used up its GPU-hours for the current month, which contains the time
+// `now`.
+func (j *Table) OverBudget(t *Tenant, now time.Time) bool {
+	return t.Record != nil && t.Record.GPUHours > 0 && j.BudgetUsed(t, now) >= int64(t.Record.GPUHours)*3600
+}
+
+// BudgetUsed returns the GPU-seconds that the tenant's running, ended and archived jobs used in the current
+// month, which contains the time `now`.
+func (j *Table) BudgetUsed(t *Tenant, now time.Time) int64 {
+	now = now.UTC()
+	month := now.Format(monthForm)
+	begin := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	milliSeconds := t.monthlyUse[month]
+	for _, e := range t.Active {
+		for _, p := range e.Held.Past {
+			if p.To.IsZero() && now.After(p.From) {
+				milliSeconds += p.Milli * int64(now.Sub(LaterOf(p.From, begin))/time.Second)
+			}
+		}
+	}
+	sum := milliSeconds / cluster.WholeMilli
+	for _, u := range t.Archived { // order-free: sums
+		if u.Month == month {
+			sum += u.GPUSecs
+		}
+	}
+	return sum
+}
+
+// WakeAtMonthEnd makes the plan wake at the end of the month if the tenant of a refused job is over its budget. The
+// wake-up is necessary because no event occurs when the budget of the next month begins.
+func (j *Table) WakeAtMonthEnd(plan *ares.Plan, t *Tenant) {
+	if !j.OverBudget(t, plan.Now) {
+		return
+	}
+	now := plan.Now.UTC()
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	if plan.Wake.IsZero() || next.Before(plan.Wake) {
+		plan.Wake = next
+	}
+}
+
+// addMonthlyUse adds the usage of an ended attempt to each month in which the attempt ran.
+// If `sign` is -1, addMonthlyUse subtracts the usage.
+func (t *Tenant) addMonthlyUse(p *usagePeriod, sign int64) {
+	for from := p.From.UTC(); from.Before(p.To); {
+		next := time.Date(from.Year(), from.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		upTo := p.To
+		if next.Before(upTo) {
+			upTo = next
+		}
+		month := from.Format(monthForm)
+		if t.monthlyUse[month] += sign * p.Milli * int64(upTo.Sub(from)/time.Second); t.monthlyUse[month] == 0 {
+			delete(t.monthlyUse, month)
+		}
+		from = next
+	}
 }

@@ -31,6 +31,20 @@ type timer struct {
 	heapIndex int // index in its heap plus 1; 0 if it is in no heap
 }
 
+// The type `timers` holds the timers of one job. Few jobs have a timer, so an entry has only a pointer to them.
+type timers struct {
+	deadline     timer // for an unfinished job with a deadline: when the next note is due
+	queueTimeout timer // for a job with max_queue_minutes that was never placed: when it expires
+}
+
+// ownTimers returns the timers of an entry, and creates them when necessary.
+func (e *Entry) ownTimers() *timers {
+	if e.timers == nil {
+		e.timers = &timers{deadline: timer{entry: e}, queueTimeout: timer{entry: e}}
+	}
+	return e.timers
+}
+
 // timerHeap is a heap of timers, ordered by time and then by job ID. Timers without a time
 // are last.
 type timerHeap []*timer

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/engine/config"
 )
 
 // QueueFor returns the queue that the entry belongs to. If a seat of a pending job may still have a live
@@ -72,7 +71,7 @@ func (j *Table) reshape(e *Entry) {
 func (j *Table) Requeue() {
 	for _, e := range j.ChangedEntries {
 		e.changed = false
-		if e.deadlineTimer.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
+		if e.timers != nil && e.timers.deadline.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
 			j.scheduleDeadlineNote(e)
 		}
 		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.positionChanged(e) {
@@ -91,30 +90,18 @@ func (j *Table) Requeue() {
 	j.ChangedEntries, j.DelaysLearned = j.ChangedEntries[:0], nil
 }
 
-// positionChanged reports whether a pending job needs a new position in its queue because
-// its urgency or its sort key changed.
-func (j *Table) positionChanged(e *Entry) bool {
-	if e.Queue == InPending && j.ordersByDeadline(e) {
-		return j.urgencyChanged(e)
-	}
-	return j.cfg.Queue.Order != config.OrderAged && e.Queue == InPending && e.Item.SortKey != j.sortKey(e)
-}
-
 // The method `enqueue` adds an entry to a queue.
 func (j *Table) enqueue(e *Entry, to QueueKind) {
 	e.Queue = to
 	switch to {
 	case InPending:
 		e.Item = queueItem{
-			Owner: e, ID: string(e.ID), Priority: e.Job.PriorityValue(), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision,
-			Shape: e.Shape.index,
+			Owner: e, ID: string(e.ID), Accepted: e.Job.AcceptedAt, Revision: e.Job.Revision, Shape: e.Shape.index,
 		}
-		if j.cfg.Queue.Order != config.OrderAged {
-			e.Item.SortKey = j.sortKey(e)
-		} else if j.ordersByDeadline(e) {
-			j.applyUrgency(e)
-		}
+		p := j.positionOf(e, j.clock)
+		j.setPosition(e, &p)
 		j.scheduleQueueTimeout(e)
+		j.waiting.add(e)
 		e.Shape.Leaf.Push(&e.Item)
 	case InDelayed:
 		j.EnqueueDelayed(e, j.delayEnd(e))
@@ -127,8 +114,12 @@ func (j *Table) Dequeue(e *Entry) {
 	switch e.Queue {
 	case InPending:
 		j.Queues.Remove(&e.Item)
-		j.urgencyTimers.cancel(&e.urgencyTimer)
-		j.queueTimeouts.cancel(&e.queueTimeout)
+		j.positionTimers.cancel(&e.positionTimer)
+		j.setOverdue(e, false)
+		j.waiting.remove(e)
+		if e.timers != nil {
+			j.queueTimeouts.cancel(&e.timers.queueTimeout)
+		}
 	case InDelayed:
 		at, found := slices.BinarySearchFunc(j.Delayed, e, ByDue)
 		if !found {

@@ -37,6 +37,19 @@ func (t *checker) dueTime(job *ares.Job) (time.Time, bool) {
 	if job.Deadline.IsZero() || given <= 0 {
 		return time.Time{}, false
 	}
+	need := t.runtimeForDeadline(job, given)
+	waited := max(t.plan.Now.Sub(job.AcceptedAt), 0)
+	for n := given; n <= 2000*t.cfg.AgeingStep; n *= 3 {
+		if waited < n-need {
+			return job.AcceptedAt.Add(min(n, n-need+100*t.cfg.AgeingStep)), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// runtimeForDeadline returns the remaining runtime that decides whether a job can meet its deadline: the p90 of the
+// job's own runs or its time limit, but at most half of the given time from its acceptance to its deadline.
+func (t *checker) runtimeForDeadline(job *ares.Job, given time.Duration) time.Duration {
 	need, known := job.MaxRuntime(), job.MaxRuntime() > 0
 	if f, ok := t.state.Forecast(job.ID); ok && f.Own > 0 {
 		need, known = max(f.P50, f.P90), true
@@ -48,11 +61,5 @@ func (t *checker) dueTime(job *ares.Job) (time.Time, bool) {
 	if !known || need > given/2 {
 		need = given / 2
 	}
-	waited := max(t.plan.Now.Sub(job.AcceptedAt), 0)
-	for n := given; n <= 2000*t.cfg.AgeingStep; n *= 3 {
-		if waited < n-need {
-			return job.AcceptedAt.Add(min(n, n-need+100*t.cfg.AgeingStep)), true
-		}
-	}
-	return time.Time{}, false
+	return need
 }

@@ -6,7 +6,7 @@
 // servers in debug mode use these checks.
 //
 // Some invariants hold for a sequence of plans. A PlannedStartCheck checks that firm
-// planned starts are met. A PreemptionHistory checks that preemptions form no cycle.
+// planned starts are met. CheckHolds checks the planned starts for which nodes are held. A PreemptionHistory checks that preemptions form no cycle.
 // SkippedJobs returns the jobs that a plan skipped. With a second state, a caller can
 // then check whether they would have fit.
 //

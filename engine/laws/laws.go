@@ -39,6 +39,7 @@ func Laws() []Law {
 		{Name: "turns", Text: "no job is placed before a job that precedes it and is placed later: one of a higher class, of a tenant or queue with a lower share in the same class, or earlier in its queue", checkBefore: checkOrder},
 		{Name: "strict", Text: "in a strict queue no job is placed while an earlier one waits", checkBefore: checkStrictOrder},
 		{Name: "yields", Text: "only a running, unprotected job is preempted, and by order only for an earlier job of its queue and class", checkPlan: checkVictims},
+		{Name: "preemptible", Text: "inside its queue and class only a job that allows it is preempted, and for one that needs much less; all others are preempted from two classes above, or for quota", checkPlan: checkPreemptible},
 		{Name: "ceiling", Text: "the preempted devices stay within the ceiling for the requested ones", checkPlan: checkPreemptionLimit},
 		{Name: "rates", Text: "the jobs of a tenant preempt no more victims by class per hour than configured", checkPlan: checkPreemptionRate},
 		{Name: "sitters", Text: "the victims of a nomination hold its seats, or have borrowed the quota that the job lacks", checkPlan: checkVictimSeats},

@@ -16,6 +16,7 @@ func checkOrder(t *checker, p *placement) error {
 	if p.isOnNominatedSeats() {
 		return nil
 	}
+	turn := t.turnOf(p)
 	for i := p.index + 1; i < len(t.plan.Place); i++ {
 		later := &t.plan.Place[i]
 		id := later.Job
@@ -26,7 +27,7 @@ func checkOrder(t *checker, p *placement) error {
 		if !ok || job == p.job {
 			continue
 		}
-		if why := t.precedes(job, p.job); why != "" {
+		if why := t.precedesTurn(job, &turn); why != "" {
 			return fmt.Errorf("job %s should be placed before this job: %s", later.Job, why)
 		}
 	}
@@ -40,14 +41,19 @@ const roundingError = 1e-12
 // The method `precedes` returns why a waiting job comes before another job. The result is "" if the waiting job
 // does not come before the other job, or if the difference could be a rounding error.
 func (t *checker) precedes(job, other *ares.Job) string {
-	now, step := t.plan.Now, t.cfg.AgeingStep
-	mine, its := job.PriorityValue(), other.PriorityValue()
-	if t.cfg.Queue.Order == config.OrderAged {
-		mine, its = agedPriority(job, now, step), agedPriority(other, now, step)
+	return t.precedesTurn(job, &turn{job: other, class: WaitingClass(&t.cfg, other, t.plan.Now)})
+}
+
+// precedesTurn is like precedes for the turn at which the other job is placed.
+func (t *checker) precedesTurn(job *ares.Job, turn *turn) string {
+	other, its := turn.job, turn.class
+	mine := WaitingClass(&t.cfg, job, t.plan.Now)
+	if turn.overdue && t.ledger.accountOf(job) == t.ledger.accountOf(other) {
+		return ""
 	}
-	if a, b := ares.ClassOf(mine).Rank(), ares.ClassOf(its).Rank(); a != b {
+	if a, b := mine.Rank(), its.Rank(); a != b {
 		if a > b {
-			return fmt.Sprintf("its priority class is %s, and the other job's class is %s", ares.ClassOf(mine), ares.ClassOf(its))
+			return fmt.Sprintf("its priority class is %s, and the other job's class is %s", mine, its)
 		}
 		return ""
 	}
@@ -76,9 +82,16 @@ func ageingSteps(at time.Time, step time.Duration) int64 {
 	return (ms - ((ms%each)+each)%each) / each
 }
 
-// AgedClass returns the priority class of a waiting job at the time `now`. Ageing may have raised its class.
-func AgedClass(job *ares.Job, now time.Time, step time.Duration) ares.Class {
-	return ares.ClassOf(agedPriority(job, now, step))
+// WaitingClass returns the priority class of a waiting job at the time `now`. Waiting may have raised its class.
+func WaitingClass(cfg *config.Config, job *ares.Job, now time.Time) ares.Class {
+	switch cfg.Queue.Order {
+	case config.OrderAged:
+		return ares.ClassOf(agedPriority(job, now, cfg.AgeingStep))
+	case config.OrderExpectedWork:
+		return ares.ClassOf(risenPriority(job, now, cfg.AgeingStep))
+	default:
+		return ares.ClassOf(job.PriorityValue())
+	}
 }
 
 // agedPriority returns the priority of a job at the given time, including ageing. Ageing
@@ -97,6 +110,9 @@ func agedPriority(job *ares.Job, now time.Time, step time.Duration) int {
 func (t *checker) isEarlier(a, b *ares.Job) bool {
 	if t.cfg.Queue.Order == config.OrderAged {
 		return t.isEarlierAged(a, b)
+	}
+	if t.cfg.Queue.Order == config.OrderExpectedWork {
+		return cmp.Or(t.workRankOf(a).compare(t.workRankOf(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 	}
 	return cmp.Or(cmp.Compare(t.orderKey(a), t.orderKey(b)), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID)) < 0
 }

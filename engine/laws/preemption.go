@@ -80,13 +80,13 @@ func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.PreemptionBas
 		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
 			return fmt.Errorf("%[1]s must not be moved to make room for %[2]s: either the configuration disables moves, or %[1]s has no checkpoints, or %[1]s is latency-sensitive", job.ID, to.ID)
 		}
-	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt:
+	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt && !t.cfg.PreemptsLonger():
 		return fmt.Errorf("%s is preempted for %s, but the configuration does not allow this kind of preemption (%s)", job.ID, to.ID, why)
-	case why != ares.PreemptByOrder:
+	case why != ares.PreemptByOrder || !t.cfg.Queue.Preempt: // the law "preemptible" checks the rest
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
 		return fmt.Errorf("%s is preempted for %s because of the queue order, but these jobs are in different queues or priority classes", job.ID, to.ID)
-	case !job.Checkpoint.Enabled || job.Placement.LatencySensitive:
-		return fmt.Errorf("%[1]s is preempted for %[2]s because of the queue order, but %[1]s has no checkpoints or is latency-sensitive", job.ID, to.ID)
+	case !job.IsPreemptible():
+		return fmt.Errorf("%[1]s is preempted for %[2]s because of the queue order, but %[1]s does not allow it or is latency-sensitive", job.ID, to.ID)
 	case !t.outranks(to, job):
 		return fmt.Errorf("%[1]s is preempted for %[2]s because of the queue order, but %[2]s is not ahead of %[1]s in the queue", job.ID, to.ID)
 	}
@@ -118,11 +118,24 @@ func checkPreemptionLimit(t *checker) error {
 				stopped += attemptMilli(run.Current())
 			}
 		}
+		if t.isOneJobOnOneNode(n) {
+			continue // inside its class, one job on one node may be larger: the rest of its devices serves other jobs
+		}
 		if most > 0 && stopped*1000 > most*asked {
 			return fmt.Errorf("the preempted jobs use %[1]d thousandths of a device, but the limit is %[2]d thousandths, because %[3]s requests only %[4]d thousandths", stopped, most*asked/1000, n.Job, asked)
 		}
 	}
 	return nil
+}
+
+// isOneJobOnOneNode reports whether the only victim of a nomination is a job of the same queue and class with one seat.
+func (t *checker) isOneJobOnOneNode(n *ares.Nominating) bool {
+	victims := n.Nomination.Victims
+	if t.cfg.Queue.Preempt || len(victims) != 1 || victims[0].Preemption.Why != ares.PreemptByOrder {
+		return false
+	}
+	run, _ := t.state.Run(victims[0].Job)
+	return run.Current() != nil && len(run.Current().Seats) == 1
 }
 
 // deviceKey identifies a device of a node.

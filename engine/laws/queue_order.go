@@ -47,6 +47,8 @@ func (t *checker) orderKey(job *ares.Job) int64 {
 		return lastIfUnknown(min(runtime.Milliseconds(), 1<<38)*min(milli, 1<<24)/1000, endless) // limits that no job reaches, to avoid overflow
 	case config.OrderDeadline:
 		return lastIfUnknown(job.Deadline.UnixMilli(), job.Deadline.IsZero())
+	case config.OrderExpectedWork:
+		return t.workRankOf(job).work
 	case config.OrderAged, config.OrderFIFO:
 	}
 	return 0

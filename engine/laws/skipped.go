@@ -24,8 +24,9 @@ func SkippedJobs(s *engine.State, p *ares.Plan) [][]ares.JobID {
 		if err != nil {
 			return out
 		}
+		turn := t.turnOf(pl)
 		for _, job := range waiting {
-			if !pl.isOnNominatedSeats() && job != pl.job && !done[job.ID] && t.precedes(job, pl.job) != "" {
+			if !pl.isOnNominatedSeats() && job != pl.job && !done[job.ID] && t.precedesTurn(job, &turn) != "" {
 				out[i] = append(out[i], job.ID)
 			}
 		}

@@ -21,7 +21,7 @@ func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluste
 	}
 	m := ares.PlacementScore{Level: ares.LevelNode, Domain: n.ID}
 	if !r.AnyNodeDoes {
-		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(r, n) - score.HistoryPenalty(n))
+		m.Stranded = score.StrandedMilli(pl.Scorer.FragmentationCost(r, n) - score.HistoryPenalty(n) - pl.Scorer.ScarcityCost(r, n))
 	}
 	if r.GPUs > 1 {
 		m.FirstFit = n.Type.Links.BottleneckMBps(n.Type.Links.FirstFit(r.DeviceMask(n.Type)&n.Free, r.GPUs))

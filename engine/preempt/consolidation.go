@@ -175,7 +175,7 @@ func (r *Round) findMovers(e *job.Entry, ban uint64, plan *ares.Plan) (victimSel
 // no affinity to other jobs.
 func (s *victimSearch) isMovable(v *candidateVictim) bool {
 	e := v.entry
-	return v.protection == unprotected && e.MayBePreempted() && !e.Run.Current().StartedAt.IsZero() &&
+	return v.protection == unprotected && e.KeepsProgress() && !e.Run.Current().StartedAt.IsZero() &&
 		len(e.Shape.Affinity)+len(e.Shape.AntiAffinity) == 0 && !s.immovable[e]
 }
 

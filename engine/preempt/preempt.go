@@ -110,7 +110,7 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	if rights == 0 && admitted {
 		r.noteNotAllowed(e)
 	}
-	if rights == 0 || rights&rightByOrder == 0 && r.knownToFail(sh, rights, e.ClassRank()) {
+	if rights&(rightByOrder|rightByLength) == 0 && (rights == 0 || r.knownToFail(sh, rights, e.ClassRank())) {
 		return found, false
 	}
 	if r.restartIsPending() {
@@ -134,7 +134,12 @@ func (r *Round) findPreemption(plan *ares.Plan, e *job.Entry, admitted bool) (fo
 	case rights&rightByOrder != 0:
 		found, ok = r.victimsByOrder(e, plan)
 	default:
-		found, ok = r.searchVictims(e, rights, guaranteed, plan)
+		if others := rights &^ rightByLength; others != 0 && !r.knownToFail(sh, others, e.ClassRank()) {
+			found, ok = r.searchVictims(e, others, guaranteed, plan)
+		}
+		if !ok && rights&rightByLength != 0 {
+			found, ok = r.longerVictims(e, plan)
+		}
 	}
 	r.chargeStopping(1)
 	r.Txn.Undo(base)

@@ -12,10 +12,11 @@ import (
 type preemptionRights uint8
 
 const (
-	rightByClass preemptionRights = 1 << iota // the victim's class is two or more below
-	rightByQuota                              // the victim borrowed quota that is guaranteed to the job's tenant
-	rightByOrder                              // the victim comes later in the order of the same queue
-	rightToMove                               // the victim immediately gets other seats
+	rightByClass  preemptionRights = 1 << iota // the victim's class is two or more below
+	rightByQuota                               // the victim borrowed quota that is guaranteed to the job's tenant
+	rightByOrder                               // the victim comes later in the order of the same queue
+	rightByLength                              // the victim is of the same queue and class, and is expected to need much more
+	rightToMove                                // the victim immediately gets other seats
 )
 
 // The method `reason` returns the reason that is recorded for a preemption with this right.
@@ -23,7 +24,7 @@ func (rights preemptionRights) reason() ares.PreemptionBasis {
 	switch {
 	case rights&rightToMove != 0:
 		return ares.PreemptByMove
-	case rights&rightByOrder != 0:
+	case rights&rightByOrder != 0, rights == rightByLength:
 		return ares.PreemptByOrder
 	case rights&rightByQuota != 0:
 		return ares.PreemptByQuota
@@ -47,6 +48,9 @@ func (r *Round) rightsOf(e *job.Entry, admitted bool, now time.Time) (out preemp
 				out |= rightByClass
 			}
 		}
+	}
+	if from, ok := r.Jobs.PreemptsLongerFrom(e); admitted && ok && !now.Before(from) {
+		out |= rightByLength
 	}
 	if r.Jobs.Queues.HasQuotas() {
 		if guaranteed = r.Jobs.GuaranteedModels(e.Shape, admitted, now); guaranteed != 0 {

@@ -46,7 +46,7 @@ func benchmarkRound(b *testing.B, shapes int) {
 	b.Helper()
 	tree := New[int](DefaultConfig())
 	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	for i, it := range drawItems(100_000, shapes) {
+	for i, it := range drawItems(queued, shapes) {
 		l := tree.Leaf(fmt.Sprintf("t%02d", i%20), fmt.Sprintf("q%d", i%3))
 		l.Push(it)
 		if i%100 == 0 {
@@ -92,7 +92,7 @@ func benchmarkRound(b *testing.B, shapes int) {
 func BenchmarkAgeing(b *testing.B) {
 	tree := New[int](DefaultConfig())
 	tree.SetCapacity(Resources{GPU: 80_000_000, CPU: 1_000_000, Memory: 1 << 40})
-	for _, it := range drawItems(100_000, 300) {
+	for _, it := range drawItems(queued, 300) {
 		tree.Leaf("a", "").Push(it)
 	}
 	times := []time.Time{noon, noon.Add(time.Hour)}

@@ -9,8 +9,8 @@ type Config struct {
 	// HalfLife is the time after which past usage counts half. HalfLife is rounded down to the millisecond. The value
 	// 0 means that past usage does not count.
 	HalfLife time.Duration
-	// BySortKey orders the items of a leaf queue by their submitted class, and then by the sort key that the owner set.
-	// Aged priority is then not used. Jobs do not age if BySortKey is set.
+	// BySortKey orders the items of a leaf queue by the class of Item.Priority, and then by the sort key that the owner
+	// set. The tree then does not age items. An owner that raises the class of a waiting job pushes its item again.
 	BySortKey bool
 }
 

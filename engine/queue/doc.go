@@ -37,9 +37,10 @@
 //
 // # Sort keys
 //
-// A tree can also order the items in its leaf queues by a sort key. The tree then orders items by the submitted
-// class, then by the sort key that the owner assigns to each item, then by revision and ID. With sort keys, items do
-// not age, and the bounds on waiting time do not hold.
+// A tree can also order the items in its leaf queues by a sort key. This is so with every order except
+// config.OrderAged. The tree then orders items by the class of their priority, then by the sort key that the owner
+// assigns to each item, then by revision and ID. With sort keys, the tree does not age items, and the bounds below do not
+// hold. Package job documents the order by expected work, which is the default, and its bound.
 //
 // # Rounds
 //
@@ -68,7 +69,7 @@
 //
 // # How long a job can wait for its turn
 //
-// An ageing step is ten seconds by default. A job reaches class high after at most 1000 ageing steps (2 h 47 min).
+// This section is about a tree without sort keys. An ageing step is ten seconds by default. A job reaches class high after at most 1000 ageing steps (2 h 47 min).
 // Suppose that a queue accepts two jobs, the second one 1999 ageing steps (5 h 34 min) or more after the first. Then
 // the first job precedes the second, unless the second is critical. Suppose that jobs up to class high arrive in an
 // endless stream. Even then, a job is delayed only by jobs that were accepted less than 1999 ageing steps after it.

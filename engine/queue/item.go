@@ -12,7 +12,7 @@ type Item[J any] struct {
 	boosted  bool           // orderKey comes from Due, not from ageing
 
 	ID       string
-	Priority int       // as submitted
+	Priority int       // as submitted, or as the owner raised it, if the tree uses sort keys
 	Accepted time.Time // ageing starts at this time
 	Revision int64     // revision of its submission
 	Shape    int       // jobs of one shape get the same result in a decision

@@ -30,6 +30,12 @@ func (l *LeafQueue[J]) Tenant() string { return l.node.tenant }
 // Name returns the name of the queue.
 func (l *LeafQueue[J]) Name() string { return l.node.queue }
 
+// GPUMilli returns the GPUs that the queue's own jobs use, in thousandths. In a round, the jobs that the round has
+// placed so far count too.
+func (l *LeafQueue[J]) GPUMilli() int64 {
+	return int64(l.node.limitUse.GPUs)*1000 + int64(l.node.limitUse.GPUMilli)
+}
+
 // Charge adds the allocation of a job to the leaf queue if `sign` is 1. It subtracts the allocation if `sign` is
 // -1.
 func (l *LeafQueue[J]) Charge(g Allocation, sign int) { l.charge(&g, int64(sign)) }

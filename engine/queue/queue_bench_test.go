@@ -15,10 +15,10 @@ import (
 	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
-const (
-	queued = 100_000
-	plan   = 500 // the maximum number of jobs that a decision places
-)
+const plan = 500 // the maximum number of jobs that a decision places
+
+// queued is the number of waiting jobs.
+var queued = rounds.Sized(100_000, 2000)
 
 // The type `job` is a waiting job in the benchmark. All compared queues get equal jobs. A job stores its index in
 // the heap, so that it could be cancelled. The documentation of container/heap suggests this.

@@ -32,12 +32,12 @@ func New(cfg config.Config) *State {
 	return s
 }
 
-// Refresh updates everything that is derived from the records: the workload mix, the
-// index of nodes, the free capacity and the cluster's capacity in the queues.
+// Refresh updates everything that is derived from the records: the index of nodes, the
+// workload mix, the free capacity and the cluster's capacity in the queues.
 func (s *State) Refresh() {
-	s.Scorer.RefreshMix()
 	before := s.Cluster.Capacity
 	s.Cluster.RefreshIndex()
+	s.Scorer.RefreshMix() // depends on the number of devices of each model
 	s.Scorer.SyncLayout()
 	if s.Cluster.Capacity != before {
 		s.Jobs.Queues.SetCapacity(s.Cluster.Capacity)

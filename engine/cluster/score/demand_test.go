@@ -50,12 +50,11 @@ func TestRounding(t *testing.T) {
 // shares.
 func TestComputeFills(t *testing.T) {
 	computed := func(asks map[int]int64) *WorkloadMix {
-		var rates [cluster.WholeMilli + 1]int64
-		for size, rate := range asks {
-			rates[size] = rate
-		}
 		var p WorkloadMix
-		p.computeFills(&rates)
+		for size, rate := range asks {
+			p.rates[size] = rate
+		}
+		p.computeFills()
 		return &p
 	}
 	large := computed(map[int]int64{810: 1000, cluster.WholeMilli: 1000})
@@ -68,8 +67,18 @@ func TestComputeFills(t *testing.T) {
 		t.Errorf("810 free, expected shares of 810: worth %d", got)
 	}
 	small := computed(map[int]int64{810: 1000, 160: 200, cluster.WholeMilli: 1000})
-	if got := small.Fills[190]; got < 130 || got > 160 {
-		t.Errorf("190 free, expected shares of 160: worth %d", got)
+	if got := small.Fills[190]; got < 30 || got > 32 {
+		t.Errorf("190 free, expected shares of 160 for a fifth of such gaps: worth %d, want 32", got)
+	}
+	if got := small.Fills[350]; got < 30 || got > 64 {
+		t.Errorf("350 free, two of the few shares of 160 would fit: worth %d", got)
+	}
+	enough := computed(map[int]int64{810: 1000, 160: 2000, cluster.WholeMilli: 1000})
+	if got := enough.Fills[190]; got < 158 || got > 160 {
+		t.Errorf("190 free, expected shares of 160 for all such gaps: worth %d, want 160", got)
+	}
+	if got := enough.Fills[cluster.WholeMilli]; got < 900 || got > 985 {
+		t.Errorf("an idle device is worth %d", got)
 	}
 	halves := computed(map[int]int64{470: 1000})
 	if got := halves.Fills[530]; got < 450 || got > 470 {

@@ -3,7 +3,8 @@
 // cost is chosen.
 //
 // Read Scorer first. FragmentationCost in fragmentation.go compares the freeCapacity of a node before and after a
-// placement. WorkloadMix describes the expected jobs, and demandTracker learns them from the jobs in the state.
+// placement. WorkloadMix describes the expected jobs, and demandTracker learns them from the jobs in the state. A scarce
+// model has a price, see modelPrices.
 // ScoreCache stores the costs of all nodes for one request, and recomputes a cost only when its node changed. A
 // Policy replaces the default score, and package baseline has policies from the literature.
 //

@@ -25,7 +25,7 @@ const tieBits = 10
 const NoFit = 1<<63 - 1
 
 // FragmentationCost returns the cost of placing one member on a node, where a lower cost is better. The cost is the
-// sum of the fragmentation, a tie breaker, WarmCost and HistoryPenalty. Placing a member reduces the capacity that
+// sum of the fragmentation, the scarcity of the model, a tie breaker, WarmCost and HistoryPenalty. Placing a member reduces the capacity that
 // the expected jobs can use. The fragmentation is the part of this loss that exceeds the member's own devices.
 // FragmentationCost returns NoFit if the member does not fit on the node. If the cost gets a new term that depends
 // on the node, cachedIdleCost must also compare that term. The reason is that cachedIdleCost reuses the cost of a
@@ -42,7 +42,9 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 		after.minus(r, n, m)
 	}
 	took := int64(r.GPUs*cluster.WholeMilli + r.Milli)
-	cost := (before.usable - after.usableBy(sc.demandsOn(p)) - took*mixTotal) << tieBits
+	on := sc.demandsOn(p)
+	cost := (before.usable - after.usableBy(on.demands) - took*mixTotal) << tieBits
+	cost += on.scarcityCost(r, p)
 	// On a tie, prefer the node that would have the fewest free devices left, and then the fewest free CPUs.
 	cost += int64(after.total) * 8
 	if p.CPUs > 0 {

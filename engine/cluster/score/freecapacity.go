@@ -58,7 +58,7 @@ func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 	for rest := n.Usable &^ n.Free; rest != 0; rest &= rest - 1 {
 		f.parts += int64(m.Fills[max(cluster.WholeMilli-n.Devices[bits.TrailingZeros64(rest)].Taken, 0)])
 	}
-	f.usable = f.usableBy(sc.demandsOn(p))
+	f.usable = f.usableBy(sc.demandsOn(p).demands)
 	sc.free[n.Pos] = f
 }
 

@@ -23,6 +23,7 @@ type Scorer struct {
 	freeMix    int           // ID of the mix for which free was computed
 	types      []typeDemands // by node type
 	MixCount   int           // number of mixes so far, which is the ID of the last one
+	supplySeen int           // number of changes of Cluster.Supply when the mix was last computed
 }
 
 // New returns a scorer. New panics if the configured policy is not linked into the program.

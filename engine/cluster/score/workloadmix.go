@@ -20,17 +20,17 @@ const (
 	maxMixKinds = 16
 	// minMixWeight is the smallest weight that a kind in a mix can have.
 	minMixWeight = mixTotal / 1024
-	// rareShift sets a probability that computeFills assumes: about once in 2^rareShift requests, no further request
-	// arrives.
-	rareShift = 8
 )
 
 // WorkloadMix is the expected workload. A WorkloadMix consists of kinds of requests and their weights. The field
-// Fills predicts how much of a device's free capacity will be used by shares.
+// Fills predicts how much of a device's free capacity will be used by shares. The field Prices says which models are
+// scarce.
 type WorkloadMix struct {
-	ID    int // unique, from 1 on
-	Kinds []mixKind
-	Fills [cluster.WholeMilli + 1]int32 // index: free thousandths of a device; value: how many of them requests are expected to fill
+	ID     int // unique, from 1 on
+	Kinds  []mixKind
+	Prices []int64                       // by model index, relative to fullPrice; nil if no model is scarce. See modelPrices
+	rates  shareRates                    // how often each size of share is requested
+	Fills  [cluster.WholeMilli + 1]int32 // index: free thousandths of a device; value: how many of them requests are expected to fill
 }
 
 // mixKind is a kind of request in a mix. The weight of a kind is relative to mixTotal.
@@ -52,23 +52,27 @@ type mixDemand struct {
 // carryBits is the number of binary fraction digits in mixDemand.cpu and mixDemand.memory.
 const carryBits = 20
 
-// typeDemands holds a mixDemand for each kind of request in a mix, for nodes of one type.
+// typeDemands holds a mixDemand for each kind of request in a mix, for nodes of one type. It also holds the prices of
+// the devices of these nodes.
 type typeDemands struct {
 	mixID   int // ID of the mix for which the demands were computed
 	demands []mixDemand
+	scarce  bool                     // some price is not 0
+	prices  [cluster.MaxGroups]int64 // by device group, relative to fullPrice
 }
 
-// demandsOn returns the demands of those kinds of requests that fit on nodes of the given type. The list of kinds for
-// a node type is computed once for each mix.
-func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
+// demandsOn returns the demands of those kinds of requests that fit on nodes of the given type, and the prices of the
+// devices of these nodes. The result for a node type is computed once for each mix.
+func (sc *Scorer) demandsOn(p *cluster.NodeType) *typeDemands {
 	for len(sc.types) <= p.ID {
 		sc.types = append(sc.types, typeDemands{})
 	}
 	m, d := &sc.Demand.Mix, &sc.types[p.ID]
 	if d.mixID == m.ID {
-		return d.demands
+		return d
 	}
 	d.mixID, d.demands = m.ID, d.demands[:0]
+	d.setPrices(p, m.Prices)
 	for i := range m.Kinds {
 		e := &m.Kinds[i]
 		a := mixDemand{weight: int64(e.weight), gpus: int64(e.Kind.GPUs), groups: servedGroups(p, e.example)}
@@ -84,7 +88,7 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) []mixDemand {
 		}
 		d.demands = append(d.demands, a)
 	}
-	return d.demands
+	return d
 }
 
 // A request needs some units of a resource, such as CPUs, for its devices. unitsPerDevice returns the part of a
@@ -107,38 +111,6 @@ func servedGroups(p *cluster.NodeType, like *cluster.Request) (groups uint8) {
 	return groups
 }
 
-// computeFills computes the field Fills of a mix. computeFills assumes that requests arrive at the given rates, and
-// that each request that fits is placed on the device. computeFills also assumes a small probability that no
-// further request arrives.
-//
-// For example, 190 free thousandths of a device count as 0 if every request is for 200 or more. As another example,
-// 530 free thousandths of a device may count as only 470, because requests do not fill the rest.
-func (m *WorkloadMix) computeFills(rates *[cluster.WholeMilli + 1]int64) {
-	const precision = 8
-	var sizes []int
-	var total int64
-	for size, rate := range rates {
-		if rate > 0 {
-			sizes = append(sizes, size)
-			total += rate
-		}
-	}
-	never := max(total>>rareShift, 1)
-	var fine [cluster.WholeMilli + 1]int64
-	for left := 1; left <= cluster.WholeMilli; left++ {
-		come, sum := never, int64(0)
-		for _, size := range sizes {
-			if size > left {
-				break
-			}
-			come += rates[size]
-			sum += rates[size] * (int64(size)<<precision + fine[left-size])
-		}
-		fine[left] = sum / come
-		m.Fills[left] = int32(fine[left] >> precision)
-	}
-}
-
 // byDevicesAsked sorts kinds by the total number of requested devices, in descending order. So a few requests for
 // whole nodes rank higher than many small ones.
 func byDevicesAsked(a, b mixKind) int {
@@ -152,17 +124,25 @@ func (sc *Scorer) RefreshMix() bool {
 	if len(sc.cfg.Mix) > 0 {
 		if d.Mix.ID == 0 {
 			d.Mix = blendMix(sc.cfg.Mix, nil)
+			d.Mix.computeFills()
 			d.Mix.ID = sc.newMixID()
 			return true
 		}
 		return false
 	}
-	if !d.stale && d.Mix.ID > 0 {
+	_, supplied := sc.cluster.Supply()
+	if !d.stale && d.Mix.ID > 0 && sc.supplySeen == supplied {
 		return false
 	}
-	d.stale = false
+	d.stale, sc.supplySeen = false, supplied
 	next := blendMix(config.DefaultMix(), d)
-	if next.Fills == d.Mix.Fills && slices.EqualFunc(next.Kinds, d.Mix.Kinds, func(a, b mixKind) bool {
+	if next.rates == d.Mix.rates {
+		next.Fills = d.Mix.Fills
+	} else {
+		next.computeFills()
+	}
+	next.Prices = sc.modelPrices()
+	if next.Fills == d.Mix.Fills && slices.Equal(next.Prices, d.Mix.Prices) && slices.EqualFunc(next.Kinds, d.Mix.Kinds, func(a, b mixKind) bool {
 		return a.Kind == b.Kind && a.weight == b.weight
 	}) {
 		return false
@@ -179,24 +159,23 @@ func (sc *Scorer) newMixID() int {
 }
 
 // blendMix combines a configured or default mix with the demand that was counted. If d is nil, blendMix returns the
-// configured mix alone.
+// configured mix alone. The caller computes the fields Fills and Prices.
 func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 	var out WorkloadMix
-	var rates [cluster.WholeMilli + 1]int64
 	for _, m := range mix {
 		weight := 2 * m.Weight
 		out.Kinds = append(out.Kinds, mixKind{Kind: demandKind{GPUs: m.GPUs, percent: m.CPUs}, weight: weight})
 		switch {
 		case m.Milli > 0:
-			rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
+			out.rates[min(m.Milli, cluster.WholeMilli)] += int64(weight)
 		case m.GPUs == 1:
-			rates[cluster.WholeMilli] += int64(weight)
+			out.rates[cluster.WholeMilli] += int64(weight)
 		}
 	}
 	if d != nil {
 		out.Kinds = append(out.Kinds, d.frequentKinds()...)
 		for size, count := range d.Shares {
-			rates[size] += int64(roughCount(count)) * observedWeight
+			out.rates[size] += int64(roughCount(count)) * observedWeight
 		}
 	}
 	total := 0
@@ -207,7 +186,6 @@ func blendMix(mix []config.Mix, d *demandTracker) WorkloadMix {
 		out.Kinds[i].weight = out.Kinds[i].weight * mixTotal / max(total, 1)
 	}
 	out.Kinds = slices.DeleteFunc(out.Kinds, func(e mixKind) bool { return e.weight < minMixWeight })
-	out.computeFills(&rates)
 	return out
 }
 
