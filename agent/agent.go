@@ -39,6 +39,7 @@ type Agent struct {
 	identity  *pki.Node // nil when the agent authenticates with a token
 	rejected  error     // why a server rejects the certificate
 	watcher   *watcher
+	starts    startLimit
 
 	session atomic.Int64 // revision of the current session, 0 without one
 	renewed atomic.Int64 // run.BootTime at which the last acknowledged renewal was sent
@@ -73,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the agent's directory: %w", err)
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, watcher: newWatcher(cfg.Watch)}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Node), seats: map[run.Key]*seat{}, released: map[run.Key]bool{}, watcher: newWatcher(cfg.Watch), starts: newStartLimit()}
 	if cfg.Token == "" {
 		if a.identity, err = pki.OpenNode(CertificateDir(cfg.Dir), cfg.Node, time.Now); err != nil {
 			return nil, err

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -110,6 +112,11 @@ func (s *seat) start(ctx context.Context) error {
 		s.end(run.Result{Outcome: run.Lost, Reason: "node " + s.agent.cfg.Node + ": " + err.Error(), Ended: time.Now()})
 		return nil
 	}
+	if err = s.fetchCode(ctx, &spec); err != nil {
+		return s.withoutCode(ctx, err)
+	}
+	started := s.agent.starts.begin(ctx)
+	defer started()
 	// Read the time of the last renewal before the session is checked. A renewal in a later session does not prove that this
 	// claim is still valid. If the time of such a renewal were used, the process could stay alive after its seat was voided.
 	spec.RenewedAt = run.BootTime(s.agent.renewed.Load())
@@ -166,6 +173,7 @@ func (s *seat) finish(ctx context.Context) {
 	}
 	s.lastCheckpoint(ctx)
 	// gofail: var agentBeforeFinish struct{}
+	released := false
 	err := s.callUntilAnswered(ctx, func(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 		// Before the release, report a device that is still in use or a node that cannot start jobs. If the release came first, the freed
 		// devices could be allocated to another job.
@@ -174,7 +182,9 @@ func (s *seat) finish(ctx context.Context) {
 			// The session may just have changed. Even if the session has changed, keep trying to report the seat's end.
 			return ares.Errorf(ares.Unavailable, "report the node's devices and readiness: %v", err)
 		}
-		_, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res)})
+		// The method `wait` has verified that the seat is dead, so the same transaction may free its devices.
+		resp, err := c.FinishSeat(ctx, &apipb.FinishSeatRequest{Ref: ref, Seat: refOf(s.key), Result: resultOf(res), Release: true})
+		released = resp.GetReleased()
 		return err
 	})
 	if ctx.Err() != nil {
@@ -187,6 +197,10 @@ func (s *seat) finish(ctx context.Context) {
 		s.watch(StepCommitted, false, "")
 	}
 	// gofail: var agentAfterFinish struct{}
+	if err == nil && released {
+		s.forget(ctx, nil)
+		return
+	}
 	s.release(ctx)
 }
 
@@ -196,10 +210,11 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 	s.agent.mu.Lock()
 	proc, res := s.proc, s.result
 	s.agent.mu.Unlock()
+	dead := false
 	for res == nil {
 		got, err := proc.Wait(ctx)
 		if err == nil {
-			res = &got
+			res, dead = &got, true // Wait has verified it
 			s.end(got)
 			if got.Outcome == run.Lost && s.named == nil && proc.Pid() == 0 {
 				s.agent.startFailed(got.Reason) // the machine could not start it
@@ -214,7 +229,7 @@ func (s *seat) wait(ctx context.Context) (run.Result, bool) {
 			return got, false
 		}
 	}
-	for {
+	for !dead {
 		err := s.agent.runner.EnsureDead(ctx, s.key)
 		if err == nil {
 			break
@@ -253,14 +268,24 @@ func (s *seat) release(ctx context.Context) {
 	if err != nil {
 		s.agent.log.Warn("the release of a seat was rejected", "seat", s.key, "error", err)
 	}
+	s.forget(ctx, err)
+}
+
+// The method `forget` deletes the state of a released seat on this node. The argument is the reason why the release was rejected, or nil.
+func (s *seat) forget(ctx context.Context, rejected error) {
 	// gofail: var agentAfterRelease struct{}
 	if err := s.agent.runner.Forget(s.key); err != nil {
 		s.agent.log.Warn("forget a seat", "seat", s.key, "error", err)
 	}
-	if err := s.agent.bin.Discard(s.scratch()); err != nil {
+	// Most working directories are empty, and can be removed at once.
+	gone := os.Remove(s.scratch())
+	if gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		gone = s.agent.bin.Discard(s.scratch())
+	}
+	if err := gone; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.agent.log.Warn("remove a seat's working directory", "seat", s.key, "error", err)
 	}
-	if err != nil {
+	if rejected != nil {
 		s.agent.drop(s)
 		s.reconcileLater(ctx) // if the seat is still in the list, its end is reported again
 		return

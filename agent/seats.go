@@ -71,7 +71,7 @@ func (a *Agent) follow(ctx context.Context, c apipb.AgentServiceClient, ref *api
 func (a *Agent) reconcile(session int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wanted := map[run.Key]bool{}
+	wanted := make(map[run.Key]bool, len(a.orders))
 	for _, o := range a.orders {
 		key := keyOf(o.Seat)
 		wanted[key] = true
@@ -112,6 +112,9 @@ func (a *Agent) begin(key run.Key, o *apipb.SeatOrder, life func(*seat, context.
 // The method `holds` finds a running seat that blocks the order. Such a seat uses a device of the order and leaves too little of that
 // device free. The caller holds a.mu.
 func (a *Agent) holds(o *apipb.SeatOrder) *seat {
+	if len(o.Shares) == 0 {
+		return nil
+	}
 	for _, s := range a.seats {
 		if s.order == nil || s.dead {
 			continue
@@ -149,9 +152,14 @@ func (a *Agent) dropReleased(s *seat) {
 
 // forgetReleased forgets the released seats that the current list no longer names, because no later list names them. The caller holds a.mu.
 func (a *Agent) forgetReleased() {
-	maps.DeleteFunc(a.released, func(key run.Key, _ bool) bool {
-		return !slices.ContainsFunc(a.orders, func(o *apipb.SeatOrder) bool { return keyOf(o.Seat) == key })
-	})
+	if len(a.released) == 0 {
+		return
+	}
+	named := make(map[run.Key]bool, len(a.orders))
+	for _, o := range a.orders {
+		named[keyOf(o.Seat)] = true
+	}
+	maps.DeleteFunc(a.released, func(key run.Key, _ bool) bool { return !named[key] })
 }
 
 // isHeld reports whether the agent still has the seat in its table.
@@ -178,10 +186,14 @@ func (a *Agent) heldFences() []int64 {
 	return slices.Sorted(maps.Keys(held))
 }
 
+// idleSupervisors is how long a supervisor without a seat waits for another one. Only a node that runs many short jobs keeps some of them.
+const idleSupervisors = time.Second
+
 // reportProgress reports the progress of running jobs, at most every two seconds and only if it has changed.
 func (a *Agent) reportProgress(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
 	told := map[run.Key]run.Progress{}
 	for pause.For(ctx, 2*time.Second) {
+		a.runner.ReleaseIdle(idleSupervisors)
 		maps.DeleteFunc(told, func(k run.Key, _ run.Progress) bool { return !a.isHeld(k) })
 		a.mu.Lock()
 		running := make([]*seat, 0, len(a.seats))

@@ -37,7 +37,7 @@ func (s *seat) spec() (run.Spec, error) {
 	if user != nil {
 		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))
 	}
-	if spec.Dir == "" || user != nil {
+	if spec.Dir == "" || user != nil || job.CodeDigest != "" {
 		owner := user
 		if spec.Sandbox.DiskMB > 0 {
 			owner = nil // only the job's file system is in it
@@ -50,8 +50,8 @@ func (s *seat) spec() (run.Spec, error) {
 	if spec.Sandbox.Private {
 		home = run.SandboxWork
 	}
-	if spec.Dir == "" {
-		spec.Dir = home
+	if spec.Dir == "" || job.CodeDigest != "" {
+		spec.Dir = filepath.Join(home, job.WorkingDir)
 	}
 	spec.Env = s.environment(&job, home, user)
 	return spec, nil

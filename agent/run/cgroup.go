@@ -226,11 +226,14 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 	if err != nil {
 		return fmt.Errorf("wait until %s has ended: %w", key, errors.Join(err, last))
 	}
-	r.removeSecrets(key)
+	r.removeSecrets(key, known && order.SecretCount == 0)
 	return nil
 }
 
 func killGroup(g seat.Cgroup) (dead bool, err error) {
+	if g.RemoveEmpty() {
+		return true, nil
+	}
 	if err = g.Kill(); err != nil {
 		return false, err
 	}
@@ -245,19 +248,23 @@ func killGroup(g seat.Cgroup) (dead bool, err error) {
 
 // The method `sweep` ends the processes of a seat that has no cgroup. It kills the supervisor first, and then the job.
 func (r *Runner) sweep(o *seat.Order) (dead bool, err error) {
-	key := o.Key
-	alive, err := r.alive(key)
+	alive, err := r.alive(o.Key)
 	if err != nil {
 		return false, err
 	}
 	if alive {
-		b, unread := r.read(key, seat.PidFile)
-		if pid, bad := strconv.Atoi(string(b)); unread == nil && bad == nil && pid > 1 {
-			_ = seat.KillPid(pid, func() bool { ok, unknown := r.alive(key); return ok && unknown == nil })
-		}
+		r.killSupervisor(o.Key)
 	}
 	n, err := o.KillUncontained(0)
 	return err == nil && n == 0 && !alive, err
+}
+
+// killSupervisor kills the supervisor of a seat by its PID, if the seat's lock says that it is alive.
+func (r *Runner) killSupervisor(key Key) {
+	b, unread := r.read(key, seat.PidFile)
+	if pid, bad := strconv.Atoi(string(b)); unread == nil && bad == nil && pid > 1 {
+		_ = seat.KillPid(pid, func() bool { alive, unknown := r.alive(key); return alive && unknown == nil })
+	}
 }
 
 // killStrays kills processes in this node's cgroups that have no seat directory. Processes without a seat directory

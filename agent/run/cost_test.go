@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // BenchmarkStart measures the memory of a supervisor. It also measures the time from the call of Start until the seat runs, which
@@ -54,7 +56,7 @@ func benchmarkStart(b *testing.B, change func(Spec) Spec) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		m := memory(b, p.child)
+		m := memory(b, p.child.pid)
 		rss, pss, n = rss+m["Rss"], pss+m["Pss"], n+1
 		if err := errors.Join(r.EnsureDead(ctx, p.Key()), r.Forget(p.Key())); err != nil {
 			b.Fatal(err)
@@ -70,6 +72,63 @@ func benchmarkStart(b *testing.B, change func(Spec) Spec) {
 	for _, g := range r.limits.v1 {
 		_ = g.Remove()
 	}
+}
+
+// BenchmarkRun measures a whole seat that runs `true`, from its start until it is forgotten. It reports the processor time of this
+// process, which does the agent's part, and that of the supervisor with the job.
+func BenchmarkRun(b *testing.B) {
+	change := func(s Spec) Spec { return s }
+	if os.Getuid() == 0 {
+		change = apart
+	}
+	r, err := Open(b.TempDir(), supervisorPath)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	own, children := usage(b, syscall.RUSAGE_SELF), childUsage(b, r)
+	n := 0
+	for ; b.Loop(); n++ {
+		spec := change(sh(""))
+		spec.Key.Rank, spec.Argv = n, []string{"/bin/true"}
+		p, err := r.Start(b.Context(), spec)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if res, err := p.Wait(b.Context()); err != nil || res.Outcome != Exited {
+			b.Fatal(res, err)
+		}
+		if err := errors.Join(r.EnsureDead(b.Context(), p.Key()), r.Forget(p.Key())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((usage(b, syscall.RUSAGE_SELF)-own).Microseconds())/float64(n), "agent-µs/op")
+	b.ReportMetric(float64((childUsage(b, r)-children).Microseconds())/float64(n), "supervisor-µs/op")
+	if r.cgroup != "" {
+		_ = r.cgroup.Remove()
+	}
+	for _, g := range r.limits.v1 {
+		_ = g.Remove()
+	}
+}
+
+// childUsage returns the processor time of supervisors and jobs. The idle supervisors end first, because the kernel counts a child's
+// time when it has ended.
+func childUsage(b *testing.B, r *Runner) time.Duration {
+	b.Helper()
+	if err := until(b.Context(), func() bool { return r.spares.release(0) == 0 }); err != nil {
+		b.Fatal(err)
+	}
+	return usage(b, syscall.RUSAGE_CHILDREN)
+}
+
+func usage(b *testing.B, who int) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkExec measures only how long the supervisor takes to execute and exit.

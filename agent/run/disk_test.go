@@ -3,6 +3,7 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,28 @@ func (w *world) wantNoDisk(spec Spec) {
 	})
 }
 
+// visibleIntruder returns the path of the intruder for a job that has a /tmp of its own and so does not see this one.
+func visibleIntruder(t *testing.T) string {
+	t.Helper()
+	if !strings.HasPrefix(intruderPath, "/tmp/") {
+		return intruderPath
+	}
+	dir, err := os.MkdirTemp("/var/lib", "ares-run-test-*") //nolint:usetesting // t.TempDir is below /tmp
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program, err := os.ReadFile(intruderPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "intruder")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(copied, program, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
 // TestDiskLimit checks that a job with a file system of its own holds neither more bytes nor more files, in /tmp and in its working
 // directory together, and that nothing of it is left.
 func TestDiskLimit(t *testing.T) {
@@ -58,7 +81,7 @@ func TestDiskLimit(t *testing.T) {
 	spec := w.onDisk("full", `pwd; stat -c %u:%a . /tmp /var/tmp; grep -E " (/tmp|/run/ares/work) " /proc/self/mounts
 		head -c 64M /dev/zero > big; echo said $?; head -c 1M /dev/zero > /tmp/more; echo tmp $?; rm big /tmp/more
 		echo small > /tmp/small; cat /var/tmp/small; ls /run/ares; ls -A /run/ares/work; head -c 24M /dev/zero > again && echo again; rm again
-		`+intruderPath+` files=/tmp,5000; stat -f -c "records %c %d" /tmp; touch work; echo touch $?`)
+		`+visibleIntruder(t)+` files=/tmp,5000; stat -f -c "records %c %d" /tmp; touch work; echo touch $?`)
 	p := w.start(spec)
 	w.want(p, Exited, 0)
 	log := w.log(spec.Key)

@@ -3,11 +3,13 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -23,16 +25,16 @@ func (r *Runner) Forget(key Key) error {
 		return nil
 	}
 	alive, err := r.alive(key)
+	order, known := r.whereabouts(key)
 	if err == nil && !alive {
-		order, _ := r.whereabouts(key)
-		if group := seat.Cgroup(order.Cgroup); order.Contained() {
+		if group := seat.Cgroup(order.Cgroup); order.Contained() && !group.RemoveEmpty() {
 			alive, err = group.Populated()
 			if err == nil && !alive {
 				err = group.Remove()
 			}
 		}
 		for _, g := range order.Groups {
-			if err == nil && !alive {
+			if err == nil && !alive && !seat.Cgroup(g.Dir).RemoveEmpty() {
 				err = g.Remove()
 			}
 		}
@@ -43,18 +45,17 @@ func (r *Runner) Forget(key Key) error {
 	if err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
-	order, unread := r.readOrder(key)
-	r.removeSecrets(key)
+	r.removeSecrets(key, known && order.SecretCount == 0)
 	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
 	// later.
 	if err := errors.Join(r.discardSeat(to), r.root.Rename(from, to)); err != nil {
 		return fmt.Errorf("forget %s: %w", key, err)
 	}
 	r.unmountShm()
-	if unread == nil {
+	if known {
 		r.removeIPC(&order)
 	}
-	return r.tidyLogs()
+	return r.keepLog(to)
 }
 
 // The type `kept` describes the stored log of one forgotten seat.
@@ -65,30 +66,90 @@ type kept struct {
 	files int
 }
 
+// rescanAfter is how many seats are forgotten between two readings of all stored logs. In between, the Runner knows what it stored. A
+// reading costs time for each stored log, so reading all of them for each seat would cost more than running a short job.
+const rescanAfter = 1000
+
+// keptLogs is the Runner's list of the stored logs of forgotten seats.
+type keptLogs struct {
+	mu     sync.Mutex
+	all    []kept // the oldest first
+	bytes  int64  // sum of their sizes
+	rescan int    // number of seats to forget before all logs are read again; 0 means now
+}
+
+// The method `add` adds a log in the order of time. It replaces a log of the same seat. The caller holds the lock.
+func (l *keptLogs) add(k kept) {
+	if i := slices.IndexFunc(l.all, func(o kept) bool { return o.path == k.path }); i >= 0 {
+		l.bytes -= l.all[i].size
+		l.all = slices.Delete(l.all, i, i+1)
+	}
+	i := len(l.all)
+	for i > 0 && l.all[i-1].since > k.since {
+		i--
+	}
+	l.all = slices.Insert(l.all, i, k)
+	l.bytes += k.size
+}
+
+// keepLog strips the directory of a seat that was just forgotten, adds its log to the stored ones, and deletes the oldest logs beyond the
+// limits. If anything cannot be removed, the next call tries again.
+func (r *Runner) keepLog(path string) error {
+	r.kept.mu.Lock()
+	scan := r.kept.rescan <= 0
+	r.kept.rescan--
+	r.kept.mu.Unlock()
+	if scan {
+		return r.tidyLogs()
+	}
+	k, err := r.strip(path)
+	r.kept.mu.Lock()
+	defer r.kept.mu.Unlock()
+	if k.files > 0 {
+		r.kept.add(k)
+	}
+	if err = errors.Join(err, r.dropOldLogs()); err != nil {
+		r.kept.rescan = 0
+	}
+	return err
+}
+
 // tidyLogs deletes all files of forgotten seats except their logs, because the spec file contains the job's environment. It then
 // deletes the oldest logs beyond the limits.
 func (r *Runner) tidyLogs() error {
+	r.kept.mu.Lock()
+	defer r.kept.mu.Unlock()
+	r.kept.all, r.kept.bytes, r.kept.rescan = nil, 0, rescanAfter
 	entries, err := fs.ReadDir(r.root.FS(), logsDir)
 	if err != nil {
+		r.kept.rescan = 0
 		return fmt.Errorf("tidy logs: %w", err)
 	}
-	var all []kept
 	var errs []error
 	for _, e := range entries {
 		k, err := r.strip(logsDir + "/" + e.Name())
 		errs = append(errs, err)
 		if k.files > 0 {
-			all = append(all, k)
+			r.kept.all = append(r.kept.all, k)
+			r.kept.bytes += k.size
 		}
 	}
-	slices.SortFunc(all, func(a, b kept) int { return int(min(max(b.since-a.since, -1), 1)) })
-	var bytes int64
-	for i, k := range all { // the newest first
-		bytes += k.size
-		if i >= r.KeepLogs || bytes > r.KeepLogBytes {
-			errs = append(errs, r.discard(k.path))
-		}
+	slices.SortFunc(r.kept.all, func(a, b kept) int { return cmp.Compare(a.since, b.since) })
+	if err = errors.Join(append(errs, r.dropOldLogs())...); err != nil {
+		r.kept.rescan = 0
 	}
+	return err
+}
+
+// dropOldLogs deletes the oldest logs beyond the limits. The caller holds the lock of the stored logs.
+func (r *Runner) dropOldLogs() error {
+	l, n := &r.kept, 0
+	var errs []error
+	for ; n < len(l.all) && (len(l.all)-n > r.KeepLogs || l.bytes > r.KeepLogBytes); n++ {
+		errs = append(errs, r.discard(l.all[n].path))
+		l.bytes -= l.all[n].size
+	}
+	l.all = slices.Delete(l.all, 0, n)
 	return errors.Join(errs...)
 }
 
@@ -96,24 +157,33 @@ func (r *Runner) tidyLogs() error {
 // the directory too. An entry that cannot be removed does not keep the others.
 func (r *Runner) strip(path string) (kept, error) {
 	k := kept{path: path}
-	entries, err := fs.ReadDir(r.root.FS(), path)
+	dir, err := r.root.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) { // another Forget removed it
 		return k, nil
 	}
 	if err != nil {
 		return k, err
 	}
+	defer func() { _ = dir.Close() }()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return k, err
+	}
 	var errs []error
 	for _, e := range entries {
-		_, isLog := seat.ParseLogName(e.Name())
-		st, err := e.Info()
-		if isLog && err == nil && st.Mode().IsRegular() {
-			k.files++
-			k.size += st.Size()
-			k.since = max(k.since, st.ModTime().UnixNano())
-			continue
+		if _, isLog := seat.ParseLogName(e.Name()); isLog {
+			if st, err := e.Info(); err == nil && st.Mode().IsRegular() {
+				k.files++
+				k.size += st.Size()
+				k.since = max(k.since, st.ModTime().UnixNano())
+				continue
+			}
 		}
-		errs = append(errs, r.drop(path+"/"+e.Name(), e.IsDir()))
+		// A file is removed at once, because the spec file holds the job's environment with its secrets, and so is an empty directory. What
+		// the job put into a directory is only moved to the trash.
+		if err := dir.Remove(e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, r.discard(path+"/"+e.Name()))
+		}
 	}
 	if k.files == 0 {
 		errs = append(errs, r.discard(path))
@@ -121,21 +191,17 @@ func (r *Runner) strip(path string) (kept, error) {
 	return k, errors.Join(errs...)
 }
 
-// The method `drop` removes one entry of a seat's directory. A file is removed at once, because the spec file holds the job's environment
-// with its secrets. A directory was filled by the job, so it is only moved to the trash.
-func (r *Runner) drop(path string, isDir bool) error {
-	if !isDir {
-		err := r.root.Remove(path)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-	}
-	return r.discard(path)
-}
-
 // discardSeat removes a seat's directory: its spec file at once, everything else in the background.
 func (r *Runner) discardSeat(path string) error {
-	return errors.Join(r.drop(path+"/"+seat.SpecFile, false), r.discard(path))
+	if _, err := r.root.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	spec := path + "/" + seat.SpecFile
+	var kept error
+	if err := r.root.Remove(spec); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		kept = r.discard(spec)
+	}
+	return errors.Join(kept, r.discard(path))
 }
 
 // The method `discard` moves a file or a directory to the trash.

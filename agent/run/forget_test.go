@@ -128,3 +128,42 @@ func TestAFailingCleanUpDoesNotBlockTheStart(t *testing.T) {
 		t.Error("a directory that cannot be removed was not reported")
 	}
 }
+
+// TestForgetReadsOnlyItsOwnLog checks that the cost of a Forget does not depend on the number of stored logs. A file that was put beside
+// the log of another seat must stay until all logs are read again, at the latest after rescanAfter seats.
+func TestForgetReadsOnlyItsOwnLog(t *testing.T) {
+	w := newWorld(t)
+	run := func(rank int) {
+		spec := sh("echo out")
+		spec.Rank = rank
+		w.want(w.start(spec), Exited, 0)
+		if err := w.Forget(spec.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(0)
+	other := filepath.Join(w.dir, logsDir, Key{Job: "job", Fence: 7, Rank: 0}.String(), "planted")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(1)
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("the second Forget has read the log of the first: %v", err)
+	}
+	w.kept.rescan = 0 // as after rescanAfter seats
+	run(2)
+	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not tidied: %v", err)
+	}
+	if n := len(w.kept.all); n != 3 {
+		t.Errorf("%d logs are known, want 3", n)
+	}
+	w.KeepLogs = 2
+	run(3)
+	for rank := range 4 {
+		_, err := w.OpenLog(Key{Job: "job", Fence: 7, Rank: rank})
+		if gone := errors.Is(err, fs.ErrNotExist); gone != (rank < 2) {
+			t.Errorf("log %d: %v", rank, err)
+		}
+	}
+}

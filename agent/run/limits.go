@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -112,7 +113,8 @@ func settings(controller string, v2 bool, limits seat.Limits) []setting {
 	case controller == "cpu" && limits.MilliCPU > 0 && v2:
 		return []setting{{file: "cpu.max", value: num(quota) + " " + num(seat.CPUPeriod)}}
 	case controller == "cpu" && limits.MilliCPU > 0:
-		return []setting{{file: "cpu.cfs_period_us", value: num(seat.CPUPeriod)}, {file: "cpu.cfs_quota_us", value: num(quota)}}
+		// A new cgroup has the period seat.CPUPeriod. For each write, the kernel checks the limits of all cgroups.
+		return []setting{{file: "cpu.cfs_quota_us", value: num(quota)}}
 	case controller == "memory" && limits.MemoryMB > 0 && v2:
 		return []setting{
 			{file: "memory.max", value: num(limits.MemoryMB << 20)},
@@ -130,9 +132,12 @@ func settings(controller string, v2 bool, limits seat.Limits) []setting {
 	return nil
 }
 
+// cgroupFile has the flags with which a file of a cgroup is opened. In a cgroup no file can be created, but tests use plain directories.
+const cgroupFile = syscall.O_CREAT | syscall.O_TRUNC
+
 func apply(dir string, all []setting) error {
 	for _, s := range all {
-		err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0)
+		err := seat.WriteFile(dir+"/"+s.file, []byte(s.value), cgroupFile, 0)
 		if err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)) {
 			return fmt.Errorf("limit the job: %w", err)
 		}
@@ -179,10 +184,10 @@ func (l *limiter) furnish(o *seat.Order) error {
 		if !o.Contained() || len(all) == 0 {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(o.Cgroup, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
+		if err := seat.WriteFile(o.Cgroup+"/cgroup.subtree_control", []byte("+"+name), cgroupFile, 0); err != nil {
 			return fmt.Errorf("limit the job: %w", err)
 		}
-		if err := limit(o.Cgroup, name, all); err != nil {
+		if err := limit(o.Cgroup, name, "cpu.weight", all); err != nil {
 			return err
 		}
 	}
@@ -192,12 +197,17 @@ func (l *limiter) furnish(o *seat.Order) error {
 			continue
 		}
 		dir := filepath.Join(parent.Dir, o.Key.String())
-		for _, sub := range []string{seat.SupervisorGroup, seat.JobGroup} {
-			if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil { // several controllers may share a directory
+		subs := []string{"", seat.JobGroup}
+		if name == "cpu" { // the other limits apply to the job alone
+			subs = append(subs, seat.SupervisorGroup)
+		}
+		for _, sub := range subs {
+			// Several controllers may share a directory.
+			if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("limit the job: %w", err)
 			}
 		}
-		if err := limit(dir, name, all); err != nil {
+		if err := limit(dir, name, "cpu.shares", all); err != nil {
 			return err
 		}
 	}
@@ -205,16 +215,11 @@ func (l *limiter) furnish(o *seat.Order) error {
 }
 
 // The function `limit` limits the job's cgroup below the seat's cgroup `dir`. The supervisor limits the seat's own cgroup when it starts the job;
-// see seat.Order.Charge.
-func limit(dir, controller string, all []setting) error {
+// see seat.Order.Charge. The file `weight` sets the supervisor's share of processor time; its name depends on the cgroup version.
+func limit(dir, controller, weight string, all []setting) error {
 	if controller == "cpu" {
-		for file, value := range seat.SupervisorWeight {
-			if _, err := os.Stat(filepath.Join(dir, seat.SupervisorGroup, file)); err != nil {
-				continue // of the other cgroup version
-			}
-			if err := apply(filepath.Join(dir, seat.SupervisorGroup), []setting{{file: file, value: value}}); err != nil {
-				return err
-			}
+		if err := apply(filepath.Join(dir, seat.SupervisorGroup), []setting{{file: weight, value: seat.SupervisorWeight[weight]}}); err != nil {
+			return err
 		}
 	}
 	return apply(filepath.Join(dir, seat.JobGroup), all)
@@ -224,6 +229,9 @@ func limit(dir, controller string, all []setting) error {
 func removeGroups(groups []seat.Group) (gone bool, err error) {
 	gone = true
 	for _, g := range groups {
+		if seat.Cgroup(g.Dir).RemoveEmpty() {
+			continue
+		}
 		n, err := g.Kill()
 		if err == nil && n == 0 {
 			err = g.Remove()

@@ -111,6 +111,7 @@ func TestForget(t *testing.T) {
 				}
 				return err == nil
 			})
+			p.reap(w.ctx) // it was not waited for
 			continue
 		}
 		w.want(p, Exited, 0)

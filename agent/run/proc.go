@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,15 +31,16 @@ const (
 	lookAgain = time.Second
 )
 
-// Proc is a seat that has a supervisor. The methods of a Proc may be called concurrently. A Proc holds no open file, so an agent may
-// drop it and get it again with Find.
+// Proc is a seat that has a supervisor. The methods of a Proc may be called concurrently. An agent may drop a Proc and get it again with
+// Find.
 type Proc struct {
 	r     *Runner
 	order seat.Order
 
 	mu      sync.Mutex
-	pid     int // the job's main process; 0 if unknown or never started
-	child   int // the supervisor, if it is a child of this process and was not reaped yet
+	ready   *os.File // the pipe on which the supervisor has reported its start; nil after a restart of the agent
+	pid     int      // the job's main process; 0 if unknown or never started
+	child   child    // the supervisor, if it is a child of this process and was not reaped yet
 	renewed BootTime
 	started BootTime
 	endBy   BootTime // when the job must have ended after a Stop or Kill; 0 if there was none
@@ -47,7 +50,7 @@ type Proc struct {
 // The method `adopt` returns a Proc for a seat whose supervisor is alive. If the supervisor does not answer, the time of the last
 // renewal is unknown. The method then assumes the latest possible time, which is now.
 func (r *Runner) adopt(ctx context.Context, order seat.Order) *Proc {
-	p := &Proc{r: r, order: order, renewed: Now()}
+	p := &Proc{r: r, order: order, renewed: Now(), child: child{next: -1}}
 	answer, err := p.ask(ctx, "status")
 	if err != nil {
 		return p
@@ -173,8 +176,15 @@ func (p *Proc) Wait(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for %s: %w", p.order.Key, err)
 	}
+	if stuck {
+		p.r.killSupervisor(p.order.Key) // it may have left the seat's cgroup already
+	}
 	if err := p.r.EnsureDead(ctx, p.order.Key); err != nil {
 		return Result{}, err
+	}
+	p.closeReady()
+	if !stuck {
+		p.keepSupervisor()
 	}
 	p.reap(ctx)
 	res := p.r.readResult(p.order.Key)
@@ -233,6 +243,9 @@ func (p *Proc) answers(ctx context.Context) bool {
 func (p *Proc) rest(ctx context.Context, d time.Duration) error {
 	ctx2, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
+	if p.restOnPipe(ctx2) {
+		return ctx.Err()
+	}
 	conn, err := p.dial(ctx2)
 	if err == nil {
 		defer conn.Close()
@@ -249,21 +262,41 @@ func (p *Proc) rest(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
+// restOnPipe waits like the method `rest`, on the pipe on which the supervisor has reported its start: the supervisor keeps it open as long
+// as it lives. It returns false if this process has no such pipe.
+func (p *Proc) restOnPipe(ctx context.Context) bool {
+	p.mu.Lock()
+	ready := p.ready
+	p.mu.Unlock()
+	if ready == nil {
+		return false
+	}
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	_, err := io.Copy(io.Discard, ready) // only the end of the pipe matters
+	if !stop() && errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = ready.SetReadDeadline(time.Time{}) // for the next call
+		return true
+	}
+	p.closeReady()
+	return true
+}
+
+func (p *Proc) closeReady() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ready != nil {
+		_ = p.ready.Close()
+		p.ready = nil
+	}
+}
+
 // The method `reap` reads the exit status of a supervisor that is a child of this process, so that the supervisor does not
 // stay a zombie.
 func (p *Proc) reap(ctx context.Context) {
 	_ = until(ctx, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.child == 0 {
-			return true
-		}
-		pid, err := syscall.Wait4(p.child, nil, syscall.WNOHANG, nil)
-		if pid == 0 && err == nil || err == syscall.EINTR {
-			return false
-		}
-		p.child = 0
-		return true
+		return p.child.reaped()
 	})
 }
 

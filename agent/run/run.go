@@ -5,7 +5,8 @@
 // package communicates with the supervisor through the files and the socket of the seat's directory (package seat).
 //
 // A seat never counts as ended before its cgroup is verified to be empty, regardless of which program killed its processes. This package
-// starts no background goroutines. Every blocking call takes a context, and a Proc holds no open file between two calls.
+// starts no background goroutines. Every blocking call takes a context. Between two calls, a Proc holds at most the pipe on which its
+// supervisor has reported the start.
 package run
 
 import (
@@ -99,7 +100,9 @@ type Runner struct {
 	shm        sync.Mutex  // guards the mounts in sharedShmDir
 	noSeccomp  string      // why jobs cannot have Sandbox.Seccomp, "" if they can
 	bin        *trash.Bin  // what jobs left; its content is deleted by the caller of Trash
+	kept       keptLogs    // logs of forgotten seats
 	untidy     error       // what could not be cleaned up when the Runner was opened
+	spares     spares      // supervisors that wait for their next seat
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -185,8 +188,11 @@ func (r *Runner) readID() (string, error) {
 	return id, r.root.Rename(tmp, idFile)
 }
 
-// Close closes the directory. Seats keep running. The Runner must not be used afterwards.
-func (r *Runner) Close() error { return errors.Join(r.bin.Close(), r.root.Close()) }
+// Close closes the directory, and ends the supervisors without a seat. Seats keep running. The Runner must not be used afterwards.
+func (r *Runner) Close() error {
+	r.spares.close()
+	return errors.Join(r.bin.Close(), r.root.Close())
+}
 
 // Contained reports whether each seat gets its own cgroup. If seats get no cgroups, Contained returns the reason.
 func (r *Runner) Contained() (ok bool, why string) { return r.cgroup != "", r.why }

@@ -122,6 +122,7 @@ func (w *world) killLeftovers() {
 			w.Error(err)
 		}
 	}
+	w.spares.close() // they are in a cgroup of their own
 	if w.cgroup != "" {
 		if err := w.cgroup.Remove(); err != nil {
 			w.Error(err)
@@ -148,6 +149,7 @@ func (w *world) again() *world {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.Cleanup(r.spares.close)
 	return &world{T: w.T, Runner: r, ctx: w.ctx, dir: w.dir}
 }
 

@@ -176,29 +176,29 @@ func (r *Runner) place(o *seat.Order) error {
 	return nil
 }
 
-// furnishJob creates the files that the job writes, and makes the job's user their owner.
-func (r *Runner) furnishJob(ctx context.Context, order seat.Order) error {
+// furnishJob creates the files that the job writes in the seat's directory, and makes the job's user their owner.
+func (r *Runner) furnishJob(ctx context.Context, dir *os.Root, order seat.Order) error {
 	for _, name := range []string{seat.ProgressFile, seat.CheckpointFile} {
-		if err := r.root.WriteFile(seatPath(order.Key, name), nil, 0o600); err != nil {
+		if err := dir.WriteFile(name, nil, 0o600); err != nil {
 			return err
 		}
 	}
-	if err := r.root.Mkdir(seatPath(order.Key, seat.TmpDir), 0o700); err != nil {
+	if err := dir.Mkdir(seat.TmpDir, 0o700); err != nil {
 		return err
 	}
 	if len(order.Sandbox.Hide) > 0 {
-		if err := r.root.WriteFile(seatPath(order.Key, seat.ClosedFile), nil, 0); err != nil {
+		if err := dir.WriteFile(seat.ClosedFile, nil, 0); err != nil {
 			return err
 		}
 	}
 	if u := order.User; u != nil {
 		for _, name := range []string{seat.ProgressFile, seat.CheckpointFile, seat.TmpDir} {
-			if err := r.root.Chown(seatPath(order.Key, name), int(u.UID), int(u.GID)); err != nil {
+			if err := dir.Chown(name, int(u.UID), int(u.GID)); err != nil {
 				return err
 			}
 		}
 		if !order.Sandbox.Private { // it must be reachable through the directory itself
-			if err := r.root.Chmod(seatsDir+"/"+order.Key.String(), 0o711); err != nil {
+			if err := dir.Chmod(".", 0o711); err != nil {
 				return err
 			}
 		}
@@ -209,5 +209,5 @@ func (r *Runner) furnishJob(ctx context.Context, order seat.Order) error {
 	if err := r.mountShm(&order); err != nil {
 		return err
 	}
-	return r.root.Chtimes(seatPath(order.Key, seat.CheckpointFile), never, never)
+	return dir.Chtimes(seat.CheckpointFile, never, never)
 }

@@ -82,13 +82,20 @@ func (r *Runner) secretsPrefix(key Key) string {
 // removeSecrets removes the secret files of a job whose processes are dead. Usually the supervisor has done this. If the
 // supervisor was killed, this is the only removal. An error does not keep the seat, because then a job could block its
 // node; Forget tries again. Directories of other users are left alone: removing them could take very long.
-func (r *Runner) removeSecrets(key Key) {
-	dirs, _ := filepath.Glob(r.secretsPrefix(key) + "*")
+// With `none`, the seat's spec says that it has no secrets. Then only the names of earlier versions, whose specs do not say this, are looked for.
+func (r *Runner) removeSecrets(key Key, none bool) {
+	var dirs []string
+	if !none {
+		dirs, _ = filepath.Glob(r.secretsPrefix(key) + "*")
+	}
 	dirs = append(dirs, strings.TrimSuffix(r.secretsPrefix(key), "-")) // the name in an earlier version
 	for _, dir := range dirs {
 		if st, err := os.Lstat(dir); err == nil && st.IsDir() && st.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) {
 			_ = os.RemoveAll(dir)
 		}
 	}
-	_ = os.RemoveAll(filepath.Join(r.dir, seatPath(key, "secrets"))) // an earlier version may have written it
+	old := filepath.Join(r.dir, seatPath(key, "secrets")) // an earlier version may have written it
+	if _, err := os.Lstat(old); err == nil {
+		_ = os.RemoveAll(old)
+	}
 }

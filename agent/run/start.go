@@ -73,23 +73,23 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer ready.Close()
 	secrets, pass, err := secretsPipe(order.Secrets)
 	if err != nil {
-		return nil, errors.Join(err, ours.Close())
+		return nil, errors.Join(err, ours.Close(), ready.Close())
 	}
-	pid, err := r.launch(order, secrets, ours, lock)
+	child, err := r.launch(order, secrets, ours, lock)
 	if err = errors.Join(err, ours.Close()); err != nil {
-		return nil, errors.Join(err, pass(ctx, false))
+		return nil, errors.Join(err, pass(ctx, false), ready.Close())
 	}
 	order.Secrets = nil // the agent does not keep them
-	p := &Proc{r: r, order: order, child: pid, renewed: order.RenewedAt, started: Now()}
+	p := &Proc{r: r, order: order, child: child, renewed: order.RenewedAt, started: Now(), ready: ready}
 	// If this fails, the supervisor does not start the job, and says so below.
 	_ = pass(ctx, true)
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if ctx.Err() != nil {
+		p.closeReady()
 		return p, ctx.Err()
 	}
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -100,16 +100,23 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	case "ended":
 		return p, nil
 	case "error":
+		p.closeReady()
 		return p, errors.New(clean(rest, seat.MaxReason))
 	}
+	p.closeReady()
 	return p, errors.Join(errors.New("the supervisor died at once: "+r.lastWords(order.Key)), err)
 }
 
 // The method `furnish` creates all files of a seat before its start, and takes the lock that the supervisor will inherit. The
 // lock ensures that a running supervisor never looks dead, not even for a moment.
 func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, err error) {
-	key := order.Key
-	lock, err = r.root.OpenFile(seatPath(key, seat.LockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	// With a path, each call would open the directories above the file again.
+	dir, err := r.root.OpenRoot(seatsDir + "/" + order.Key.String())
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	lock, err = dir.OpenFile(seat.LockFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +129,10 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, 
 		return lock, err
 	}
 	// The spec file is not synced to disk, because after a crash of the machine the seat is lost anyway.
-	if err := r.root.WriteFile(seatPath(key, seat.SpecFile), order.Encode(), 0o600); err != nil {
+	if err := dir.WriteFile(seat.SpecFile, order.Encode(), 0o600); err != nil {
 		return lock, err
 	}
-	if err := r.furnishJob(ctx, order); err != nil {
+	if err := r.furnishJob(ctx, dir, order); err != nil {
 		return lock, err
 	}
 	if order.Contained() {
@@ -138,42 +145,57 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, 
 	return lock, r.limits.furnish(&order)
 }
 
-// The method `launch` starts the supervisor in its own session and in the seat's cgroup. Because the supervisor is in that
-// cgroup, it can be killed together with the job, even if its PID is unknown.
-func (r *Runner) launch(order seat.Order, secrets, ready, lock *os.File) (pid int, err error) {
-	attr := &syscall.SysProcAttr{Setsid: true}
-	if order.Contained() {
-		dir, cannot := os.Open(filepath.Join(order.Cgroup, seat.SupervisorGroup))
-		if cannot != nil {
-			return 0, cannot
-		}
-		defer dir.Close()
-		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer null.Close()
+// The method `launch` gives the seat a supervisor: one that has served another seat, or a new one. The supervisor is in the seat's
+// cgroup, so it can be killed together with the job, even if its PID is unknown.
+func (r *Runner) launch(order seat.Order, secrets, ready, lock *os.File) (child, error) {
 	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.ErrorFile),
 		os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return 0, err
+		return child{}, err
 	}
 	defer complaints.Close()
-	files := make([]uintptr, seat.LockFD+1)
-	files[0], files[1], files[2] = null.Fd(), null.Fd(), complaints.Fd()
+	if secrets == nil && order.Contained() {
+		if c, ok := r.reuse(&order, complaints, ready, lock); ok {
+			return c, nil
+		}
+	}
+	return r.execute(order, secrets, complaints, ready, lock)
+}
+
+// The method `execute` starts a new supervisor in its own session and in the seat's cgroup.
+func (r *Runner) execute(order seat.Order, secrets, complaints, ready, lock *os.File) (child, error) {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if order.Contained() {
+		dir, err := syscall.Open(order.Cgroup+"/"+seat.SupervisorGroup, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return child{}, fmt.Errorf("open the supervisor's cgroup in %s: %w", order.Cgroup, err)
+		}
+		defer syscall.Close(dir)
+		attr.UseCgroupFD, attr.CgroupFD = true, dir
+	}
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return child{}, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	defer syscall.Close(null)
+	files := make([]uintptr, seat.LockFD+1, seat.NextFD+1)
+	files[0], files[1], files[2] = uintptr(null), uintptr(null), complaints.Fd()
+	files[seat.ReadyFD], files[seat.LockFD] = ready.Fd(), lock.Fd()
+	argv := []string{"ares-supervisor", filepath.Join(r.dir, seatsDir, order.Key.String())}
+	next, theirs, isReusable := r.nextSocket(&order)
 	if secrets != nil {
 		files[0] = secrets.Fd()
+	} else if isReusable {
+		files, argv = append(files, uintptr(theirs)), append(argv, seat.Again)
 	}
-	files[seat.ReadyFD], files[seat.LockFD] = ready.Fd(), lock.Fd()
-	pid, err = syscall.ForkExec(r.supervisor,
-		[]string{"ares-supervisor", filepath.Join(r.dir, seatsDir, order.Key.String())},
+	pid, err := syscall.ForkExec(r.supervisor, argv,
 		// The agent's environment holds secrets, so the supervisor does not get it. GOMAXPROCS is 2, because two
 		// processors are enough and Go then uses less memory on large machines.
 		&syscall.ProcAttr{Env: []string{"GOMAXPROCS=2", "GOGC=25"}, Files: files, Sys: attr})
+	closeAll(theirs)
 	if err != nil {
-		return 0, fmt.Errorf("execute supervisor %s: %w", r.supervisor, err)
+		closeAll(next)
+		return child{}, fmt.Errorf("execute supervisor %s: %w", r.supervisor, err)
 	}
-	return pid, nil
+	return child{pid: pid, next: next}, nil
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// The type `supervisor` is the state of one seat's supervisor. The supervisor has three threads. The main thread starts the job and
-// must then stay alive, for the reason given in the function `init`. The loop thread makes decisions, sends signals and answers
-// requests. The loop never accesses a disk while the job may be alive, so that a slow disk cannot delay a deadline. The pump thread
+// The type `supervisor` is the state of one seat's supervisor. The supervisor has three threads. The main thread runs the loop, which
+// makes decisions, sends signals and answers requests. The loop never accesses a disk while the job may be alive, so that a slow disk
+// cannot delay a deadline. The job's thread starts the job and must then stay alive; see the method `startJob`. The pump thread
 // stores the job's output.
 type supervisor struct {
+	process    *process
 	order      seat.Order
 	timer      int // timerfd on CLOCK_BOOTTIME
 	wake       int // eventfd for signals, the start, and the end of the output
@@ -26,13 +27,15 @@ type supervisor struct {
 	listen     int
 	conns      []int // open connections, oldest first
 	out        output
-	terminated atomic.Bool // the supervisor itself received SIGTERM
-	late       atomic.Bool // the same as fenced, for the main thread
+	terminated atomic.Bool   // the supervisor itself received SIGTERM
+	late       atomic.Bool   // the same as fenced, for the job's thread
+	stuck      atomic.Bool   // the job's thread could not leave a cgroup of the job
+	over       chan struct{} // closed when the job's thread may end
 
 	mu   sync.Mutex
 	born *birth // result of the start; nil until then
 
-	// Only the loop thread uses these fields.
+	// Only the loop uses these fields.
 	start    *birth
 	ended    bool // the main process is dead and reaped
 	status   syscall.WaitStatus
@@ -78,10 +81,9 @@ func (s *supervisor) loop() {
 		}
 		s.wait()
 	}
-	s.finish()
 }
 
-// The method `adopt` lets the loop take over the job that the main thread has started.
+// The method `adopt` lets the loop take over the job that the job's thread has started.
 func (s *supervisor) adopt() {
 	if s.start != nil {
 		return
@@ -94,7 +96,7 @@ func (s *supervisor) adopt() {
 	}
 	// Lower the OOM score after the start, so that the job does not inherit it. When memory runs out, the kernel should kill the
 	// job and not the supervisor. The supervisor must report the job's end.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
+	s.process.lowerOOMScore()
 	s.tell("spawned " + strconv.Itoa(s.start.pid))
 }
 
@@ -263,16 +265,19 @@ func (s *supervisor) wait() {
 	}
 }
 
-// The method `finish` stores the result once all processes are dead, and ends the supervisor.
+// The method `finish` stores the result once all processes are dead. It ends the supervisor, or returns if the supervisor may serve
+// another seat.
 func (s *supervisor) finish() {
-	s.out.settle()
+	settled := s.out.settle()
 	removeSecrets(&s.order)
 	r := s.result()
 	if err := writeResult(&r, &s.out); err != nil {
 		die("write result: " + err.Error())
 	}
 	s.tell("ended")
-	os.Exit(0)
+	if !settled || !s.mayServeAnother(r.Outcome) || !s.leaveSeat() {
+		os.Exit(0)
+	}
 }
 
 func (s *supervisor) result() seat.Result {

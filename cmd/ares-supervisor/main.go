@@ -1,16 +1,22 @@
 //go:build linux
 
-// Command ares-supervisor supervises the job's process on one seat and enforces the deadlines of the seat. The agent
-// starts one supervisor per seat, and the supervisor outlives the agent. If the lease is not renewed, the supervisor
+// The agent sets GOMAXPROCS, so the runtime need not read the limits of the cgroup for it.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Command ares-supervisor supervises the job's process on one seat and enforces the deadlines of the seat. Each seat has a
+// supervisor of its own, and the supervisor outlives the agent. If the lease is not renewed, the supervisor
 // kills the job in time. A restarted agent finds the job through the supervisor. The supervisor is a separate
 // program with few imports, because one supervisor runs for each seat and must use little memory.
+//
+// When its job has ended, a supervisor may serve another seat (see the file again.go), because the start of a Go program
+// costs more than everything else that a short job needs.
 //
 // The supervisor cannot be started by hand, because it expects a seat directory (package seat) and two open files.
 package main
 
 import (
 	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -19,8 +25,8 @@ import (
 )
 
 func init() {
-	// Pdeathsig takes effect when the forking thread ends, and no_new_privs applies only to the thread that set it. The
-	// main thread forks the job and sets no_new_privs, because this thread lives as long as the process.
+	// The main thread stays as it is, because the rest of the process sees the machine through it. The job is forked by
+	// another thread; see the method `startJob`.
 	runtime.LockOSThread()
 }
 
@@ -36,18 +42,30 @@ func main() {
 		probeSeccomp()
 		return
 	}
-	if len(os.Args) != 2 || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
+	again := len(os.Args) == 3 && os.Args[2] == seat.Again
+	if len(os.Args) != 2 && !again || !isOpen(seat.ReadyFD) || !isOpen(seat.LockFD) {
 		die("ares-supervisor is started by the ares agent, not by hand")
 	}
 	syscall.CloseOnExec(seat.ReadyFD)
 	syscall.CloseOnExec(seat.LockFD)
 	seat.KeepFilesBack(seat.LockFD + 1)
 	heedSignals()
-	if err := os.Chdir(os.Args[1]); err != nil {
+	p, err := newProcess(again)
+	if err != nil {
+		die(err.Error())
+	}
+	for dir := os.Args[1]; ; dir = p.nextSeat() {
+		p.supervise(dir)
+	}
+}
+
+// The method `supervise` runs the job of one seat, and stores its result. It returns only if this process may serve another seat.
+func (p *process) supervise(dir string) {
+	if err := os.Chdir(dir); err != nil {
 		die(err.Error())
 	}
 	// Write the PID first, because an agent must be able to kill this process if it hangs.
-	if err := os.WriteFile(seat.PidFile, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+	if err := seat.WriteFile(seat.PidFile, []byte(strconv.Itoa(os.Getpid())), syscall.O_CREAT|syscall.O_TRUNC, 0o600); err != nil {
 		die(err.Error())
 	}
 	order, err := readOrder()
@@ -57,17 +75,13 @@ func main() {
 	if err = readSecrets(&order); err != nil {
 		die("read secrets: " + err.Error())
 	}
-	s, err := newSupervisor(order)
+	s, err := newSupervisor(p, order)
 	if err != nil {
 		die(err.Error())
 	}
-	// Register for signals before the start; otherwise the end of a very short job would be missed.
-	c := make(chan os.Signal, 16)
-	signal.Notify(c, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-	go s.forward(c)
-	go s.loop()
-	s.spawned(s.spawn())
-	select {} // keep the main thread alive; the loop ends the process
+	go s.startJob()
+	s.loop()
+	s.finish()
 }
 
 // The function `die` reports an error to the error file and, if the agent still listens, to the agent. The supervisor
@@ -87,12 +101,7 @@ func isOpen(fd int) bool {
 }
 
 func readOrder() (seat.Order, error) {
-	f, err := os.Open(seat.SpecFile)
-	if err != nil {
-		return seat.Order{}, err
-	}
-	defer f.Close()
-	b, err := seat.ReadAll(f)
+	b, err := seat.ReadFile(seat.SpecFile)
 	if err != nil {
 		return seat.Order{}, err
 	}
@@ -101,22 +110,13 @@ func readOrder() (seat.Order, error) {
 
 // newSupervisor acquires every resource of a seat before the job may start. A missing resource is therefore found now,
 // and not when the result is written.
-func newSupervisor(order seat.Order) (*supervisor, error) {
-	s := &supervisor{order: order, renewed: order.RenewedAt, listen: -1, memory: -1}
-	_, _ = syscall.Setsid() // EPERM means that the agent has already done this
-	if err := prctl(prSetChildSubreaper, 1); err != nil {
-		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
+func newSupervisor(p *process, order seat.Order) (*supervisor, error) {
+	s := &supervisor{
+		process: p, order: order, renewed: order.RenewedAt, timer: p.timer, wake: p.wake, listen: -1, memory: -1, over: make(chan struct{}),
 	}
-	if err := prctl(prSetNoNewPrivs, 1); err != nil {
-		return nil, os.NewSyscallError("prctl(PR_SET_NO_NEW_PRIVS)", err)
-	}
+	p.seat.Store(s)
+	s.terminated.Store(p.terminated.Load())
 	var err error
-	if s.timer, err = timerfd(); err != nil {
-		return nil, os.NewSyscallError("timerfd_create", err)
-	}
-	if s.wake, err = eventfd(); err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
-	}
 	if s.listen, err = listen(seat.ControlFile); err != nil {
 		return nil, os.NewSyscallError("listen on "+seat.ControlFile, err)
 	}
@@ -127,15 +127,4 @@ func newSupervisor(order seat.Order) (*supervisor, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// The method `forward` wakes the loop for every signal. SIGHUP and SIGINT are caught and then discarded. They are not
-// set to be ignored, because the job would inherit ignored signals.
-func (s *supervisor) forward(c <-chan os.Signal) {
-	for sig := range c {
-		if sig == syscall.SIGTERM {
-			s.terminated.Store(true)
-		}
-		wakeUp(s.wake)
-	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -39,14 +40,21 @@ func (o *output) begin(pipe int, limit int64) {
 	}()
 }
 
-// The method `settle` waits until the remaining output is stored.
-func (o *output) settle() {
+// The method `settle` waits until the remaining output is stored. It returns false if that takes too long.
+func (o *output) settle() bool {
 	if o.done == nil {
-		return
+		return true
 	}
 	select {
 	case <-o.done:
+		return true
+	default:
+	}
+	select {
+	case <-o.done:
+		return true
 	case <-time.After(settleTime):
+		return false
 	}
 }
 
@@ -67,6 +75,11 @@ func (o *output) pump(pipe int) {
 		o.write(buf[:n])
 	}
 	o.note()
+	_ = syscall.Close(pipe)
+	if o.file >= 0 {
+		_ = syscall.Close(o.file)
+		o.file = -1
+	}
 }
 
 // The method `note` writes into the log how much output was dropped, once the disk has space again.
@@ -150,7 +163,7 @@ const reserveSize = 4 << 10
 // reserveResult reserves space for the result before the job starts. Without the reserved space, a job whose output
 // fills the disk could end without a stored result.
 func reserveResult() error {
-	return os.WriteFile(seat.ReserveFile, make([]byte, reserveSize), 0o600)
+	return seat.WriteFile(seat.ReserveFile, make([]byte, reserveSize), syscall.O_CREAT|syscall.O_TRUNC, 0o600)
 }
 
 // writeResult writes the result completely or not at all, and syncs it to disk.
@@ -166,28 +179,51 @@ func writeResult(r *seat.Result, out *output) error {
 	if err = os.Rename(seat.ReserveFile, seat.ResultFile); err != nil {
 		return err
 	}
-	dir, err := os.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return withFile(".", syscall.O_DIRECTORY|syscall.O_RDONLY, fsync)
 }
 
 func overwrite(name string, b []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
+	return withFile(name, syscall.O_WRONLY|syscall.O_CREAT, func(fd int) error {
+		for at := 0; at < len(b); {
+			n, err := syscall.Pwrite(fd, b[at:], int64(at))
+			if err != nil && err != syscall.EINTR {
+				return err
+			}
+			at += max(n, 0)
+		}
+		if err := uninterrupted(func() error { return syscall.Ftruncate(fd, int64(len(b))) }); err != nil {
+			return err
+		}
+		return fsync(fd)
+	})
+}
+
+func fsync(fd int) error { return uninterrupted(func() error { return syscall.Fsync(fd) }) }
+
+// The function `uninterrupted` repeats a system call that a signal interrupted.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// withFile opens a file, calls the function `do` with its descriptor, and closes it.
+func withFile(name string, flags int, do func(fd int) error) error {
+	var fd int
+	err := uninterrupted(func() (err error) {
+		fd, err = syscall.Open(name, flags|syscall.O_CLOEXEC, 0o600)
 		return err
-	}
-	_, err = f.WriteAt(b, 0)
+	})
 	if err == nil {
-		err = f.Truncate(int64(len(b)))
+		err = do(fd)
+		if cerr := syscall.Close(fd); err == nil {
+			err = cerr
+		}
 	}
-	if err == nil {
-		err = f.Sync()
+	if err != nil {
+		return &os.PathError{Op: "write", Path: name, Err: err}
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return nil
 }

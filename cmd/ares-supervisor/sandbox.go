@@ -11,16 +11,13 @@ import (
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
 
-// The functions in this file change only the main thread. On Linux, each thread has its own mount namespace, capabilities and v1
+// The functions in this file change only the job's thread. On Linux, each thread has its own mount namespace, capabilities and v1
 // cgroups. A child process inherits those of the thread that forks it. The loop and the pump run on other threads and still see the
 // whole machine, without the job's isolation.
 
-const (
-	prCapbsetRead = 23
-	prCapbsetDrop = 24
-)
+const prCapbsetDrop = 24
 
-// The method `apart` isolates the main thread, so that the job inherits the isolation. If the method returns an error, no process has
+// The method `apart` isolates the job's thread, so that the job inherits the isolation. If the method returns an error, no process has
 // been started, and the failure is attributed to the machine.
 func (s *supervisor) apart() error {
 	o := &s.order
@@ -115,7 +112,7 @@ func furnishDir(o *seat.Order) error {
 		if err == nil && st.IsDir() {
 			err = os.Mkdir(m.to, 0o700)
 		} else if err == nil {
-			err = os.WriteFile(m.to, nil, 0o600)
+			err = seat.WriteFile(m.to, nil, syscall.O_CREAT, 0o600)
 		}
 		if err != nil {
 			return err
@@ -142,10 +139,9 @@ func bind(from, to string) error {
 // container may not have permission to empty the bounding set, so errors are ignored.
 func dropCapabilities() {
 	for c := range uintptr(64) {
-		if prctl(prCapbsetRead, c) != nil {
+		if errors.Is(prctl(prCapbsetDrop, c), syscall.EINVAL) {
 			return // the kernel knows no more capabilities
 		}
-		_ = prctl(prCapbsetDrop, c)
 	}
 }
 
@@ -220,7 +216,9 @@ func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine
 	}
 	for _, g := range s.order.Groups[:joined] {
 		// If the supervisor cannot leave the cgroup, it continues and shares the limits of its job.
-		_ = g.Leave()
+		if g.Leave() != nil {
+			s.stuck.Store(true)
+		}
 	}
 	if machine == nil && err == nil && attr.Sys.Ptrace {
 		machine = s.enter(pid)

@@ -99,10 +99,37 @@ func filterProgram(namespaces bool) []bpfInstruction {
 		rule = append(rule, bpfInstruction{bpfEqual, 0, 1, v}, bpfInstruction{bpfReturn, 0, 0, retAllow})
 	}
 	p = append(p, argumentRule(sysPersonality, append(rule, bpfInstruction{bpfReturn, 0, 0, retDeny})...)...)
-	for _, call := range denied {
-		p = append(p, bpfInstruction{bpfEqual, 0, 1, call}, bpfInstruction{bpfReturn, 0, 0, retDeny})
+	return append(append(p, denyRules(denied)...), bpfInstruction{bpfReturn, 0, 0, retAllow})
+}
+
+// denyBlock is the number of denied calls that are compared one by one.
+const denyBlock = 8
+
+// denyRules returns the instructions that deny system calls. The calls are in blocks by their numbers, and one comparison skips a block
+// of smaller numbers. When the filter is installed, the kernel runs it for each number, so a long list would delay the start of each job.
+func denyRules(calls []uint32) []bpfInstruction {
+	calls = sorted(calls)
+	var p []bpfInstruction
+	for len(calls) > 0 {
+		block := calls[:min(denyBlock, len(calls))]
+		calls = calls[len(block):]
+		p = append(p, bpfInstruction{bpfAtLeast, uint8(2 * len(block)), 0, block[len(block)-1] + 1})
+		for _, call := range block {
+			p = append(p, bpfInstruction{bpfEqual, 0, 1, call}, bpfInstruction{bpfReturn, 0, 0, retDeny})
+		}
 	}
-	return append(p, bpfInstruction{bpfReturn, 0, 0, retAllow})
+	return p
+}
+
+// The function `sorted` returns the numbers in ascending order. The supervisor does without slices: archtest.
+func sorted(list []uint32) []uint32 {
+	out := append([]uint32(nil), list...)
+	for i := range out {
+		for k := i; k > 0 && out[k] < out[k-1]; k-- {
+			out[k], out[k-1] = out[k-1], out[k]
+		}
+	}
+	return out
 }
 
 // argumentRule returns the instructions that apply a rule to the first argument of one system call. The rule must always return,
@@ -143,7 +170,7 @@ func (s *supervisor) enter(pid int) error {
 		return errors.New("the process ended before its first instruction")
 	}
 	if err == nil {
-		err = os.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0)
+		err = seat.WriteFile(string(s.jobGroup())+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0, 0)
 	}
 	// While the program was being loaded, the loop could not kill it through the cgroup.
 	if err == nil && s.late.Load() {

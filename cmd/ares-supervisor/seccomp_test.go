@@ -108,3 +108,27 @@ func TestFilterProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestFilterDeniesItsListAndNothingElse compares the filter with its lists, for every number of a system call. The calls with a rule for
+// their arguments are left out.
+func TestFilterDeniesItsListAndNothingElse(t *testing.T) {
+	ruled := map[uint32]bool{sysClone: true, sysClone3: true, sysUnshare: true, sysSocket: true, sysPtrace: true, sysPersonality: true}
+	for _, namespaces := range []bool{false, true} {
+		p, denied := filterProgram(namespaces), map[uint32]bool{}
+		for _, call := range deniedCalls {
+			denied[call] = true
+		}
+		for _, call := range deniedNamespaceCalls {
+			denied[call] = denied[call] || !namespaces
+		}
+		for call := range uint32(1000) {
+			want := uint32(retAllow)
+			if denied[call] {
+				want = retDeny
+			}
+			if got := evaluate(t, p, auditArch, call); got != want && !ruled[call] {
+				t.Errorf("namespaces %t: call %d is answered with %#x, want %#x", namespaces, call, got, want)
+			}
+		}
+	}
+}

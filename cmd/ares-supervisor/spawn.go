@@ -16,7 +16,7 @@ import (
 // defaultPath is the PATH of jobs that do not set one.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// The method `spawn` starts the job's process in its cgroup: before its first instruction, the process is there. The method runs on the main thread and may hang,
+// The method `spawn` starts the job's process in its cgroup: before its first instruction, the process is there. The method runs on the job's thread and may hang,
 // for example when the program is on a network disk that does not answer. While the method `spawn` runs, the loop
 // enforces the deadlines.
 func (s *supervisor) spawn() birth {
@@ -25,7 +25,7 @@ func (s *supervisor) spawn() birth {
 	if o.User != nil {
 		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID, Groups: o.User.Groups}
 	}
-	if err := errors.Join(setLimits(o), s.apart()); err != nil {
+	if err := errors.Join(noNewPrivs(), setLimits(o), s.apart()); err != nil {
 		return unable("set the job apart", err)
 	}
 	if o.Contained() {
@@ -177,7 +177,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", errors.New("command not found: " + name + " (PATH=" + search + ")")
+	return "", errors.New("command not found: " + name + ": install it on the node, or write its full path")
 }
 
 func absolute(dir, name string) string {

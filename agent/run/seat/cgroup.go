@@ -17,18 +17,11 @@ type Cgroup string
 // Kill sends SIGKILL to every process in the cgroup and below it, including those that are being forked right now. Kill
 // returns no error if the cgroup does not exist.
 func (c Cgroup) Kill() error {
-	f, err := os.OpenFile(string(c)+"/cgroup.kill", os.O_WRONLY, 0)
+	err := writeFile(string(c)+"/cgroup.kill", "1")
 	if errors.Is(err, os.ErrNotExist) {
 		if _, gone := os.Stat(string(c)); errors.Is(gone, os.ErrNotExist) {
 			return nil
 		}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte("1"))
-	if cerr := f.Close(); err == nil {
-		err = cerr
 	}
 	if errors.Is(err, syscall.ENODEV) { // removed in between
 		return nil
@@ -39,7 +32,7 @@ func (c Cgroup) Kill() error {
 // Populated returns true if a live process is in the cgroup or below it. Zombies do not count, because they
 // hold neither memory nor devices.
 func (c Cgroup) Populated() (bool, error) {
-	b, err := os.ReadFile(string(c) + "/cgroup.events")
+	b, err := ReadFile(string(c) + "/cgroup.events")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return false, nil
 	}
@@ -76,10 +69,22 @@ func (c Cgroup) Remove() error {
 	return nil
 }
 
+// RemoveEmpty removes a seat's cgroup if no process is in it, and reports whether the cgroup is gone. It works for both cgroup versions.
+// The kernel removes only a cgroup without live processes, so the removal itself proves that none is left. It costs much less than to
+// read the cgroup first. A cgroup that is in use, or in which a job has created others, is left to Kill and Remove.
+func (c Cgroup) RemoveEmpty() bool {
+	for _, dir := range []string{string(c) + "/" + SupervisorGroup, string(c) + "/" + JobGroup, string(c)} {
+		if err := syscall.Rmdir(dir); err != nil && err != syscall.ENOENT {
+			return false
+		}
+	}
+	return true
+}
+
 // CPU returns the total processor time of all processes that ever ran in the cgroup. If the kernel does not count this
 // time, CPU returns 0.
 func (c Cgroup) CPU() time.Duration {
-	b, err := os.ReadFile(string(c) + "/cpu.stat")
+	b, err := ReadFile(string(c) + "/cpu.stat")
 	if err != nil {
 		return 0
 	}
@@ -96,7 +101,7 @@ func (c Cgroup) CPU() time.Duration {
 // PeakMemory returns 0.
 func (c Cgroup) PeakMemory() int64 {
 	for _, name := range []string{"/memory.peak", "/memory.max_usage_in_bytes"} {
-		if b, err := os.ReadFile(string(c) + name); err == nil {
+		if b, err := ReadFile(string(c) + name); err == nil {
 			n, _ := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 			return n
 		}

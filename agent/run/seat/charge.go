@@ -2,7 +2,10 @@
 
 package seat
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // A job decides how much its supervisor has to do: the supervisor stores the job's output and collects the exit status of its orphans. With
 // a supervisor outside of the limit, a job with one core that prints without a pause would use more than half of another core. So the
@@ -39,6 +42,21 @@ func (o *Order) Charge() error {
 	}
 	return o.limitCPU(CPUQuota(o.Limits.MilliCPU))
 }
+
+// LeaveGroups takes the calling supervisor out of the cgroups of its seat, whose job has ended. The supervisor is then where it was before its
+// first seat, except that its version 2 cgroup is IdleGroup.
+func (o *Order) LeaveGroups() error {
+	if o.CPUGroup != "" && o.CPUGroup != o.Cgroup {
+		// The agent's own cgroup is three levels above that of the seat: <own>/ares/<runner>/<seat>.
+		if err := writeFile(above(above(above(o.CPUGroup)))+"/cgroup.procs", "0"); err != nil {
+			return err
+		}
+	}
+	return writeFile(above(o.Cgroup)+"/"+IdleGroup+"/cgroup.procs", "0")
+}
+
+// The function `above` returns the directory that a directory is in.
+func above(dir string) string { return dir[:max(strings.LastIndexByte(dir, '/'), 0)] }
 
 // Uncharge lifts the limit from the supervisor. The job's own limit stays.
 func (o *Order) Uncharge() error {

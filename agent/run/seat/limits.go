@@ -15,7 +15,7 @@ import (
 // works for both cgroup versions. OOMKills returns 0 for a cgroup that is gone or does not count such kills.
 func OOMKills(group string) int64 {
 	for _, name := range []string{"/memory.events", "/memory.oom_control"} {
-		b, err := os.ReadFile(group + name)
+		b, err := ReadFile(group + name)
 		if err != nil {
 			continue
 		}
@@ -38,15 +38,7 @@ func (g Group) Leave() error { return writeFile(g.Back+"/tasks", "0") }
 
 // writeFile writes to a file of the kernel. Unlike os.WriteFile, it never creates a file.
 func writeFile(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte(value))
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return WriteFile(path, []byte(value), 0, 0)
 }
 
 // Kill sends SIGKILL to every process in the cgroup and below it, except the calling one, and returns how many were alive. Unlike
@@ -83,7 +75,7 @@ func (g Group) kill(spared string) (int, error) {
 
 // processesIn lists the processes in a v1 cgroup and below it, without the child cgroup `spared`. A cgroup that does not exist has none.
 func processesIn(dir, spared string) (pids []int, err error) {
-	b, err := os.ReadFile(dir + "/cgroup.procs")
+	b, err := ReadFile(dir + "/cgroup.procs")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return nil, nil
 	}
@@ -118,7 +110,7 @@ func processesIn(dir, spared string) (pids []int, err error) {
 // The method `has` reports whether a process is in the cgroup or below it, according to the process's list of cgroups in
 // /proc. The last two parts of a seat's cgroup path are unique, because they name the runner and the seat.
 func (g Group) has(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	b, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	i := strings.LastIndexByte(g.Dir, '/')
 	if err != nil || i <= 0 { // a path that does not name a seat matches no process
 		return false

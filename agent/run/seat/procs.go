@@ -91,7 +91,7 @@ func killMarked(pids []int, mark string, user *User, n *int) (unclear []int) {
 		if err != nil {
 			continue
 		}
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		env, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 		switch {
 		case err != nil:
 		case len(env) == 0:
@@ -119,7 +119,7 @@ func hasEntry(env, want []byte) bool {
 // runsAs reports whether a process has the given real user ID. The owner of its directory in /proc does not say so: the directory of a process
 // that cannot be debugged belongs to root. A process that is gone, or whose user cannot be read, counts as the user's.
 func runsAs(pid int, uid uint32) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	b, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return true
 	}
@@ -182,7 +182,7 @@ func UserRuns(uid uint32) bool {
 // The function `stat` reads the parent and the state from /proc/<pid>/stat. The process name in parentheses may
 // contain anything, so the fields are counted after the last parenthesis.
 func stat(pid int) (ppid int, state byte, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	b, err := ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0, false
 	}

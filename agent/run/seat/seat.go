@@ -34,7 +34,18 @@ const (
 const (
 	ReadyFD = 3 // pipe on which one line reports the result of the start
 	LockFD  = 4 // the open file description that holds the lock on LockFile
+	NextFD  = 5 // socket on which a supervisor gets its next seat; only with the argument Again
 )
+
+// Again is the argument that lets a supervisor serve another seat when its job has ended. It then writes Idle to NextFD, and waits for
+// a message with the next seat's directory, and with NextFiles: its ErrorFile, the pipe for ReadyFD and the lock for LockFD.
+const Again = "again"
+
+// Idle is the message of a supervisor that waits for its next seat. Its last seat's cgroup and lock are free when it has sent this.
+const Idle = "idle"
+
+// NextFiles is the number of files that come with the next seat.
+const NextFiles = 3
 
 // Probe is the argument that makes the supervisor exit immediately with 0. The agent uses this argument to test whether it can start a
 // process in a cgroup.
@@ -282,6 +293,9 @@ const (
 	SupervisorGroup = "supervisor"
 	JobGroup        = "job"
 )
+
+// IdleGroup is the cgroup of supervisors that wait for their next seat. It is beside the seats' cgroups.
+const IdleGroup = "idle"
 
 // Outcome is how a seat ended, in one word.
 type Outcome string
