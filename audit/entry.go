@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -137,9 +136,9 @@ func plain(s string) bool {
 	return true
 }
 
-// The method `seal` completes an entry. The argument `prev` is the hash of the previous entry. The method returns the line of the
-// completed entry.
-func (e *Entry) seal(seq uint64, prev string) ([]byte, error) {
+// The method `seal` completes an entry. The argument `prev` is the hash of the previous entry. The method appends the line of the
+// completed entry to b.
+func (e *Entry) seal(b []byte, seq uint64, prev string) ([]byte, error) {
 	e.Sequence, e.Previous = seq, prev
 	e.Time = e.Time.UTC().Truncate(time.Microsecond)
 	e.Since = e.Since.UTC().Truncate(time.Microsecond)
@@ -150,17 +149,21 @@ func (e *Entry) seal(seq uint64, prev string) ([]byte, error) {
 		*f = clean(*f, maxField)
 	}
 	e.Detail = clean(e.Detail, maxDetail)
-	return e.Line()
+	return e.appendLine(b)
 }
 
 // Line returns the entry as one line of the log, with its hash but without the newline.
-func (e *Entry) Line() ([]byte, error) {
-	body, err := json.Marshal(e)
+func (e *Entry) Line() ([]byte, error) { return e.appendLine(nil) }
+
+// appendLine appends the line of the entry, without the newline.
+func (e *Entry) appendLine(b []byte) ([]byte, error) {
+	begin := len(b)
+	body, err := e.appendJSON(b)
 	if err != nil {
 		return nil, fmt.Errorf("encode an audit entry: %w", err)
 	}
 	body = body[:len(body)-1] // the hash goes before the brace
-	e.Hash = hashOf(body)
+	e.Hash = hashOf(body[begin:])
 	line := append(body, hashKey...)
 	line = append(line, e.Hash...)
 	return append(line, hashEnd...), nil
@@ -184,12 +187,10 @@ func ReadLine(line []byte) (e Entry, err error) {
 	if hashOf(body) != hash {
 		return e, fmt.Errorf("the entry was changed: its hash does not match its text")
 	}
-	whole := append(bytes.Clone(body), '}')
-	if err = json.Unmarshal(whole, &e); err != nil {
-		return e, fmt.Errorf("read the entry: %w", err)
+	if e, err = parseEntry(body); err == nil {
+		e.Hash = hash
 	}
-	e.Hash = hash
-	return e, nil
+	return e, err
 }
 
 // Digest returns the SHA-256 of data in the format that entries use.

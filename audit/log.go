@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -78,15 +77,15 @@ type Log struct {
 	// but only while they hold mu.
 	signer  *signer
 	lock    *os.File
-	out     file         // the last segment, nil when it must be opened
-	path    string       // of the last segment; under mu
-	first   uint64       // of the last segment
-	day     string       // day on which the last segment was begun
-	size    int64        // size of the last segment that is on disk; under mu
-	seq     uint64       // of the last entry on disk; under mu
-	hash    string       // hash of that entry; under mu
-	dirty   bool         // the file may hold more than the part known to be on disk
-	lines   bytes.Buffer // of one write
+	out     file   // the last segment, nil when it must be opened
+	path    string // of the last segment; under mu
+	first   uint64 // of the last segment
+	day     string // day on which the last segment was begun
+	size    int64  // size of the last segment that is on disk; under mu
+	seq     uint64 // of the last entry on disk; under mu
+	hash    string // hash of that entry; under mu
+	dirty   bool   // the file may hold more than the part known to be on disk
+	lines   []byte // of one write
 	pruned  time.Time
 	unasked uint64 // entries since the last head
 
@@ -95,6 +94,13 @@ type Log struct {
 	owner   string    // server of the last entry, when the log was opened
 	stepped time.Time // the latest time from which the clock was set back; under mu
 	clock   time.Time // the latest time that an entry was written, to notice that the clock was set back
+
+	// These are the steps of the clock in segments before the last one; see earlierSteps.
+	steps struct {
+		mu     sync.Mutex
+		latest time.Time
+		before uint64 // segments that begin before this entry were read
+	}
 }
 
 // The type `group` holds the entries that one caller records with one call.

@@ -66,6 +66,13 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
+	if !q.Since.IsZero() || !q.Until.IsZero() {
+		earlier, err := l.earlierSteps(all)
+		if err != nil {
+			return Page{}, err
+		}
+		stepped = later(stepped, earlier)
+	}
 	f := queryScan{Query: q, left: maxScan, stepped: stepped}
 	if f.Limit <= 0 {
 		f.Limit = 100

@@ -123,7 +123,7 @@ func TestOutsidersAreCountedAsSuch(t *testing.T) {
 	}
 	named := map[string]bool{}
 	for i, e := range r.all(now) {
-		_, err := e.seal(uint64(i+1), genesis)
+		_, err := e.seal(nil, uint64(i+1), genesis)
 		if out := e.WithoutActor(); err != nil || e.Hash == "" || out.Hash != "" || out.Previous != "" {
 			t.Errorf("%+v is shown as %+v, %v", e, out, err)
 		}

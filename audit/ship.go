@@ -24,10 +24,16 @@ type Sink interface {
 
 // These constants limit the shipping of entries.
 const (
-	shipAtOnce = 500
+	shipAtOnce = 2000
 	shipEvery  = time.Second
-	shipAfter  = 30 * time.Second // pause after a failure
-	stepWithin = 30 * time.Second // time limit for one answer of the sink
+	// shipShare limits the time for which Run ships entries: after each step, it rests shipShare times as long. So a burst of calls
+	// leaves the processor and the database to the calls. The entries are durable in the log before a call is answered, and a query
+	// ships what is left before it reads the sink.
+	shipShare = 9
+	// maxShipBacklog is the number of entries that may wait for the sink. If there are more, Run does not rest.
+	maxShipBacklog = 50_000
+	shipAfter      = 30 * time.Second // pause after a failure
+	stepWithin     = 30 * time.Second // time limit for one answer of the sink
 )
 
 // Shipper sends a server's entries to a sink, in order. If the sink does not answer, only the removal of old segments is delayed.
@@ -56,7 +62,7 @@ func (s *Shipper) Behind() uint64 {
 func (s *Shipper) Run(ctx context.Context) error {
 	failing := false
 	for {
-		err := s.Ship(ctx)
+		err := s.ship(ctx, s.rest)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -85,7 +91,18 @@ func (s *Shipper) logChange(err error) {
 
 // Ship sends all entries that are on disk. Concurrent calls of Ship are safe, because the sink skips entries that it
 // already holds.
-func (s *Shipper) Ship(ctx context.Context) error {
+func (s *Shipper) Ship(ctx context.Context) error { return s.ship(ctx, nil) }
+
+// rest pauses after a step that took a time, unless too many entries wait.
+func (s *Shipper) rest(ctx context.Context, took time.Duration) {
+	if s.Behind() <= maxShipBacklog {
+		pause.For(ctx, min(shipShare*took, shipEvery))
+	}
+}
+
+// The method `ship` sends all entries that are on disk. It calls the function `rest` after each step with the duration of the step.
+// This function may be nil.
+func (s *Shipper) ship(ctx context.Context, rest func(context.Context, time.Duration)) error {
 	at, err := s.reach(ctx)
 	if seq, _ := s.Log.Position(); err == nil && at > seq {
 		err = fmt.Errorf("the audit log ends with entry %d, but the history database has entries up to %d: they come from another audit log with the same server name (%s)", seq, at, s.Log.cfg.Server)
@@ -96,6 +113,7 @@ func (s *Shipper) Ship(ctx context.Context) error {
 	}
 	s.reached.Store(at)
 	for {
+		began := time.Now()
 		page, err := s.Log.List(ctx, Query{OldestFirst: true, From: at + 1, Limit: shipAtOnce})
 		if err == nil && len(page.Entries) > 0 {
 			err = s.shipConsecutive(ctx, page.Entries, at)
@@ -110,6 +128,10 @@ func (s *Shipper) Ship(ctx context.Context) error {
 		at = page.Entries[len(page.Entries)-1].Sequence
 		s.reached.Store(at)
 		s.report(len(page.Entries), nil)
+		if rest != nil {
+			rest(ctx, time.Since(began))
+			at = max(at, s.reached.Load()) // a query may have shipped entries meanwhile
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,3 +149,56 @@ func (m *memory) set(down error) {
 
 // The function `pass` lets time pass in a synctest bubble, where that takes no real time.
 func pass(d time.Duration) { <-time.After(d) }
+
+// slowSink is a sink that needs time for each step.
+type slowSink struct {
+	*memory
+	busy atomic.Int64 // time spent in Take, in nanoseconds
+}
+
+const slowStep = 100 * time.Millisecond
+
+func (s *slowSink) Take(ctx context.Context, entries []audit.Entry) error {
+	pass(slowStep) // in the bubble, this takes no real time
+	s.busy.Add(int64(slowStep))
+	return s.memory.Take(ctx, entries)
+}
+
+// TestShippingLeavesTimeToCalls checks that the shipper uses only a part of the time while many entries arrive, and that a query
+// does not wait for it.
+func TestShippingLeavesTimeToCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, err := audit.Open(audit.Config{Dir: t.TempDir(), Server: "s1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := &slowSink{memory: &memory{held: map[string][]audit.Entry{}}}
+		shipper := &audit.Shipper{Log: log, Sink: sink}
+		ctx, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = log.Run(ctx) })
+		wg.Go(func() { _ = shipper.Run(ctx) })
+		batch := make([]audit.Entry, 1000)
+		for i := range batch {
+			batch[i] = audit.Entry{Action: "SUBMIT_JOB", Status: audit.Done}
+		}
+		began := time.Now()
+		for range 20 {
+			if err := log.Record(ctx, slices.Clone(batch)...); err != nil {
+				t.Fatal(err)
+			}
+			pass(slowStep)
+		}
+		if busy, took := time.Duration(sink.busy.Load()), time.Since(began); busy > took/5 {
+			t.Errorf("the shipper was busy for %s of %s", busy, took)
+		}
+		if err := shipper.Ship(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if seq, _ := log.Position(); uint64(len(sink.of("s1"))) != seq {
+			t.Errorf("after Ship, the sink has %d of %d entries", len(sink.of("s1")), seq)
+		}
+		stop()
+		wg.Wait()
+	})
+}

@@ -140,7 +140,7 @@ func rechain(t *testing.T, dir string, change func(*Entry)) {
 				t.Fatal(err)
 			}
 			change(&e)
-			line, sealErr := e.seal(e.Sequence, prev)
+			line, sealErr := e.seal(nil, e.Sequence, prev)
 			if sealErr != nil {
 				t.Fatal(sealErr)
 			}
@@ -320,7 +320,7 @@ func edit(rt *rapid.T, data []byte) (bad []byte, gone bool) {
 
 func FuzzReadLine(f *testing.F) {
 	e := testEntry(1)
-	line, err := e.seal(1, genesis)
+	line, err := e.seal(nil, 1, genesis)
 	if err != nil {
 		f.Fatal(err)
 	}

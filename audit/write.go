@@ -96,23 +96,23 @@ func (l *Log) writeSome(entries []Entry) (int, error) {
 		return 0, err
 	}
 	seq, hash := l.seq, l.hash
-	lines := &l.lines
-	if lines.Reset(); lines.Cap() > maxKept {
-		*lines = bytes.Buffer{}
+	lines := l.lines[:0]
+	if cap(lines) > maxKept {
+		lines = nil
 	}
 	n := 0
-	for ; n < len(entries) && (n == 0 || l.size+int64(lines.Len()) < l.cfg.MaxSegment); n++ {
-		line, err := entries[n].seal(seq+1, hash)
-		if err != nil {
+	for ; n < len(entries) && (n == 0 || l.size+int64(len(lines)) < l.cfg.MaxSegment); n++ {
+		var err error
+		if lines, err = entries[n].seal(lines, seq+1, hash); err != nil {
 			return 0, err
 		}
 		seq, hash = seq+1, entries[n].Hash
-		lines.Write(line)
-		lines.WriteByte('\n')
+		lines = append(lines, '\n')
 	}
+	l.lines = lines
 	began := time.Now()
 	l.dirty = true
-	_, err := l.out.Write(lines.Bytes())
+	_, err := l.out.Write(lines)
 	if err == nil {
 		err = l.out.Sync()
 	}
@@ -125,7 +125,7 @@ func (l *Log) writeSome(entries []Entry) (int, error) {
 	l.dirty = false
 	l.unasked += uint64(n)
 	l.mu.Lock()
-	l.seq, l.hash, l.size = seq, hash, l.size+int64(lines.Len())
+	l.seq, l.hash, l.size = seq, hash, l.size+int64(len(lines))
 	l.mu.Unlock()
 	return n, nil
 }

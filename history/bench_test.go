@@ -15,6 +15,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/history/historytest"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // BenchmarkHistory fills SQLite with a year of jobs and runs typical queries. BenchmarkHistory prints how long it took
@@ -90,7 +91,8 @@ func BenchmarkHistory(b *testing.B) {
 // BenchmarkPut stores jobs in SQLite and in PostgreSQL as the archiver does, and prints how many
 // jobs per second it stored.
 func BenchmarkPut(b *testing.B) {
-	const together, parts = 200, 50
+	const together = 200
+	parts := rounds.Sized(50, 1)
 	for name, open := range map[string]func(testing.TB) historytest.Base{"SQLite": historytest.SQLite, "Postgres": historytest.StartPostgres(b).New} {
 		b.Run(name, func(b *testing.B) {
 			h, next := open(b).Open(b), 0
@@ -135,7 +137,7 @@ func benchJobs(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv("ARES_BENCH_JOBS")
 	if text == "" {
-		return 5_000_000
+		return rounds.Sized(5_000_000, 5000)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -87,16 +87,21 @@ func openSQLite(file string) *History {
 			return nil, nil, err
 		}
 		read.SetMaxOpenConns(4)
+		read.SetConnMaxIdleTime(time.Minute) // each connection has a cache
 		return read, write, nil
 	}}
 }
+
+// sqliteCacheKB is the size of the page cache of one connection to SQLite. SQLite never gives it back, and there are up
+// to five connections. Pages that are not in it are read from the system's file cache.
+const sqliteCacheKB = "16384"
 
 func sqliteAt(file, option string, pragmas ...string) (*sql.DB, error) {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return nil, err
 	}
-	values := []string{"_pragma=busy_timeout(10000)", "_pragma=cache_size(-65536)"}
+	values := []string{"_pragma=busy_timeout(10000)", "_pragma=cache_size(-" + sqliteCacheKB + ")"}
 	for _, p := range pragmas {
 		values = append(values, "_pragma="+p)
 	}

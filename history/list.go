@@ -30,6 +30,8 @@ type Filter struct {
 	Tenant, Queue, User string
 	Phases              []ares.Phase
 	Name                string // substring
+	// ExactName is the whole name of a job. IDPrefix is the beginning of a job ID.
+	ExactName, IDPrefix string
 	// The fields From and To restrict the time at which jobs were accepted. A job that was accepted exactly at the
 	// time To is excluded.
 	From, To time.Time
@@ -223,6 +225,10 @@ func (q *query) filter(f *Filter) {
 	}
 	if f.Name != "" {
 		q.and("j.name LIKE ? ESCAPE '!'", "%"+strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(f.Name)+"%")
+	}
+	q.equals("j.name", f.ExactName)
+	if f.IDPrefix != "" {
+		q.and("j.job_id >= ? AND j.job_id < ?", f.IDPrefix, f.IDPrefix+"~") // "~" is after every character of an ID
 	}
 	// Jobs are ordered by the revision at which they were accepted. A job that was accepted later usually has a higher
 	// revision. This may be wrong if the servers' clocks differ. The database stores the first and the last revision of each

@@ -51,7 +51,7 @@ func BenchmarkFlights(b *testing.B) {
 		var rates, cpus [2]rounds.Figures
 		for range rounds.Count {
 			for k, eager := range []int{maxFlushes, 1} {
-				rate, cpu := lap(eager, callers, min(500*callers, 3000))
+				rate, cpu := lap(eager, callers, rounds.Sized(min(500*callers, 3000), callers))
 				rates[k], cpus[k] = append(rates[k], rate), append(cpus[k], cpu)
 			}
 		}

@@ -62,6 +62,7 @@ func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 		Notes: notesOf(m.GetNotes()), Trusted: m.GetTrusted() && !m.GetUntrusted(),
 	}
 	copy(j.Digest[:], m.GetDigest())
+	shared.job(j)
 	return j
 }
 

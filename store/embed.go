@@ -94,7 +94,9 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
 	cfg.QuotaBackendBytes = 8 << 30
 	cfg.MaxRequestBytes = 4 << 20
-	cfg.SnapshotCount = 50_000
+	// A snapshot every 50,000 entries keeps the log on disk short. Entries stay in memory for followers that are slow.
+	// A single member has no followers, and a batch of jobs is an entry of up to a megabyte.
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 50_000, 16
 	// The method Err reports etcd's fatal errors. The rest of etcd's log is about members and
 	// peers, which an embedded etcd does not have.
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(os.Stderr), zapcore.DPanicLevel)
@@ -104,18 +106,37 @@ func startEmbedded(ctx context.Context, dir string) (*embedded, *clientv3.Client
 		_ = lock.Close()
 		return nil, nil, fmt.Errorf("start the embedded store in %s: %w (check that no other Ares server uses this directory)", dir, err)
 	}
-	deadline := time.NewTimer(60 * time.Second)
-	defer deadline.Stop()
-	select {
-	case <-etcd.Server.ReadyNotify():
+	if err = awaitEmbedded(ctx, etcd); err == nil {
 		return &embedded{etcd, lock}, v3client.New(etcd.Server), nil
-	case err = <-etcd.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-deadline.C:
-		err = fmt.Errorf("the store was not ready after 60 s")
 	}
 	etcd.Close()
 	_ = lock.Close()
 	return nil, nil, fmt.Errorf("start the embedded store: %w", err)
+}
+
+// maxReplayPause is the longest time for which the embedded etcd may apply none of the entries of its log while it
+// starts.
+const maxReplayPause = time.Minute
+
+// awaitEmbedded waits until the embedded etcd is ready. A slow machine may need minutes to apply a long log, so there
+// is only a limit for the time without progress.
+func awaitEmbedded(ctx context.Context, etcd *embed.Etcd) error {
+	look := time.NewTicker(maxReplayPause)
+	defer look.Stop()
+	for was := etcd.Server.AppliedIndex(); ; {
+		select {
+		case <-etcd.Server.ReadyNotify():
+			return nil
+		case err := <-etcd.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+			now := etcd.Server.AppliedIndex()
+			if now == was {
+				return fmt.Errorf("the store is not ready, and has made no progress for %v", maxReplayPause)
+			}
+			was = now
+		}
+	}
 }

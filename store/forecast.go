@@ -55,7 +55,9 @@ func forecastRecord(p *ares.RuntimePredicted) *storepb.Record {
 }
 
 func forecastRead(m *storepb.Forecast, job ares.JobID) *ares.RuntimePredicted {
-	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: m.GetBasis(), Samples: int(m.GetSamples()), Own: int(m.GetOwn())}
+	basis := m.GetBasis()
+	shared.text(&basis)
+	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: basis, Samples: int(m.GetSamples()), Own: int(m.GetOwn())}
 }
 
 // MaxMemory is the maximum size of a forecaster's stored state, in bytes. The size limit of etcd

@@ -117,11 +117,26 @@ func (s *Store) RejectClaim(ctx context.Context, ref SeatRef, session int64, by 
 // reported in a later session than the claim.
 func (s *Store) Finish(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
 	return s.updateSeat(ctx, "finish seat", ref, everySession, func(j *ares.Job, r *ares.Run) error {
-		if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {
+		return finish(j, r, ref, res, now)
+	})
+}
+
+// FinishAndRelease is Finish and Release in one transaction, for an agent that has already verified that the rank's processes are
+// dead.
+func (s *Store) FinishAndRelease(ctx context.Context, ref SeatRef, res ares.RankResult, now time.Time) (ares.Run, error) {
+	return s.updateSeat(ctx, "finish seat", ref, everySession, func(j *ares.Job, r *ares.Run) error {
+		if err := finish(j, r, ref, res, now); err != nil {
 			return err
 		}
-		return r.Finish(j, ref.Fence, ref.Rank, res, now)
+		return r.Release(ref.Fence, ref.Rank)
 	})
+}
+
+func finish(j *ares.Job, r *ares.Run, ref SeatRef, res ares.RankResult, now time.Time) error {
+	if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {
+		return err
+	}
+	return r.Finish(j, ref.Fence, ref.Rank, res, now)
 }
 
 // Decline records an agent's answer to a stop request, if the agent has never claimed the seat.

@@ -13,15 +13,19 @@ import (
 	"github.com/ares-scheduler/ares/store/storepb"
 )
 
-// pageSize is the maximum number of records in one read of a snapshot.
-const pageSize = 2000
+// pageSize is the maximum number of records in one read of a snapshot. If a store is too slow to read so many
+// records within the time limit of one operation, fewer records are read at a time, down to minPageSize.
+const (
+	pageSize    = 2000
+	minPageSize = 20
+)
 
 // Watch calls the function `apply` with a snapshot of the whole state. Then Watch calls it once
 // for each revision, in order and with all changes of the revision. If the store has already
 // compacted revisions that the watch missed, the watch starts again with a new snapshot. Watch
 // returns when ctx ends, the function `apply` fails, or the store cannot be read.
 func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
-	return s.watch(ctx, 0, apply)
+	return s.watch(ctx, 0, func() {}, apply)
 }
 
 // Past is a store whose watch begins at an earlier revision. This works only if the store still
@@ -30,6 +34,9 @@ func (s *Store) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 type Past struct {
 	*Store
 	Revisions int64
+	// Progress is called each time that a part of the state has been read. Progress may be nil. A caller that waits
+	// for the whole state can thus tell a slow store from one that does not answer.
+	Progress func()
 }
 
 // Watch is like Store.Watch, but starts at an earlier revision. If the watch fails and is called
@@ -38,20 +45,24 @@ type Past struct {
 func (p *Past) Watch(ctx context.Context, apply func(ares.Batch) error) error {
 	past := p.Revisions
 	p.Revisions = 0
-	return p.watch(ctx, past, apply)
+	progress := p.Progress
+	if progress == nil {
+		progress = func() {}
+	}
+	return p.watch(ctx, past, progress, apply)
 }
 
-func (s *Store) watch(ctx context.Context, past int64, apply func(ares.Batch) error) error {
+func (s *Store) watch(ctx context.Context, past int64, progress func(), apply func(ares.Batch) error) error {
 	for ; ; past = 0 {
 		at, err := s.remembered(ctx, past)
 		if err != nil {
 			return err
 		}
-		rev, err := s.snapshot(ctx, at, apply)
+		rev, err := s.snapshot(ctx, at, progress, apply)
 		if err != nil {
 			return err
 		}
-		if err := s.follow(ctx, rev+1, apply); err != nil {
+		if err := s.follow(ctx, rev+1, progress, apply); err != nil {
 			return err
 		}
 		s.log.Warn("the store has compacted revisions that the watch missed: reading everything again")
@@ -82,18 +93,21 @@ func (s *Store) remembered(ctx context.Context, past int64) (int64, error) {
 
 // This method passes the whole state at a revision to the function `apply`. Revision 0 means the
 // current revision.
-func (s *Store) snapshot(ctx context.Context, at int64, apply func(ares.Batch) error) (int64, error) {
+func (s *Store) snapshot(ctx context.Context, at int64, progress func(), apply func(ares.Batch) error) (int64, error) {
 	batch := ares.Batch{Reset: true, Revision: at}
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-	for {
-		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize)}
-		if batch.Revision > 0 {
-			opts = append(opts, clientv3.WithRev(batch.Revision))
-		}
-		got, err := s.get(ctx, from, opts...)
+	for size := int64(pageSize); ; {
+		got, err := readPage(ctx, &size, func(limit int64) (*clientv3.GetResponse, error) {
+			opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit)}
+			if batch.Revision > 0 {
+				opts = append(opts, clientv3.WithRev(batch.Revision))
+			}
+			return s.get(ctx, from, opts...)
+		})
 		if err != nil {
 			return 0, err
 		}
+		progress()
 		if batch.Revision == 0 {
 			batch.Revision = got.Header.Revision
 		}
@@ -113,9 +127,21 @@ func (s *Store) snapshot(ctx context.Context, at int64, apply func(ares.Batch) e
 	}
 }
 
+// readPage reads one page of a snapshot. If the read takes longer than the time limit of one operation, readPage reads
+// fewer records, and so do the reads of all later pages. Without this, a slow store could never be read.
+func readPage(ctx context.Context, size *int64, read func(limit int64) (*clientv3.GetResponse, error)) (*clientv3.GetResponse, error) {
+	for {
+		got, err := read(*size)
+		if ares.CodeOf(err) != ares.Unavailable || ctx.Err() != nil || *size <= minPageSize {
+			return got, err
+		}
+		*size = max(*size/10, minPageSize)
+	}
+}
+
 // This method passes each new revision to the function `apply`. If the caller must start again
 // with a new snapshot, for example because revisions were compacted, the method returns nil.
-func (s *Store) follow(ctx context.Context, from int64, apply func(ares.Batch) error) error {
+func (s *Store) follow(ctx context.Context, from int64, progress func(), apply func(ares.Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for resp := range s.client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
@@ -128,6 +154,7 @@ func (s *Store) follow(ctx context.Context, from int64, apply func(ares.Batch) e
 		if err := deliver(resp.Events, apply); err != nil {
 			return err
 		}
+		progress()
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -22,6 +22,7 @@ var seatLaws = []law{
 	{"NoSessionHasANumberBelowOne", noSession},
 	{"EveryVerbMayBeRepeated", seatRepeats},
 	{"ReleaseFollowsTheEnd", releaseRules},
+	{"AnEndMayReleaseItsSeat", finishAndRelease},
 	{"AClaimedSeatOfAnEndedAttemptMayBeReleased", releaseClaimed},
 	{"ACleanReportFreesOldFencesOnly", clearRules},
 	{"AStopBeforeTheClaimIsAnsweredByDecline", declineRules},
@@ -378,6 +379,44 @@ func releaseRules(t *testing.T, s *store.Store) {
 	gone := st.seats[0]
 	gone.Job = ares.NewJobID("nobody", "nothing")
 	Release(t, s, gone)
+}
+
+// finishAndRelease ends two ranks, each together with the release of its seat. The combined report must be rejected where the report of an
+// end alone is rejected, and must then release nothing.
+func finishAndRelease(t *testing.T, s *store.Store) {
+	st := newStage(t, s, 2)
+	seats := func() [2]ares.SeatState {
+		all := Get(t, s, st.job.ID).Run.Attempts[0].Seats
+		return [2]ares.SeatState{all[0].State, all[1].State}
+	}
+	end := func(ref store.SeatRef) error {
+		_, err := s.FinishAndRelease(t.Context(), ref, Result(ares.OutcomeSucceeded), Noon)
+		return err
+	}
+	refused(t, end(st.seats[0]), ares.Fenced, "was not claimed")
+	st.claim(t, s)
+	foreign, old := st.seats[0], st.seats[0]
+	foreign.Node, old.Fence = st.seats[1].Node, st.seats[0].Fence-1
+	refused(t, end(foreign), ares.Fenced, "is placed on node")
+	refused(t, end(old), ares.Fenced, "is not current")
+	if got := seats(); got != [2]ares.SeatState{ares.SeatClaimed, ares.SeatClaimed} {
+		t.Fatalf("rejected reports left the seats %v", got)
+	}
+	for range 2 { // a repeated report changes nothing
+		if err := end(st.seats[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := seats(); got != [2]ares.SeatState{ares.SeatReleased, ares.SeatClaimed} {
+		t.Errorf("after the first end the seats are %v", got)
+	}
+	phase(t, s, st.job.ID, ares.Running)
+	if err := end(st.seats[1]); err != nil {
+		t.Fatal(err)
+	}
+	if run := phase(t, s, st.job.ID, ares.Succeeded); !run.Settled() {
+		t.Errorf("the seats are %v", seats())
+	}
 }
 
 // releaseClaimed ends an attempt of two ranks because one rank is lost. The agent of the healthy
