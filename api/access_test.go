@@ -180,7 +180,7 @@ func fill(m protoreflect.Message, in ids) {
 		case f.Kind() != protoreflect.StringKind:
 		case name == "tenant_id":
 			set(in.tenant)
-		case name == "job_id":
+		case name == "job_id", name == "reference":
 			set(in.job)
 		case name == "verb":
 			set("job.read")
@@ -325,7 +325,7 @@ func TestAccess(t *testing.T) {
 // onlyReads reports whether a method's name shows that the method only reads.
 func onlyReads(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
-	return slices.ContainsFunc([]string{"Get", "List", "Watch", "Explain", "Predict", "WhoAmI", "CanI"}, func(p string) bool { return strings.HasPrefix(name, p) })
+	return slices.ContainsFunc([]string{"Get", "List", "Watch", "Explain", "Predict", "Resolve", "WhoAmI", "CanI"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // inTurn orders the methods so that each object is read before it is deleted.

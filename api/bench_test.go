@@ -71,7 +71,7 @@ func BenchmarkSubmitAudited(b *testing.B) {
 		syncs.Store(0)
 		entries.Store(0)
 		var off, on side
-		count := min(1000*callers, 5000)
+		count := rounds.Sized(min(1000*callers, 5000), callers)
 		for range rounds.Count {
 			off.add(without.pour(b, callers, count))
 			on.add(with.pour(b, callers, count))

@@ -18,7 +18,7 @@ func TestCodes(t *testing.T) {
 	// The view that newHouse creates is already running, so the feasibility check
 	// uses a second view that the test fills by hand.
 	nodes := cache.NewView(time.Now)
-	feasibility := admission.NewFeasibility(nodes)
+	feasibility := admission.NewFeasibility(nodes, nodes.Revision)
 	nodes.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{{Node: &ares.Node{ID: "n1", CPUs: 8, MemoryMB: 64_000}}}})
 	h := newHouse(t, func(c *Config) {
 		c.Admission.NoGangs = true

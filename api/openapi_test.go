@@ -110,7 +110,7 @@ func TestExamples(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
 		c.Now = func() time.Time { return now }
 		c.Admission.Now = c.Now
-		c.Secrets = newSecrets(t, c.Store)
+		c.Secrets, c.Code = newSecrets(t, c.Store), newCode(t, c)
 	})
 	_, err := h.store.OpenSession(t.Context(), ares.Node{ID: "gpu-17", CPUs: 64, MemoryMB: 512_000}, "0123456789abcdef", "here:1", 5*time.Minute, 0)
 	must(t, err)
@@ -136,6 +136,7 @@ func TestExamples(t *testing.T) {
 		"ReservationService_CreateReservation", "IdentityService_CreateToken", "IdentityService_CreateBinding", "IdentityService_AcceptBinding", "TrustService_CreateJoinToken",
 		"ClusterService_CordonNode", "ClusterService_UncordonNode", "ClusterService_DrainNode", "TrustService_LabelNode", "TrustService_RevokeNode",
 		"PolicyService_ApplyPolicy", "TopologyService_ApplyTopology", "SecretService_PutSecret", "SecretService_RotateSecretKey",
+		"ObjectService_PutChunks", "ObjectService_CommitSnapshot",
 	} {
 		c, ok := calls[id]
 		if !ok {

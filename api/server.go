@@ -20,6 +20,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -77,6 +78,8 @@ type Config struct {
 	Logs service.LogSource
 	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
 	Secrets *secrets.Secrets
+	// Code keeps the code of jobs. If Code is nil, jobs cannot bring their code.
+	Code *code.Code
 	// AgentService serves node agents. If AgentService is nil, the server does
 	// not offer it.
 	AgentService apipb.AgentServiceServer
@@ -147,7 +150,7 @@ func New(cfg Config) (*Server, error) {
 	services := service.New(calls, &service.Config{
 		Admission: cfg.Admission, View: cfg.View, Store: cfg.Store, Accounting: cfg.Accounting, Policies: cfg.Policies,
 		Engine: cfg.Engine, Predict: cfg.Predict, Notifier: cfg.Notifier, Logs: cfg.Logs,
-		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService, Secrets: cfg.Secrets,
+		Trust: cfg.Trust, Auth: cfg.Auth, AgentService: cfg.AgentService, Secrets: cfg.Secrets, Code: cfg.Code,
 		AuditLog: cfg.AuditLog, AuditHistory: cfg.AuditHistory, AuditMarks: cfg.AuditMarks,
 		Alert: cfg.Alert, FreeMB: cfg.FreeMB, Ready: cfg.Ready, Now: cfg.Now,
 		Version: cfg.Version, Server: cfg.Server, Currency: cfg.Currency, ReuseTenants: cfg.ReuseTenants, Log: cfg.Log,

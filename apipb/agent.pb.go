@@ -1402,10 +1402,13 @@ func (x *RankResult) GetEndedAt() *timestamppb.Timestamp {
 }
 
 type FinishSeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Seat          *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
-	Result        *RankResult            `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Ref    *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat   *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	Result *RankResult            `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	// The agent has verified that the rank's processes are dead and that its
+	// devices are unused. Its allocation is freed in the same transaction.
+	Release       bool `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1461,8 +1464,18 @@ func (x *FinishSeatRequest) GetResult() *RankResult {
 	return nil
 }
 
+func (x *FinishSeatRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
 type FinishSeatResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The allocation is free. A server that does not know the field release
+	// leaves this false, and the agent calls ReleaseSeat.
+	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1495,6 +1508,13 @@ func (x *FinishSeatResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FinishSeatResponse.ProtoReflect.Descriptor instead.
 func (*FinishSeatResponse) Descriptor() ([]byte, []int) {
 	return file_apipb_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *FinishSeatResponse) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
 }
 
 type DeclineSeatRequest struct {
@@ -2121,6 +2141,113 @@ func (x *SeatSecret) GetValue() []byte {
 	return nil
 }
 
+type FetchCodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Seat          *SeatRef               `protobuf:"bytes,2,opt,name=seat,proto3" json:"seat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchCodeRequest) Reset() {
+	*x = FetchCodeRequest{}
+	mi := &file_apipb_agent_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchCodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchCodeRequest) ProtoMessage() {}
+
+func (x *FetchCodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchCodeRequest.ProtoReflect.Descriptor instead.
+func (*FetchCodeRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FetchCodeRequest) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *FetchCodeRequest) GetSeat() *SeatRef {
+	if x != nil {
+		return x.Seat
+	}
+	return nil
+}
+
+type FetchCodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The encoded Snapshot, in the first message.
+	Snapshot []byte `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// In the following messages: parts of the tree in order, then chunks of files in
+	// the order in which the tree first mentions them.
+	Chunks        [][]byte `protobuf:"bytes,2,rep,name=chunks,proto3" json:"chunks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchCodeResponse) Reset() {
+	*x = FetchCodeResponse{}
+	mi := &file_apipb_agent_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchCodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchCodeResponse) ProtoMessage() {}
+
+func (x *FetchCodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_agent_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchCodeResponse.ProtoReflect.Descriptor instead.
+func (*FetchCodeResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_agent_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *FetchCodeResponse) GetSnapshot() []byte {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *FetchCodeResponse) GetChunks() [][]byte {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
 type ServeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set in the first message; later messages contain data.
@@ -2136,7 +2263,7 @@ type ServeFilesRequest struct {
 
 func (x *ServeFilesRequest) Reset() {
 	*x = ServeFilesRequest{}
-	mi := &file_apipb_agent_proto_msgTypes[34]
+	mi := &file_apipb_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2275,7 @@ func (x *ServeFilesRequest) String() string {
 func (*ServeFilesRequest) ProtoMessage() {}
 
 func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[34]
+	mi := &file_apipb_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2288,7 @@ func (x *ServeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesRequest.ProtoReflect.Descriptor instead.
 func (*ServeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{34}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServeFilesRequest) GetRef() *SessionRef {
@@ -2215,7 +2342,7 @@ type ServeFilesResponse struct {
 
 func (x *ServeFilesResponse) Reset() {
 	*x = ServeFilesResponse{}
-	mi := &file_apipb_agent_proto_msgTypes[35]
+	mi := &file_apipb_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2354,7 @@ func (x *ServeFilesResponse) String() string {
 func (*ServeFilesResponse) ProtoMessage() {}
 
 func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[35]
+	mi := &file_apipb_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2367,7 @@ func (x *ServeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeFilesResponse.ProtoReflect.Descriptor instead.
 func (*ServeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{35}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServeFilesResponse) GetStreamId() int64 {
@@ -2285,7 +2412,7 @@ type LogQuery struct {
 
 func (x *LogQuery) Reset() {
 	*x = LogQuery{}
-	mi := &file_apipb_agent_proto_msgTypes[36]
+	mi := &file_apipb_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2424,7 @@ func (x *LogQuery) String() string {
 func (*LogQuery) ProtoMessage() {}
 
 func (x *LogQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_agent_proto_msgTypes[36]
+	mi := &file_apipb_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2437,7 @@ func (x *LogQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogQuery.ProtoReflect.Descriptor instead.
 func (*LogQuery) Descriptor() ([]byte, []int) {
-	return file_apipb_agent_proto_rawDescGZIP(), []int{36}
+	return file_apipb_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogQuery) GetJobId() string {
@@ -2473,12 +2600,14 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x9d\x01\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xb7\x01\n" +
 	"\x11FinishSeatRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\x123\n" +
-	"\x06result\x18\x03 \x01(\v2\x13.ares.v1.RankResultB\x06\xbaH\x03\xc8\x01\x01R\x06result\"\x14\n" +
-	"\x12FinishSeatResponse\"i\n" +
+	"\x06result\x18\x03 \x01(\v2\x13.ares.v1.RankResultB\x06\xbaH\x03\xc8\x01\x01R\x06result\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"0\n" +
+	"\x12FinishSeatResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\"i\n" +
 	"\x12DeclineSeatRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"\x15\n" +
@@ -2511,7 +2640,13 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"SeatSecret\x12\x10\n" +
 	"\x03env\x18\x01 \x01(\tR\x03env\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x19\n" +
-	"\x05value\x18\x03 \x01(\fB\x03\x80\x01\x01R\x05value\"\x93\x01\n" +
+	"\x05value\x18\x03 \x01(\fB\x03\x80\x01\x01R\x05value\"g\n" +
+	"\x10FetchCodeRequest\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12,\n" +
+	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"G\n" +
+	"\x11FetchCodeResponse\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\x12\x16\n" +
+	"\x06chunks\x18\x02 \x03(\fR\x06chunks\"\x93\x01\n" +
 	"\x11ServeFilesRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
@@ -2529,7 +2664,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xaf\b\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xf5\b\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -2546,7 +2681,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\vReportClean\x12\x1b.ares.v1.ReportCleanRequest\x1a\x1c.ares.v1.ReportCleanResponse\x12Q\n" +
 	"\x0eReportProgress\x12\x1e.ares.v1.ReportProgressRequest\x1a\x1f.ares.v1.ReportProgressResponse\x12W\n" +
 	"\x10ReportCheckpoint\x12 .ares.v1.ReportCheckpointRequest\x1a!.ares.v1.ReportCheckpointResponse\x12K\n" +
-	"\fFetchSecrets\x12\x1c.ares.v1.FetchSecretsRequest\x1a\x1d.ares.v1.FetchSecretsResponse\x12I\n" +
+	"\fFetchSecrets\x12\x1c.ares.v1.FetchSecretsRequest\x1a\x1d.ares.v1.FetchSecretsResponse\x12D\n" +
+	"\tFetchCode\x12\x19.ares.v1.FetchCodeRequest\x1a\x1a.ares.v1.FetchCodeResponse0\x01\x12I\n" +
 	"\n" +
 	"ServeFiles\x12\x1a.ares.v1.ServeFilesRequest\x1a\x1b.ares.v1.ServeFilesResponse(\x010\x01B&Z$github.com/ares-scheduler/ares/apipbb\x06proto3"
 
@@ -2562,7 +2698,7 @@ func file_apipb_agent_proto_rawDescGZIP() []byte {
 	return file_apipb_agent_proto_rawDescData
 }
 
-var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_apipb_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_apipb_agent_proto_goTypes = []any{
 	(*NodeInfo)(nil),                 // 0: ares.v1.NodeInfo
 	(*DeviceInfo)(nil),               // 1: ares.v1.DeviceInfo
@@ -2598,24 +2734,26 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*FetchSecretsRequest)(nil),      // 31: ares.v1.FetchSecretsRequest
 	(*FetchSecretsResponse)(nil),     // 32: ares.v1.FetchSecretsResponse
 	(*SeatSecret)(nil),               // 33: ares.v1.SeatSecret
-	(*ServeFilesRequest)(nil),        // 34: ares.v1.ServeFilesRequest
-	(*ServeFilesResponse)(nil),       // 35: ares.v1.ServeFilesResponse
-	(*LogQuery)(nil),                 // 36: ares.v1.LogQuery
-	nil,                              // 37: ares.v1.NodeInfo.LabelsEntry
-	(*LinkRow)(nil),                  // 38: ares.v1.LinkRow
-	(*NumaNode)(nil),                 // 39: ares.v1.NumaNode
-	(*Taint)(nil),                    // 40: ares.v1.Taint
-	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
-	(*JobSpec)(nil),                  // 42: ares.v1.JobSpec
+	(*FetchCodeRequest)(nil),         // 34: ares.v1.FetchCodeRequest
+	(*FetchCodeResponse)(nil),        // 35: ares.v1.FetchCodeResponse
+	(*ServeFilesRequest)(nil),        // 36: ares.v1.ServeFilesRequest
+	(*ServeFilesResponse)(nil),       // 37: ares.v1.ServeFilesResponse
+	(*LogQuery)(nil),                 // 38: ares.v1.LogQuery
+	nil,                              // 39: ares.v1.NodeInfo.LabelsEntry
+	(*LinkRow)(nil),                  // 40: ares.v1.LinkRow
+	(*NumaNode)(nil),                 // 41: ares.v1.NumaNode
+	(*Taint)(nil),                    // 42: ares.v1.Taint
+	(*timestamppb.Timestamp)(nil),    // 43: google.protobuf.Timestamp
+	(*JobSpec)(nil),                  // 44: ares.v1.JobSpec
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
-	38, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
-	37, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
-	39, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
-	40, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
+	40, // 1: ares.v1.NodeInfo.links:type_name -> ares.v1.LinkRow
+	39, // 2: ares.v1.NodeInfo.labels:type_name -> ares.v1.NodeInfo.LabelsEntry
+	41, // 3: ares.v1.NodeInfo.numa:type_name -> ares.v1.NumaNode
+	42, // 4: ares.v1.NodeInfo.taints:type_name -> ares.v1.Taint
 	0,  // 5: ares.v1.OpenSessionRequest.node:type_name -> ares.v1.NodeInfo
-	41, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
+	43, // 6: ares.v1.OpenSessionRequest.wall_clock:type_name -> google.protobuf.Timestamp
 	4,  // 7: ares.v1.RenewSessionRequest.ref:type_name -> ares.v1.SessionRef
 	4,  // 8: ares.v1.UpdateNodeRequest.ref:type_name -> ares.v1.SessionRef
 	0,  // 9: ares.v1.UpdateNodeRequest.node:type_name -> ares.v1.NodeInfo
@@ -2623,13 +2761,13 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 11: ares.v1.WatchSeatsRequest.ref:type_name -> ares.v1.SessionRef
 	13, // 12: ares.v1.WatchSeatsResponse.seats:type_name -> ares.v1.SeatOrder
 	15, // 13: ares.v1.SeatOrder.seat:type_name -> ares.v1.SeatRef
-	42, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
+	44, // 14: ares.v1.SeatOrder.spec:type_name -> ares.v1.JobSpec
 	14, // 15: ares.v1.SeatOrder.shares:type_name -> ares.v1.DeviceShare
-	41, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
+	43, // 16: ares.v1.SeatOrder.checkpointed_at:type_name -> google.protobuf.Timestamp
 	4,  // 17: ares.v1.ClaimSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 18: ares.v1.ClaimSeatRequest.seat:type_name -> ares.v1.SeatRef
-	41, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
-	41, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
+	43, // 19: ares.v1.RankResult.started_at:type_name -> google.protobuf.Timestamp
+	43, // 20: ares.v1.RankResult.ended_at:type_name -> google.protobuf.Timestamp
 	4,  // 21: ares.v1.FinishSeatRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 22: ares.v1.FinishSeatRequest.seat:type_name -> ares.v1.SeatRef
 	18, // 23: ares.v1.FinishSeatRequest.result:type_name -> ares.v1.RankResult
@@ -2645,41 +2783,45 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 33: ares.v1.FetchSecretsRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 34: ares.v1.FetchSecretsRequest.seat:type_name -> ares.v1.SeatRef
 	33, // 35: ares.v1.FetchSecretsResponse.secrets:type_name -> ares.v1.SeatSecret
-	4,  // 36: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	36, // 37: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	2,  // 38: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 39: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 40: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 41: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 42: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 43: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 44: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 45: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 46: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 47: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 48: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 49: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 50: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
-	34, // 51: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	3,  // 52: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 53: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 54: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 55: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 56: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 57: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 58: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 59: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 60: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 61: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 62: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 63: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 64: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
-	35, // 65: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	52, // [52:66] is the sub-list for method output_type
-	38, // [38:52] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	4,  // 36: ares.v1.FetchCodeRequest.ref:type_name -> ares.v1.SessionRef
+	15, // 37: ares.v1.FetchCodeRequest.seat:type_name -> ares.v1.SeatRef
+	4,  // 38: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
+	38, // 39: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	2,  // 40: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 41: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 42: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 43: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 44: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 45: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 46: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 47: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 48: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 49: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 50: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 51: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 52: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 53: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
+	36, // 54: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 55: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 56: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 57: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 58: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 59: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 60: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 61: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 62: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 63: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 64: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 65: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 66: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 67: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 68: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
+	37, // 69: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	55, // [55:70] is the sub-list for method output_type
+	40, // [40:55] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2695,7 +2837,7 @@ func file_apipb_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_agent_proto_rawDesc), len(file_apipb_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	AgentService_ReportProgress_FullMethodName   = "/ares.v1.AgentService/ReportProgress"
 	AgentService_ReportCheckpoint_FullMethodName = "/ares.v1.AgentService/ReportCheckpoint"
 	AgentService_FetchSecrets_FullMethodName     = "/ares.v1.AgentService/FetchSecrets"
+	AgentService_FetchCode_FullMethodName        = "/ares.v1.AgentService/FetchCode"
 	AgentService_ServeFiles_FullMethodName       = "/ares.v1.AgentService/ServeFiles"
 )
 
@@ -72,6 +73,10 @@ type AgentServiceClient interface {
 	// FetchSecrets returns the secrets of a job for a rank that the agent has claimed
 	// under its current session.
 	FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (*FetchSecretsResponse, error)
+	// FetchCode sends the snapshot of a job's code for a rank that the agent has claimed
+	// under its current session: first the snapshot, then the parts of its tree, then
+	// each chunk once.
+	FetchCode(ctx context.Context, in *FetchCodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchCodeResponse], error)
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error)
@@ -224,9 +229,28 @@ func (c *agentServiceClient) FetchSecrets(ctx context.Context, in *FetchSecretsR
 	return out, nil
 }
 
+func (c *agentServiceClient) FetchCode(ctx context.Context, in *FetchCodeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchCodeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_FetchCode_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchCodeRequest, FetchCodeResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_FetchCodeClient = grpc.ServerStreamingClient[FetchCodeResponse]
+
 func (c *agentServiceClient) ServeFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeFilesRequest, ServeFilesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_ServeFiles_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[2], AgentService_ServeFiles_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -274,6 +298,10 @@ type AgentServiceServer interface {
 	// FetchSecrets returns the secrets of a job for a rank that the agent has claimed
 	// under its current session.
 	FetchSecrets(context.Context, *FetchSecretsRequest) (*FetchSecretsResponse, error)
+	// FetchCode sends the snapshot of a job's code for a rank that the agent has claimed
+	// under its current session: first the snapshot, then the parts of its tree, then
+	// each chunk once.
+	FetchCode(*FetchCodeRequest, grpc.ServerStreamingServer[FetchCodeResponse]) error
 	// ServeFiles lets the server request logs from the agent, over a separate
 	// connection of the agent.
 	ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error
@@ -325,6 +353,9 @@ func (UnimplementedAgentServiceServer) ReportCheckpoint(context.Context, *Report
 }
 func (UnimplementedAgentServiceServer) FetchSecrets(context.Context, *FetchSecretsRequest) (*FetchSecretsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FetchSecrets not implemented")
+}
+func (UnimplementedAgentServiceServer) FetchCode(*FetchCodeRequest, grpc.ServerStreamingServer[FetchCodeResponse]) error {
+	return status.Error(codes.Unimplemented, "method FetchCode not implemented")
 }
 func (UnimplementedAgentServiceServer) ServeFiles(grpc.BidiStreamingServer[ServeFilesRequest, ServeFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ServeFiles not implemented")
@@ -577,6 +608,17 @@ func _AgentService_FetchSecrets_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_FetchCode_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchCodeRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).FetchCode(m, &grpc.GenericServerStream[FetchCodeRequest, FetchCodeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_FetchCodeServer = grpc.ServerStreamingServer[FetchCodeResponse]
+
 func _AgentService_ServeFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AgentServiceServer).ServeFiles(&grpc.GenericServerStream[ServeFilesRequest, ServeFilesResponse]{ServerStream: stream})
 }
@@ -644,6 +686,11 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchSeats",
 			Handler:       _AgentService_WatchSeats_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "FetchCode",
+			Handler:       _AgentService_FetchCode_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -19,11 +19,11 @@ func (m *JobSpec) Spec() ares.Spec {
 		Members: int(m.Members), GPUs: int(m.GpuCount), GPUMilli: int(m.GpuMilli),
 		AcceleratorType: m.AcceleratorType, GPUModel: m.GpuModel, AllowMixedModels: m.AllowMixedModels, MIGProfile: m.MigProfile,
 		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
-		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir,
+		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir, CodeDigest: m.CodeDigest,
 		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Placement: m.Placement.placement(),
 		Deadline: Time(m.Deadline), MaxQueueMinutes: int(m.MaxQueueMinutes), MaxRuntimeMinutes: int(m.MaxRuntimeMinutes),
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
-		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), After: m.After,
+		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), Preemptible: m.Preemptible, After: m.After,
 		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
 		Labels: m.Labels, Secrets: m.secrets(),
 	}
@@ -87,11 +87,11 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Members: int32(s.Members), GpuCount: int32(s.GPUs), GpuMilli: int32(s.GPUMilli),
 		AcceleratorType: s.AcceleratorType, GpuModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MigProfile: s.MIGProfile,
 		GpuMemoryMb: int32(s.GPUMemoryMB), CpuCores: int32(s.CPUs), MemoryMb: int32(s.MemoryMB), NumaPolicy: s.NUMAPolicy,
-		Command: s.Command, Args: s.Args, Image: s.Image, Environment: s.Environment, WorkingDir: s.WorkingDir,
+		Command: s.Command, Args: s.Args, Image: s.Image, Environment: s.Environment, WorkingDir: s.WorkingDir, CodeDigest: s.CodeDigest,
 		GangScheduling: s.Gang, MinMembers: int32(s.MinMembers),
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
-		GraceSeconds: int32Ptr(s.GraceSeconds), After: s.After, Labels: s.Labels,
+		GraceSeconds: int32Ptr(s.GraceSeconds), Preemptible: s.Preemptible, After: s.After, Labels: s.Labels,
 		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets),
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {

@@ -31,6 +31,14 @@ const (
 // names, numbers as JSON numbers, and null for a missing value. Every mistake is returned as an
 // ares.Invalid that names the field and the expected value.
 func UnmarshalJSON(data []byte, m proto.Message) error {
+	if utf8.Valid(data) && unmarshalQuickly(data, m) {
+		return nil
+	}
+	return unmarshalFully(data, m)
+}
+
+// unmarshalFully reads a body that unmarshalQuickly does not read.
+func unmarshalFully(data []byte, m proto.Message) error {
 	if err := ExplainJSON(data, m); err != nil {
 		return err
 	}
@@ -89,7 +97,11 @@ func (x *explainer) document(d protoreflect.MessageDescriptor) error {
 		return err
 	}
 	if tok != json.Delim('{') {
-		return ares.Errorf(ares.Invalid, "expected a JSON object such as {%s: …}, but found %s", strconv.Quote(string(d.Fields().Get(0).Name())), kindOf(tok))
+		example := "{}" // of a message without fields
+		if d.Fields().Len() > 0 {
+			example = "{" + strconv.Quote(string(d.Fields().Get(0).Name())) + ": …}"
+		}
+		return ares.Errorf(ares.Invalid, "expected a JSON object such as %s, but found %s", example, kindOf(tok))
 	}
 	if err := x.message(d, "", 1); err != nil {
 		return err

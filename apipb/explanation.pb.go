@@ -48,6 +48,18 @@ type Explanation struct {
 	Nomination *Nomination `protobuf:"bytes,22,opt,name=nomination,proto3" json:"nomination,omitempty"`
 	// Whether it is expected to meet its deadline.
 	Deadline *DeadlineOutlook `protobuf:"bytes,40,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// What it costs to hold nodes for the job until all GPUs that it needs are free.
+	// Absent for a job that needs less than two GPUs, and while holds are turned off.
+	Hold *HoldOutlook `protobuf:"bytes,41,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Which rule gives the job its position in the queue, with the job's own runtime
+	// estimate where the rule uses it.
+	Order string `protobuf:"bytes,42,opt,name=order,proto3" json:"order,omitempty"`
+	// Why the attempts of the job were placed where and when they were, oldest first.
+	Placements []*PlacementReason `protobuf:"bytes,43,rep,name=placements,proto3" json:"placements,omitempty"`
+	// What the job required of its nodes.
+	Requirements []string `protobuf:"bytes,44,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	// How the job ended; "" before.
+	Ended string `protobuf:"bytes,45,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Results of policies at admission, such as required node labels.
 	PolicyNotes   []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -175,11 +187,160 @@ func (x *Explanation) GetDeadline() *DeadlineOutlook {
 	return nil
 }
 
+func (x *Explanation) GetHold() *HoldOutlook {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *Explanation) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *Explanation) GetPlacements() []*PlacementReason {
+	if x != nil {
+		return x.Placements
+	}
+	return nil
+}
+
+func (x *Explanation) GetRequirements() []string {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+func (x *Explanation) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
+}
+
 func (x *Explanation) GetPolicyNotes() []string {
 	if x != nil {
 		return x.PolicyNotes
 	}
 	return nil
+}
+
+// PlacementReason is why one attempt was placed where and when it was.
+type PlacementReason struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Attempt  int32                  `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	PlacedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	// The event after which the attempt could be placed: submission, dependency (the last
+	// job in after succeeded), retry (the delay before the retry was over) or preemption.
+	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// How long the attempt waited since then.
+	WaitedSeconds float64         `protobuf:"fixed64,4,opt,name=waited_seconds,json=waitedSeconds,proto3" json:"waited_seconds,omitempty"`
+	Nodes         []string        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Score         *PlacementScore `protobuf:"bytes,6,opt,name=score,proto3" json:"score,omitempty"`
+	// Number of ranks.
+	Ranks int32 `protobuf:"varint,7,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	// How the attempt ended; "" before.
+	Outcome       string `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementReason) Reset() {
+	*x = PlacementReason{}
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementReason) ProtoMessage() {}
+
+func (x *PlacementReason) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementReason.ProtoReflect.Descriptor instead.
+func (*PlacementReason) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PlacementReason) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PlacementReason) GetPlacedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PlacedAt
+	}
+	return nil
+}
+
+func (x *PlacementReason) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *PlacementReason) GetWaitedSeconds() float64 {
+	if x != nil {
+		return x.WaitedSeconds
+	}
+	return 0
+}
+
+func (x *PlacementReason) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *PlacementReason) GetScore() *PlacementScore {
+	if x != nil {
+		return x.Score
+	}
+	return nil
+}
+
+func (x *PlacementReason) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *PlacementReason) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *PlacementReason) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Eta is the estimated start of a waiting job. Jobs that are submitted later are
@@ -200,7 +361,7 @@ type Eta struct {
 
 func (x *Eta) Reset() {
 	*x = Eta{}
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +373,7 @@ func (x *Eta) String() string {
 func (*Eta) ProtoMessage() {}
 
 func (x *Eta) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[1]
+	mi := &file_apipb_explanation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +386,7 @@ func (x *Eta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eta.ProtoReflect.Descriptor instead.
 func (*Eta) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{1}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Eta) GetEarliest() *timestamppb.Timestamp {
@@ -256,6 +417,123 @@ func (x *Eta) GetBasis() string {
 	return ""
 }
 
+// HoldOutlook is what it costs to hold nodes for a waiting job, and when the
+// scheduler begins to do so. All values are forecasts for the present.
+type HoldOutlook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// GPUs that the job needs, and those that are free now on the cheapest nodes.
+	Gpus     int32 `protobuf:"varint,1,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	FreeGpus int32 `protobuf:"varint,2,opt,name=free_gpus,json=freeGpus,proto3" json:"free_gpus,omitempty"`
+	// GPU-hours that are idle until the last of the GPUs is free.
+	IdleGpuHours float64 `protobuf:"fixed64,3,opt,name=idle_gpu_hours,json=idleGpuHours,proto3" json:"idle_gpu_hours,omitempty"`
+	// When the last of the GPUs is free.
+	Until *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	// Every running job on these nodes has a runtime prediction or a time limit.
+	Estimated bool `protobuf:"varint,5,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	// Other waiting jobs, and how much later they start on average.
+	DelayedJobs  int32   `protobuf:"varint,6,opt,name=delayed_jobs,json=delayedJobs,proto3" json:"delayed_jobs,omitempty"`
+	DelaySeconds float64 `protobuf:"fixed64,7,opt,name=delay_seconds,json=delaySeconds,proto3" json:"delay_seconds,omitempty"`
+	// Nodes are held for the job now.
+	Held bool `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
+	// When nodes are held at the latest, if the cost stays the same; absent for never.
+	Begins        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begins,proto3" json:"begins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldOutlook) Reset() {
+	*x = HoldOutlook{}
+	mi := &file_apipb_explanation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldOutlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldOutlook) ProtoMessage() {}
+
+func (x *HoldOutlook) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_explanation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldOutlook.ProtoReflect.Descriptor instead.
+func (*HoldOutlook) Descriptor() ([]byte, []int) {
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HoldOutlook) GetGpus() int32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *HoldOutlook) GetFreeGpus() int32 {
+	if x != nil {
+		return x.FreeGpus
+	}
+	return 0
+}
+
+func (x *HoldOutlook) GetIdleGpuHours() float64 {
+	if x != nil {
+		return x.IdleGpuHours
+	}
+	return 0
+}
+
+func (x *HoldOutlook) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *HoldOutlook) GetEstimated() bool {
+	if x != nil {
+		return x.Estimated
+	}
+	return false
+}
+
+func (x *HoldOutlook) GetDelayedJobs() int32 {
+	if x != nil {
+		return x.DelayedJobs
+	}
+	return 0
+}
+
+func (x *HoldOutlook) GetDelaySeconds() float64 {
+	if x != nil {
+		return x.DelaySeconds
+	}
+	return 0
+}
+
+func (x *HoldOutlook) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HoldOutlook) GetBegins() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begins
+	}
+	return nil
+}
+
 // DeadlineOutlook is whether a job is expected to meet its deadline.
 type DeadlineOutlook struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -276,7 +554,7 @@ type DeadlineOutlook struct {
 
 func (x *DeadlineOutlook) Reset() {
 	*x = DeadlineOutlook{}
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +566,7 @@ func (x *DeadlineOutlook) String() string {
 func (*DeadlineOutlook) ProtoMessage() {}
 
 func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[2]
+	mi := &file_apipb_explanation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +579,7 @@ func (x *DeadlineOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadlineOutlook.ProtoReflect.Descriptor instead.
 func (*DeadlineOutlook) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{2}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeadlineOutlook) GetDeadline() *timestamppb.Timestamp {
@@ -362,7 +640,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +652,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[3]
+	mi := &file_apipb_explanation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +665,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{3}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Blocker) GetKind() string {
@@ -428,7 +706,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +718,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[4]
+	mi := &file_apipb_explanation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +731,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{4}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Remedy) GetSteps() []*Step {
@@ -486,7 +764,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +776,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[5]
+	mi := &file_apipb_explanation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +789,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{5}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Step) GetKind() string {
@@ -571,7 +849,7 @@ type Ahead struct {
 
 func (x *Ahead) Reset() {
 	*x = Ahead{}
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +861,7 @@ func (x *Ahead) String() string {
 func (*Ahead) ProtoMessage() {}
 
 func (x *Ahead) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[6]
+	mi := &file_apipb_explanation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +874,7 @@ func (x *Ahead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ahead.ProtoReflect.Descriptor instead.
 func (*Ahead) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{6}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ahead) GetTenantId() string {
@@ -635,7 +913,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_apipb_explanation_proto_msgTypes[7]
+	mi := &file_apipb_explanation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +925,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[7]
+	mi := &file_apipb_explanation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +938,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{7}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Holder) GetTenantId() string {
@@ -720,7 +998,7 @@ type PlacementScore struct {
 
 func (x *PlacementScore) Reset() {
 	*x = PlacementScore{}
-	mi := &file_apipb_explanation_proto_msgTypes[8]
+	mi := &file_apipb_explanation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +1010,7 @@ func (x *PlacementScore) String() string {
 func (*PlacementScore) ProtoMessage() {}
 
 func (x *PlacementScore) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_explanation_proto_msgTypes[8]
+	mi := &file_apipb_explanation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +1023,7 @@ func (x *PlacementScore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementScore.ProtoReflect.Descriptor instead.
 func (*PlacementScore) Descriptor() ([]byte, []int) {
-	return file_apipb_explanation_proto_rawDescGZIP(), []int{8}
+	return file_apipb_explanation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlacementScore) GetLevel() string {
@@ -836,7 +1114,7 @@ var File_apipb_explanation_proto protoreflect.FileDescriptor
 
 const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
-	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x04\n" +
+	"\x17apipb/explanation.proto\x12\aares.v1\x1a\x16apipb/preemption.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x05\n" +
 	"\vExplanation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12,\n" +
 	"\bblockers\x18\x02 \x03(\v2\x10.ares.v1.BlockerR\bblockers\x12+\n" +
@@ -852,13 +1130,40 @@ const file_apipb_explanation_proto_rawDesc = "" +
 	"\n" +
 	"nomination\x18\x16 \x01(\v2\x13.ares.v1.NominationR\n" +
 	"nomination\x124\n" +
-	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12!\n" +
-	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xa3\x01\n" +
+	"\bdeadline\x18( \x01(\v2\x18.ares.v1.DeadlineOutlookR\bdeadline\x12(\n" +
+	"\x04hold\x18) \x01(\v2\x14.ares.v1.HoldOutlookR\x04hold\x12\x14\n" +
+	"\x05order\x18* \x01(\tR\x05order\x128\n" +
+	"\n" +
+	"placements\x18+ \x03(\v2\x18.ares.v1.PlacementReasonR\n" +
+	"placements\x12\"\n" +
+	"\frequirements\x18, \x03(\tR\frequirements\x12\x14\n" +
+	"\x05ended\x18- \x01(\tR\x05ended\x12!\n" +
+	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\"\xae\x02\n" +
+	"\x0fPlacementReason\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x127\n" +
+	"\tplaced_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bplacedAt\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12%\n" +
+	"\x0ewaited_seconds\x18\x04 \x01(\x01R\rwaitedSeconds\x12\x14\n" +
+	"\x05nodes\x18\x05 \x03(\tR\x05nodes\x12-\n" +
+	"\x05score\x18\x06 \x01(\v2\x17.ares.v1.PlacementScoreR\x05score\x12\x14\n" +
+	"\x05ranks\x18\a \x01(\x05R\x05ranks\x12\x18\n" +
+	"\aoutcome\x18\b \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"\xa3\x01\n" +
 	"\x03Eta\x126\n" +
 	"\bearliest\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bearliest\x122\n" +
 	"\x06latest\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06latest\x12\x1a\n" +
 	"\breserved\x18\x03 \x01(\bR\breserved\x12\x14\n" +
-	"\x05basis\x18\x04 \x01(\tR\x05basis\"\x82\x02\n" +
+	"\x05basis\x18\x04 \x01(\tR\x05basis\"\xc4\x02\n" +
+	"\vHoldOutlook\x12\x12\n" +
+	"\x04gpus\x18\x01 \x01(\x05R\x04gpus\x12\x1b\n" +
+	"\tfree_gpus\x18\x02 \x01(\x05R\bfreeGpus\x12$\n" +
+	"\x0eidle_gpu_hours\x18\x03 \x01(\x01R\fidleGpuHours\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1c\n" +
+	"\testimated\x18\x05 \x01(\bR\testimated\x12!\n" +
+	"\fdelayed_jobs\x18\x06 \x01(\x05R\vdelayedJobs\x12#\n" +
+	"\rdelay_seconds\x18\a \x01(\x01R\fdelaySeconds\x12\x12\n" +
+	"\x04held\x18\b \x01(\bR\x04held\x122\n" +
+	"\x06begins\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06begins\"\x82\x02\n" +
 	"\x0fDeadlineOutlook\x126\n" +
 	"\bdeadline\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x123\n" +
 	"\ap50_end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06p50End\x123\n" +
@@ -916,41 +1221,49 @@ func file_apipb_explanation_proto_rawDescGZIP() []byte {
 	return file_apipb_explanation_proto_rawDescData
 }
 
-var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_apipb_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_apipb_explanation_proto_goTypes = []any{
 	(*Explanation)(nil),           // 0: ares.v1.Explanation
-	(*Eta)(nil),                   // 1: ares.v1.Eta
-	(*DeadlineOutlook)(nil),       // 2: ares.v1.DeadlineOutlook
-	(*Blocker)(nil),               // 3: ares.v1.Blocker
-	(*Remedy)(nil),                // 4: ares.v1.Remedy
-	(*Step)(nil),                  // 5: ares.v1.Step
-	(*Ahead)(nil),                 // 6: ares.v1.Ahead
-	(*Holder)(nil),                // 7: ares.v1.Holder
-	(*PlacementScore)(nil),        // 8: ares.v1.PlacementScore
-	(*Preemption)(nil),            // 9: ares.v1.Preemption
-	(*Nomination)(nil),            // 10: ares.v1.Nomination
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*PlacementReason)(nil),       // 1: ares.v1.PlacementReason
+	(*Eta)(nil),                   // 2: ares.v1.Eta
+	(*HoldOutlook)(nil),           // 3: ares.v1.HoldOutlook
+	(*DeadlineOutlook)(nil),       // 4: ares.v1.DeadlineOutlook
+	(*Blocker)(nil),               // 5: ares.v1.Blocker
+	(*Remedy)(nil),                // 6: ares.v1.Remedy
+	(*Step)(nil),                  // 7: ares.v1.Step
+	(*Ahead)(nil),                 // 8: ares.v1.Ahead
+	(*Holder)(nil),                // 9: ares.v1.Holder
+	(*PlacementScore)(nil),        // 10: ares.v1.PlacementScore
+	(*Preemption)(nil),            // 11: ares.v1.Preemption
+	(*Nomination)(nil),            // 12: ares.v1.Nomination
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_apipb_explanation_proto_depIdxs = []int32{
-	3,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
-	4,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
-	6,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
-	7,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
-	1,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
-	9,  // 5: ares.v1.Explanation.preemptions:type_name -> ares.v1.Preemption
-	10, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
-	2,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
-	11, // 8: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp
-	11, // 9: ares.v1.Eta.latest:type_name -> google.protobuf.Timestamp
-	11, // 10: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
-	11, // 11: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
-	11, // 12: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
-	5,  // 13: ares.v1.Remedy.steps:type_name -> ares.v1.Step
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	5,  // 0: ares.v1.Explanation.blockers:type_name -> ares.v1.Blocker
+	6,  // 1: ares.v1.Explanation.remedies:type_name -> ares.v1.Remedy
+	8,  // 2: ares.v1.Explanation.ahead:type_name -> ares.v1.Ahead
+	9,  // 3: ares.v1.Explanation.holders:type_name -> ares.v1.Holder
+	2,  // 4: ares.v1.Explanation.eta:type_name -> ares.v1.Eta
+	11, // 5: ares.v1.Explanation.preemptions:type_name -> ares.v1.Preemption
+	12, // 6: ares.v1.Explanation.nomination:type_name -> ares.v1.Nomination
+	4,  // 7: ares.v1.Explanation.deadline:type_name -> ares.v1.DeadlineOutlook
+	3,  // 8: ares.v1.Explanation.hold:type_name -> ares.v1.HoldOutlook
+	1,  // 9: ares.v1.Explanation.placements:type_name -> ares.v1.PlacementReason
+	13, // 10: ares.v1.PlacementReason.placed_at:type_name -> google.protobuf.Timestamp
+	10, // 11: ares.v1.PlacementReason.score:type_name -> ares.v1.PlacementScore
+	13, // 12: ares.v1.Eta.earliest:type_name -> google.protobuf.Timestamp
+	13, // 13: ares.v1.Eta.latest:type_name -> google.protobuf.Timestamp
+	13, // 14: ares.v1.HoldOutlook.until:type_name -> google.protobuf.Timestamp
+	13, // 15: ares.v1.HoldOutlook.begins:type_name -> google.protobuf.Timestamp
+	13, // 16: ares.v1.DeadlineOutlook.deadline:type_name -> google.protobuf.Timestamp
+	13, // 17: ares.v1.DeadlineOutlook.p50_end:type_name -> google.protobuf.Timestamp
+	13, // 18: ares.v1.DeadlineOutlook.p90_end:type_name -> google.protobuf.Timestamp
+	7,  // 19: ares.v1.Remedy.steps:type_name -> ares.v1.Step
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_apipb_explanation_proto_init() }
@@ -965,7 +1278,7 @@ func file_apipb_explanation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_explanation_proto_rawDesc), len(file_apipb_explanation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

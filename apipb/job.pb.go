@@ -98,8 +98,17 @@ type JobSpec struct {
 	// The members may have devices of different models. By default all members of a job
 	// that does not set gpu_model have the same model.
 	AllowMixedModels bool `protobuf:"varint,37,opt,name=allow_mixed_models,json=allowMixedModels,proto3" json:"allow_mixed_models,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The job may be stopped for a job of its own queue and class that is expected to need
+	// much less time, and runs again later: from its last checkpoint, or without checkpoints
+	// from its beginning. Default: true if checkpoint.enabled is set, otherwise false. Not
+	// with execution_mode at_most_once or placement.latency_sensitive.
+	Preemptible *bool `protobuf:"varint,38,opt,name=preemptible,proto3,oneof" json:"preemptible,omitempty"`
+	// The snapshot of a directory that each rank finds as its working directory, as
+	// CommitSnapshot returned its digest. Every attempt runs the same code. working_dir
+	// is then relative to that directory.
+	CodeDigest    string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -389,6 +398,20 @@ func (x *JobSpec) GetAllowMixedModels() bool {
 		return x.AllowMixedModels
 	}
 	return false
+}
+
+func (x *JobSpec) GetPreemptible() bool {
+	if x != nil && x.Preemptible != nil {
+		return *x.Preemptible
+	}
+	return false
+}
+
+func (x *JobSpec) GetCodeDigest() string {
+	if x != nil {
+		return x.CodeDigest
+	}
+	return ""
 }
 
 // SecretRef passes one value of a secret to a job. It has either env or file.
@@ -2484,7 +2507,7 @@ type ListJobsRequest struct {
 	// Also jobs that are no longer live, from history.
 	All   bool   `protobuf:"varint,20,opt,name=all,proto3" json:"all,omitempty"`
 	Queue string `protobuf:"bytes,21,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Only jobs that this identity submitted.
+	// Only jobs that this identity submitted; "me" is the caller.
 	User string `protobuf:"bytes,22,opt,name=user,proto3" json:"user,omitempty"`
 	// Only jobs that were created from this time on, and before that time.
 	From          *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
@@ -2680,6 +2703,238 @@ func (x *ListJobsResponse) GetRevision() string {
 	return ""
 }
 
+type ResolveJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of these, in this order of precedence:
+	//   - a job ID;
+	//   - @last, the newest job that the caller submitted;
+	//   - the exact name of a job, or the beginning of a job ID: at least 4 characters, and
+	//     "job-" may be absent. If a reference that begins with "job-" matches both the ID of
+	//     one job and the name of another, it means the ID; any other reference means the name.
+	//
+	// With an index, such as sweep[3], the reference means that element of an array.
+	// Archived jobs are considered only if no live job matches.
+	Reference string `protobuf:"bytes,1,opt,name=reference,proto3" json:"reference,omitempty"`
+	// The caller will end or change the job. Then the server never chooses between jobs:
+	// several jobs of one name, and a job ID and a name that both match, are all returned
+	// in matches. Without unique, the newest of the caller's own jobs of this name that have
+	// not ended is chosen, otherwise the newest job of this name.
+	Unique bool `protobuf:"varint,2,opt,name=unique,proto3" json:"unique,omitempty"`
+	// If a job of this name is in one of these states, jobs of this name in other states do
+	// not match.
+	State         []string `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveJobRequest) Reset() {
+	*x = ResolveJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveJobRequest) ProtoMessage() {}
+
+func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveJobRequest.ProtoReflect.Descriptor instead.
+func (*ResolveJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ResolveJobRequest) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *ResolveJobRequest) GetUnique() bool {
+	if x != nil {
+		return x.Unique
+	}
+	return false
+}
+
+func (x *ResolveJobRequest) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type ResolveJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job. Absent if several jobs match.
+	JobId string `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// The jobs that match, newest first, if there are several and none was chosen. At most 20.
+	Matches []*JobMatch `protobuf:"bytes,2,rep,name=matches,proto3" json:"matches,omitempty"`
+	// More jobs match than matches lists.
+	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// Other jobs have the same name as the chosen job.
+	Several       bool `protobuf:"varint,4,opt,name=several,proto3" json:"several,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveJobResponse) Reset() {
+	*x = ResolveJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveJobResponse) ProtoMessage() {}
+
+func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveJobResponse.ProtoReflect.Descriptor instead.
+func (*ResolveJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ResolveJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ResolveJobResponse) GetMatches() []*JobMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *ResolveJobResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ResolveJobResponse) GetSeveral() bool {
+	if x != nil {
+		return x.Several
+	}
+	return false
+}
+
+// JobMatch is one of several jobs that a reference matches.
+type JobMatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	TenantId      string                 `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	SubmittedBy   string                 `protobuf:"bytes,5,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobMatch) Reset() {
+	*x = JobMatch{}
+	mi := &file_apipb_job_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobMatch) ProtoMessage() {}
+
+func (x *JobMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobMatch.ProtoReflect.Descriptor instead.
+func (*JobMatch) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *JobMatch) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *JobMatch) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JobMatch) GetTenantId() string {
+	if x != nil {
+		return x.TenantId
+	}
+	return ""
+}
+
+func (x *JobMatch) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *JobMatch) GetSubmittedBy() string {
+	if x != nil {
+		return x.SubmittedBy
+	}
+	return ""
+}
+
+func (x *JobMatch) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
 type CancelJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -2689,7 +2944,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2956,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2969,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2736,7 +2991,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +3003,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +3016,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -2796,7 +3051,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +3063,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +3076,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -2852,7 +3107,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3119,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3132,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -2927,7 +3182,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3194,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3207,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -2978,7 +3233,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3245,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3258,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3022,7 +3277,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3289,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3302,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3066,7 +3321,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3078,7 +3333,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3346,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3110,7 +3365,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3377,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3390,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3164,7 +3419,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3431,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3444,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3250,7 +3505,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3517,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3530,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3296,7 +3551,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3563,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3576,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3351,7 +3606,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3618,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3631,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3423,7 +3678,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3690,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3703,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3495,7 +3750,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3762,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3775,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3534,7 +3789,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\f\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\f\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3580,7 +3835,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05array\x18\" \x01(\v2\x0e.ares.v1.ArrayR\x05array\x124\n" +
 	"\x06labels\x18# \x03(\v2\x1c.ares.v1.JobSpec.LabelsEntryR\x06labels\x12,\n" +
 	"\asecrets\x18$ \x03(\v2\x12.ares.v1.SecretRefR\asecrets\x12,\n" +
-	"\x12allow_mixed_models\x18% \x01(\bR\x10allowMixedModels\x1a>\n" +
+	"\x12allow_mixed_models\x18% \x01(\bR\x10allowMixedModels\x12%\n" +
+	"\vpreemptible\x18& \x01(\bH\x03R\vpreemptible\x88\x01\x01\x12\x1f\n" +
+	"\vcode_digest\x18< \x01(\tR\n" +
+	"codeDigest\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3589,7 +3847,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
-	"\x0e_grace_seconds\"W\n" +
+	"\x0e_grace_secondsB\x0e\n" +
+	"\f_preemptible\"W\n" +
 	"\tSecretRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
@@ -3805,7 +4064,25 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevisionB\b\n" +
-	"\x06_total\")\n" +
+	"\x06_total\"u\n" +
+	"\x11ResolveJobRequest\x12(\n" +
+	"\treference\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\treference\x12\x16\n" +
+	"\x06unique\x18\x02 \x01(\bR\x06unique\x12\x1e\n" +
+	"\x05state\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05state\"\x86\x01\n" +
+	"\x12ResolveJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12+\n" +
+	"\amatches\x18\x02 \x03(\v2\x11.ares.v1.JobMatchR\amatches\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x18\n" +
+	"\aseveral\x18\x04 \x01(\bR\aseveral\"\xc6\x01\n" +
+	"\bJobMatch\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
+	"\ttenant_id\x18\x03 \x01(\tR\btenantId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12!\n" +
+	"\fsubmitted_by\x18\x05 \x01(\tR\vsubmittedBy\x129\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\")\n" +
 	"\x10CancelJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
 	"\x11CancelJobResponse\x12\x15\n" +
@@ -3859,15 +4136,16 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xfa\n" +
-	"\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xdf\v\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
 	"\n" +
 	"SubmitJobs\x12\x1a.ares.v1.SubmitJobsRequest\x1a\x1b.ares.v1.SubmitJobsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/api/v1/jobs:batch\x12]\n" +
 	"\x06GetJob\x12\x16.ares.v1.GetJobRequest\x1a\x17.ares.v1.GetJobResponse\"\"\x82\xd3\xe4\x93\x02\x1cb\x03job\x12\x15/api/v1/jobs/{job_id}\x12U\n" +
-	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12a\n" +
+	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12c\n" +
+	"\n" +
+	"ResolveJob\x12\x1a.ares.v1.ResolveJobRequest\x1a\x1b.ares.v1.ResolveJobResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/jobs:resolve\x12a\n" +
 	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
@@ -3893,7 +4171,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
@@ -3921,121 +4199,128 @@ var file_apipb_job_proto_goTypes = []any{
 	(*GetJobResponse)(nil),            // 23: ares.v1.GetJobResponse
 	(*ListJobsRequest)(nil),           // 24: ares.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),          // 25: ares.v1.ListJobsResponse
-	(*CancelJobRequest)(nil),          // 26: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 27: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 28: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 29: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 30: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 31: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 32: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 33: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 34: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 35: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 36: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 37: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 38: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 39: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 40: ares.v1.StreamLogsResponse
-	nil,                               // 41: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 42: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 43: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 44: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 45: ares.v1.Explanation
-	(*Nomination)(nil),                // 46: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 47: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 48: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 49: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 50: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 51: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 52: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 53: ares.v1.PlanConsolidationResponse
+	(*ResolveJobRequest)(nil),         // 26: ares.v1.ResolveJobRequest
+	(*ResolveJobResponse)(nil),        // 27: ares.v1.ResolveJobResponse
+	(*JobMatch)(nil),                  // 28: ares.v1.JobMatch
+	(*CancelJobRequest)(nil),          // 29: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 30: ares.v1.CancelJobResponse
+	(*RetryJobRequest)(nil),           // 31: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 32: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 33: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 34: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 35: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 36: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 37: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 38: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 39: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 40: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 41: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 42: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 43: ares.v1.StreamLogsResponse
+	nil,                               // 44: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 45: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 46: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 48: ares.v1.Explanation
+	(*Nomination)(nil),                // 49: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 50: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 51: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 52: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 53: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 54: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 55: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 56: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	41, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	44, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	44, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	47, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	42, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	45, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	43, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	46, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	44, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	44, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	44, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	44, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	47, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	47, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	47, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	47, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	45, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	48, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	46, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	47, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	49, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	50, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	44, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	44, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	44, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	44, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	47, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	47, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	47, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	47, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	44, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	44, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	44, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	48, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	44, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	49, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	47, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	47, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	47, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	51, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	47, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	52, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
 	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
 	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	44, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	44, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	47, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	47, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
 	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	0,  // 44: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	9,  // 45: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	45, // 46: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 47: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	15, // 48: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	48, // 49: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	45, // 50: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	47, // 51: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	38, // 52: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	44, // 53: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 54: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 55: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 56: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 57: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 58: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	28, // 59: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	36, // 60: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	32, // 61: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	34, // 62: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	30, // 63: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	50, // 64: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	51, // 65: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	39, // 66: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 67: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 68: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 69: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 70: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 71: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	29, // 72: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	37, // 73: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	33, // 74: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	35, // 75: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	31, // 76: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	52, // 77: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	53, // 78: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	40, // 79: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	67, // [67:80] is the sub-list for method output_type
-	54, // [54:67] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	47, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 46: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	9,  // 47: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	48, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 49: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	15, // 50: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	51, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	48, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	50, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	41, // 54: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	47, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	16, // 56: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	18, // 57: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	22, // 58: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	24, // 59: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	26, // 60: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	29, // 61: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	31, // 62: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	39, // 63: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	35, // 64: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	37, // 65: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	33, // 66: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	53, // 67: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	54, // 68: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	42, // 69: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	17, // 70: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	19, // 71: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	23, // 72: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	25, // 73: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	27, // 74: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	30, // 75: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	32, // 76: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	40, // 77: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	36, // 78: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	38, // 79: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	34, // 80: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	55, // 81: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	56, // 82: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	43, // 83: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	70, // [70:84] is the sub-list for method output_type
+	56, // [56:70] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4056,7 +4341,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

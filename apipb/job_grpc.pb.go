@@ -23,6 +23,7 @@ const (
 	JobService_SubmitJobs_FullMethodName        = "/ares.v1.JobService/SubmitJobs"
 	JobService_GetJob_FullMethodName            = "/ares.v1.JobService/GetJob"
 	JobService_ListJobs_FullMethodName          = "/ares.v1.JobService/ListJobs"
+	JobService_ResolveJob_FullMethodName        = "/ares.v1.JobService/ResolveJob"
 	JobService_CancelJob_FullMethodName         = "/ares.v1.JobService/CancelJob"
 	JobService_RetryJob_FullMethodName          = "/ares.v1.JobService/RetryJob"
 	JobService_ListJobEvents_FullMethodName     = "/ares.v1.JobService/ListJobEvents"
@@ -49,6 +50,10 @@ type JobServiceClient interface {
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	// ListJobs lists live jobs, newest first, from this server's cache.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// ResolveJob finds the job that a user refers to by a short reference, such as the
+	// beginning of its ID or its name. It finds only jobs that the caller may see: a
+	// reference to any other job gets the same answer as one to no job.
+	ResolveJob(ctx context.Context, in *ResolveJobRequest, opts ...grpc.CallOption) (*ResolveJobResponse, error)
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
@@ -116,6 +121,16 @@ func (c *jobServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListJobsResponse)
 	err := c.cc.Invoke(ctx, JobService_ListJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ResolveJob(ctx context.Context, in *ResolveJobRequest, opts ...grpc.CallOption) (*ResolveJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveJobResponse)
+	err := c.cc.Invoke(ctx, JobService_ResolveJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +251,10 @@ type JobServiceServer interface {
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	// ListJobs lists live jobs, newest first, from this server's cache.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
+	// ResolveJob finds the job that a user refers to by a short reference, such as the
+	// beginning of its ID or its name. It finds only jobs that the caller may see: a
+	// reference to any other job gets the same answer as one to no job.
+	ResolveJob(context.Context, *ResolveJobRequest) (*ResolveJobResponse, error)
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
@@ -280,6 +299,9 @@ func (UnimplementedJobServiceServer) GetJob(context.Context, *GetJobRequest) (*G
 }
 func (UnimplementedJobServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ResolveJob(context.Context, *ResolveJobRequest) (*ResolveJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveJob not implemented")
 }
 func (UnimplementedJobServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
@@ -397,6 +419,24 @@ func _JobService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).ListJobs(ctx, req.(*ListJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ResolveJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ResolveJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ResolveJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ResolveJob(ctx, req.(*ResolveJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -578,6 +618,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListJobs",
 			Handler:    _JobService_ListJobs_Handler,
+		},
+		{
+			MethodName: "ResolveJob",
+			Handler:    _JobService_ResolveJob_Handler,
 		},
 		{
 			MethodName: "CancelJob",

@@ -55,6 +55,7 @@ type Config struct {
 	Log       LogConfig       `yaml:"log"`
 	PKI       PKIConfig       `yaml:"pki"`
 	Secrets   SecretsConfig   `yaml:"secrets"`
+	Objects   ObjectsConfig   `yaml:"objects"`
 
 	wrong   ares.Problems // mistakes that Load found
 	notices []string      // lines for the log about the form of the file
@@ -157,10 +158,19 @@ type SchedulerConfig struct {
 	// and their time grows with the cluster. Default empty: the least
 	// fragmentation.
 	Placement string `yaml:"placement"`
-	// QueueOrder is the order of the jobs in a queue: aged (priority with
-	// ageing, and deadlines), fifo, shortest, shortest-remaining, least-service,
-	// attained or edf. Default aged.
+	// QueueOrder is the order of the jobs in a queue: expected-work (class, near
+	// deadlines, priority, then the expected work), aged (priority
+	// with ageing, and deadlines), fifo, shortest, shortest-remaining,
+	// least-service, attained or edf. Default expected-work.
 	QueueOrder string `yaml:"queue_order"`
+	// OverdueAfterHours is the waiting time after which a job is overdue. With the
+	// order expected-work, overdue jobs start before the other jobs of their queue
+	// when they fit, oldest first. Default 168, 0 for never, up to 8784.
+	OverdueAfterHours int `yaml:"overdue_after_hours"`
+	// OverdueSharePercent is the share of a queue's GPUs up to which its overdue
+	// jobs come first: running jobs that were overdue when they started count.
+	// Default 10, 0 to 100.
+	OverdueSharePercent int `yaml:"overdue_share_percent"`
 	// BlockedJobs decides about the jobs behind a blocked job: skip (every job
 	// that fits starts), hold (they wait too) or reserve (they start if their
 	// predicted runtimes do not delay it). Default skip.
@@ -171,7 +181,7 @@ type SchedulerConfig struct {
 	// PreemptByOrder lets a waiting job preempt running jobs of its queue and
 	// class that come later in queue_order, if they save checkpoints
 	// (checkpoint.enabled) and it then fits. It needs a queue_order other than
-	// aged, fifo and edf. Default false.
+	// expected-work, aged, fifo and edf. Default false.
 	PreemptByOrder bool `yaml:"preempt_by_order"`
 	// PreemptPeersAfterHours is the waiting time after which, with the order
 	// attained and preempt_by_order, a job also preempts jobs with equal service
@@ -216,10 +226,17 @@ type ReservationsConfig struct {
 	// AfterSeconds is the waiting time before a job gets a backfill reservation.
 	// Default 300.
 	AfterSeconds int `yaml:"after_seconds"`
-	// HoldAfterSeconds is the waiting time after which released resources are
-	// held for a job even if its start time is unknown or its predictions fail;
-	// for one job at a time. Default 604800; 0 for never.
+	// HoldAfterSeconds is the waiting time after which nodes may be held for a
+	// job whose GPUs do not come free by themselves. Default 3628800; 0 for never.
 	HoldAfterSeconds int `yaml:"hold_after_seconds"`
+	// HoldIdlePercent limits the GPUs that are idle because nodes are held for
+	// such jobs, as a percentage of the GPUs on which these jobs could run, with
+	// one decimal. Default 0.2; 0 for no holds.
+	HoldIdlePercent float64 `yaml:"hold_idle_percent"`
+	// MaxSpreadPercent is how uncertain the runtimes of running jobs may be for a
+	// reservation that waits for them: their p90 in percent of their median.
+	// Default 200, 0 for any, 100 to 100000.
+	MaxSpreadPercent int `yaml:"max_spread_percent"`
 	// SlackPercent is how much other jobs may delay the start of such a job, in
 	// percent of its waiting time. Default 10.
 	SlackPercent int `yaml:"slack_percent"`
@@ -282,6 +299,7 @@ func Default() Config {
 		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
 		PKI:       defaultPKI(),
+		Objects:   ObjectsConfig{TenantMB: defaultTenantMB},
 	}
 }
 
@@ -335,6 +353,7 @@ func (c *Config) Check() error {
 	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
 	c.Redis.check(&p)
+	c.Objects.check(&p)
 	c.Limits.checkRates(&p)
 	c.History.check(&p, &c.Jobs)
 	if _, err := logLevel(c.Log.Level); err != nil {

@@ -19,6 +19,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ares-scheduler/ares/api/pipeline"
 )
 
 var write = flag.Bool("write", false, "write docs/reference/configuration.md anew")
@@ -44,7 +46,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	d := docs{t: t, comments: configComments(t)}
 	cfg := Default()
 	cfg.DataDir = "~/.local/share/ares"
-	d.computed = map[string]string{"limits.reads": perCore(cfg.Limits.Reads), "limits.writes": perCore(cfg.Limits.Writes)}
+	d.computed = map[string]string{"limits.reads": perCore(cfg.Limits.Reads), "limits.writes": fmt.Sprintf("%d for each core, at least %d", pipeline.WritesPerCore, pipeline.LeastWrites)}
 	d.section("", reflect.ValueOf(cfg))
 	want := d.out.String()
 	if *write {

@@ -17,7 +17,7 @@ type LimitsConfig struct {
 	// Reads is the number of concurrent reads. Default 4 for each core, 2 to
 	// 100000.
 	Reads int `yaml:"reads"`
-	// Writes is the number of concurrent writes. Default 16 for each core, 2 to
+	// Writes is the number of concurrent writes. Default 16 for each core, but at least 128; 2 to
 	// 100000.
 	Writes int `yaml:"writes"`
 	// WaitMS is the longest time that a call waits. Default 1000, 1 to 10000.

@@ -23,10 +23,12 @@ func defaultScheduler() SchedulerConfig {
 		PreemptionCooldownSeconds: int(d.Preemption.Cooldown / time.Second), RestartSeconds: int(d.Preemption.Restart / time.Second),
 		MaxPreemptionsPerHour: d.Preemption.PerTenant,
 		Consolidation:         ConsolidationConfig{Enabled: d.Preemption.Moving, Gain: float64(d.Preemption.MoveGain) / 1000},
-		QueueOrder:            config.Orders()[0], BlockedJobs: config.BlockedPolicies()[0], InfeasibleDeadlines: string(admission.DeadlineWarn),
+		OverdueAfterHours:     int(d.Queue.OverdueAfter / time.Hour), OverdueSharePercent: d.Queue.OverdueShare,
+		QueueOrder: config.Orders()[0], BlockedJobs: config.BlockedPolicies()[0], InfeasibleDeadlines: string(admission.DeadlineWarn),
 		Reservations: ReservationsConfig{
-			First: d.Backfill.First, AfterSeconds: int(d.Backfill.After / time.Second), HoldAfterSeconds: int(d.Backfill.DrainAfter / time.Second),
-			SlackPercent: d.Backfill.SlackPercent, SlackSeconds: int(d.Backfill.SlackLeast / time.Second),
+			First: d.Backfill.First, AfterSeconds: int(d.Backfill.After / time.Second), HoldAfterSeconds: int(d.Backfill.DrainAfter / time.Second), HoldIdlePercent: float64(d.Backfill.HoldIdle) / 10,
+			MaxSpreadPercent: d.Backfill.MaxSpread,
+			SlackPercent:     d.Backfill.SlackPercent, SlackSeconds: int(d.Backfill.SlackLeast / time.Second),
 		},
 	}
 }
@@ -41,6 +43,9 @@ func (c *Config) engine() config.Config {
 	cfg.NodeRanks = s.MaxRanksPerNode
 	cfg.Placement = config.PlacementPolicy(s.Placement)
 	cfg.Queue = config.NewQueueConfig(s.QueueOrder, s.BlockedJobs, s.PreemptByOrder, s.AttainedGPUSeconds)
+	if cfg.Queue.Order == config.OrderExpectedWork {
+		cfg.Queue.OverdueAfter, cfg.Queue.OverdueShare = time.Duration(s.OverdueAfterHours)*time.Hour, s.OverdueSharePercent
+	}
 	cfg.Queue.PeersAfter = time.Duration(s.PreemptPeersAfterHours) * time.Hour
 	cfg.Preemption = config.PreemptionConfig{
 		Enabled: s.EnablePreemption, Ceiling: int(math.Round(s.PreemptionCeiling * 1000)), MaxPreemptions: s.MaxPreemptions,
@@ -60,8 +65,8 @@ func (c *Config) engine() config.Config {
 
 func (r *ReservationsConfig) engine() config.BackfillConfig {
 	return config.BackfillConfig{
-		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, DrainAfter: time.Duration(r.HoldAfterSeconds) * time.Second,
-		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second,
+		First: r.First, After: time.Duration(r.AfterSeconds) * time.Second, DrainAfter: time.Duration(r.HoldAfterSeconds) * time.Second, HoldIdle: int(math.Round(min(max(r.HoldIdlePercent, -1), 1<<20) * 10)),
+		SlackPercent: r.SlackPercent, SlackLeast: time.Duration(r.SlackSeconds) * time.Second, MaxSpread: r.MaxSpreadPercent,
 	}
 }
 

@@ -48,7 +48,7 @@ func TestSchedulerKeysReachTheEngine(t *testing.T) {
 
 func TestSchedulerMistakesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		"preempt_by_order: true":                      "scheduler.preempt_by_order: needs a queue_order other than aged, fifo and edf",
+		"preempt_by_order: true":                      "scheduler.preempt_by_order: needs a queue_order other than expected-work, aged, fifo and edf",
 		"preempt_peers_after_hours: 5":                "scheduler.preempt_peers_after_hours: means something with queue_order attained and preempt_by_order only",
 		"thermal_threshold: 0":                        "scheduler.thermal_threshold: must be between 1 and 150 °C, got 0",
 		"thermal_threshold: .nan":                     "scheduler.thermal_threshold: must be between",
@@ -63,7 +63,7 @@ func TestSchedulerMistakesAreNamed(t *testing.T) {
 		"preemption_cooldown_seconds: 1e99":           "scheduler.preemption_cooldown_seconds: want a whole number",
 		"restart_seconds: 3601":                       "scheduler.restart_seconds: must be between 0 and 3600, got 3601",
 		"max_preemptions_per_hour: -1":                "scheduler.max_preemptions_per_hour: must be between 0 and 1000000, got -1",
-		"queue_order: lifo":                           `scheduler.queue_order: "lifo" is not a valid queue order: use one of aged, fifo, shortest, shortest-remaining, least-service, attained`,
+		"queue_order: lifo":                           `scheduler.queue_order: "lifo" is not a valid queue order: use one of expected-work, aged, fifo, shortest, shortest-remaining, least-service, attained`,
 		"blocked_jobs: jump":                          `scheduler.blocked_jobs: "jump" is not a valid policy for blocked jobs: use one of skip, hold, reserve`,
 		"attained_gpu_seconds: 5":                     "scheduler.attained_gpu_seconds: means something with queue_order attained only",
 		"model_weights: {h100: 0}":                    "scheduler.model_weights.h100: must be between 0.001 and 1000, got 0",

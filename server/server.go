@@ -30,6 +30,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/estimate"
 	"github.com/ares-scheduler/ares/control/lifecycle"
 	"github.com/ares-scheduler/ares/control/scheduler"
@@ -73,6 +74,7 @@ type Server struct {
 	Scorer     *estimate.Scorer
 	Audit      *audit.Log
 	Accounting *accounting.Accounting
+	Code       *code.Code
 	live       *lifecycle.LivePublisher
 
 	marker    *audit.Marker
@@ -97,6 +99,7 @@ type Server struct {
 	shipped   atomic.Pointer[audit.Shipper] // nil until history is prepared
 	closing   atomic.Bool
 	withAgent atomic.Bool                // a node agent runs in this process
+	loads     atomic.Int64               // how many parts of the state the view has read
 	caughtUp  atomic.Int64               // a revision up to which the view is complete
 	outrun    atomic.Pointer[ares.Error] // why this server must not lead, nil if it may
 	mark      *revisionMark              // the highest revision of the store that this server has seen
@@ -158,7 +161,7 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	s.Admission = &admission.Admission{
 		Store: s.Store, View: s.View, Now: time.Now, MinLostAfter: s.cfg.SessionTTL(0),
-		Feasibility: admission.NewFeasibility(s.View),
+		Feasibility: admission.NewFeasibility(s.View, s.Store.Written),
 		MaxQueue:    s.cfg.Scheduler.MaxQueueSize, NoGangs: !s.cfg.Scheduler.EnableGangScheduling,
 		DeadlinePolicy: admission.DeadlinePolicy(s.cfg.Scheduler.InfeasibleDeadlines),
 		DefaultCPUs:    s.cfg.Scheduler.DefaultCPUCores, DefaultMemoryMB: s.cfg.Scheduler.DefaultMemoryMB,
@@ -187,7 +190,7 @@ func (s *Server) start(ctx, run context.Context) error {
 		return err
 	}
 	s.runPart("view", func() error {
-		return s.View.Run(run, &store.Past{Store: s.Store, Revisions: rememberedRevisions}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
+		return s.View.Run(run, &store.Past{Store: s.Store, Revisions: rememberedRevisions, Progress: func() { s.loads.Add(1) }}, func(err error) { s.log.Warn("the store cannot be watched", "error", err) })
 	})
 	if err = s.loadView(ctx); err != nil {
 		listeners.close()
@@ -195,21 +198,6 @@ func (s *Server) start(ctx, run context.Context) error {
 	}
 	s.serve(listeners, m)
 	return s.writeEndpoints()
-}
-
-// loadView waits until the view has reached the store's current revision. The view starts at an earlier revision. Until
-// the view is current, the server answers no requests. Otherwise limits and lists would be based on an old state.
-func (s *Server) loadView(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	now, err := s.Store.Revision(ctx)
-	if err != nil {
-		return err
-	}
-	if err = s.View.WaitFor(ctx, now); err != nil {
-		return fmt.Errorf("load the state: %w", err)
-	}
-	return nil
 }
 
 // This method ensures that the store has an identity, the default tenant and this server's tokens. It also compares the store
@@ -258,6 +246,8 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
 	s.startHistory(recorder, m)
+	s.Code = s.openCode()
+	s.Admission.Code = s.Code
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
@@ -283,6 +273,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		defer cancel()
 		for name, part := range map[string]func(context.Context, *store.Leadership) error{
 			"recorder": recorder.Run, "live jobs": s.live.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
+			"code": s.Code.Lead,
 		} {
 			wg.Go(func() {
 				defer cancel()
@@ -348,10 +339,10 @@ func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.R
 		Logs: files, Log: s.log, Observe: m.observeCall, Limits: limits, Shed: m.countShed, FreeMB: s.freeMB,
 		Audit: s.Audit, AuditLog: s.Audit, AuditHistory: shipped, AuditMarks: s.auditMarks(shipped), Accounting: s.Accounting, Currency: s.cfg.History.Currency,
 		ReuseTenants: s.cfg.Jobs.ReuseTenantIDs,
-		Secrets:      secrets,
+		Secrets:      secrets, Code: s.Code,
 		AgentService: &service.AgentService{
-			Secrets: secrets,
-			Store:   s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
+			Secrets: secrets, Code: s.Code,
+			Store: s.Store, View: s.View, Files: files, Server: advertise, TTL: s.cfg.SessionTTL, Now: time.Now, Claimed: m.claims.Inc, RevisionClaimed: s.revisionClaimed,
 		},
 	})
 	if err == nil {
@@ -397,6 +388,7 @@ func (s *Server) Close() {
 		s.closeMark()
 		s.markLast()
 		s.closeHistory()
+		s.closeCode()
 		if s.Store != nil {
 			if err := s.Store.Close(); err != nil {
 				s.log.Warn("close the store", "error", err)

@@ -80,6 +80,8 @@ const (
 	NewPolicyScope
 	// SecretScope is the tenant of the secret that the request names.
 	SecretScope
+	// ObjectScope is the tenant whose chunks and snapshots the request concerns.
+	ObjectScope
 	// UsageScope is the tenant and queue whose usage is requested.
 	UsageScope
 	// AuditScope is the tenant whose audit entries are requested.

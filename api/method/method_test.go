@@ -74,7 +74,7 @@ func checkAccess(t *testing.T, m *method.Method) {
 }
 
 // The variable `readers` matches the names of methods that change nothing.
-var readers = regexp.MustCompile(`^(Get|List|Watch|Stream|Explain|Plan|Predict|Verify|Check|Can|Who|Test|Export|Dump|Backup|Record)`)
+var readers = regexp.MustCompile(`^(Get|List|Watch|Stream|Explain|Plan|Predict|Verify|Check|Can|Who|Test|Export|Dump|Backup|Record|Resolve)`)
 
 func checkAudit(t *testing.T, m *method.Method, rpc protoreflect.MethodDescriptor) {
 	t.Helper()

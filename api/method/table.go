@@ -89,6 +89,11 @@ var table = []Method{
 		Audit: read("LIST_JOBS", ""), Limiter: Reads, ReadYourWrites: true,
 	},
 	{
+		// The handler finds only jobs that the caller may see.
+		Name: apipb.JobService_ResolveJob_FullMethodName, Permission: roles.JobRead, Scope: AnyScope,
+		Audit: read("RESOLVE_JOB", ""), Limiter: Reads, ReadYourWrites: true,
+	},
+	{
 		Name: apipb.JobService_CancelJob_FullMethodName, Permission: roles.JobCancel, Scope: JobScope,
 		Audit: change("CANCEL_JOB", "", "job_id"), Limiter: Writes,
 	},
@@ -227,6 +232,18 @@ var table = []Method{
 	{
 		Name: apipb.SecretService_RotateSecretKey_FullMethodName, Permission: roles.SecretRotate, Scope: GlobalScope,
 		Audit: change("ROTATE_SECRET_KEY", "secret-key", "key_id"), Limiter: Writes,
+	},
+
+	// ObjectService
+
+	{
+		// An upload consists of many calls. The submission that uses it is recorded.
+		Name: apipb.ObjectService_CommitSnapshot_FullMethodName, Permission: roles.JobSubmit, Scope: ObjectScope,
+		Audit: change("COMMIT_SNAPSHOT", ""), Limiter: Writes, LargeBody: true,
+	},
+	{
+		Name: apipb.ObjectService_PutChunks_FullMethodName, Permission: roles.JobSubmit, Scope: ObjectScope,
+		Audit: change("PUT_CHUNKS", ""), Limiter: Writes, LargeBody: true,
 	},
 
 	// HistoryService
@@ -423,6 +440,10 @@ var table = []Method{
 		// Each delivery of secrets to a node is recorded.
 		Name: apipb.AgentService_FetchSecrets_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
 		Audit: session("FETCH_SECRETS", "", "seat.job_id"),
+	},
+	{
+		Name: apipb.AgentService_FetchCode_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,
+		Audit: session("FETCH_CODE", "", "seat.job_id"), Limiter: AgentStreams,
 	},
 	{
 		Name: apipb.AgentService_ServeFiles_FullMethodName, Permission: roles.AgentAct, Scope: NodeScope,

@@ -31,6 +31,9 @@ const (
 	MaxWriteWait = 30 * time.Second
 	// MaxReceive is how long a client may take to send one request.
 	MaxReceive = 30 * time.Second
+	// WritesPerCore and LeastWrites are the default of Limits.Writes.
+	WritesPerCore = 16
+	LeastWrites   = 128
 	// MaxEnding is how long streams may take to end when the server stops.
 	MaxEnding = time.Second
 
@@ -55,7 +58,7 @@ const (
 // Limits holds the limits on the concurrent calls and streams of users at one server.
 type Limits struct {
 	// Reads and Writes are the maximum numbers of concurrent reads and writes. By default, 4 reads and 16
-	// writes per core can run at the same time.
+	// writes per core can run at the same time, and at least 128 writes.
 	Reads, Writes int
 	// Wait is the maximum time that a call waits for a slot. The default is 1 s. Rejecting a call
 	// costs about as much as serving a small one, and a caller that is rejected immediately also
@@ -79,11 +82,12 @@ type Limits struct {
 
 // DefaultLimits returns limits that depend on the number of cores. Each read keeps one core busy. With a
 // higher limit on reads, all calls, including session renewals, would only wait longer for the processor. A
-// write spends most of its time waiting for the store, which handles several writes at once.
+// write spends most of its time waiting for the store and for the audit log, and each of them stores all writes that wait with
+// one disk write. So a small server needs many writes at once too.
 func DefaultLimits() Limits {
 	cores := runtime.GOMAXPROCS(0)
 	return Limits{
-		Reads: 4 * cores, Writes: 16 * cores, Wait: time.Second, EventStreams: 256, LogStreams: 256, TokensPerTenant: 500, BindingsPerTenant: 2000,
+		Reads: 4 * cores, Writes: max(WritesPerCore*cores, LeastWrites), Wait: time.Second, EventStreams: 256, LogStreams: 256, TokensPerTenant: 500, BindingsPerTenant: 2000,
 		NodeRate: NewNodeRate(defaultNodeCalls),
 	}
 }

@@ -63,6 +63,7 @@ var scopes = [method.Scopes]func(ctx context.Context, d *Pipeline, who *ares.Ide
 	method.PolicyScope:     ofPolicy,
 	method.NewPolicyScope:  ofNewPolicy,
 	method.SecretScope:     ofSecret,
+	method.ObjectScope:     ofObjects,
 	method.UsageScope:      ofUsage,
 	method.AuditScope:      ofAudit,
 	method.NodeScope:       ofNode,

@@ -45,6 +45,9 @@ func (PublicJSON) Marshal(v any) ([]byte, error) {
 	if !ok {
 		return json.Marshal(v)
 	}
+	if data, plain := marshalPlain(m); plain {
+		return data, nil
+	}
 	return Compact(full.Marshal(m))
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -50,6 +51,7 @@ type Handler struct {
 	cfg   Config
 	Hosts map[string]bool
 	http.Handler
+	submit submitRoute
 }
 
 // New creates the REST handler. The handler checks each request in the method `guard`. It then
@@ -88,12 +90,14 @@ func New(services *service.Services, cfg Config) (*Handler, error) {
 		apipb.RegisterAuditServiceHandlerClient(ctx, mux, apipb.NewAuditServiceClient(conn)),
 		apipb.RegisterPolicyServiceHandlerClient(ctx, mux, apipb.NewPolicyServiceClient(conn)),
 		apipb.RegisterSecretServiceHandlerClient(ctx, mux, apipb.NewSecretServiceClient(conn)),
+		apipb.RegisterObjectServiceHandlerClient(ctx, mux, apipb.NewObjectServiceClient(conn)),
 		apipb.RegisterHistoryServiceHandlerClient(ctx, mux, apipb.NewHistoryServiceClient(conn)),
 		handle(mux, apipb.ClusterService_WatchEvents_FullMethodName, d.serveEvents),
 		handle(mux, apipb.JobService_StreamLogs_FullMethodName, d.serveLogs),
 		handle(mux, apipb.ClusterService_DumpStore_FullMethodName, d.serveStore),
 		mux.HandlePath(method.OpenAPI.HTTPMethod, method.OpenAPI.Path, serveOpenAPI),
 	)
+	d.submit = newSubmitRoute(conn)
 	d.Handler = d.guard(mux)
 	return d, err
 }
@@ -162,11 +166,7 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer d.recovered(w, r)
 		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-store")
+		maps.Copy(h, alwaysSent)
 		r, call := pipeline.WithHTTPCall(r)
 		h.Set(pipeline.RequestIDHeader, call.Entry.RequestID)
 		out := &pipeline.Response{ResponseWriter: w, Watch: func(stop func(error)) *pipeline.Transfer {
@@ -188,7 +188,6 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 				return
 			}
 			call.Caller = who
-			r = r.WithContext(context.WithValue(r.Context(), pipeline.ResponseKey{}, out))
 		}
 		leave, code, err := d.takeBody(w, r)
 		if err != nil {
@@ -201,8 +200,25 @@ func (d *Handler) guard(next http.Handler) http.Handler {
 		if call.Caller != nil { // a connection of an unknown client stays one without a call
 			defer pipeline.ConnectionOf(r.Context()).Begin()()
 		}
-		next.ServeHTTP(out, withForm(r.WithContext(context.WithValue(r.Context(), bodyKey{}, r.Body))))
+		ctx := r.Context()
+		if call.Caller != nil {
+			ctx = context.WithValue(ctx, pipeline.ResponseKey{}, out)
+		}
+		if d.submit.serves(r) {
+			d.serveSubmit(ctx, out, r)
+			return
+		}
+		next.ServeHTTP(out, withForm(r.WithContext(context.WithValue(ctx, bodyKey{}, r.Body))))
 	})
+}
+
+// alwaysSent holds the headers of every answer. The answers share the values, which nothing changes.
+var alwaysSent = http.Header{
+	"X-Content-Type-Options":  {"nosniff"},
+	"X-Frame-Options":         {"DENY"},
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
+	"Referrer-Policy":         {"no-referrer"},
+	"Cache-Control":           {"no-store"},
 }
 
 // identifyHTTP identifies the caller of a request, and rejects a credential that
@@ -285,7 +301,8 @@ func (d *Handler) CheckOrigin(r *http.Request) error {
 // The type `body` holds a request's whole body, and the error from decoding the body, if any.
 type body struct {
 	*bytes.Reader
-	err error
+	data []byte
+	err  error
 }
 
 // Close implements io.Closer.
@@ -317,7 +334,7 @@ func (d *Handler) takeBody(w http.ResponseWriter, r *http.Request) (leave func()
 			code, err = pipeline.StatusOf[ares.CodeOf(why)], why
 		}
 	}()
-	data, err := io.ReadAll(io.LimitReader(r.Body, pipeline.SmallBody+1))
+	data, err := readSmall(r)
 	if err == nil && len(data) > pipeline.SmallBody {
 		if leave, err = d.Limiters.Bodies.Enter(r.Context(), pipeline.AccountOf(pipeline.IdentityOf(r.Context()))); err != nil {
 			return leave, pipeline.StatusOf[ares.CodeOf(err)], err
@@ -330,8 +347,21 @@ func (d *Handler) takeBody(w http.ResponseWriter, r *http.Request) (leave func()
 		leave()
 		return leave, code, err
 	}
-	r.Body = &body{Reader: bytes.NewReader(data)}
+	r.Body = &body{Reader: bytes.NewReader(data), data: data}
 	return leave, 0, nil
+}
+
+// readSmall reads a body up to the size of a small one, and one byte more of a larger one.
+func readSmall(r *http.Request) ([]byte, error) {
+	if r.ContentLength < 0 || r.ContentLength > pipeline.SmallBody {
+		return io.ReadAll(io.LimitReader(r.Body, pipeline.SmallBody+1))
+	}
+	data := make([]byte, r.ContentLength)
+	n, err := io.ReadFull(r.Body, data)
+	if err == io.EOF { // an empty body
+		err = nil
+	}
+	return data[:n], err
 }
 
 func checkBody(r *http.Request, data []byte, limit int64, err error) (int, error) {
@@ -342,8 +372,11 @@ func checkBody(r *http.Request, data []byte, limit int64, err error) (int, error
 		return http.StatusRequestEntityTooLarge, pipeline.TooLarge(0, limit)
 	}
 	if len(data) > 0 && r.Method != http.MethodGet && r.Method != http.MethodDelete {
-		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		if err != nil || kind != "application/json" {
+		given := r.Header.Get("Content-Type")
+		if given == "application/json" {
+			return 0, nil
+		}
+		if kind, _, err := mime.ParseMediaType(given); err != nil || kind != "application/json" {
 			return http.StatusUnsupportedMediaType, ares.Errorf(ares.Invalid, "the content type of the request body must be JSON: send the header Content-Type: application/json (with curl: -H 'Content-Type: application/json')")
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/secrets"
+	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
 )
 
@@ -32,6 +34,8 @@ type AgentService struct {
 	Now func() time.Time
 	// Secrets decrypts the secrets of jobs. If Secrets is nil, jobs cannot use secrets.
 	Secrets *secrets.Secrets
+	// Code sends the code of jobs. If Code is nil, jobs cannot bring their code.
+	Code *code.Code
 	// The function Claimed is called each time an agent has claimed a seat. This function may
 	// be nil.
 	Claimed func()
@@ -48,6 +52,10 @@ const resendEvery = 3 * time.Second
 // maxAgeMS is the maximum age of a checkpoint that an agent may report: one
 // year in milliseconds.
 const maxAgeMS = 366 * 24 * 3600 * 1000
+
+// sendGap is the shortest time between two messages with a node's seats. A node that runs many short jobs would
+// otherwise get all of its seats again for each step of each of them. A change after a quiet time is sent at once.
+const sendGap = 5 * time.Millisecond
 
 // maxSeatsBytes limits the total size of the unclaimed seats in one message to
 // an agent.
@@ -192,14 +200,17 @@ func (d *AgentService) awaitSession(ctx context.Context, ref *apipb.SessionRef) 
 	return d.View.WaitFor(waiting, ref.GetSession())
 }
 
-// FinishSeat reports the end of a rank.
+// FinishSeat reports the end of a rank, and frees its devices if the agent has already verified that all of its processes are dead.
 func (d *AgentService) FinishSeat(ctx context.Context, req *apipb.FinishSeatRequest) (*apipb.FinishSeatResponse, error) {
-	m := req.GetResult()
-	_, err := d.Store.Finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
+	m, finish := req.GetResult(), d.Store.Finish
+	if req.GetRelease() {
+		finish = d.Store.FinishAndRelease
+	}
+	_, err := finish(ctx, seatRef(req.GetSeat(), req.GetRef()), ares.RankResult{
 		Outcome: ares.Outcome(m.GetOutcome()), ExitCode: int(m.GetExitCode()), Signal: int(m.GetSignal()),
 		Reason: ares.Truncate(ares.Printable(m.GetReason()), maxReasonText), StartedAt: Reported(m.GetStartedAt()), EndedAt: Reported(m.GetEndedAt()),
 	}, d.Now())
-	return &apipb.FinishSeatResponse{}, err
+	return &apipb.FinishSeatResponse{Released: req.GetRelease()}, err
 }
 
 // Reported returns a time that was measured by a node's clock, or zero if JSON cannot represent
@@ -296,6 +307,7 @@ func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.Age
 		if err := stream.Send(resp); err != nil {
 			return err
 		}
+		sent := time.Now()
 		for open := true; open; {
 			select {
 			case <-ctx.Done():
@@ -305,6 +317,9 @@ func (d *AgentService) WatchSeats(req *apipb.WatchSeatsRequest, stream apipb.Age
 			case <-resend.C:
 				open = !unclaimed(resp)
 			}
+		}
+		if !pause.For(ctx, sendGap-time.Since(sent)) {
+			return ctx.Err()
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/api/pipeline"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/control/cache"
 )
@@ -32,25 +33,27 @@ type Engine interface {
 // ExplainJob implements apipb.JobServiceServer.
 func (d *jobService) ExplainJob(ctx context.Context, req *apipb.ExplainJobRequest) (*apipb.ExplainJobResponse, error) {
 	snap, err := d.snapshot(ctx, req.GetJobId())
+	if ares.CodeOf(err) == ares.NotFound && pipeline.CheckJobID(req.GetJobId()) == nil || snap.Tombstone != nil {
+		known, err := d.ArchivedJob(ctx, ares.JobID(req.GetJobId()))
+		if err != nil && snap.Tombstone != nil {
+			return nil, ares.Errorf(ares.Conflict, "job %s is archived and history does not have it, so nothing explains it any more", req.GetJobId())
+		} else if err != nil {
+			return nil, err
+		}
+		return &apipb.ExplainJobResponse{Explanation: d.explainedPast(ctx, known.Job, &known.Run)}, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	if snap.Tombstone != nil {
-		return nil, ares.Errorf(ares.Conflict, "job %s is archived, so it is not waiting", req.GetJobId())
 	}
 	// A running array job also counts as waiting if some of its elements have not been created
 	// yet.
 	waits := snap.Run.Phase.Waiting() || snap.Run.Phase == ares.Running && snap.Job.IsArray() && snap.Run.Next < snap.Job.Array.Count
-	gave := cache.PreemptionsOf(snap.Job, &snap.Run)
-	if p := snap.Run.Phase; !waits && len(gave) == 0 {
-		return nil, ares.Errorf(ares.Conflict, "job %s is %s: only jobs that are waiting or were preempted have an explanation", req.GetJobId(), p)
-	}
 	if !waits {
-		e := &ares.Explanation{Refusal: ares.Refusal{Job: snap.Job.ID}, Queue: snap.Job.Queue}
-		return &apipb.ExplainJobResponse{Explanation: d.withYields(d.newExplanation(e, visibilityOf(ctx).within(snap.Job.Tenant)), visibilityOf(ctx), snap.Job, &snap.Run)}, nil
+		return &apipb.ExplainJobResponse{Explanation: d.explainedPast(ctx, snap.Job, &snap.Run)}, nil
 	}
 	e := d.explained(ctx, visibilityOf(ctx), snap.Job, &snap.Run)
 	e.Deadline = d.outlook(snap.Job, &snap.Run)
+	e.Placements = d.placementReasons(visibilityOf(ctx), snap.Job, &snap.Run)
 	return &apipb.ExplainJobResponse{Explanation: e}, nil
 }
 
@@ -99,7 +102,7 @@ func (d *Services) withYields(m *apipb.Explanation, to Visibility, job *ares.Job
 // jobs of other tenants, even if the engine names them. The argument `to` makes only the job's
 // own tenant visible.
 func (d *Services) newExplanation(e *ares.Explanation, to Visibility) *apipb.Explanation {
-	m := &apipb.Explanation{JobId: string(e.Job), Queue: e.Queue, Rank: int32(e.Rank), Of: int32(e.Of)}
+	m := &apipb.Explanation{JobId: string(e.Job), Queue: e.Queue, Rank: int32(e.Rank), Of: int32(e.Of), Order: e.Order}
 	for _, b := range e.Blockers {
 		m.Blockers = append(m.Blockers, &apipb.Blocker{Kind: b.Kind, Count: int32(b.Count), Of: int32(b.Of), Detail: b.Detail.Render(to.ref)})
 	}
@@ -124,6 +127,12 @@ func (d *Services) newExplanation(e *ares.Explanation, to Visibility) *apipb.Exp
 	}
 	if t := to.roundETA(e.ETA, d.Cfg.Now()); !t.Basis.IsEmpty() {
 		m.Eta = &apipb.Eta{Earliest: apipb.Timestamp(t.Earliest), Latest: apipb.Timestamp(t.Latest), Reserved: t.Reserved, Basis: t.Basis.Render(to.ref)}
+	}
+	if h := to.roundHold(e.Hold, d.Cfg.Now()); h != nil {
+		m.Hold = &apipb.HoldOutlook{
+			Gpus: int32(h.GPUs), FreeGpus: int32(h.Free), IdleGpuHours: h.Idle.Hours(), Until: apipb.Timestamp(h.Until), Estimated: h.Estimated,
+			DelayedJobs: int32(h.Delayed), DelaySeconds: h.Delay.Seconds(), Held: h.Held, Begins: apipb.Timestamp(h.Begins),
+		}
 	}
 	return m
 }

@@ -233,6 +233,9 @@ func (d *jobService) ListJobs(ctx context.Context, req *apipb.ListJobsRequest) (
 			return nil, err
 		}
 	}
+	if f.User == me {
+		f.User = pipeline.IdentityOf(ctx).Name
+	}
 	to := visibilityOf(ctx)
 	if f.Tenants = to.tenants(); to.parts() {
 		f.Sees = to.job
@@ -322,17 +325,8 @@ func FilterOf(req *apipb.ListJobsRequest) (f cache.Filter, err error) {
 	if f.Limit == 0 {
 		f.Limit = DefaultPageSize
 	}
-	for _, s := range req.GetState() {
-		for word := range strings.SplitSeq(s, ",") {
-			if word = strings.TrimSpace(word); word == "" {
-				continue
-			}
-			p, err := ares.ParsePhase(ares.Clip(word))
-			if err != nil {
-				return f, err
-			}
-			f.Phases = append(f.Phases, p)
-		}
+	if f.Phases, err = phasesOf(req.GetState()); err != nil {
+		return f, err
 	}
 	if t := req.GetPageToken(); t != "" {
 		var ok bool

@@ -33,6 +33,22 @@ func (e Visibility) roundETA(eta ares.ETA, now time.Time) ares.ETA {
 	return eta
 }
 
+// roundHold rounds the cost of a hold up. The cost follows from the ends of other tenants' jobs too.
+func (e Visibility) roundHold(h *ares.HoldOutlook, now time.Time) *ares.HoldOutlook {
+	if h == nil || !e.roundsFor() {
+		return h
+	}
+	shown := *h
+	shown.Until = roundInstant(h.Until, now, roundUp)
+	if !h.Begins.IsZero() {
+		shown.Begins = roundInstant(h.Begins, now, roundUp)
+	}
+	for _, d := range []*time.Duration{&shown.Idle, &shown.Delay} {
+		*d = roundInstant(now.Add(*d), now, roundUp).Sub(now).Round(time.Minute)
+	}
+	return &shown
+}
+
 // roundingSteps are the grids of instants. An instant is rounded to the grid of the first step whose result is at least as
 // far away as the step says.
 var roundingSteps = [...]struct{ grid, beyond time.Duration }{

@@ -14,6 +14,7 @@ import (
 	"github.com/ares-scheduler/ares/control/accounting"
 	"github.com/ares-scheduler/ares/control/admission"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/secrets"
 	"github.com/ares-scheduler/ares/store"
 )
@@ -31,6 +32,8 @@ type Config struct {
 	Policies *admission.Policies
 	// Secrets encrypts secrets. If Secrets is nil, no secret can be created.
 	Secrets *secrets.Secrets
+	// Code keeps the code of jobs. If Code is nil, jobs cannot bring their code.
+	Code *code.Code
 	// Engine explains why jobs wait and where they would be placed.
 	Engine Engine
 	// Predict estimates the runtime of a job. If Predict is nil, there are no
@@ -102,6 +105,7 @@ func (d *Services) Register(s grpc.ServiceRegistrar) {
 	apipb.RegisterAuditServiceServer(s, &auditService{Services: d})
 	apipb.RegisterPolicyServiceServer(s, &policyService{Services: d})
 	apipb.RegisterSecretServiceServer(s, &secretService{Services: d})
+	apipb.RegisterObjectServiceServer(s, &objectService{Services: d})
 	apipb.RegisterHistoryServiceServer(s, &historyService{Services: d})
 	if d.Cfg.AgentService != nil {
 		apipb.RegisterAgentServiceServer(s, d.Cfg.AgentService)

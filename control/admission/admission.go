@@ -48,6 +48,8 @@ type Admission struct {
 	Policies *Policies
 	// Secrets finds the secrets that a job refers to. If Secrets is nil, no job may refer to a secret.
 	Secrets SecretFinder
+	// Code finds the code that a job refers to. If Code is nil, no job may refer to code.
+	Code CodeFinder
 	// The cache Seen remembers requests that any server accepted recently. It may be nil.
 	Seen SeenCache
 }
@@ -232,7 +234,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 	if stored.GPUs == 0 {
 		stored.CPUs, stored.MemoryMB = cmp.Or(stored.CPUs, a.DefaultCPUs), cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
 	}
-	if err = a.Feasibility.checkCapacity(&stored, r.Trusted); err != nil { // may split the job into members
+	if err = a.Feasibility.check(ctx, &stored, r.Trusted); err != nil { // may split the job into members
 		return c, err
 	}
 	if err = a.setLostAfter(&stored, tenant, r.retryOf != ""); err != nil {
@@ -248,7 +250,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After)+len(stored.Secrets) > 0 {
+	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest) > 0 {
 		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
 			return c, err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ares "github.com/ares-scheduler/ares"
@@ -16,7 +17,7 @@ import (
 func admissionWithNodes(t *testing.T, eights int) *Admission {
 	t.Helper()
 	v := cache.NewView(func() time.Time { return storetest.Noon })
-	d := &Admission{View: v, Feasibility: NewFeasibility(v)}
+	d := &Admission{View: v, Feasibility: NewFeasibility(v, v.Revision)}
 	b := ares.Batch{Revision: 1, Reset: true}
 	for i := range eights + 1 {
 		n := &ares.Node{ID: fmt.Sprintf("node-%d", i), CPUs: 64, MemoryMB: 512_000}
@@ -116,7 +117,7 @@ func TestSplit(t *testing.T) {
 // The message says so, also if Ares would have to split the job. With allow_mixed_models the gang is accepted.
 func TestGangOverTwoModels(t *testing.T) {
 	v := cache.NewView(func() time.Time { return storetest.Noon })
-	d := &Admission{View: v, Feasibility: NewFeasibility(v)}
+	d := &Admission{View: v, Feasibility: NewFeasibility(v, v.Revision)}
 	b := ares.Batch{Revision: 1, Reset: true}
 	for _, model := range []string{"NVIDIA L40S", "NVIDIA H100 80GB HBM3"} {
 		n := &ares.Node{ID: strings.ToLower(model[7:10]), CPUs: 64, MemoryMB: 512_000}
@@ -145,9 +146,36 @@ func TestGangOverTwoModels(t *testing.T) {
 // TestNoNodesYet checks that a cluster without nodes accepts every job.
 func TestNoNodesYet(t *testing.T) {
 	v := cache.NewView(func() time.Time { return storetest.Noon })
-	d := &Admission{View: v, Feasibility: NewFeasibility(v)}
+	d := &Admission{View: v, Feasibility: NewFeasibility(v, v.Revision)}
 	v.Apply(ares.Batch{Revision: 1, Reset: true})
 	if err := d.Feasibility.checkCapacity(&ares.Spec{GPUs: 100}, false); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestFeasibilityWaitsForAcknowledgedNodes checks that a job is not rejected because the view lags behind a node that this server
+// has acknowledged.
+func TestFeasibilityWaitsForAcknowledgedNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := cache.NewView(func() time.Time { return storetest.Noon })
+		acknowledged := int64(2)
+		f := NewFeasibility(v, func() int64 { return acknowledged })
+		small := ares.Node{ID: "small", CPUs: 1, MemoryMB: 1000}
+		v.Apply(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{{Revision: 1, Node: &small}}})
+		check := func(want ares.Code, change ares.Batch) {
+			t.Helper()
+			answer := make(chan error, 1)
+			go func() { answer <- f.check(t.Context(), &ares.Spec{GPUs: 1}, false) }()
+			synctest.Wait()
+			v.Apply(change)
+			if err := <-answer; ares.CodeOf(err) != want {
+				t.Errorf("the answer is %v, want the code %q", err, want)
+			}
+		}
+		check(ares.Infeasible, ares.Batch{Revision: 2, Events: []ares.Event{{Revision: 2, Node: &small}}})
+		acknowledged = 3
+		large := small
+		large.Devices = []ares.Device{{ID: "gpu", Type: "gpu", MemoryMB: 80_000}}
+		check("", ares.Batch{Revision: 3, Events: []ares.Event{{Revision: 3, Node: &large}}})
+	})
 }

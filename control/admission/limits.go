@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/cache"
@@ -143,13 +144,17 @@ func (a *Admission) waitingUnder(q *ares.Queue, batch *batchCounts) int {
 // Feasibility determines which jobs can never run on the nodes known to this server, even if all these nodes are
 // healthy and empty.
 type Feasibility struct {
+	view    *cache.View
+	written func() int64 // the latest revision that this server acknowledged; see store.Store.Written
+
 	mu    sync.Mutex
 	nodes *engine.StaticFeasibility
 }
 
-// NewFeasibility returns a Feasibility. The given view keeps it up to date.
-func NewFeasibility(view *cache.View) *Feasibility {
-	f := &Feasibility{nodes: engine.NewStaticFeasibility()}
+// NewFeasibility returns a Feasibility. The given view keeps it up to date. The function `written` returns the latest
+// revision that this server acknowledged.
+func NewFeasibility(view *cache.View, written func() int64) *Feasibility {
+	f := &Feasibility{view: view, written: written, nodes: engine.NewStaticFeasibility()}
 	view.Feed(func(b ares.Batch) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -158,14 +163,34 @@ func NewFeasibility(view *cache.View) *Feasibility {
 	return f
 }
 
+// maxFeasibilityLag is the longest time for which check waits until the view has the changes that this server acknowledged.
+const maxFeasibilityLag = time.Second
+
+// The method `check` rejects a job that the cluster could never run. The view may lag behind a change that this server has just
+// acknowledged, for example a node with new labels. So before it rejects a job, check waits for the view and looks again.
+func (f *Feasibility) check(ctx context.Context, stored *ares.Spec, trusted bool) error {
+	if f == nil {
+		return nil
+	}
+	upTo := f.view.Revision()
+	err := f.checkCapacity(stored, trusted)
+	acknowledged := f.written()
+	if err == nil || upTo >= acknowledged {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, maxFeasibilityLag)
+	defer cancel()
+	if f.view.WaitFor(waiting, acknowledged) != nil {
+		return err
+	}
+	return f.checkCapacity(stored, trusted)
+}
+
 // checkCapacity rejects a job that the cluster could never run, even when empty. A gang may request
 // more GPUs than any node has without saying how many members it needs. checkCapacity splits such a
 // gang into as few equal members as possible. The split does not change the total number of GPUs. The argument
 // `trusted` says whether the job may use nodes that accept only jobs of platform administrators.
 func (f *Feasibility) checkCapacity(stored *ares.Spec, trusted bool) error {
-	if f == nil {
-		return nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	never := f.nodes.Infeasible(stored.WithDefaults(), trusted)

@@ -20,11 +20,16 @@ func (a *Admission) checkSecrets(ctx context.Context, spec *ares.Spec) error {
 	return a.Secrets.Check(ctx, spec.Tenant, spec.Secrets)
 }
 
-// resolveReferences finds the secrets and the jobs that a job refers to. It returns the live jobs on which the job
+// resolveReferences finds the secrets, the code and the jobs that a job refers to. It returns the live jobs on which the job
 // depends, as resolveDependencies does.
 func (a *Admission) resolveReferences(ctx context.Context, r *Request, stored *ares.Spec, fresh bool) (map[ares.JobID]int64, error) {
 	if len(stored.Secrets) > 0 {
 		if err := a.checkSecrets(ctx, stored); err != nil {
+			return nil, err
+		}
+	}
+	if stored.CodeDigest != "" {
+		if err := a.checkCode(ctx, stored); err != nil {
 			return nil, err
 		}
 	}

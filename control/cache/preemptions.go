@@ -51,7 +51,7 @@ func (v *View) Preemptions(f PreemptionFilter) ([]Preemption, int64) {
 	defer v.mu.RUnlock()
 	var out []Preemption
 	for id := range v.preempted { // order-free: sorted below
-		e := v.jobs[id]
+		e := v.entry(id)
 		for _, p := range PreemptionsOf(e.Job, &e.Run) {
 			if (f.Tenant == "" || f.Tenant == p.Job.Tenant || f.Tenant == p.Details.Tenant) &&
 				(f.Job == "" || f.Job == p.Job.ID || f.Job == p.Details.To) && !p.At.Before(f.Since) {

@@ -62,15 +62,15 @@ func (v *View) Jobs(f Filter) Page {
 		order = order[:i] // the remaining entries were on previous pages, or are newer
 	}
 	for _, j := range slices.Backward(order) {
-		e := v.jobs[j.ID]
-		if !f.matches(e) {
+		r := v.jobs[j.ID]
+		if !f.matches(r) {
 			continue
 		}
 		if f.Limit > 0 && len(p.Entries) == f.Limit {
 			p.More = true
 			break
 		}
-		p.Entries = append(p.Entries, e)
+		p.Entries = append(p.Entries, r.view())
 	}
 	p.Total = v.total(f)
 	return p
@@ -80,8 +80,8 @@ func (v *View) Jobs(f Filter) Page {
 func (v *View) total(f Filter) int {
 	n := 0
 	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
-		for _, e := range v.jobs { // order-free: a count
-			if f.matches(e) {
+		for _, r := range v.jobs { // order-free: a count
+			if f.matches(r) {
 				n++
 			}
 		}
@@ -98,24 +98,38 @@ func (v *View) total(f Filter) int {
 	return n
 }
 
-func (f *Filter) matches(e *Entry) bool {
-	return (e.Job.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
-		(len(f.Phases) == 0 || slices.Contains(f.Phases, e.Run.Phase)) &&
-		(f.Tenant == "" || f.Tenant == e.Job.Tenant) &&
-		(f.Tenants == nil || slices.Contains(f.Tenants, e.Job.Tenant)) &&
-		(f.Sees == nil || f.Sees(e.Job)) &&
-		(f.Queue == "" || f.Queue == e.Job.Queue) &&
-		(f.User == "" || f.User == e.Job.Owner) &&
-		(f.From.IsZero() || !e.Job.AcceptedAt.Before(f.From)) &&
-		(f.To.IsZero() || e.Job.AcceptedAt.Before(f.To)) &&
-		(f.Name == "" || strings.Contains(e.Job.Name, f.Name))
+func (f *Filter) matches(r jobRecord) bool {
+	j := r.job
+	return (j.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
+		(len(f.Phases) == 0 || slices.Contains(f.Phases, r.phase())) &&
+		(f.Tenant == "" || f.Tenant == j.Tenant) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, j.Tenant)) &&
+		(f.Sees == nil || f.Sees(j)) &&
+		(f.Queue == "" || f.Queue == j.Queue) &&
+		(f.User == "" || f.User == j.Owner) &&
+		(f.From.IsZero() || !j.AcceptedAt.Before(f.From)) &&
+		(f.To.IsZero() || j.AcceptedAt.Before(f.To)) &&
+		(f.Name == "" || strings.Contains(j.Name, f.Name))
+}
+
+// Search calls `visit` for the live jobs that `wanted` accepts, newest first, until `visit` returns false. Array elements
+// are among them. Both functions are called while the view is locked. Search reads only the spec of a job that `wanted`
+// does not accept, so it takes a few milliseconds for 100,000 jobs.
+func (v *View) Search(wanted func(*ares.Job) bool, visit func(*Entry) bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, j := range slices.Backward(v.order) {
+		if wanted(j) && !visit(v.entry(j.ID)) {
+			return
+		}
+	}
 }
 
 // Job returns the live job with this ID, or nil if it does not exist.
 func (v *View) Job(id ares.JobID) *Entry {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.jobs[id]
+	return v.entry(id)
 }
 
 // Nodes returns all nodes, sorted by name.
@@ -147,7 +161,7 @@ func (v *View) SeatsOn(node string) (entries []*Entry, revision int64, changed <
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id := range v.seats[node] { // order-free: sorted below
-		entries = append(entries, v.jobs[id])
+		entries = append(entries, v.entry(id))
 	}
 	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.Job.ID, b.Job.ID) })
 	if v.touched[node] == nil {
@@ -278,8 +292,8 @@ func (v *View) CountActive(f Filter, candidates func() []ares.JobID) (active int
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for _, id := range candidates() {
-		if e := v.jobs[id]; e != nil && e.Run.Phase.Final() && f.matches(e) {
-			ended = append(ended, e)
+		if r := v.jobs[id]; r.job != nil && r.phase().Final() && f.matches(r) {
+			ended = append(ended, r.view())
 		}
 	}
 	return v.countActive(f), ended

@@ -64,13 +64,13 @@ func (v *View) elementsPage(f Filter) Page {
 	first := 0
 	if f.After != "" {
 		first = known.Total // the elements of the previous page were archived, so all others were archived too
-		if last := v.jobs[f.After]; last != nil {
-			first = last.Job.ArrayIndex + 1
+		if last := v.jobs[f.After].job; last != nil {
+			first = last.ArrayIndex + 1
 		}
 	}
 	for i := range known.Total {
-		e := v.jobs[ares.ElementID(f.ArrayOf, i)]
-		if e == nil || !f.matches(e) {
+		r := v.jobs[ares.ElementID(f.ArrayOf, i)]
+		if r.job == nil || !f.matches(r) {
 			continue
 		}
 		p.Total++
@@ -79,7 +79,7 @@ func (v *View) elementsPage(f Filter) Page {
 		case f.Limit > 0 && len(p.Entries) == f.Limit:
 			p.More = true
 		default:
-			p.Entries = append(p.Entries, e)
+			p.Entries = append(p.Entries, r.view())
 		}
 	}
 	return p

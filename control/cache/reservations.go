@@ -38,7 +38,7 @@ func (v *View) OccupancyOf(r *ares.Reservation) Occupancy {
 		}
 		out.Nodes = append(out.Nodes, id)
 		for job := range v.seats[id] { // order-free: sorted below
-			e := v.jobs[job]
+			e := v.entry(job)
 			if jobs[job] || r.Entitles(e.Job.Tenant, e.Job.Queue) || len(UnsettledOn(e, id)) == 0 {
 				continue
 			}

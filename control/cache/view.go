@@ -55,7 +55,7 @@ type View struct {
 	mu        sync.RWMutex
 	revision  int64
 	moved     chan struct{} // closed and replaced at each new revision
-	jobs      map[ares.JobID]*Entry
+	jobs      map[ares.JobID]jobRecord
 	order     []*ares.Job // by acceptance, see inOrder
 	nodes     map[string]*NodeEntry
 	seats     map[string]map[ares.JobID]bool // jobs with a seat that is not free, by node
@@ -93,7 +93,7 @@ func NewView(now func() time.Time) *View {
 }
 
 func (v *View) reset() {
-	v.jobs = map[ares.JobID]*Entry{}
+	v.jobs = map[ares.JobID]jobRecord{}
 	v.order = nil
 	v.seats = map[string]map[ares.JobID]bool{}
 	v.tenants = map[string]*ares.Tenant{}
@@ -211,12 +211,18 @@ func (v *View) apply(e *ares.Event, live bool) {
 		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Policy != nil: // admission.Policies handles policies
 	case e.Progress != nil:
-		if was := v.jobs[e.Progress.Job]; was != nil {
-			v.jobs[e.Progress.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast}
+		if was := v.entry(e.Progress.Job); was != nil {
+			v.put(&Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast})
 		}
 	case e.Forecast != nil:
-		if was := v.jobs[e.Forecast.Job]; was != nil {
-			v.jobs[e.Forecast.Job] = &Entry{Job: was.Job, Run: was.Run, Progress: was.Progress, Forecast: e.Forecast}
+		was := v.jobs[e.Forecast.Job]
+		if was.job != nil {
+			e.Forecast.Job = was.job.ID // the same text; the prediction's own copy of it can be freed
+		}
+		if was.entry != nil {
+			v.put(&Entry{Job: was.job, Run: was.entry.Run, Progress: was.entry.Progress, Forecast: e.Forecast})
+		} else if was.job != nil {
+			v.jobs[e.Forecast.Job] = jobRecord{job: was.job, forecast: e.Forecast}
 		}
 	default:
 		v.gone(e, live)
@@ -250,8 +256,8 @@ func (v *View) gone(e *ares.Event, live bool) {
 	case ares.KindReservation:
 		delete(v.windows, e.Gone.ID)
 	case ares.KindProgress:
-		if was := v.jobs[ares.JobID(e.Gone.ID)]; was != nil && was.Progress != nil {
-			v.jobs[was.Job.ID] = &Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast}
+		if was := v.jobs[ares.JobID(e.Gone.ID)].entry; was != nil && was.Progress != nil {
+			v.put(&Entry{Job: was.Job, Run: was.Run, Forecast: was.Forecast})
 		}
 	case ares.KindRun, ares.KindForecast: // removed together with their job
 	case ares.KindPolicy: // admission.Policies handles policies
@@ -260,11 +266,12 @@ func (v *View) gone(e *ares.Event, live bool) {
 }
 
 func (v *View) putJob(j *ares.Job, rev int64, live bool) {
-	if v.jobs[j.ID] != nil {
+	if v.jobs[j.ID].job != nil {
 		return
 	}
-	e := &Entry{Job: j, Run: ares.NewRun(j.AcceptedAt)}
-	v.jobs[j.ID] = e
+	r := jobRecord{job: j}
+	v.jobs[j.ID] = r
+	e := r.view()
 	v.count(e, 1)
 	if !live {
 		v.order = append(v.order, j) // sorted when the snapshot is complete
@@ -276,13 +283,13 @@ func (v *View) putJob(j *ares.Job, rev int64, live bool) {
 }
 
 func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
-	was := v.jobs[re.Job]
+	was := v.entry(re.Job)
 	if was == nil {
 		return
 	}
 	now := &Entry{Job: was.Job, Run: re.Run, Progress: was.Progress, Forecast: was.Forecast}
 	v.count(was, -1)
-	v.jobs[re.Job] = now
+	v.put(now)
 	v.count(now, 1)
 	v.touchSeats(&was.Run)
 	v.touchSeats(&now.Run)
@@ -292,7 +299,7 @@ func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
 }
 
 func (v *View) dropJob(id ares.JobID) {
-	was := v.jobs[id]
+	was := v.entry(id)
 	if was == nil {
 		return
 	}

@@ -51,13 +51,24 @@ type Estimator struct {
 // The type `subject` is a live job that the Estimator follows.
 type subject struct {
 	job     *ares.Job
-	told    forecast.Forecast // its P90 is 0 without a prediction
-	ended   bool              // finished
-	counted int               // number of the last attempt that ended
-	began   time.Time         // start of the running attempt, zero if none runs
-	carried time.Duration     // runtime saved in checkpoints of earlier attempts
-	overdue bool              // it ran longer than its p90
+	told    *ares.RuntimePredicted // nil without a prediction; shared with the view
+	began   time.Time              // start of the running attempt, zero if none runs
+	carried time.Duration          // runtime saved in checkpoints of earlier attempts
+	counted int32                  // number of the last attempt that ended
+	ended   bool                   // finished
+	overdue bool                   // it ran longer than its p90
 }
+
+// The method `prediction` returns the job's stored prediction. Its P90 is 0 without one.
+func (s *subject) prediction() forecast.Forecast {
+	if s.told == nil {
+		return forecast.Forecast{}
+	}
+	return forecast.Recorded(*s.told)
+}
+
+// isPredicted reports whether the job has a prediction.
+func (s *subject) isPredicted() bool { return s.told != nil && s.told.P90 > 0 }
 
 // lookEvery is the interval at which the runtimes of running jobs are compared with their predicted
 // p90.
@@ -138,7 +149,7 @@ func (e *Estimator) absorb(b *ares.Batch) []overRun {
 			e.want(s)
 		case ev.Forecast != nil:
 			if s := e.live[ev.Forecast.Job]; s != nil {
-				s.told = forecast.Recorded(*ev.Forecast)
+				s.told = ev.Forecast
 			}
 		case ev.Run != nil:
 			if s := e.live[ev.Run.Job]; s != nil {
@@ -163,10 +174,10 @@ func (s *subject) follow(r *ares.Run) []overRun {
 	var out []overRun
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
-		if a.Number <= s.counted || !a.Ended() {
+		if a.Number <= int(s.counted) || !a.Ended() {
 			continue
 		}
-		s.counted, s.began = a.Number, time.Time{}
+		s.counted, s.began = int32(a.Number), time.Time{}
 		how, ran := outcomeOf(a, r)
 		if !ran {
 			continue
@@ -177,7 +188,7 @@ func (s *subject) follow(r *ares.Run) []overRun {
 			continue
 		}
 		out = append(out, overRun{forecast.Run{
-			Features: forecast.FeaturesOf(s.job), Took: took, Outcome: how, Predicted: s.told, Overdue: s.overdue,
+			Features: forecast.FeaturesOf(s.job), Took: took, Outcome: how, Predicted: s.prediction(), Overdue: s.overdue,
 		}, a.EndedAt})
 		s.carried, s.overdue = 0, false
 	}
@@ -234,12 +245,12 @@ func (e *Estimator) look() {
 	defer e.mu.Unlock()
 	now := e.Now()
 	for _, s := range e.live { // order-free except for rounding: every run moves the same corrections by the same steps
-		if s.told.P90 == 0 || s.overdue || s.began.IsZero() || s.carried+now.Sub(s.began) <= s.told.P90 {
+		if !s.isPredicted() || s.overdue || s.began.IsZero() || s.carried+now.Sub(s.began) <= s.told.P90 {
 			continue
 		}
 		s.overdue = true
 		if s.began.Add(s.told.P90 - s.carried).After(e.known) {
-			e.mind.Overdue(forecast.FeaturesOf(s.job), s.told)
+			e.mind.Overdue(forecast.FeaturesOf(s.job), s.prediction())
 		}
 	}
 }
@@ -305,7 +316,7 @@ func (e *Estimator) end() {
 
 // The method `want` adds a job to the queue of jobs that need a prediction.
 func (e *Estimator) want(s *subject) {
-	if e.leading && s.told.P90 == 0 && !s.ended {
+	if e.leading && !s.isPredicted() && !s.ended {
 		e.fresh++
 		e.wanted = append(e.wanted, s)
 	}
@@ -358,7 +369,7 @@ func (e *Estimator) next() (out []store.Prediction, whose []*subject) {
 	for len(e.wanted) > 0 && len(out) < store.PredictionsAtOnce {
 		s := e.wanted[0]
 		e.wanted = e.wanted[1:]
-		if s.told.P90 > 0 || s.ended || e.live[s.job.ID] != s {
+		if s.isPredicted() || s.ended || e.live[s.job.ID] != s {
 			continue
 		}
 		out = append(out, store.Prediction{Accepted: s.job.Revision, RuntimePredicted: e.predict(s.job)})

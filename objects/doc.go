@@ -1,0 +1,31 @@
+// Package objects stores snapshots of directories for jobs, in chunks that are named by their SHA-256.
+//
+// The chunks are in a bucket of gocloud.dev/blob. Several servers use one bucket at the same time, and none of them locks
+// anything.
+//
+// # Tenants
+//
+// The key of an object begins with its generation and its tenant. Every method looks only at the objects of one tenant. A
+// tenant that asks for a digest therefore learns nothing of what others have stored, and the same content of two tenants is
+// stored twice.
+//
+// # Deleting what no job needs
+//
+// Time is divided into generations of 8 hours. An object is never changed, and it is always written into the generation of
+// now. Two rules keep what is needed:
+//
+//  1. Commit and Pin accept a snapshot only if each of its chunks is in the current generation g or in g-1. They copy what is
+//     only in an older one into g, and report what is in none as missing. Then they write the snapshot itself into g. So a
+//     snapshot in generation s proves that its chunks were in s-1 or later. A submission requires a snapshot in g or g-1.
+//  2. Collect deletes only from generations up to g-4, which are at least 24 hours old. It first lists what is there, then
+//     reads which snapshots the jobs refer to, and then deletes what was listed and is in none of these snapshots.
+//
+// A submission that Collect did not see was stored after Collect had listed the objects. At that time its snapshot was in g-1
+// or later, its chunks in g-2 or later, and Collect does not touch these. An upload that is under way writes into g, or was
+// told that a chunk is in g-1. If Collect deletes an object while Commit copies it, then either the copy is complete, or the
+// object is reported as missing and the client uploads it again. Both rules assume that a submission is stored within one
+// generation of its check, and that the clocks of the servers differ by less than that.
+//
+// An object that nobody uses is thus deleted 24 to 32 hours after its last use. A job that is not archived yet counts as a
+// use, so that it can be retried.
+package objects

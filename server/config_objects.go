@@ -1,0 +1,72 @@
+package server
+
+import (
+	"path/filepath"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/control/code"
+	"github.com/ares-scheduler/ares/objects"
+)
+
+// ObjectsDir is the name of the default directory for objects in the data directory.
+const ObjectsDir = "objects"
+
+// ObjectsConfig configures where the code of jobs is kept.
+type ObjectsConfig struct {
+	// Dir is the directory for the code that jobs bring with --sync. All servers
+	// of a cluster need the same directory, for example on NFS. Default: objects
+	// in data_dir. With etcd.endpoints there is no default, because other servers
+	// may use the same store: without a directory they refuse --sync.
+	Dir string `yaml:"dir"`
+	// TenantMB limits the code that one tenant has stored, in MiB. Code that no
+	// job uses is deleted after 24 hours. Default 10240; 0 for no limit.
+	TenantMB int `yaml:"tenant_mb"`
+}
+
+const (
+	defaultTenantMB = 10 << 10
+	maxTenantMB     = 1 << 30
+)
+
+func (c *ObjectsConfig) check(p *ares.Problems) {
+	if c.TenantMB < 0 || c.TenantMB > maxTenantMB {
+		p.Add("objects.tenant_mb", "must be between 0 and %d, got %d", maxTenantMB, c.TenantMB)
+	}
+	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
+		p.Add("objects.dir", "%q is not absolute: start it with /", c.Dir)
+	}
+}
+
+// noObjects is what users and administrators are told if the servers may not share a directory.
+const noObjects = "this server cannot keep the code of jobs, because several servers may use its store and objects.dir is not set: " +
+	"an administrator must set objects.dir (ARES_OBJECTS_DIR) to one directory that all servers share, or you submit without --sync"
+
+// openCode opens the directory for the code of jobs. If this is not possible, the server starts nevertheless, because most
+// jobs bring no code.
+func (s *Server) openCode() *code.Code {
+	out := &code.Code{Store: s.Store, View: s.View, Log: s.log, Disabled: noObjects}
+	dir := s.cfg.Objects.Dir
+	if dir == "" && len(s.cfg.Etcd.Endpoints) > 0 {
+		return out
+	}
+	if dir == "" {
+		dir = filepath.Join(s.cfg.DataDir, ObjectsDir)
+	}
+	opened, err := objects.Open(objects.Config{Dir: dir, TenantBytes: int64(s.cfg.Objects.TenantMB) << 20})
+	if err != nil {
+		s.log.Error("this server cannot keep the code of jobs", "error", err)
+		out.Disabled = "this server cannot keep the code of jobs: an administrator must make objects.dir usable: " + err.Error()
+		return out
+	}
+	out.Objects = opened
+	return out
+}
+
+func (s *Server) closeCode() {
+	if s.Code == nil || s.Code.Objects == nil {
+		return
+	}
+	if err := s.Code.Objects.Close(); err != nil {
+		s.log.Warn("close the directory for objects", "error", err)
+	}
+}
