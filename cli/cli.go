@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ares-scheduler/ares/cli/account"
 	"github.com/ares-scheduler/ares/cli/admin"
 	"github.com/ares-scheduler/ares/cli/command"
 	"github.com/ares-scheduler/ares/cli/exit"
@@ -39,13 +40,14 @@ another terminal.`,
 		versionCommand(a), sim.Command(a))
 	root.AddCommand(job.Commands(a)...)
 	root.AddCommand(admin.Commands(a)...)
+	root.AddCommand(account.Commands(a)...)
 	root.AddCommand(host.Commands(a)...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() { // cobra's own commands must check arguments as strictly as ours
 		switch c.Name() {
 		case "completion":
-			c.Args, c.RunE, c.SuggestionsMinimumDistance = cobra.ArbitraryArgs, command.RunGroup, 1
+			c.Args, c.RunE = cobra.ArbitraryArgs, command.RunGroup
 			c.Short, c.Example = "Generate a completion script for a shell", "  source <(ares completion bash)"
 			for _, sub := range c.Commands() {
 				sub.Example = "  ares completion " + sub.Name()
@@ -57,6 +59,7 @@ another terminal.`,
 	}
 	prepareRoot(root, a)
 	addHelp(root)
+	addCompletion(root, a)
 	return root
 }
 
@@ -69,7 +72,8 @@ func prepareRoot(root *cobra.Command, a *command.App) {
 	root.SetFlagErrorFunc(command.FlagError)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&a.Servers, "server", nil, "gRPC address of the server; several for a cluster (ARES_SERVER; default the server of the data directory, else "+command.DefaultServer+")")
+	flags.StringVar(&a.ContextName, "context", "", "context of the configuration file (ARES_CONTEXT; default the one of \"ares context use\")")
+	flags.StringSliceVar(&a.Servers, "server", nil, "gRPC address of the server; several for a cluster (ARES_SERVER; default the servers of the context, else the server of the data directory, else "+command.DefaultServer+")")
 	flags.StringVar(&a.DataDir, "data-dir", "", "data directory of the server on this machine (ARES_DATA_DIR; default "+server.DefaultDataDir()+")")
 	flags.StringVar(&a.TokenFile, "token-file", "", "file with the bearer token (ARES_TOKEN, ARES_TOKEN_FILE; default admin.token in the data directory)")
 	flags.BoolVar(&a.TLS, "tls", false, "connect with TLS and trust the system's certificate authorities (ARES_TLS)")

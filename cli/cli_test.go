@@ -122,6 +122,12 @@ func (f *fake) UpdateTenant(_ context.Context, req *apipb.UpdateTenantRequest) (
 // the server's address, and makes this directory the default for the test's commands.
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
+	return serveJobs(t, f, f)
+}
+
+// serveJobs is like serve, with another implementation of the service for jobs.
+func serveJobs(t *testing.T, f *fake, jobs apipb.JobServiceServer) string {
+	t.Helper()
 	for _, name := range []string{"ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_TLS", "ARES_TLS_CA"} {
 		t.Setenv(name, "")
 	}
@@ -134,7 +140,7 @@ func serve(t *testing.T, f *fake) string {
 	write(t, filepath.Join(dir, "admin.token"), "admin-secret\n")
 	write(t, filepath.Join(dir, "server.json"), `{"grpc": "`+lis.Addr().String()+`"}`)
 	srv := grpc.NewServer()
-	apipb.RegisterJobServiceServer(srv, f)
+	apipb.RegisterJobServiceServer(srv, jobs)
 	apipb.RegisterTenantServiceServer(srv, f)
 	apipb.RegisterClusterServiceServer(srv, f)
 	done := make(chan error, 1)
@@ -169,6 +175,17 @@ func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"jbo list", `ares: ares has no command "jbo": did you mean "job"?`},
 		{"job lst", `ares: ares job has no command "lst": did you mean "list"?`},
+		{"jobs", `ares: ares has no command "jobs": did you mean "ares ps"?`},
+		{"top", `ares: ares has no command "top": did you mean "ares cluster status"?`},
+		{"wait x", `ares: ares has no command "wait": did you mean "ares job wait"?`},
+		{"squeue", `ares: ares has no command "squeue": did you mean "ares ps"?`},
+		{"submti", `ares: ares has no command "submti": did you mean "submit"?`},
+		{"job kill x", `ares: ares job has no command "kill": did you mean "ares cancel"?`},
+		{"submit --time 4h -- x", `ares: unknown flag --time: did you mean --max-runtime-minutes? (see: ares submit --help)`},
+		{"submit --mem 4G -- x", `ares: unknown flag --mem: did you mean --memory-mb? (see: ares submit --help)`},
+		{"cancel --all", `ares: unknown flag --all: name the jobs to cancel; list yours with: ares ps --mine (see: ares cancel --help)`},
+		{"job list --me", `ares: unknown flag --me: did you mean --mine? (see: ares job list --help)`},
+		{"job list --zzz", `ares: unknown flag --zzz (see: ares job list --help)`},
 		{"job frobnicate", `ares: ares job has no command "frobnicate": use one of cancel, events, explain, get, list, logs, plan, predict, retry, submit, wait`},
 		{"job submit --gpu 2 -- x", `ares: unknown flag --gpu: did you mean --gpus? (see: ares job submit --help)`},
 		{"job submit --pirority 2 -- x", `ares: unknown flag --pirority: did you mean --priority? (see: ares job submit --help)`},
@@ -210,6 +227,11 @@ func TestExitCodes(t *testing.T) {
 	}
 	t.Setenv("ARES_SERVER", "127.0.0.1:1")
 	code, _, stderr := run(t, "job", "list")
+	if code != 1 || !strings.Contains(stderr, "a server of this machine answers at 127.0.0.1:") {
+		t.Errorf("the wrong port: exit %d, %s", code, stderr)
+	}
+	t.Setenv("ARES_DATA_DIR", t.TempDir())
+	code, _, stderr = run(t, "job", "list")
 	if code != 1 || !strings.Contains(stderr, `no server answers at 127.0.0.1:1: start one with "ares up"`) {
 		t.Errorf("no server: exit %d, %s", code, stderr)
 	}
@@ -221,7 +243,7 @@ func TestSubmitFromFlags(t *testing.T) {
 	code, stdout, stderr := run(t, "job", "submit", "--name", "n", "--gpus", "4", "--priority", "0", "--tenant-id", "vision", "--queue", "q", "--members", "2",
 		"--cpus", "8", "--memory-mb", "64", "--gpu-memory-mb", "80", "--gpu-model", "H100", "--env", "A=b=c", "--env", "D=", "--label", "k=v", "--workdir", "/w",
 		"--image", "i", "--max-runtime-minutes", "5", "--max-retries", "0", "--request-id", "r", "--grace-seconds", "0", "--lost-after-seconds", "60",
-		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--allow-mixed-models", "--", "python", "train.py", "--epochs", "3")
+		"--execution-mode", "at_most_once", "--after", "job-a,job-b", "--allow-mixed-models", "--preemptible=false", "--", "python", "train.py", "--epochs", "3")
 	if code != 0 || stdout != "job-1\n" || stderr != "follow it with: ares job logs -f job-1\n" {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
@@ -229,7 +251,7 @@ func TestSubmitFromFlags(t *testing.T) {
 	if err := apipb.UnmarshalJSON([]byte(`{"name": "n", "gpu_count": 4, "priority": 0, "tenant_id": "vision", "queue": "q", "members": 2, "cpu_cores": 8,
 		"memory_mb": 64, "gpu_memory_mb": 80, "gpu_model": "H100", "environment": {"A": "b=c", "D": ""}, "labels": {"k": "v"}, "working_dir": "/w", "image": "i",
 		"max_runtime_minutes": 5, "retry": {"max_retries": 0}, "request_id": "r", "grace_seconds": 0, "lost_after_seconds": 60, "execution_mode": "at_most_once",
-		"after": ["job-a", "job-b"], "allow_mixed_models": true, "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
+		"after": ["job-a", "job-b"], "allow_mixed_models": true, "preemptible": false, "command": ["python", "train.py", "--epochs", "3"]}`), &want); err != nil {
 		t.Fatal(err)
 	}
 	if f.specs[0].String() != want.String() {
@@ -267,19 +289,19 @@ func TestSubmitFromFile(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := serve(t, &fake{})
 	for text, want := range map[string]string{
-		"command: python train.py":        `command: want a list of strings such as ["python", "train.py"], got a string`,
-		"gpus: 2":                         `gpus: there is no such field: did you mean gpu_count?`,
-		"environment: {PORT: 80}":         `environment.PORT: want a string, got the number 80`,
+		"command: python train.py":        `line 1: command: want a list of strings such as ["python", "train.py"], got a string`,
+		"gpus: 2":                         `line 1: gpus: there is no such field: did you mean gpu_count?`,
+		"environment: {PORT: 80}":         `line 1: environment.PORT: want a string, got the number 80`,
 		"gpu_count: 1\ngpu_count: 2":      `not YAML: line 2: mapping key "gpu_count" already defined at line 1`,
 		"name: [":                         `not YAML: line 1: did not find expected node content`,
-		`{"name": "a", "name": "b"}`:      `name: appears twice: remove one`,
-		"name: a\n---\nqueu: b":           `document 2: queu: there is no such field: did you mean queue?`,
-		"jobs: [{name: a}, {command: x}]": `jobs[1].command: want a list of strings such as ["python", "train.py"], got a string`,
+		`{"name": "a", "name": "b"}`:      `line 1: name: appears twice: remove one`,
+		"name: a\n---\nqueu: b":           `document 2: line 3: queu: there is no such field: did you mean queue?`,
+		"jobs: [{name: a}, {command: x}]": `line 1: jobs[1].command: want a list of strings such as ["python", "train.py"], got a string`,
 		"- a":                             `expected a JSON object such as {"request_id": …}, but found a list`,
-		"gpu_count: 99999999999999999999": `gpu_count: 100000000000000000000 is out of range: want a whole number from -2147483648 to 2147483647`,
+		"gpu_count: 99999999999999999999": `line 1: gpu_count: 100000000000000000000 is out of range: want a whole number from -2147483648 to 2147483647`,
 		"":                                `the file has no job`,
 		"&a [*a]":                         `not YAML: anchor 'a' value contains itself`,
-		"command: [a]\nlabels: {1: x}\nname: 5\n": `name: want a string, got the number 5`,
+		"command: [a]\nlabels: {1: x}\nname: 5\n": `line 3: name: want a string, got the number 5`,
 	} {
 		file := write(t, filepath.Join(dir, "bad.yaml"), text)
 		code, _, stderr := run(t, "job", "submit", "-f", file)
@@ -326,7 +348,7 @@ func TestWaitAndFollow(t *testing.T) {
 func TestWaitTellsASlowServerFromNone(t *testing.T) {
 	serve(t, &fake{job: &apipb.Job{JobId: "job-1", State: "running"}, polls: 3})
 	code, _, stderr := run(t, "job", "wait", "job-1", "--timeout", "2s")
-	if code != 1 || stderr != "ares: job-1 did not end within 2s and continues: show it with \"ares job get job-1\"\n" {
+	if code != exit.TimedOut || stderr != "ares: job-1 did not end within 2s and continues: show it with \"ares job get job-1\"\n" {
 		t.Errorf("it answered three times: exit %d, %q", code, stderr)
 	}
 	code, _, stderr = run(t, "job", "wait", "job-1", "--timeout", "100ms")

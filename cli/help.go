@@ -12,9 +12,10 @@ var groups = []struct {
 	id, title string
 	commands  []string
 }{
-	{"jobs", "Jobs:", []string{"job", "preemptions", "history"}},
+	{"jobs", "Jobs:", []string{"run", "submit", "ps", "logs", "cancel", "job", "preemptions", "history"}},
 	{"cluster", "Cluster:", []string{"cluster", "node", "reservation", "topology", "consolidate", "sim"}},
 	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
+	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},
 	{"admin", "Administration:", []string{
 		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "auth", "token", "binding", "policy", "audit", "alert",
 		"demo", "version", "completion", "help",

@@ -27,6 +27,8 @@ var unrun = map[string]string{
 	"ares agent":             "it runs until it is interrupted, and needs a second machine",
 	"ares debug watch":       "it runs until it is interrupted",
 	"ares node remove":       "it needs a machine that is gone",
+	"ares login":             "it needs an OpenID issuer; TestLogin has one",
+	"ares logout":            "it needs a context; TestLogin runs it",
 	"ares demo":              "TestDemos runs it",
 	"ares demo idempotency":  "TestDemos runs it",
 	"ares demo lease":        "TestDemos runs it",
@@ -153,7 +155,7 @@ func shell(ctx context.Context, dir, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"ARES_DATA_DIR="+filepath.Join(dir, "data"), "ARES_ISOLATION_MODE=none", "ARES_SERVER=", "ARES_TOKEN=", "ARES_TOKEN_FILE=")
+		"ARES_DATA_DIR="+filepath.Join(dir, "data"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "ARES_ISOLATION_MODE=none", "ARES_CONTEXT=", "ARES_SERVER=", "ARES_TOKEN=", "ARES_TOKEN_FILE=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 5*time.Second
 	err := cmd.Run()
@@ -199,6 +201,8 @@ func startExampleCluster(t *testing.T) string {
 		"user.txt":              "example",
 		"password.txt":          "example",
 		"fleet.yaml":            exampleFleet,
+		"train.py":              "print('hello')\n",
+		".aresignore":           "*\n!train.py\n",
 	} {
 		write(t, filepath.Join(dir, name), text)
 	}

@@ -28,7 +28,7 @@ func (a *commands) secretCommand() *cobra.Command {
 tokens. The values are encrypted in the store, and no command shows them again. A job names
 the secrets that it needs:
 
-  ares job submit --secret-env HF_TOKEN=hub -- python train.py
+  ares job submit --sync . --secret-env HF_TOKEN=hub -- python train.py
 
 See docs/guide/secrets.md.`,
 		a.secretCreateCommand(), a.secretListCommand(), a.secretDeleteCommand(), a.secretRotateCommand())

@@ -9,14 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/cli/output"
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/server"
@@ -46,6 +42,10 @@ type App struct {
 	TokenFile string
 	TLS       bool
 	TLSCA     string
+	// ContextName is the value of --context.
+	ContextName string
+
+	context contextState
 }
 
 // Program returns the path by which this program was called, or "ares" if it was found
@@ -68,6 +68,9 @@ func Program() string {
 // server.
 func (a *App) Invocation() string {
 	words := []string{Program()}
+	if a.ContextName != "" {
+		words = append(words, "--context", a.ContextName)
+	}
 	if a.DataDir != "" {
 		words = append(words, "--data-dir", a.DataDir)
 	}
@@ -87,22 +90,6 @@ func (a *App) WithClient(run func(ctx context.Context, c *client.Client, args []
 		if err != nil {
 			return err
 		}
-		return errors.Join(run(cmd.Context(), c, elementIDs(args)), c.Close())
+		return errors.Join(run(cmd.Context(), c, args), c.Close())
 	}
-}
-
-// elementPattern matches the name of an array element, such as JOB[3].
-var elementPattern = regexp.MustCompile(`^(job-[a-z2-7]{24})\[([0-9]{1,6})\]$`)
-
-// elementIDs replaces names such as JOB[3] with the IDs of the array elements.
-func elementIDs(args []string) []string {
-	out := slices.Clone(args)
-	for i, arg := range args {
-		if m := elementPattern.FindStringSubmatch(arg); m != nil {
-			index, err := strconv.Atoi(m[2])
-			output.Must(err)
-			out[i] = string(ares.ElementID(ares.JobID(m[1]), index))
-		}
-	}
-	return out
 }

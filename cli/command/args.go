@@ -1,11 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/cli/exit"
 )
 
@@ -57,11 +54,8 @@ func RunGroup(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
 	}
-	if c.SuggestionsMinimumDistance == 0 {
-		c.SuggestionsMinimumDistance = 2
-	}
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		return exit.Usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near[0])
+	if near := suggestCommand(c, args[0]); near != "" {
+		return exit.Usagef("%s has no command %q: did you mean %q?", c.CommandPath(), args[0], near)
 	}
 	var names []string
 	for _, sub := range c.Commands() {
@@ -79,8 +73,10 @@ func FlagError(c *cobra.Command, err error) error {
 	}
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
 		message = "unknown flag --" + name
-		if near := nearestFlag(c, name); near != "" {
+		if near := suggestFlag(c, name); near != "" {
 			message += ": did you mean --" + near + "?"
+		} else if name == "all" && c.Name() == "cancel" {
+			message += ": name the jobs to cancel; list yours with: ares ps --mine"
 		}
 	}
 	if text := NegativeNumber(err); text != "" {
@@ -124,18 +120,6 @@ func expectedValue(bad *pflag.InvalidValueError) string {
 	default:
 		return "another value"
 	}
-}
-
-func nearestFlag(c *cobra.Command, name string) string {
-	var names []string
-	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
-	for _, n := range names {
-		if strings.HasPrefix(n, name) || strings.HasPrefix(name, n+"-") {
-			return n
-		}
-	}
-	return apipb.Nearest(name, names)
 }
 
 // ExactArgs requires one argument for each name. The error of ExactArgs names the missing or the

@@ -48,13 +48,16 @@ func (a *App) Endpoints() Endpoints {
 }
 
 // Addresses returns the addresses of the servers to connect to. The addresses come from the first of these
-// sources that has a value: the flag, the environment variable, the data directory, the default.
+// sources that has a value: the flag, the environment variable, the context, the data directory, the default.
 func (a *App) Addresses() []string {
 	if len(a.Servers) > 0 {
 		return a.Servers
 	}
 	if env := os.Getenv("ARES_SERVER"); env != "" {
 		return strings.Split(env, ",")
+	}
+	if c := a.usedContext(); c != nil {
+		return slices.Clone(c.Servers)
 	}
 	return []string{server.Local(cmp.Or(a.Endpoints().GRPC, DefaultServer))}
 }
@@ -76,7 +79,7 @@ func (a *App) ownServer(addresses []string) (authority string, own bool) {
 // IsStopped reports whether the user named a data directory whose server is not running. If that
 // server is not running, the default address may belong to another server.
 func (a *App) IsStopped() bool {
-	if a.DataDir == "" && os.Getenv("ARES_DATA_DIR") == "" || len(a.Servers) > 0 || os.Getenv("ARES_SERVER") != "" {
+	if a.DataDir == "" && os.Getenv("ARES_DATA_DIR") == "" || len(a.Servers) > 0 || os.Getenv("ARES_SERVER") != "" || a.usedContext() != nil {
 		return false
 	}
 	_, err := os.Stat(filepath.Join(a.Dir(), server.EndpointsFile))
@@ -93,6 +96,9 @@ func (a *App) IsTrusted(addresses []string) bool {
 // Connect creates a client for the servers that Addresses returns. Connect sends the token of this
 // machine's server only to that server.
 func (a *App) Connect() (*client.Client, error) {
+	if _, err := a.ActiveContext(); err != nil {
+		return nil, err
+	}
 	if a.IsStopped() {
 		return nil, ares.Errorf(ares.Unavailable, "no server is running with the data directory %s", a.Dir())
 	}
@@ -119,6 +125,10 @@ func (a *App) ConnectTo(o client.Options) (*client.Client, error) {
 		o.Token = os.Getenv("ARES_TOKEN")
 	case os.Getenv("ARES_TOKEN_FILE") != "":
 		o.TokenFile = os.Getenv("ARES_TOKEN_FILE")
+	case a.usedContext() != nil:
+		if o.Token, o.TokenFile, err = a.contextToken(o.Addresses); err != nil {
+			return nil, err
+		}
 	case a.IsTrusted(o.Addresses):
 		if _, missing := os.Stat(a.TokenPath()); !errors.Is(missing, fs.ErrNotExist) {
 			o.TokenFile = a.TokenPath()
@@ -135,6 +145,9 @@ func (a *App) ConnectTo(o client.Options) (*client.Client, error) {
 func (a *App) TLSConfig(addresses []string) (*tls.Config, error) {
 	ca := cmp.Or(a.TLSCA, os.Getenv("ARES_TLS_CA"))
 	on, _ := strconv.ParseBool(os.Getenv("ARES_TLS"))
+	if c := a.usedContext(); c != nil && ca == "" && !a.TLS && !on && c.Serves(addresses) {
+		ca, on = c.CA, !OnThisMachine(addresses)
+	}
 	if ca == "" && !a.TLS && !on {
 		if ca, _ = a.ownServer(addresses); ca == "" {
 			return nil, nil

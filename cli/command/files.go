@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -24,7 +25,9 @@ func (a *App) ReadFile(name string) ([]byte, error) {
 	in := a.In
 	if name != "-" {
 		f, err := os.Open(name)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: there is no such file", name)
+		} else if err != nil {
 			return nil, fmt.Errorf("read the file: %w", err)
 		}
 		defer f.Close()

@@ -54,6 +54,9 @@ func (a *App) hint(err error) string {
 	case ares.Unavailable:
 		return a.whereServer(err)
 	case ares.Unauthentic:
+		if c := a.usedContext(); c != nil {
+			return fmt.Sprintf("log in to the context %s with: ares login; or set the token with --token-file, ARES_TOKEN or ARES_TOKEN_FILE.", c.Name)
+		}
 		return fmt.Sprintf("set the token with --token-file, ARES_TOKEN or ARES_TOKEN_FILE; a server on this machine stores its admin token in %s.", a.TokenPath())
 	default:
 		return ""
@@ -66,11 +69,17 @@ func (a *App) whereServer(err error) string {
 	if a.IsStopped() {
 		return fmt.Sprintf("start one with %q, or choose another with --server.", a.InvocationFor(a.Dir())+" up")
 	}
+	if remedy := a.wrongPort(); remedy != "" {
+		return remedy
+	}
 	if remedy := ConnectRemedy(err); remedy != "" {
 		return remedy
 	}
 	if !strings.Contains(err.Error(), apipb.CannotConnect) {
 		return fmt.Sprintf("the server at %s cannot do this now: run %s doctor", at, a.Invocation())
+	}
+	if c := a.usedContext(); c != nil && c.Serves(a.Addresses()) {
+		return fmt.Sprintf("no server of the context %s answers at %s: check that it runs, or choose another context with: ares context use NAME", c.Name, at)
 	}
 	if !OnThisMachine(a.Addresses()) {
 		return fmt.Sprintf("no server answers at %s: check that it runs, or choose another with --server.", at)
@@ -94,7 +103,7 @@ func ConnectRemedy(err error) string {
 		{"certificate is valid for", "use a name of the certificate, or add the name to the server's hosts (with tls.cert_file: use another certificate)"},
 		{"certificate has expired", "renew the server's certificate, and compare the clocks"},
 		{"not yet valid", "compare the clocks of this machine and the server"},
-		{"looked like an HTTP/1.1 header", "this address does not speak gRPC; it is perhaps the REST address: set --server to the gRPC address, such as 127.0.0.1:9090"},
+		{"looked like an HTTP/1.1 header", "this address speaks HTTP/1.1, not gRPC, as the addresses for REST and for metrics do: set --server to the server's gRPC address, such as 127.0.0.1:9090"},
 		{"error reading server preface", "the server probably requires TLS: add --tls or --tls-ca FILE"},
 		{"no such host", "check the host name and DNS"},
 		{"deadline exceeded", "no answer: check that the machine is up and that no firewall blocks the port"},

@@ -4,12 +4,18 @@ package exit
 
 import "fmt"
 
-// These are the exit codes of ares. With --follow, ares returns the exit code of the job instead.
+// These are the exit codes of ares. With --follow and in "ares run", ares returns the exit code of
+// the job instead.
 const (
 	OK      = 0
 	Failed  = 1
 	Usage   = 2
 	Refused = 3
+	// TimedOut is the exit code of "ares job wait --timeout" when the time is over. It is that of timeout(1).
+	TimedOut = 124
+	// AresFailed and Interrupted are exit codes of "ares run", which otherwise ends with the exit code of the job.
+	AresFailed  = 125
+	Interrupted = 130
 )
 
 // UsageError is the error for a mistake on the command line.

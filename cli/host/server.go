@@ -246,6 +246,7 @@ while the agent was stopped.`,
 			if err != nil {
 				return err
 			}
+			server.TuneMemory()
 			ag, err := agent.New(cmd.Context(), cfg)
 			if err != nil {
 				return err

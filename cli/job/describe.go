@@ -15,8 +15,9 @@ import (
 	"github.com/ares-scheduler/ares/cli/output"
 )
 
-// writeJob shows the state of a job, its request and its attempts.
-func (a *commands) writeJob(w io.Writer, j *apipb.Job) {
+// writeJob shows the state of a job, its request and its attempts. With `wide`, it also shows what only administrators of
+// the scheduler need: the score of the placement, and the state and fence of each rank.
+func (a *commands) writeJob(w io.Writer, j *apipb.Job, wide bool) {
 	s := output.NewSheet(w)
 	s.Line("Job", j.GetJobId())
 	s.Line("Name", j.GetName())
@@ -57,7 +58,12 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job) {
 		s.Line("Retries", strconv.Itoa(int(n)))
 	}
 	if at := j.GetAttempts(); len(at) > 0 {
-		writePlacementScore(s, at[len(at)-1].GetScore(), at[len(at)-1].GetPlacementScore())
+		last := at[len(at)-1]
+		if wide {
+			writePlacementScore(s, last.GetScore(), last.GetPlacementScore())
+		} else {
+			writePlacementFacts(s, last.GetPlacementScore())
+		}
 	}
 	s.Line("Used", used(j.GetUse()))
 	s.Line("Tenant", j.GetTenantId())
@@ -78,7 +84,7 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job) {
 	if j.GetFinishedAt() != nil {
 		s.Line("Finished", a.When(j.GetFinishedAt()))
 	}
-	a.writeAttempts(w, j.GetAttempts())
+	a.writeAttempts(w, j.GetAttempts(), wide)
 }
 
 // stateText describes the state of a job and of its current attempt.
@@ -147,19 +153,29 @@ func asks(j *apipb.Job) string {
 	return out
 }
 
-func (a *commands) writeAttempts(w io.Writer, attempts []*apipb.Attempt) {
+// writeAttempts shows the ranks of all attempts.
+func (a *commands) writeAttempts(w io.Writer, attempts []*apipb.Attempt, wide bool) {
 	if len(attempts) == 0 {
 		return
 	}
-	t := output.Table{Head: []string{"ATTEMPT", "RANK", "NODE", "GPUS", "SEAT", "OUTCOME", "EXIT", "RAN", "FENCE", "REASON"}}
+	t := output.Table{Head: []string{"ATTEMPT", "RANK", "NODE", "GPUS", "OUTCOME", "EXIT", "RAN", "REASON"}}
+	if wide {
+		t.Head = []string{"ATTEMPT", "RANK", "NODE", "GPUS", "SEAT", "OUTCOME", "EXIT", "RAN", "FENCE", "REASON"}
+	}
 	for _, at := range attempts {
 		for _, seat := range at.GetSeats() {
 			outcome, exit, reason := seat.GetOutcome(), "", cmp.Or(seat.GetReason(), at.GetReason())
 			if outcome != "" {
 				exit = strconv.Itoa(int(seat.GetExitCode()))
 			}
-			t.Add(strconv.Itoa(int(at.GetNumber())), strconv.Itoa(int(seat.GetRank())), seat.GetNode(), output.DeviceList(seat.GetGpus()),
-				seat.GetState(), outcome, exit, a.ran(at.GetStartedAt(), at.GetEndedAt()), at.GetFence(), reason)
+			row := []string{strconv.Itoa(int(at.GetNumber())), strconv.Itoa(int(seat.GetRank())), seat.GetNode(), output.DeviceList(seat.GetGpus())}
+			ran := a.ran(at.GetStartedAt(), at.GetEndedAt())
+			if wide {
+				row = append(row, seat.GetState(), outcome, exit, ran, at.GetFence(), reason)
+			} else {
+				row = append(row, outcome, exit, ran, reason)
+			}
+			t.Add(row...)
 		}
 	}
 	output.Printf(w, "\n")

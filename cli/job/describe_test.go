@@ -35,7 +35,7 @@ func sampleJob() *apipb.Job {
 func TestJobSheet(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	a, out := newTestCommands()
-	a.writeJob(out, sampleJob())
+	a.writeJob(out, sampleJob(), true)
 	got := strings.ReplaceAll(out.String(), at(-3700).AsTime().Local().Format(time.RFC3339), "THEN")
 	want := `Job          job-1
 Name         train me now
@@ -87,12 +87,12 @@ job-22  überlang              running  0         0     -
 func TestJobShowsConstraints(t *testing.T) {
 	var out strings.Builder
 	rs := []*apipb.NodeRequirement{{Key: "gpu.memory", Operator: ">=", Values: []string{"80G"}}, {Key: "spot", Operator: "DoesNotExist"}}
-	(&commands{&command.App{}}).writeJob(&out, &apipb.Job{Spec: &apipb.JobSpec{Placement: &apipb.Placement{NodeRequirements: rs}}})
+	(&commands{&command.App{}}).writeJob(&out, &apipb.Job{Spec: &apipb.JobSpec{Placement: &apipb.Placement{NodeRequirements: rs}}}, true)
 	if !strings.Contains(out.String(), "\nConstraints  gpu.memory>=80G, !spot\n") {
 		t.Error(out.String())
 	}
 	out.Reset()
-	if (&commands{&command.App{}}).writeJob(&out, &apipb.Job{}); strings.Contains(out.String(), "Constraints") {
+	if (&commands{&command.App{}}).writeJob(&out, &apipb.Job{}, true); strings.Contains(out.String(), "Constraints") {
 		t.Error(out.String())
 	}
 }
@@ -147,7 +147,7 @@ Held         - 8 GPUs on 1 node by job-7
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 	out.Reset()
-	uncolored().writeJob(&out, &apipb.Job{JobId: "job-1", State: "pending", WaitingFor: []string{"tenant quota 16 of 16"}, Explanation: e})
+	uncolored().writeJob(&out, &apipb.Job{JobId: "job-1", State: "pending", WaitingFor: []string{"tenant quota 16 of 16"}, Explanation: e}, true)
 	for _, want := range []string{
 		"Waits for    - tenant quota 16 of 16\n", "In line      2 of 5 in queue training\n",
 		"Would help   raise the quota by 2, and uncordon_node n1\n",
@@ -170,7 +170,7 @@ func TestAPlacedJobShowsItsScoreByParts(t *testing.T) {
 			Level: "leaf", Domain: "leaf-1", Availability: 900, Alignment: 800, Utilization: 700, History: 600, Weighted: 810,
 			StrandedMilli: -250, BandwidthMbps: 300_000, FirstFitMbps: 100_000,
 		},
-	}}})
+	}}}, true)
 	for _, want := range []string{
 		"Score        2300\n", "Within       leaf leaf-1\n", "Strands      -0.250 GPUs\n",
 		"Domain       810 of 1000: availability 900, alignment 800, utilization 700, history 600\n",

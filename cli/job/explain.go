@@ -22,14 +22,42 @@ import (
 func (a *commands) jobExplainCommand() *cobra.Command {
 	var o output.Flags
 	return o.Add(&cobra.Command{
-		Use: "explain JOB", Short: "Explain why a job waits, what it needs and which jobs are ahead of it", Example: `  first=$(ares job submit -- sleep 30)
+		Use: "explain JOB", Short: "Explain why a job waits, or why it ran where and when it did", Example: `  first=$(ares job submit -- sleep 30)
   job=$(ares job submit --after "$first" -- echo done)
   ares job explain "$job"`, Args: command.ExactArgs("JOB"),
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: `For a waiting job, explain why it waits, what it needs, which jobs are ahead of it and what
+would help. For a job that runs or has ended, explain why it started when it did, and why on
+these nodes.
+
+` + addressing,
+		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Explain(ctx, args[0]) },
 				func(w io.Writer, m proto.Message) { a.writeExplanation(w, m.(*apipb.Explanation)) })
 		}),
 	})
+}
+
+// holdText describes what it costs to hold nodes for a waiting job. holdText returns "" if nodes are never held for it.
+func (a *commands) holdText(h *apipb.HoldOutlook) string {
+	if h == nil {
+		return ""
+	}
+	at := func(t *timestamppb.Timestamp) string {
+		return t.AsTime().In(a.Now().Location()).Format("2006-01-02 15:04 MST")
+	}
+	text := "never: the configuration does not allow it"
+	switch {
+	case h.GetHeld():
+		text = "nodes are held for it now"
+	case h.GetBegins() != nil:
+		text = "from " + at(h.GetBegins()) + " at the present cost"
+	}
+	text += fmt.Sprintf(": %d of its %d GPUs are free, the last by %s", h.GetFreeGpus(), h.GetGpus(), at(h.GetUntil()))
+	if !h.GetEstimated() {
+		text += " (without an estimate for some jobs there)"
+	}
+	return text + fmt.Sprintf("; holding them until then leaves %.1f GPU-hours idle and delays %s by %s on average",
+		h.GetIdleGpuHours(), output.Count(int(h.GetDelayedJobs()), "waiting job"), output.Duration(output.Seconds(h.GetDelaySeconds())))
 }
 
 // startsText describes the ETA of a waiting job. startsText returns "" if the ETA is unknown.
@@ -77,7 +105,12 @@ were submitted alone.`,
 			if err != nil {
 				return err
 			}
-			return a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error { return s.plan(ctx, c, specs) })(cmd, args)
+			return a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+				if err := s.resolveDependencies(ctx, c, specs); err != nil {
+					return err
+				}
+				return s.plan(ctx, c, specs)
+			})(cmd, args)
 		},
 	}
 	f := c.Flags()
@@ -92,6 +125,7 @@ were submitted alone.`,
 func (s *submission) plan(ctx context.Context, c *client.Client, specs []*apipb.JobSpec) error {
 	for i, spec := range specs {
 		got, err := c.Plan(ctx, spec)
+		err = s.located(i, err)
 		if err != nil && len(specs) > 1 {
 			return fmt.Errorf("job %d (%s): %w", i+1, output.Clean(spec.GetName()), err)
 		}
@@ -136,15 +170,18 @@ func (a *commands) writeExplanation(w io.Writer, e *apipb.Explanation) {
 	s.Line("Job", e.GetJobId())
 	s.Line("Queue", e.GetQueue())
 	s.Line("In line", inLine(e))
+	s.Line("Order", e.GetOrder())
 	waits := e.GetState() == "" || ares.Phase(e.GetState()).Waiting() || len(e.GetBlockers()) > 0
 	s.Line("Starts", a.startsText(e.GetEta()))
+	s.Line("Hold", a.holdText(e.GetHold()))
 	if blockers := blockerText(e); len(blockers) > 0 {
 		s.List("Waits for", blockers)
 	} else if waits && e.GetNomination() == nil {
 		s.Line("Waits for", "nothing: the next cycle can place it")
 	} else if !waits {
-		s.Line("Waits for", "nothing: the job is "+e.GetState())
+		s.Line("Waits for", "nothing: the job is "+strings.TrimSuffix(e.GetState()+" ("+e.GetEnded()+")", " ()"))
 	}
+	a.writePlacements(s, e)
 	s.List("Policies", e.GetPolicyNotes())
 	writeJobPreemptions(s, e.GetPreemptions(), e.GetNomination())
 	var helps []string
@@ -224,15 +261,11 @@ func remedyText(r *apipb.Remedy) string {
 	return strings.Join(steps, ", and ")
 }
 
-// writePlacementScore shows the parts of a placement's score that are known.
+// writePlacementScore shows all parts of a placement's score that are known.
 func writePlacementScore(s output.Sheet, score int32, m *apipb.PlacementScore) {
 	if score != 0 {
 		s.Line("Score", fmt.Sprint(score))
 	}
-	if m == nil {
-		return
-	}
-	s.Line("Within", strings.TrimSpace(m.GetLevel()+" "+m.GetDomain()))
 	if m.GetWeighted() != 0 {
 		s.Line("Domain", fmt.Sprintf("%d of 1000: availability %d, alignment %d, utilization %d, history %d",
 			m.GetWeighted(), m.GetAvailability(), m.GetAlignment(), m.GetUtilization(), m.GetHistory()))
@@ -240,6 +273,16 @@ func writePlacementScore(s output.Sheet, score int32, m *apipb.PlacementScore) {
 	if n := m.GetStrandedMilli(); n != 0 {
 		s.Line("Strands", fmt.Sprintf("%+.3f GPUs", float64(n)/1000))
 	}
+	writePlacementFacts(s, m)
+}
+
+// writePlacementFacts shows the parts of a placement's score that say something about the job itself: where it runs, and
+// how its GPUs and nodes are connected.
+func writePlacementFacts(s output.Sheet, m *apipb.PlacementScore) {
+	if m == nil {
+		return
+	}
+	s.Line("Within", strings.TrimSpace(m.GetLevel()+" "+m.GetDomain()))
 	if n := m.GetBandwidthMbps(); n != 0 {
 		text := fmt.Sprintf("%d MB/s at the slowest link", n)
 		if f := m.GetFirstFitMbps(); f > 0 {

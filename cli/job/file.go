@@ -31,6 +31,11 @@ func parseJobs(data []byte) ([]*apipb.JobSpec, error) {
 	var specs []*apipb.JobSpec
 	for i, doc := range documents {
 		got, err := parseDocument(doc)
+		if err != nil {
+			if tables := documentLines(data); i < len(tables) {
+				err = tables[i].locate(err)
+			}
+		}
 		if err != nil && len(documents) > 1 {
 			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}

@@ -41,6 +41,7 @@ func (s *timeFlags) fill(a *commands, req *apipb.ListJobsRequest) (err error) {
 
 func (a *commands) historyExportCommand() *cobra.Command {
 	var when timeFlags
+	var who userFlags
 	var format string
 	req := apipb.ListJobsRequest{All: true, PageSize: 1000}
 	c := &cobra.Command{
@@ -52,7 +53,7 @@ for each element.`,
 	}
 	live := c.Flags().Bool("live", false, "include jobs that have not finished")
 	c.RunE = a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-		if err := when.fill(a, &req); err != nil {
+		if err := errors.Join(who.fill(&req), when.fill(a, &req)); err != nil {
 			return err
 		}
 		write, flush := jsonLines(a.Out), func() error { return nil }
@@ -86,7 +87,7 @@ for each element.`,
 	when.add(c)
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
 	c.Flags().StringVar(&req.Queue, "queue", "", "only jobs of this queue")
-	c.Flags().StringVar(&req.User, "user", "", "only jobs that this user submitted")
+	who.add(c)
 	return c
 }
 

@@ -33,6 +33,7 @@ func (a *commands) jobListCommand() *cobra.Command {
 	var req apipb.ListJobsRequest
 	var limit int
 	var when timeFlags
+	var who userFlags
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List jobs, newest first", Example: `  ares job list --state pending,running
   ares job list --all --from 7d --limit 20`, Args: command.ExactArgs(),
@@ -48,9 +49,17 @@ the list includes archived jobs from history.`,
 			if limit < 0 {
 				return exit.Usagef("--limit %d: use 0 for all, or a positive maximum", limit)
 			}
+			if err := who.fill(&req); err != nil {
+				return err
+			}
 			if err := when.fill(a, &req); err != nil {
 				return err
 			}
+			array, err := a.resolve(ctx, c, req.GetArrayOf(), toRead)
+			if err != nil {
+				return err
+			}
+			req.ArrayOf = array
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
 				func(w io.Writer, m proto.Message) {
 					list := m.(*apipb.ListJobsResponse)
@@ -66,7 +75,7 @@ the list includes archived jobs from history.`,
 	c.Flags().BoolVar(&req.All, "all", false, "include archived jobs from history")
 	when.add(c)
 	c.Flags().StringVar(&req.Queue, "queue", "", "only jobs of this queue")
-	c.Flags().StringVar(&req.User, "user", "", "only jobs that this user submitted")
+	who.add(c)
 	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
 	c.Flags().StringVar(&req.Name, "name", "", "only jobs with this text in their name")
@@ -161,14 +170,18 @@ func progress(p *apipb.JobProgress) string {
 
 func (a *commands) jobGetCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddWide(o.Add(&cobra.Command{
 		Use: "get JOB", Short: "Show one job with its state, reason and attempts", Example: `  job=$(ares job submit -- echo hello)
   ares job get "$job"`, Args: command.ExactArgs("JOB"),
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: addressing + `
+
+With -o wide, the output also has the parts of the placement's score, and the state and fencing
+token of each rank.`,
+		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Job(ctx, args[0]) },
-				func(w io.Writer, m proto.Message) { a.writeJob(w, m.(*apipb.Job)) })
+				func(w io.Writer, m proto.Message) { a.writeJob(w, m.(*apipb.Job), o.Wide) })
 		}),
-	})
+	}))
 }
 
 func (a *commands) jobCancelCommand() *cobra.Command {
@@ -176,7 +189,10 @@ func (a *commands) jobCancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "cancel JOB...", Short: "Cancel jobs", Example: `  job=$(ares job submit -- sleep 600)
   ares job cancel "$job"`, Args: command.MinOneArg("JOB"),
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: addressing + `
+If a name or the beginning of an ID matches several jobs, the command lists them and cancels
+none.`,
+		RunE: a.withJobs(toCancel, func(ctx context.Context, c *client.Client, args []string) error {
 			for _, id := range args {
 				answer, err := c.Cancel(ctx, id)
 				if err != nil {
@@ -203,7 +219,8 @@ func (a *commands) jobRetryCommand() *cobra.Command {
 		Use: "retry JOB", Short: "Submit a finished job again as a new job", Example: `  job=$(ares job submit -- echo hello)
   ares job wait "$job"
   ares job retry "$job"`, Args: command.ExactArgs("JOB"),
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: addressing,
+		RunE: a.withJobs(toRetry, func(ctx context.Context, c *client.Client, args []string) error {
 			answer, err := c.Retry(ctx, args[0], requestID)
 			if err != nil {
 				return err
@@ -224,8 +241,8 @@ func (a *commands) jobLogsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "logs JOB", Short: "Print the output of a job", Example: `  job=$(ares job submit -- echo hello)
   ares job logs "$job" --follow`, Args: command.ExactArgs("JOB"),
-		Long: "Print the output of one rank of a job. On a terminal, escape sequences are removed\nfrom the output. To name element 3 of an array, write JOB[3].",
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: "Print the output of one rank of a job. On a terminal, escape sequences are removed\nfrom the output.\n\n" + addressing,
+		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
 			if o.Rank < 0 || o.Attempt < 0 || o.TailBytes < 0 {
 				return exit.Usagef("--rank, --attempt and --tail-bytes must be 0 or more")
 			}
@@ -269,6 +286,10 @@ func (a *commands) jobWaitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "wait JOB...", Short: "Wait until jobs end; exit with 1 if a job did not succeed", Example: `  job=$(ares job submit -- echo hello)
   ares job wait "$job" --timeout 1m`, Args: command.MinOneArg("JOB"),
+		Long: `Wait until jobs end. The exit code is 0 if all jobs succeeded, 1 if one did not, and 124 if
+--timeout is over before all jobs have ended.
+
+` + addressing,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
 			if timeout > 0 {
 				var cancel context.CancelFunc
@@ -276,14 +297,21 @@ func (a *commands) jobWaitCommand() *cobra.Command {
 				defer cancel()
 			}
 			failed := false
-			for _, id := range args {
+			ids, err := a.resolveAll(ctx, c, args, toRead)
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+				return fmt.Errorf("no server answered within %s, so the state of the jobs is unknown: run \"ares doctor\"", timeout)
+			} else if err != nil {
+				return err
+			}
+			for _, id := range ids {
 				job, err := a.wait(ctx, c, &o, id)
 				ranOut := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil // only --timeout cancels ctx; a single call has its own deadline
 				switch {
 				case ranOut && job == nil:
 					return fmt.Errorf("%s: no server answered within %s, so the job's state is unknown: run \"ares doctor\"", id, timeout)
 				case ranOut:
-					return fmt.Errorf("%s did not end within %s and continues: show it with \"ares job get %s\"", id, timeout, id)
+					a.Report(fmt.Errorf("%s did not end within %s and continues: show it with \"ares job get %s\"", id, timeout, id))
+					return &exit.Error{Code: exit.TimedOut}
 				case err != nil:
 					return interrupted(ctx, id, err)
 				}
@@ -342,7 +370,8 @@ func (a *commands) jobEventsCommand() *cobra.Command {
 	return o.Add(&cobra.Command{
 		Use: "events JOB", Short: "List the events of a job", Example: `  job=$(ares job submit -- echo hello)
   ares job events "$job"`, Args: command.ExactArgs("JOB"),
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, args []string) error {
+		Long: addressing,
+		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Events(ctx, args[0]) },
 				func(w io.Writer, m proto.Message) { a.writeEvents(w, m.(*apipb.ListJobEventsResponse)) })
 		}),

@@ -40,6 +40,11 @@ lost since the last checkpoint, plus the restart. Preemptions of archived jobs a
 				}
 				req.Since = timestamppb.New(at)
 			}
+			id, err := a.resolve(ctx, c, req.GetJobId(), toRead)
+			if err != nil {
+				return err
+			}
+			req.JobId = id
 			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listPreemptions(ctx, c, &req, limit) },
 				func(w io.Writer, m proto.Message) { a.writePreemptions(w, m.(*apipb.ListPreemptionsResponse)) })
 		}),

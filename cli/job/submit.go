@@ -28,6 +28,7 @@ type submission struct {
 	wait   bool
 	follow bool
 	flags  specFlags
+	code   codeFlag
 
 	fallback []string // the command of a job that has none; without it, such a job is an error
 }
@@ -59,19 +60,34 @@ gpu.model and gpu.memory must hold for each GPU of the job. The key gpu.count is
 GPUs of the node. The condition gpu.model=h100 matches every model with h100 in its name. A
 value of gpu.memory without a unit is in MB.
 
+With --sync, the job gets a copy of a directory of this machine as its working directory. A
+retry runs the same copy. Files named .aresignore, with the rules of .gitignore files, say what
+to leave out. Without --sync, the job starts in an empty directory on its node.
+
 The command prints the job's ID. With --follow, the command prints the job's output instead
 of the ID, and exits with the job's exit code.`,
 		Example: `  ares job submit --name hello -- echo hello
-  ares job submit --name train --gpus 4 --tenant-id vision -- python train.py --epochs 10
-  ares job submit --gpus 1 --constraint 'gpu.memory>=40G,!spot' -- python train.py
+  ares job submit --sync . --name train --gpus 4 --tenant-id vision -- python train.py --epochs 10
+  ares job submit --sync . --gpus 1 --constraint 'gpu.memory>=40G,!spot' -- python train.py
   ares job submit -f job.yaml --wait`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := s.specs(cmd, args)
+			if err == nil {
+				err = s.code.check(a.App, specs, s.file == "" && s.fallback == nil)
+			}
 			if err != nil {
 				return err
 			}
-			return a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error { return s.run(ctx, c, specs) })(cmd, args)
+			return a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+				if err := s.code.attach(ctx, a.App, c, specs); err != nil {
+					return err
+				}
+				if err := s.resolveDependencies(ctx, c, specs); err != nil {
+					return err
+				}
+				return s.run(ctx, c, specs)
+			})(cmd, args)
 		},
 	}
 	f := c.Flags()
@@ -79,6 +95,7 @@ of the ID, and exits with the job's exit code.`,
 	f.StringVarP(&s.file, "file", "f", "", "file with the job, YAML or JSON; - for standard input")
 	f.BoolVar(&s.wait, "wait", false, "wait until the job ends; exit with 1 unless it succeeded")
 	f.BoolVar(&s.follow, "follow", false, "print the job's output until it ends, and exit with its exit code")
+	s.code.add(f)
 	s.flags.add(f)
 	completeConstraint(c)
 	s.out.AddOutput(c)
@@ -108,10 +125,15 @@ func (s *submission) specs(cmd *cobra.Command, args []string) ([]*apipb.JobSpec,
 	if len(specs) > 1 && s.follow {
 		return nil, exit.Usagef("%s has %d jobs: --follow works with one job: use --wait", s.file, len(specs))
 	}
-	for _, spec := range specs {
+	for i, spec := range specs {
 		if err := s.flags.apply(cmd.Flags(), spec); err != nil {
 			return nil, err
 		}
+		spec, err := s.app.withDefaults(spec)
+		if err != nil {
+			return nil, err
+		}
+		specs[i] = spec
 		if len(args) > 0 {
 			spec.Command, spec.Args = args, nil
 		}
@@ -128,7 +150,7 @@ func (s *submission) run(ctx context.Context, c *client.Client, specs []*apipb.J
 	}
 	answer, err := c.Submit(ctx, specs[0])
 	if err != nil {
-		return err
+		return s.located(0, err)
 	}
 	id := output.Clean(answer.GetJobId())
 	s.warn("", answer.GetWarnings())
@@ -246,6 +268,7 @@ type specFlags struct {
 	after     []string
 	require   []string
 	gang      bool
+	preempt   bool
 	mixed     bool
 
 	secretEnv, secretFile []string
@@ -262,7 +285,7 @@ var (
 		{"gpu-model", "gpu_model", "GPU model, or several separated by |; without it, all members get GPUs of one model"},
 		{"mig-profile", "mig_profile", "MIG profile, such as 1g.10gb"},
 		{"accelerator-type", "accelerator_type", "gpu, tpu, fpga or custom"},
-		{"workdir", "working_dir", "absolute path of the working directory"},
+		{"workdir", "working_dir", "working directory: an absolute path on the node or, with --sync, a path inside the synced directory"},
 		{"image", "image", "container image, which is not used: the answer says whether the command runs without it"},
 		{"execution-mode", "execution_mode", "restart, or at_most_once to never run the job again after its node is lost"},
 	}
@@ -297,10 +320,11 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.secretEnv, "secret-env", nil, "secret as an environment variable, VARIABLE=SECRET or VARIABLE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.secretFile, "secret-file", nil, "secret as a file in the directory $ARES_SECRETS_DIR, FILE=SECRET or FILE=SECRET/KEY; may be repeated")
 	f.StringArrayVar(&s.labels, "label", nil, "label NAME=VALUE; may be repeated")
-	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first")
+	f.StringSliceVar(&s.after, "after", nil, "jobs that must succeed first: their IDs or names, or @last")
 	f.StringArrayVar(&s.require, "constraint", nil, "conditions on nodes and their GPUs, such as 'gpu.memory>=80G,!spot'; may be repeated; a node must meet all of them")
 	f.BoolVar(&s.gang, "gang-scheduling", true, "start only when all members can be placed; --gang-scheduling=false starts as many members as fit. A job with more --gpus than the largest node\nhas, and without --members, is split over nodes")
 	f.BoolVar(&s.mixed, "allow-mixed-models", false, "the members may get GPUs of different models; by default all members get one model")
+	f.BoolVar(&s.preempt, "preemptible", false, "the job may be stopped for a shorter job of its queue and class, and runs again later; the default is true for a job with\ncheckpoint.enabled")
 	f.Int32("array", 0, "number of array elements, which all run the same command; ARES_ARRAY_INDEX is the index of an element, from 0")
 	f.Int32("parallelism", 0, "maximum number of elements at once (default all)")
 }
@@ -347,6 +371,9 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 	}
 	if f.Changed("gang-scheduling") {
 		spec.GangScheduling = &s.gang
+	}
+	if f.Changed("preemptible") {
+		spec.Preemptible = &s.preempt
 	}
 	if len(s.after) > 0 {
 		spec.After = s.after

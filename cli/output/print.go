@@ -33,6 +33,7 @@ type Printer struct {
 // Flags are the output flags of every command that prints objects.
 type Flags struct {
 	Format string
+	Wide   bool // see AddWide
 	watch  bool
 }
 

@@ -69,7 +69,7 @@ docs/guide/simulator.md describes traces, cluster files, policies and reports.`,
 	flags.StringVar(&f.format, "format", "", "trace format: "+strings.Join(sim.Formats(), ", ")+" (default detected)")
 	flags.StringVar(&f.fleet, "fleet", "", "file with the nodes: a cluster file, or a node list of openb (.csv) (default the nodes of the recording)")
 	flags.StringVar(&f.fleetFormat, "fleet-format", "", strings.Join(fleetFormats, ", ")+" (default from the file name)")
-	flags.StringVar(&f.workload, "workload", "", "built-in workload with its own jobs and fleet: "+strings.Join(sim.Workloads(), ", "))
+	flags.StringVar(&f.workload, "workload", "", "built-in workload with its own jobs and fleet: "+strings.Join(sim.Workloads(), ", ")+", or "+sim.RegimePrefix+"NAME (drawn by seed)")
 	flags.StringSliceVar(&f.policies, "policy", []string{"ares"}, "policies to simulate, names or files.\nNames: "+strings.Join(sim.PolicyNames(), ", "))
 	flags.Uint64Var(&f.seed, "seed", 0, "random seed")
 	flags.StringVar(&f.seeds, "seeds", "", "several seeds, such as 1-5 or 1,7,9")
@@ -81,11 +81,21 @@ docs/guide/simulator.md describes traces, cluster files, policies and reports.`,
 	flags.StringVar(&f.html, "html", "", "file for an HTML page with plots")
 	for name, values := range map[string][]string{
 		"format": sim.Formats(), "policy": sim.PolicyNames(), "fleet-format": fleetFormats, "resample": sim.Resamples(), "output": simOutputs,
-		"workload": sim.Workloads(),
+		"workload": append(sim.Workloads(), regimeWorkloads()...),
 	} {
 		output.Must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	return c
+}
+
+// regimeWorkloads returns the names of the workloads that are drawn from regimes.
+func regimeWorkloads() []string {
+	regimes := sim.Regimes()
+	names := make([]string, len(regimes))
+	for i := range regimes {
+		names[i] = sim.RegimePrefix + regimes[i].Name
+	}
+	return names
 }
 
 var (
@@ -143,7 +153,7 @@ func (a *commands) simSetup(ctx context.Context, f *simFlags) (sim.Setup, error)
 		if err != nil {
 			return sim.Setup{}, exit.Usagef("--workload: %s", err)
 		}
-		return sim.Setup{Trace: w.Trace, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
+		return sim.Setup{Trace: w.Trace, Draw: w.Draw, TraceName: w.Name, Fleet: w.Fleet, FleetName: w.Name}, nil
 	}
 	trace, err := a.loadTrace(ctx, f)
 	if err != nil {
