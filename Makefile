@@ -30,7 +30,7 @@ export ARES_TEST_WITNESS    := $(TOOLS)/witness
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
 DISK   := $(or $(TMPDIR),/tmp)
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
-test race robustness robustness-short failover mutations: export TMPDIR := $(MEMORY)
+test race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
@@ -63,6 +63,7 @@ test: needs browser docker format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCT
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
 	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
 	$(MAKE) robustness-short
+	$(MAKE) bench-tiny
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
 SEEDS   ?= $(shell seq 1 40)
@@ -80,8 +81,8 @@ robustness-short: robustness-needs
 	$(GOTEST) -v -run TestFaultsBySeed ./test/chaos/robustness -seed 1 -length 5m
 
 .PHONY: failover
-failover: robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
-	go test -run '^$$' -bench Failover -benchtime 1x -timeout 15m ./test/chaos/robustness
+failover: build robustness-needs ## How long nothing is decided when a leader dies, and a job waits when its node does
+	go run ./test/bench/runner -set failover -only '$(ONLY)'
 
 .PHONY: robustness-needs
 robustness-needs: failpoints $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY)
@@ -101,21 +102,32 @@ fuzz: needs ## Fuzz every parser for FUZZTIME (10m), one after the other; the fi
 	done
 
 .PHONY: bench
-bench: build ## Benchmarks of the whole scheduler, beside YuniKorn's core where it can be fetched
-	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/load ./test/bench/placement ./test/bench/preemption
-	go test -run '^$$' -bench Queue -benchtime 1x ./engine/queue
-	go test -run '^$$' -bench History -benchtime 1x -timeout 60m ./history
-	cd test/bench/yunikorn && if go mod download; then go test -run '^$$' -bench . -benchtime 1x -timeout 30m .; \
-	else echo 'YuniKorn cannot be fetched here: not measured'; fi
+bench: build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Benchmarks of the whole scheduler (ONLY=Submit for some); results go to docs/reference/performance.md
+	go run ./test/bench/runner -set bench -only '$(ONLY)'
+
+# The figures of these runs mean nothing. They show that every benchmark still works.
+.PHONY: bench-tiny
+bench-tiny: build robustness-needs ## Run every benchmark once, in a tiny form (ONLY=Submit for some)
+	go run ./test/bench/runner -tiny -only '$(ONLY)'
+
+.PHONY: bench-turns
+bench-turns: ## Measure submissions and placements in turns with another version: make bench-turns OLD=commit
+	@test -n '$(OLD)' || { echo 'say which version to compare with: make bench-turns OLD=commit' >&2; exit 2; }
+	go run ./test/bench/turns -old '$(OLD)'
 
 .PHONY: bench-forecast
 bench-forecast: ## Only the runtime forecasts of bench-sim: coverage and width by the number of earlier runs (ARES_TRACES)
-	go test -run '^$$' -bench ForecastByRuns -benchtime 1x -timeout 20m ./test/bench/sim/predict
+	go run ./test/bench/runner -set sim -only ForecastByRuns
 
 .PHONY: bench-sim
-bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES), beside published figures
+bench-sim: build ## Placement, waiting, fairness, prediction and scale on real traces (ARES_TRACES); results go to docs/reference/performance.md
 	@test -d "$$ARES_TRACES/openb" -a -d "$$ARES_TRACES/philly" || { echo 'set ARES_TRACES to the folder with the traces: docs/guide/simulator.md says where they come from' >&2; exit 2; }
-	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/sim/...
+	go run ./test/bench/runner -set sim -only '$(ONLY)'
+
+# With 40 seeds instead of 10, the confidence intervals are half as wide.
+.PHONY: bench-sim-long
+bench-sim-long: ## Queue orders on all generated workloads, those for tuning too, with 40 seeds: an hour or two
+	ARES_REGIMES=all ARES_REGIMES_SEEDS=40 go test -run '^$$' -bench Regimes -benchtime 1x -timeout 6h ./test/bench/sim/regimes
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to

@@ -21,6 +21,7 @@ var layers = map[string]int{
 	"pki":        2, // certificates and join tokens
 	"notify":     2, // alerts by webhook and mail
 	"rediscache": 2, // the optional Redis cache
+	"objects":    2, // the code of jobs, in chunks named by their content
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
 	"client":     3,
@@ -63,6 +64,7 @@ var soleImporters = []struct {
 	{"github.com/jackc/pgx", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/pressly/goose", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/redis/go-redis", "rediscache", "Redis is optional, so one package handles its absence"},
+	{"gocloud.dev", "objects", "the bucket of objects is private to objects"},
 	{"k8s.io", "", "Ares runs without Kubernetes"},
 	{"sigs.k8s.io/controller-runtime", "", "Ares runs without Kubernetes"},
 }
@@ -101,7 +103,9 @@ var ranks = map[string][]string{
 		"cli/sim",
 		"cli/job",
 		"cli/admin",
+		"cli/account",
 		"cli/command",
+		"cli/contexts",
 		"cli/output",
 		"cli/exit",
 	},
@@ -113,6 +117,7 @@ var ranks = map[string][]string{
 		"control/estimate",
 		"control/accounting",
 		"control/secrets",
+		"control/code",
 		"control/cache",
 		"control/recording",
 	},

@@ -252,10 +252,31 @@ func (p *Process) read(file string) string {
 func (p *Process) Logged(text string) bool { return strings.Contains(p.Log(), text) }
 
 // CPU returns the processor time that the process has used.
-func (p *Process) CPU() time.Duration {
-	fields := stat(p.Pid())
+func (p *Process) CPU() time.Duration { return ticks(p.Pid(), 11, 12) }
+
+// ChildrenCPU returns the processor time of the process's children that have ended and been waited for, with that of their own
+// children.
+func (p *Process) ChildrenCPU() time.Duration { return ticks(p.Pid(), 13, 14) }
+
+// Children returns the process IDs of the process's children, including those that have ended but were not waited for.
+func (p *Process) Children() (pids []int) {
+	const parent = 1 // field of `stat`
+	own := strconv.Itoa(p.Pid())
+	files, _ := filepath.Glob("/proc/[0-9]*")
+	for _, file := range files {
+		pid, err := strconv.Atoi(filepath.Base(file))
+		if fields := stat(pid); err == nil && len(fields) > parent && fields[parent] == own {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// `ticks` returns the sum of two fields of `stat`, the user and the system time.
+func ticks(pid, user, system int) time.Duration {
+	fields := stat(pid)
 	ticks := 0
-	for _, i := range []int{11, 12} { // user and system, in hundredths of a second
+	for _, i := range []int{user, system} { // in hundredths of a second
 		if i < len(fields) {
 			n, _ := strconv.Atoi(fields[i])
 			ticks += n

@@ -31,6 +31,11 @@ var preemption = []Mutation{
 		script("preemption/by_class"), "priority class normal must be at least two classes above low",
 	},
 	{
+		"preempt-inside-class", "the job's consent to its preemption inside its class",
+		edit("job.go", "	return s.Checkpoint.Enabled\n}", "	return true\n}"),
+		script("preemption/only_preemptible_jobs"), "it does not allow its preemption inside its class",
+	},
+	{
 		"preempt-allowed", "the tenant's allow_preemption",
 		edit(preemptRights, "case admitted && record.MayPreempt:", "case admitted:"),
 		script("preemption/allow_preemption"), "is not allowed to preempt jobs",

@@ -79,7 +79,7 @@ var trust = []Mutation{
 	},
 	{
 		"trust-end-before-claim", "the refusal of an end before the claim",
-		edit(seatReports, "if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {", "if err := ctx.Err(); err != nil {"),
+		edit(seatReports, "if err := r.CheckEnd(ref.Fence, ref.Rank, res.Outcome); err != nil {", "if err := error(nil); err != nil {"),
 		law("Seats/AnEndNeedsAClaim"), `want code "fenced"`,
 	},
 	{

@@ -48,6 +48,7 @@ var foreign = map[string]struct {
 	"JobService/SubmitJobs":        {`{"jobs":[{"request_id":"{id}","name":"x","tenant_id":"{tenant}","queue":"{queue}","command":["true"]}]}`, filtered},
 	"JobService/GetJob":            {`{"job_id":"{job}"}`, absent},
 	"JobService/ListJobs":          {`{"tenant_id":"{tenant}","all":true}`, filtered},
+	"JobService/ResolveJob":        {`{"reference":"{job}"}`, absent},
 	"JobService/CancelJob":         {`{"job_id":"{job}"}`, absent},
 	"JobService/RetryJob":          {`{"job_id":"{job}","request_id":"{id}"}`, absent},
 	"JobService/ListJobEvents":     {`{"job_id":"{job}"}`, absent},
@@ -147,6 +148,9 @@ var foreign = map[string]struct {
 	"AgentService/ReportClean":      {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 	"AgentService/ReportProgress":   {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ReportCheckpoint": {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
+	"ObjectService/CommitSnapshot":  {`{"tenant_id":"{tenant}","snapshot":{}}`, absent},
+	"ObjectService/PutChunks":       {`{"tenant_id":"{tenant}","chunks":["eA=="]}`, absent},
+	"AgentService/FetchCode":        {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/FetchSecrets":     {`{"ref":{"node_id":"other","session":"1"},"seat":{"job_id":"{job}","fence":"1"}}`, refused},
 	"AgentService/ServeFiles":       {`{"ref":{"node_id":"other","session":"1"}}`, refused},
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/pause"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
-const (
-	fleetTTL = time.Minute
-	steady   = 40 * time.Second
+var (
+	fleetTTL   = rounds.Sized(time.Minute, 12*time.Second)
+	steady     = rounds.Sized(40*time.Second, 4*time.Second)
+	fleetSizes = rounds.Sized([]int{200, 2000}, []int{2, 6})
 )
 
 // fleetRun holds the measurements of one benchmark run with simulated agents.
@@ -33,11 +35,10 @@ type fleetRun struct {
 // session.
 func BenchmarkAgents(b *testing.B) {
 	var runs []fleetRun
-	for _, n := range []int{200, 2000} {
+	for _, n := range fleetSizes {
 		runs = append(runs, runFleet(b, n))
 	}
 	rows := [][]string{
-		{""},
 		{"agents"},
 		{"all sessions open after"},
 		{"renewals/s"},
@@ -61,10 +62,10 @@ func BenchmarkAgents(b *testing.B) {
 		p50, p99 := quantiles(r.before)
 		_, p99after := quantiles(r.after)
 		for i, cell := range []string{
-			"", fmt.Sprint(r.agents), short(r.opening), fmt.Sprintf("%.0f", float64(len(r.before))/steady.Seconds()),
-			short(p50), short(p99), short(slices.Max(r.before)), fmt.Sprintf("%.2f", r.calm.server), fmt.Sprintf("%.0f", r.calm.serverMB),
+			fmt.Sprint(r.agents), short(r.opening), fmt.Sprintf("%.0f", float64(len(r.before))/steady.Seconds()),
+			short(p50), short(p99), short(longest(r.before)), fmt.Sprintf("%.2f", r.calm.server), fmt.Sprintf("%.0f", r.calm.serverMB),
 			fmt.Sprint(r.calm.goroutines), fmt.Sprint(r.calm.openDescriptors), fmt.Sprintf("%.2f", r.calm.etcd), fmt.Sprintf("%.0f", r.calm.etcdMB),
-			short(r.reopening), fmt.Sprint(r.retried), short(p99after), short(slices.Max(r.after)), fmt.Sprintf("%.0f", r.storm.serverPeakMB), fmt.Sprint(r.lost + r.fenced),
+			short(r.reopening), fmt.Sprint(r.retried), short(p99after), short(longest(r.after)), fmt.Sprintf("%.0f", r.storm.serverPeakMB), fmt.Sprint(r.lost + r.fenced),
 		} {
 			rows[i] = append(rows[i], cell)
 		}
@@ -73,11 +74,15 @@ func BenchmarkAgents(b *testing.B) {
 	small, large := runs[0], runs[1]
 	more := float64(large.agents - small.agents)
 	table(b, "Growth for each agent more", [][]string{
+		{"", "for each agent"},
 		{"server CPU", fmt.Sprintf("%.0f µs/s", (large.calm.server-small.calm.server)/more*1e6)},
 		{"server memory", fmt.Sprintf("%.0f KB", (large.calm.serverMB-small.calm.serverMB)/more*1024)},
 		{"etcd CPU", fmt.Sprintf("%.0f µs/s", (large.calm.etcd-small.calm.etcd)/more*1e6)},
 	})
 }
+
+// longest returns the longest latency, or 0 if there is none.
+func longest(ds []time.Duration) time.Duration { return slices.Max(append(ds, 0)) }
 
 func short(d time.Duration) string {
 	switch {

@@ -7,20 +7,21 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ares-scheduler/ares/pause"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 	"github.com/ares-scheduler/ares/test/live"
 )
 
-const (
-	floodTTL    = 20 * time.Second
-	floodAgents = 50
-	floodFor    = 25 * time.Second
+var (
+	floodTTL    = rounds.Sized(20*time.Second, 12*time.Second)
+	floodAgents = rounds.Sized(50, 2)
+	floodFor    = rounds.Sized(25*time.Second, time.Second)
+	floodRate   = rounds.Sized(10_000, 100) // calls per second
 )
 
 // TestMain sends the flood of calls if an environment variable requests it. The
@@ -83,14 +84,15 @@ func BenchmarkFlood(b *testing.B) {
 	}{{"before", before, calm}, {"in the flood", during, flooded}} {
 		p50, p99 := quantiles(r.took)
 		rows = append(rows, []string{
-			r.name, short(p50), short(p99), short(slices.Max(r.took)), fmt.Sprint(len(r.took)),
+			r.name, short(p50), short(p99), short(longest(r.took)), fmt.Sprint(len(r.took)),
 			fmt.Sprintf("%.2f", r.use.server), fmt.Sprintf("%.0f", r.use.serverMB), fmt.Sprintf("%.2f", r.use.etcd), fmt.Sprintf("%.0f", r.use.etcdMB),
 		})
 	}
 	p50, p99 := quantiles(after)
-	rows = append(rows, []string{"after it", short(p50), short(p99), short(slices.Max(after)), fmt.Sprint(len(after)), "", "", "", ""})
+	rows = append(rows, []string{"after it", short(p50), short(p99), short(longest(after)), fmt.Sprint(len(after)), "", "", "", ""})
 	table(b, fmt.Sprintf("Renewals of %d agents beside the flood; an eighth of the TTL is %s", floodAgents, floodTTL/8), rows)
 	table(b, "The server", [][]string{
+		{"", "value"},
 		{"peak memory", fmt.Sprintf("%.0f MB", flooded.serverPeakMB)},
 		{"jobs in the store", fmt.Sprint(stored)},
 		{"acknowledged, all there", fmt.Sprint(len(got.Acknowledged) - missing)},
@@ -107,7 +109,7 @@ func runFlood(b *testing.B, p *testServer) flood {
 	}
 	answers := p.Path("flood.json")
 	order, err := json.Marshal(order{
-		HTTP: p.server.At.HTTP, GRPC: p.server.At.GRPC, Token: p.admin, Rate: 10_000, Seconds: int(floodFor.Seconds()), Answers: answers,
+		HTTP: p.server.At.HTTP, GRPC: p.server.At.GRPC, Token: p.admin, Rate: floodRate, Seconds: int(floodFor.Seconds()), Answers: answers,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/server"
 	"github.com/ares-scheduler/ares/store"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // The type `steps` collects the latencies of each step of a job's path.
@@ -58,8 +59,8 @@ func (s *steps) time(b *testing.B, name string, do func() error) {
 func BenchmarkPath(b *testing.B) {
 	server.TuneMemory()
 	var s steps
-	inProcess(b, &s, 500)
-	overREST(b, &s, 200)
+	inProcess(b, &s, rounds.Sized(500, 10))
+	overREST(b, &s, rounds.Sized(200, 5))
 	budget := map[string]string{
 		"submit": "5 ms", "scoring: one decision": "2 ms", "lease: claim": "5–10 ms", "transition: finish": "3 ms",
 	}
@@ -94,12 +95,15 @@ func inProcess(b *testing.B, s *steps, jobs int) {
 		b.Fatal(err)
 	}
 	for i := range jobs {
+		var job ares.JobID
 		s.time(b, "submit", func() error {
-			return d.Submit(b.Context(), admission.Request{Submitted: spec("path", i), Owner: "bench"})[0].Err
+			got := d.Submit(b.Context(), admission.Request{Submitted: spec("path", i), Owner: "bench"})[0]
+			job = got.ID
+			return got.Err
 		})
 		var ref store.SeatRef
 		s.time(b, "placed: decide, commit, watch", func() error {
-			ref = awaitSeat(b, d.View, "n")
+			ref = awaitSeat(b, d.View, "n", job)
 			return nil
 		})
 		s.time(b, "lease: claim", func() error { return d.Store.Claim(b.Context(), ref, session.Revision, time.Now()) })
@@ -111,12 +115,13 @@ func inProcess(b *testing.B, s *steps, jobs int) {
 	}
 }
 
-// awaitSeat waits until the view shows a claimable seat on the node.
-func awaitSeat(b *testing.B, v *cache.View, node string) store.SeatRef {
+// awaitSeat waits until the view shows a claimable seat of the job on the node. The view may still show the seat of the
+// job before as claimable.
+func awaitSeat(b *testing.B, v *cache.View, node string, job ares.JobID) store.SeatRef {
 	for {
 		entries, _, changed := v.SeatsOn(node)
 		for _, e := range entries {
-			if a := e.Run.Current(); a != nil && a.Seats[0].State == ares.SeatPlaced {
+			if a := e.Run.Current(); a != nil && e.Job.ID == job && a.Seats[0].State == ares.SeatPlaced {
 				return store.SeatRef{Job: e.Job.ID, Fence: a.Fence, Rank: 0, Node: node}
 			}
 		}

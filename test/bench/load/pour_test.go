@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ares-scheduler/ares/apipb"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // floodOrder is the environment variable that makes this program run a flood.
@@ -35,7 +36,7 @@ type order struct {
 // spoutsOfAKind is the maximum number of concurrent calls of one kind. If a
 // server lets callers wait for one second, it can queue slightly fewer calls
 // than this maximum.
-const spoutsOfAKind = 1500
+var spoutsOfAKind = rounds.Sized(1500, 20)
 
 // The flood sends these kinds of calls in rotation.
 var kinds = []string{"REST list", "REST submit", "gRPC list", "gRPC submit"}

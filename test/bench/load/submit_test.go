@@ -104,6 +104,13 @@ type load struct {
 	clients, calls, size int
 }
 
+// The variable `loads` lists the ways to submit jobs that are measured.
+var loads = []load{
+	{"1 client", 1, rounds.Sized(500, 10), 1},
+	{"64 clients", 64, rounds.Sized(6400, 64), 1},
+	{"8 clients, batches of 100", 8, rounds.Sized(200, 8), 100},
+}
+
 // BenchmarkSubmit compares durable, deduplicated submissions with raw etcd
 // transactions. Both write keys and values of the same size.
 func BenchmarkSubmit(b *testing.B) {
@@ -112,7 +119,7 @@ func BenchmarkSubmit(b *testing.B) {
 	rest := newREST(b)
 	value := stored(b, d)
 	rows := [][]string{{"submissions", "raw etcd", "in process", "ratio", "accepted", "REST", "accepted"}}
-	for _, l := range []load{{"1 client", 1, 500, 1}, {"64 clients", 64, 6400, 1}, {"8 clients, batches of 100", 8, 200, 100}} {
+	for _, l := range loads {
 		var base, inside, outside series
 		var in, out atomic.Int64
 		for round := range rounds.Count {

@@ -50,12 +50,17 @@ func (s series) rates() []float64 {
 
 func (s series) String() string {
 	r := s.rates()
+	return fmt.Sprintf("%.0f/s (%.0f–%.0f, %.1f µs CPU)", r[len(r)/2], r[0], r[len(r)-1], s.cpu())
+}
+
+// cpu returns the median processor time of an operation, in microseconds.
+func (s series) cpu() float64 {
 	cpus := make([]time.Duration, len(s))
 	for i := range s {
 		cpus[i] = s[i].cpu
 	}
 	slices.Sort(cpus)
-	return fmt.Sprintf("%.0f/s (%.0f–%.0f, %.1f µs CPU)", r[len(r)/2], r[0], r[len(r)-1], float64(cpus[len(cpus)/2])/1000)
+	return float64(cpus[len(cpus)/2]) / 1000
 }
 
 // For each round, this function divides the result of one program by the result of

@@ -5,6 +5,7 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
@@ -12,15 +13,31 @@ import (
 // given number of waiting jobs. The nodes are already indexed, as they are on a
 // running server.
 func Fleet(nodes, jobs int, work Work) *engine.State {
-	s := Nodes(nodes)
+	return FleetWith(bySubmission(), nodes, jobs, work)
+}
+
+// FleetWith is like Fleet with another configuration.
+func FleetWith(cfg config.Config, nodes, jobs int, work Work) *engine.State {
+	s := NodesWith(cfg, nodes)
 	s.Apply(ares.Batch{Revision: 2, Events: Arrivals(jobs, work)})
 	engine.Decide(s, Now)
 	runtime.GC()
 	return s
 }
 
-// Nodes returns an engine state with the given number of empty nodes.
-func Nodes(count int) *engine.State {
+// bySubmission returns the default configuration with queues in the order of submission, so that the engine, the scan and
+// other schedulers place the same jobs.
+func bySubmission() config.Config {
+	cfg := config.Default()
+	cfg.Queue = config.QueueConfig{}
+	return cfg
+}
+
+// Nodes returns an engine state with the given number of empty nodes, and with queues in the order of submission.
+func Nodes(count int) *engine.State { return NodesWith(bySubmission(), count) }
+
+// NodesWith is like Nodes with another configuration.
+func NodesWith(cfg config.Config, count int) *engine.State {
 	var events []ares.Event
 	for i := range tenants {
 		events = append(events, ares.Event{Tenant: &ares.Tenant{ID: tenant(i), Limits: ares.NoLimits(), Weight: float64(1 + i%3)}})
@@ -29,7 +46,7 @@ func Nodes(count int) *engine.State {
 		n := Node(i)
 		events = append(events, ares.Event{Node: n}, ares.Event{Session: &ares.Session{Node: n.ID, Instance: "i"}})
 	}
-	s := engine.New()
+	s := engine.NewWith(cfg)
 	s.Apply(ares.Batch{Revision: 1, Reset: true, Events: events})
 	return s
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
-// The constant `waiting` is the length of the queue before the first measured
+// The variable `waiting` is the length of the queue before the first measured
 // decision.
-const waiting = 100_000
+var waiting = rounds.Sized(100_000, 4000)
 
 // The variable `sizes` lists the numbers of nodes of the compared clusters.
-var sizes = []int{100, 1000, 10_000}
+var sizes = rounds.Sized([]int{100, 1000, 10_000}, []int{100, 150, 200})
 
 var works = []struct {
 	name string
@@ -147,7 +147,7 @@ func BenchmarkGrowth(b *testing.B) {
 // than seven days, freed capacity is reserved for one of them. From then on, a
 // cycle is more expensive.
 func BenchmarkIdle(b *testing.B) {
-	s := Fleet(10_000, 2*waiting, Openb)
+	s := FleetWith(config.Default(), sizes[len(sizes)-1], 2*waiting, Openb)
 	if _, err := Fill(s, 2*waiting); err != nil {
 		b.Fatal(err)
 	}
@@ -182,8 +182,7 @@ func (r *rest) round(b *testing.B, s *engine.State, now time.Time, step time.Dur
 		now = now.Add(step)
 		o.Time(func() { idle(b, s, now) })
 	}
-	for i := range times {
-		id := ares.JobID(fmt.Sprintf("job-%06d", 2*waiting-1-i))
+	for _, id := range pending(s, times) {
 		e.Time(func() {
 			if x := engine.Explain(s, id, now); len(x.Blockers) == 0 {
 				b.Fatalf("nothing keeps %s waiting", id)
@@ -192,9 +191,21 @@ func (r *rest) round(b *testing.B, s *engine.State, now time.Time, step time.Dur
 	}
 	r.still.Each(times, a.Thread)
 	r.aged.Each(times, o.Thread)
-	r.explained.Each(times, e.Thread)
+	r.explained.Each(len(pending(s, times)), e.Thread)
 	r.cpu = append(r.cpu, (a.Process + o.Process + e.Process).Seconds())
 	r.allocations = testing.AllocsPerRun(5, func() { idle(b, s, now) })
+}
+
+// The function `pending` returns some of the jobs that wait, from the last one on. The order of the queue decides which
+// jobs these are.
+func pending(s *engine.State, count int) (ids []ares.JobID) {
+	for i := 2*waiting - 1; i >= 0 && len(ids) < count; i-- {
+		id := ares.JobID(fmt.Sprintf("job-%06d", i))
+		if run, ok := s.Run(id); ok && run.Phase == ares.Pending {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func idle(b *testing.B, s *engine.State, now time.Time) {

@@ -16,7 +16,7 @@ import (
 // on 500 nodes with large jobs.
 const kaiSeconds = 8.97
 
-var sizes = []int{500, 1000, 2000, 5000}
+var sizes = rounds.Sized([]int{500, 1000, 2000, 5000}, []int{32})
 
 // A `filling` describes the running jobs by their sizes in GPUs. The running jobs get
 // these sizes in rotation.

@@ -6,19 +6,16 @@ package rounds
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Count is the number of rounds. Each round measures every program of a comparison once.
-const Count = 5
+var Count = Sized(5, 1)
 
 // Lap holds the wall time and the processor times that a piece of work took.
 type Lap struct {
@@ -95,23 +92,4 @@ func number(v float64, decimals int) string {
 		return whole + "." + rest
 	}
 	return whole
-}
-
-// Table prints aligned rows under a title that includes the machine's load.
-func Table(out io.Writer, title string, rows [][]string) error {
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(out, "\n%s  (load %.4s)\n", title, load); err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	for _, r := range rows {
-		for _, cell := range r {
-			_, _ = fmt.Fprint(w, cell, "\t")
-		}
-		_, _ = fmt.Fprintln(w)
-	}
-	return w.Flush()
 }

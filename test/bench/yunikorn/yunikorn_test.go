@@ -15,7 +15,7 @@ import (
 // jobs fit if there are no more than four jobs per node.
 type size struct{ nodes, jobs int }
 
-var sizes = []size{{500, 2000}, {1000, 4000}, {5000, 4000}, {10_000, 4000}}
+var sizes = rounds.Sized([]size{{500, 2000}, {1000, 4000}, {5000, 4000}, {10_000, 4000}}, []size{{50, 200}})
 
 // A `side` holds the results of one scheduler. One result is the number of
 // allocations per second of wall time. The other is the processor time per

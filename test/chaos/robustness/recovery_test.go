@@ -15,18 +15,22 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/trace"
 	"github.com/ares-scheduler/ares/test/live"
 )
 
-// These constants describe the losses that nodeLosses measures.
+// These values describe the losses that nodeLosses measures.
 const (
-	quick         = 12 * time.Second // session TTL and lost_after for a quick recovery
-	recoveryNodes = 12               // with four devices each
-	lossRounds    = 5
-	lossesAtOnce  = 4 // the other nodes have room for every gang
-	gangRanks     = 2
-	rankDevices   = 3 // two ranks do not fit on one node
+	quick       = 12 * time.Second // session TTL and lost_after for a quick recovery
+	gangRanks   = 2
+	rankDevices = 3 // two ranks do not fit on one node
+)
+
+var (
+	recoveryNodes = rounds.Sized(12, 3) // with four devices each
+	lossRounds    = rounds.Sized(5, 1)
+	lossesAtOnce  = rounds.Sized(4, 1) // the other nodes have room for every gang
 )
 
 // The type `recoveries` holds the times of the losses, each measured from the
@@ -40,9 +44,7 @@ type recoveries struct {
 
 func (r *recoveries) print(b *testing.B, setting string, limit time.Duration) {
 	b.Helper()
-	fmt.Printf("\n%d losses of a node, %s.\n", len(r.total), setting)
-	fmt.Printf("Each loss takes one of the %d nodes of another gang: its network link goes down and all of its processes are killed. "+
-		"%d gangs run at a time and lose a node within an eighth of the TTL, at random moments. %d nodes have 4 GPUs each.\n", gangRanks, lossesAtOnce, recoveryNodes)
+	rows := [][]string{{"from the loss until", "median, s", "worst, s"}}
 	for _, row := range []struct {
 		what string
 		of   []time.Duration
@@ -53,10 +55,10 @@ func (r *recoveries) print(b *testing.B, setting string, limit time.Duration) {
 		{"the gang runs again: the last rank's process has started", r.total},
 	} {
 		slices.Sort(row.of)
-		fmt.Printf("  %-58s median %5.1f s, worst %5.1f s\n", row.what, row.of[len(row.of)/2].Seconds(), row.of[len(row.of)-1].Seconds())
+		rows = append(rows, []string{row.what, fmt.Sprintf("%.1f", row.of[len(row.of)/2].Seconds()), fmt.Sprintf("%.1f", row.of[len(row.of)-1].Seconds())})
 	}
-	fmt.Printf("  all recoveries: %v\n", r.total)
-	if worst := slices.Max(r.total); worst >= limit {
+	table(b, fmt.Sprintf("%d losses of a node, %s", len(r.total), setting), rows)
+	if worst := slices.Max(r.total); worst >= limit && !rounds.Tiny() {
 		b.Errorf("%s: the worst recovery took %s, the limit is %s", setting, worst, limit)
 	}
 }

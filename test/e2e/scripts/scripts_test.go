@@ -44,16 +44,17 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"up":      up,
-			"serve":   serve,
-			"join":    join,
-			"down":    down,
-			"exits":   exits,
-			"let":     let,
-			"waitfor": waitfor,
-			"until":   until,
-			"spec":    spec,
-			"page":    page,
+			"up":       up,
+			"serve":    serve,
+			"join":     join,
+			"down":     down,
+			"exits":    exits,
+			"let":      let,
+			"waitfor":  waitfor,
+			"until":    until,
+			"spec":     spec,
+			"page":     page,
+			"terminal": terminal,
 		},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ares-scheduler/ares/sim"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // The variable `fleets` lists the cluster sizes to try, each with the reason for its size.
@@ -66,15 +67,16 @@ func BenchmarkDeadlines(b *testing.B) {
 	trace := read(b)
 	for range b.N {
 		for _, f := range fleets {
-			fmt.Printf("\n%d jobs, %d machines × 8 GPUs: %s\n", len(trace.Arrivals), f.machines, f.why)
-			table(b, trace, f.machines)
+			if err := rounds.Table(os.Stdout, fmt.Sprintf("%d jobs, %d machines × 8 GPUs: %s", len(trace.Arrivals), f.machines, f.why), table(b, trace, f.machines)); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }
 
-func table(b *testing.B, trace *sim.Trace, machines int) {
+func table(b *testing.B, trace *sim.Trace, machines int) [][]string {
 	b.Helper()
-	fmt.Printf("%-22s %8s %8s %14s %12s %12s %8s %8s\n", "", "missed", "", "completion s", "p99 wait s", "max wait s", "stops", "took")
+	rows := [][]string{{"", "missed", "share", "mean completion, s", "p99 wait, s", "longest wait, s", "preemptions", "took"}}
 	for _, l := range lines {
 		p, err := sim.PolicyNamed(l.policy)
 		if err != nil {
@@ -91,7 +93,10 @@ func table(b *testing.B, trace *sim.Trace, machines int) {
 			b.Fatalf("%s: %d of %d jobs have ended", l.name, r.Ended, r.Jobs)
 		}
 		d := r.Deadline
-		fmt.Printf("%-22s %8d %6.1f %% %14.1f %12.0f %12.0f %8d %7.1fs\n",
-			l.name, d.Missed, 100*float64(d.Missed)/float64(d.Jobs), r.Complete.Mean, r.Wait.P99, r.Wait.Max, r.Preempted, took.Seconds())
+		rows = append(rows, []string{
+			l.name, fmt.Sprint(d.Missed), fmt.Sprintf("%.1f %%", 100*float64(d.Missed)/float64(d.Jobs)), fmt.Sprintf("%.1f", r.Complete.Mean),
+			fmt.Sprintf("%.0f", r.Wait.P99), fmt.Sprintf("%.0f", r.Wait.Max), fmt.Sprint(r.Preempted), fmt.Sprintf("%.1f s", took.Seconds()),
+		})
 	}
+	return rows
 }

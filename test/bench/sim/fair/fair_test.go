@@ -109,7 +109,9 @@ func replay(b *testing.B, trace *sim.Trace, machines int, p sim.Policy) []string
 	for _, what := range v.First {
 		fmt.Println("  ", what)
 	}
-	overTime(b, f, p.Name, machines)
+	if rounds.Details() {
+		overTime(b, f, p.Name, machines)
+	}
 	return []string{
 		p.Name, fmt.Sprint(v.Decisions), fmt.Sprint(v.Placings), fmt.Sprint(v.Ahead), fmt.Sprint(v.AllLaws), fmt.Sprint(v.Violations),
 		fmt.Sprintf("%.3f", f.Jain.Mean), fmt.Sprintf("%.3f", f.Jain.Min), fmt.Sprintf("%.3f", f.Attained.Mean), fmt.Sprintf("%.3f", f.Attained.Min),

@@ -1,6 +1,7 @@
 package openb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,36 +55,48 @@ func (o *Openb) Draw(seed int) (*Draw, error) {
 // The method `arrivals` first returns every pod once, in random order. After that,
 // it returns random pods. It stops before the requested GPUs exceed 130 % of
 // capacity. If all pods together request more than 130 %, it leaves out some of
-// them.
+// them. A pod is returned as the number of its row. The authors' simulator sorts
+// the pods by name before it draws. With more than 10,000 pods, this is not the
+// order of the rows: openb-pod-10000 comes before openb-pod-9999.
 func (o *Openb) arrivals(from *rand.Rand) []int {
-	pods := len(o.Trace.Arrivals)
-	rows, milli := make([]int, pods), make([]int, pods)
+	type pod struct {
+		name       string
+		row, milli int
+	}
+	pods := make([]pod, 0, len(o.Trace.Arrivals))
 	asked, gpus := 0, 0
 	for i := range o.Trace.Arrivals {
 		a := &o.Trace.Arrivals[i]
-		row := a.Line - 2
-		rows[row], milli[row] = row, max(1000*a.Spec.GPUs, a.Spec.GPUMilli)
-		asked += milli[row]
+		p := pod{a.ID, a.Line - 2, max(1000*a.Spec.GPUs, a.Spec.GPUMilli)}
+		pods = append(pods, p)
+		asked += p.milli
 	}
+	slices.SortFunc(pods, func(a, b pod) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.row, b.row)) })
 	for i := range o.Fleet.Machines {
 		gpus += o.Fleet.Machines[i].GPUs
 	}
 	most := 1300 * gpus
-	from.Shuffle(pods, func(i, k int) { rows[i], rows[k] = rows[k], rows[i] })
+	order := slices.Clone(pods)
+	from.Shuffle(len(order), func(i, k int) { order[i], order[k] = order[k], order[i] })
 	if asked >= most {
 		for asked > most {
-			at := from.Intn(len(rows))
-			asked -= milli[rows[at]]
-			rows = slices.Delete(rows, at, at+1)
+			at := from.Intn(len(order))
+			asked -= order[at].milli
+			order = slices.Delete(order, at, at+1)
 		}
-		return rows
-	}
-	for {
-		row := from.Intn(pods)
-		if asked+min(milli[row], 1000) > most { // counts at most one GPU per pod, as the authors' simulator does
-			return rows
+	} else {
+		for {
+			p := pods[from.Intn(len(pods))]
+			if asked+min(p.milli, 1000) > most { // counts at most one GPU per pod, as the authors' simulator does
+				break
+			}
+			asked += p.milli
+			order = append(order, p)
 		}
-		asked += milli[row]
-		rows = append(rows, row)
 	}
+	rows := make([]int, len(order))
+	for i, p := range order {
+		rows[i] = p.row
+	}
+	return rows
 }

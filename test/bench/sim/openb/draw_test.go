@@ -1,6 +1,10 @@
 package openb
 
 import (
+	"fmt"
+	"math/rand" //nolint:depguard // the authors drew from this generator
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -42,4 +46,62 @@ func TestDraw(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDrawSortsByName checks the order of arrivals for a list with more than 10,000 pods. The authors sort the pods by
+// name before they draw, so openb-pod-10000 comes before openb-pod-9999. A list whose rows are not in the order of
+// names must give the same pods in the same order. A known order of the authors must be accepted.
+func TestDrawSortsByName(t *testing.T) {
+	const pods = 10_300
+	names := make([]string, pods)
+	for i := range names {
+		names[i] = fmt.Sprintf("openb-pod-%04d", i)
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	for name, rows := range map[string][]string{"numbers": names, "names": sorted, "reversed": reversed(names)} {
+		list := "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n" + strings.Join(rows, ",1,1,1,1000\n") + ",1,1,1,1000\n"
+		trace, err := sim.Read("openb", strings.NewReader(list))
+		if err != nil || trace.Bad > 0 {
+			t.Fatal(err, trace.Problems)
+		}
+		o := &Openb{dir: t.TempDir(), variant: "many", Trace: trace, Fleet: &sim.Fleet{Machines: []sim.Machine{{Name: "m", Count: 1, GPUs: pods - 300}}}}
+		want := slices.Clone(sorted)
+		from := rand.New(rand.NewSource(42))
+		from.Int()
+		from.Shuffle(pods, func(i, k int) { want[i], want[k] = want[k], want[i] })
+		var known strings.Builder
+		for len(want) < 13_000 { // 130 % of 10,000 GPUs
+			want = append(want, sorted[from.Intn(pods)])
+		}
+		rowOf := map[string]int{}
+		for i, pod := range rows {
+			rowOf[pod] = i
+		}
+		for _, pod := range want {
+			fmt.Fprintln(&known, rowOf[pod])
+		}
+		if err := os.Mkdir(filepath.Join(o.dir, "order"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(o.dir, "order", "openb_pod_list_many.seed42.order"), []byte(known.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, err := o.Draw(42)
+		if err != nil {
+			t.Errorf("rows in the order of %s: %v", name, err)
+			continue
+		}
+		for i, row := range d.Rows {
+			if rows[row] != want[i] {
+				t.Errorf("rows in the order of %s: arrival %d is %s, want %s", name, i, rows[row], want[i])
+				break
+			}
+		}
+	}
+}
+
+func reversed(names []string) []string {
+	out := slices.Clone(names)
+	slices.Reverse(out)
+	return out
 }

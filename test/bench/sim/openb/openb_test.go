@@ -47,8 +47,8 @@ func (p policy) replay(o *Openb, seed int) (r Result, arrivals int, lap rounds.L
 
 // BenchmarkOpenb replays every variant of the trace in the authors' orders of
 // arrival. For both loads, the benchmark prints the mean over the seeds next to
-// the published figure. It also prints the decisions per second. With -v, the
-// benchmark prints every seed. The rate counts decisions per second of
+// the published figure. It also prints the decisions per second. With ARES_BENCH_DETAILS,
+// the benchmark prints every seed. The rate counts decisions per second of
 // processor time, on a single thread. The rate includes the simulator's own
 // work between decisions.
 func BenchmarkOpenb(b *testing.B) {
@@ -109,7 +109,7 @@ func (p policy) rows(b *testing.B, o *Openb, seeds []int, published map[int]Resu
 			got[i] += r[i] / float64(len(seeds))
 			want[i] += published[seed][i] / float64(len(seeds))
 		}
-		if testing.Verbose() {
+		if rounds.Details() {
 			rows = append(rows, row(fmt.Sprintf("  seed %d", seed), r, published[seed], ""))
 		}
 	}

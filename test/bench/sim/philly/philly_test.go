@@ -11,6 +11,7 @@ import (
 
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/sim"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 // The benchmark uses the part of the trace between these times.
@@ -133,16 +134,31 @@ func beside(b *testing.B, name string, trace *sim.Trace) {
 	b.Helper()
 	first, _ := replay(b, "fifo-backfill", trace, false)
 	r, verdict := replay(b, "ares-turns", trace, true)
-	fmt.Printf("\nares-turns on %s, %d jobs: completion %.0f s (FIFO + backfill %.0f s), waiting to start %.0f s (%.0f s), %d preemptions (%.3f a job, %d at most), %.0f GPU-hours lost, %d cycles\n",
-		name, r.Jobs, r.Complete.Mean, first.Complete.Mean, r.Wait.Mean, first.Wait.Mean, r.Preempted, float64(r.Preempted)/float64(r.Jobs), r.PreemptedMost, r.Lost/3600, verdict.Violations)
-	fmt.Printf("%-18s %7s %12s %12s %7s %12s %12s %7s %12s %12s\n", "", "jobs", "wait p99 s", "FIFO + bf", "ratio", "delay p99 s", "FIFO + bf", "ratio", "delay p50 s", "stops a job")
-	for i := range r.ByGPUs {
-		g, f := &r.ByGPUs[i], first.GPUsNamed(r.ByGPUs[i].Name)
-		fmt.Printf("%-18s %7d %12.0f %12.0f %7.2f %12.0f %12.0f %7.2f %12.0f %12.3f\n", sim.CountText(g.Name), g.Jobs, g.Wait.P99, f.Wait.P99, g.Wait.P99/f.Wait.P99,
-			g.Delay.P99, f.Delay.P99, g.Delay.P99/f.Delay.P99, g.Delay.P50, float64(g.Preempted)/float64(g.Jobs))
-	}
+	print(b, fmt.Sprintf("ares-turns on %s, %d jobs: completion %.0f s (FIFO + backfill %.0f s), wait to start %.0f s (%.0f s), %d preemptions (%.3f per job, at most %d), %.0f GPU-hours lost, %d cycles",
+		name, r.Jobs, r.Complete.Mean, first.Complete.Mean, r.Wait.Mean, first.Wait.Mean, r.Preempted, float64(r.Preempted)/float64(r.Jobs), r.PreemptedMost, r.Lost/3600, verdict.Violations), byGPUs(&r, &first))
 	if verdict.Violations > 0 {
 		b.Errorf("%s: %v", name, verdict.First)
+	}
+}
+
+// byGPUs compares the results of a policy with those of FIFO + backfill, for jobs of each size.
+func byGPUs(r, fifo *sim.Report) [][]string {
+	rows := [][]string{{"GPUs", "jobs", "wait p99, s", "FIFO + backfill", "ratio", "delay p99, s", "FIFO + backfill", "ratio", "delay p50, s", "preemptions per job"}}
+	for i := range r.ByGPUs {
+		g, f := &r.ByGPUs[i], fifo.GPUsNamed(r.ByGPUs[i].Name)
+		rows = append(rows, []string{
+			sim.CountText(g.Name), fmt.Sprint(g.Jobs), fmt.Sprintf("%.0f", g.Wait.P99), fmt.Sprintf("%.0f", f.Wait.P99), fmt.Sprintf("%.2f", g.Wait.P99/f.Wait.P99),
+			fmt.Sprintf("%.0f", g.Delay.P99), fmt.Sprintf("%.0f", f.Delay.P99), fmt.Sprintf("%.2f", g.Delay.P99/f.Delay.P99), fmt.Sprintf("%.0f", g.Delay.P50),
+			fmt.Sprintf("%.3f", float64(g.Preempted)/float64(g.Jobs)),
+		})
+	}
+	return rows
+}
+
+func print(b *testing.B, title string, rows [][]string) {
+	b.Helper()
+	if err := rounds.Table(os.Stdout, title, rows); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -190,8 +206,7 @@ func table(b *testing.B, trace *sim.Trace, placed string, lines []line) {
 	for _, n := range pools {
 		machines += scaled(n)
 	}
-	fmt.Printf("\n%d jobs in %d pools of %d machines × 8 GPUs, %s\n", len(trace.Arrivals), len(pools), machines, placed)
-	fmt.Printf("%-30s %12s %12s %8s %12s %10s %14s %8s\n", "", "completion s", "published s", "", "waiting s", "stops/job", "lost GPU-hours", "took")
+	rows := [][]string{{"", "mean completion, s", "published, s", "difference", "mean wait, s", "preemptions per job", "GPU-hours lost", "took"}}
 	for _, l := range lines {
 		p, err := sim.PolicyNamed(l.policy)
 		if err != nil {
@@ -212,7 +227,10 @@ func table(b *testing.B, trace *sim.Trace, placed string, lines []line) {
 			known, off = fmt.Sprintf("%.0f", l.published), fmt.Sprintf("%+.1f %%", 100*(r.Complete.Mean/l.published-1))
 		}
 		stops, lost := r.Preempted, r.Lost
-		fmt.Printf("%-30s %12.0f %12s %8s %12.0f %10.3f %14.1f %7.1fs\n",
-			l.name, r.Complete.Mean, known, off, r.Wait.Mean, float64(stops)/float64(r.Jobs), lost/3600, took.Seconds())
+		rows = append(rows, []string{
+			l.name, fmt.Sprintf("%.0f", r.Complete.Mean), known, off, fmt.Sprintf("%.0f", r.Wait.Mean),
+			fmt.Sprintf("%.3f", float64(stops)/float64(r.Jobs)), fmt.Sprintf("%.1f", lost/3600), fmt.Sprintf("%.1f s", took.Seconds()),
+		})
 	}
+	print(b, fmt.Sprintf("%d jobs in %d pools of %d machines × 8 GPUs, %s", len(trace.Arrivals), len(pools), machines, placed), rows)
 }

@@ -2,10 +2,12 @@ package predict
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/ares-scheduler/ares/forecast"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 	"github.com/ares-scheduler/ares/test/bench/sim/predict/previous"
 )
 
@@ -14,6 +16,9 @@ type candidate struct {
 	name string
 	make func() predictor
 }
+
+// historyLength is the number of runs of a generated history.
+var historyLength = rounds.Sized(20_000, 300)
 
 var (
 	now    = candidate{"ares", func() predictor { return &ours{Forecaster: forecast.New(forecast.Config{})} }}
@@ -41,35 +46,38 @@ func BenchmarkForecast(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		fmt.Printf("\nRuntimes predicted at submission; wanted: p90 covers 88–92 %%, median error below the last two's and the limit's\n")
-		fmt.Printf("%-26s %-26s %6s  %10s  %12s  %12s  %8s  %8s\n", "history", "predictor", "runs", "p90 covers", "median error", "of runtime", "predict", "observe")
-		judge(b, "philly, 60–80 % (tuned)", h, 0.6, 0.8)
-		judge(b, "philly, last 20 %", h, 0.8, 1)
+		rows := [][]string{{"history", "predictor", "runs", "p90 covers", "median error", "÷ runtime", "µs to predict", "µs to learn"}}
+		rows = append(rows, judge(b, "Philly, 60–80 % (tuned)", h, 0.6, 0.8)...)
+		rows = append(rows, judge(b, "Philly, last 20 %", h, 0.8, 1)...)
 		for _, seed := range []uint64{1, 2, 3, 11, 12, 13, 14, 15} {
 			source := fmt.Sprintf("generated, seed %d", seed)
 			if seed <= 3 {
 				source += " (tuned)"
 			}
-			judge(b, source, generated(seed, 20000), 0.8, 1)
+			rows = append(rows, judge(b, source, generated(seed, historyLength), 0.8, 1)...)
+		}
+		if err := rounds.Table(os.Stdout, "Runtimes predicted at submission; wanted: p90 covers 88–92 %, and the median error is the smallest", rows); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
 
-// `judge` prints a table that compares the predictors on one history. It also
-// reports every expectation that the results do not meet.
-func judge(b *testing.B, source string, h []past, from, to float64) {
+// `judge` compares the predictors on one history and returns the rows of the table. It also reports every expectation
+// that the results do not meet.
+func judge(b *testing.B, source string, h []past, from, to float64) (rows [][]string) {
 	b.Helper()
 	var first result
 	for i, r := range candidates() {
 		by := r.make()
 		got := measure(replay(h, by, from, to))
-		covers, cost := "", "                  "
+		row := []string{source, r.name, fmt.Sprint(got.runs), "", got.absolute.Round(time.Second).String(), fmt.Sprintf("%.3f", got.relative), "", ""}
 		if o, ok := by.(*ours); ok {
-			covers = fmt.Sprintf("%.1f %%", 100*got.covered)
-			cost = fmt.Sprintf("%6.1fµs  %6.1fµs", micros(o.predicting, o.calls), micros(o.learning, o.runs))
+			row[3] = fmt.Sprintf("%.1f %%", 100*got.covered)
+			row[6], row[7] = fmt.Sprintf("%.1f", micros(o.predicting, o.calls)), fmt.Sprintf("%.1f", micros(o.learning, o.runs))
 		}
-		fmt.Printf("%-26s %-26s %6d  %10s  %12s  %12.3f  %s\n", source, r.name, got.runs, covers, got.absolute.Round(time.Second), got.relative, cost)
+		rows = append(rows, row)
 		switch {
+		case rounds.Tiny(): // too few runs to judge
 		case i == 0:
 			first = got
 			if got.covered < 0.88 || got.covered > 0.92 {
@@ -79,6 +87,7 @@ func judge(b *testing.B, source string, h []past, from, to float64) {
 			b.Errorf("%s: %s is nearer", source, r.name)
 		}
 	}
+	return rows
 }
 
 func micros(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(n) }

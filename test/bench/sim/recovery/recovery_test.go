@@ -89,7 +89,7 @@ func BenchmarkRecovery(b *testing.B) {
 		} {
 			for _, what := range []string{"a node", "a leaf"} {
 				var o outcome
-				for i := 0; i < spines*leaves; i += 3 {
+				for i := 0; i < spines*leaves; i += rounds.Sized(3, 40) {
 					nodes := []string{nodeID(i, i%f.perLeaf)}
 					if what == "a leaf" {
 						nodes = nodes[:0]

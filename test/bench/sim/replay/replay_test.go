@@ -23,13 +23,16 @@ import (
 	"github.com/ares-scheduler/ares/sim"
 	"github.com/ares-scheduler/ares/store"
 	"github.com/ares-scheduler/ares/store/storetest"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 )
 
 const (
 	machines = 6
-	jobs     = 400
 	lives    = 3 // number of server lives; the server is restarted in between
 )
+
+// The variable `jobs` is the number of submitted jobs.
+var jobs = rounds.Sized(400, 60)
 
 // BenchmarkReplay runs a server with a real store. The server places a mix of
 // jobs and is restarted twice. The benchmark then replays all decisions from
@@ -217,10 +220,14 @@ func report(b *testing.B, dir string, took time.Duration) {
 		}
 	}
 	again := time.Since(began)
-	fmt.Printf("\nThe recording of a live server, decided again; wanted: every plan has the same digest\n")
-	fmt.Printf("%-44s %d of %d (%d placings)\n", "decisions with the same digest", sum.Decisions-sum.Different, sum.Decisions, sum.Placed)
-	fmt.Printf("%-44s %d, of one server restarted %d times\n", "files, each from a snapshot", len(files), lives-1)
-	fmt.Printf("%-44s %d (%d a placing)\n", "bytes", bytes, bytes/int64(max(sum.Placed, 1)))
-	fmt.Printf("%-44s %s live, %s replayed (%.0f decisions/s)\n", "time", took.Round(time.Millisecond), again.Round(time.Millisecond), float64(sum.Decisions)/again.Seconds())
+	if err := rounds.Table(os.Stdout, "The recording of a live server, decided again; wanted: every plan has the same digest", [][]string{
+		{"", "value"},
+		{"decisions with the same digest", fmt.Sprintf("%d of %d (%d placements)", sum.Decisions-sum.Different, sum.Decisions, sum.Placed)},
+		{"files, each from a snapshot", fmt.Sprintf("%d, of one server restarted %d times", len(files), lives-1)},
+		{"bytes", fmt.Sprintf("%d (%d per placement)", bytes, bytes/int64(max(sum.Placed, 1)))},
+		{"time", fmt.Sprintf("%s live, %s replayed (%.0f decisions/s)", took.Round(time.Millisecond), again.Round(time.Millisecond), float64(sum.Decisions)/again.Seconds())},
+	}); err != nil {
+		b.Fatal(err)
+	}
 	b.ReportMetric(float64(sum.Different), "different")
 }

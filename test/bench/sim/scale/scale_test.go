@@ -58,7 +58,7 @@ var head = []string{"nodes", "jobs", "load", "longest queue", "virtual days", "G
 // BenchmarkMillion simulates 1,000,000 jobs on 10,000 nodes of 8 GPUs.
 func BenchmarkMillion(b *testing.B) {
 	for range b.N {
-		r := run{nodes: 10_000, jobs: 1_000_000, load: 1}
+		r := run{nodes: rounds.Sized(10_000, 100), jobs: rounds.Sized(1_000_000, 1000), load: 1}
 		r.do(b)
 		if err := rounds.Table(os.Stdout, fmt.Sprintf("one million jobs; to beat: 60 s and 2 GiB; the process has had at most %s", peak(b)), [][]string{head, r.row()}); err != nil {
 			b.Fatal(err)
@@ -82,6 +82,8 @@ func BenchmarkGrowth(b *testing.B) {
 			{nodes: 1000, jobs: 100_000, load: 2},
 			{nodes: 1000, jobs: 100_000, load: 10},
 		} {
+			r.jobs = rounds.Sized(r.jobs, 500)
+			r.nodes = rounds.Sized(r.nodes, 20)
 			runtime.GC()
 			r.do(b)
 			rows = append(rows, r.row())

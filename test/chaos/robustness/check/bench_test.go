@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/test/bench/rounds"
 	"github.com/ares-scheduler/ares/test/chaos/robustness/check"
 )
 
@@ -12,7 +13,7 @@ import (
 // It has 1,000 jobs, 20,000 calls, and lists of all jobs.
 func BenchmarkRun(b *testing.B) {
 	m := make1(b)
-	for n := range 1000 {
+	for n := range rounds.Sized(1000, 50) {
 		id := fmt.Sprintf("job-%d", n)
 		m.submit(id, 1+n%2)
 		m.get(id)

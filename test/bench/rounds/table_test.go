@@ -1,0 +1,30 @@
+package rounds
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTableIsMarkdown(t *testing.T) {
+	var out strings.Builder
+	if err := Table(&out, "A title", [][]string{{"", "µs"}, {"a|b", "12,345"}, {"c"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(out.String(), "\n\n")
+	want := "|      | µs     |\n|------|--------|\n| a\\|b | 12,345 |\n| c    |        |\n"
+	if table != want || !strings.HasPrefix(out.String(), "\n**A title** (load ") {
+		t.Errorf("%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestTinyNeedsTheVariable checks that benchmarks have their whole size unless the variable asks for the tiny form.
+func TestTinyNeedsTheVariable(t *testing.T) {
+	t.Setenv(tinyVariable, "")
+	if Sized(5, 1) != 5 {
+		t.Error("tiny without the variable")
+	}
+	t.Setenv(tinyVariable, "1")
+	if Sized(5, 1) != 1 {
+		t.Error("whole although the variable is set")
+	}
+}
