@@ -54,6 +54,7 @@ type Job struct {
 	MaxRetries        int               `json:"max_retries" doc:"number of retries"`
 	ExecutionMode     string            `json:"execution_mode" doc:"restart or at_most_once"`
 	Checkpoints       bool              `json:"checkpoints" doc:"whether it saves checkpoints"`
+	Preemptible       bool              `json:"preemptible" doc:"whether a shorter job of its queue and class may preempt it"`
 	ArrayCount        int               `json:"array_count" doc:"elements of an array; 0 for a single job"`
 	Labels            map[string]string `json:"labels" doc:"its labels"`
 }
@@ -129,7 +130,7 @@ func NewJob(said ares.Spec) Job {
 		NodeRequirements: s.Placement.NodeRequirements.Strings(),
 		Regions:          s.Placement.Regions, LatencySensitive: s.Placement.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
 		MaxQueueMinutes: s.MaxQueueMinutes, MaxRuntimeMinutes: s.MaxRuntimeMinutes, ExecutionMode: string(s.Mode), Checkpoints: s.Checkpoint.Enabled,
-		ArrayCount: s.Array.Count, Labels: s.Labels,
+		Preemptible: s.IsPreemptible(), ArrayCount: s.Array.Count, Labels: s.Labels,
 	}
 	if s.Retry.MaxRetries != nil {
 		j.MaxRetries = *s.Retry.MaxRetries
