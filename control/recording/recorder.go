@@ -301,13 +301,8 @@ func (f *recordingFile) tick() error {
 			return err
 		}
 	}
-	size := f.writer.Size()
-	t.size.Store(f.older + size)
-	if t.MaxBytes > 0 && f.older > 0 && f.older+size > t.MaxBytes {
-		var err error
-		if f.older, err = t.prune(f.name, size); err != nil {
-			return err
-		}
+	if err := f.bound(); err != nil {
+		return err
 	}
 	if f.seconds++; f.seconds < digestAfter || !f.fresh {
 		return nil
@@ -315,6 +310,20 @@ func (f *recordingFile) tick() error {
 	return f.digest("")
 }
 
+// The method `bound` removes the oldest files when all files together are larger than the limit.
+func (f *recordingFile) bound() error {
+	t, size := f.recorder, f.writer.Size()
+	t.size.Store(f.older + size)
+	if t.MaxBytes <= 0 || f.older == 0 || f.older+size <= t.MaxBytes {
+		return nil
+	}
+	var err error
+	f.older, err = t.prune(f.name, size)
+	return err
+}
+
+// The method `end` closes the file with an end mark. What was written last can exceed the limit, so the limit is applied here
+// too: the next file may never come.
 func (f *recordingFile) end(why string) error {
 	if f.writer == nil {
 		return nil
@@ -324,6 +333,9 @@ func (f *recordingFile) end(why string) error {
 		err = f.digest(why)
 	}
 	err = errors.Join(err, f.file.Close())
+	if err == nil {
+		err = f.bound()
+	}
 	f.writer, f.file = nil, nil
 	return err
 }
