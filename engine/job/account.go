@@ -14,7 +14,7 @@ import (
 // is not free is charged to its node's account.
 func (j *Table) chargeJob(e *Entry, sign int) {
 	if sign > 0 {
-		e.setHoldings(j.holdingsOf(e))
+		j.setHoldings(e)
 	}
 	j.indexRunning(e, sign)
 	j.indexStops(e, sign)
@@ -58,47 +58,48 @@ func (j *Table) chargeJob(e *Entry, sign int) {
 // noHoldings are the holdings of every job that was never placed. They are never changed.
 var noHoldings = &holdings{}
 
-// The method `setHoldings` sets the holdings of an entry. Most entries of a long queue have none, and share noHoldings.
-func (e *Entry) setHoldings(h holdings) {
-	switch {
-	case e.Run == nil || e.Job == nil:
+// setHoldings sets the holdings of an entry. Most entries of a long queue have none, and share noHoldings.
+func (j *Table) setHoldings(e *Entry) {
+	if e.Run == nil || e.Job == nil {
 		e.Held = noHoldings
-	case e.Held == noHoldings:
-		e.Held = &h
-	default:
-		*e.Held = h
+		return
 	}
+	if e.Held == noHoldings {
+		e.Held = &holdings{}
+		e.Held.Past, e.Held.Allocation.ForQuotas = e.Held.onePast[:0], e.Held.oneModel[:0]
+	}
+	j.computeHoldings(e, e.Held)
 }
 
-// holdingsOf computes the amounts that an entry adds to the accounts. The amounts depend on the entry's job and
-// run.
-func (j *Table) holdingsOf(e *Entry) holdings {
-	var out holdings
+// computeHoldings computes the amounts that an entry adds to the accounts. They depend on the entry's job and run. The
+// memory of the earlier amounts is used again.
+func (j *Table) computeHoldings(e *Entry, h *holdings) {
 	if e.Run == nil || e.Job == nil {
-		return out
+		return
 	}
-	out.isConcurrent = e.countsAsRunning()
+	h.isConcurrent = e.countsAsRunning()
+	h.Past, h.Allocation = h.Past[:0], queue.Allocation{ForQuotas: h.Allocation.ForQuotas[:0]}
 	for i := range e.Run.Attempts {
 		a := &e.Run.Attempts[i]
-		var all queue.Allocation
+		var models [2]queue.GPUAmount
+		all := queue.Allocation{ForQuotas: models[:0]}
 		for k := range a.Seats {
-			h := &a.Seats[k]
-			j.addSeat(&all, &h.Seat, e.Job.GPUMemoryMB)
+			seat := &a.Seats[k]
+			j.addSeat(&all, &seat.Seat, e.Job.GPUMemoryMB)
 			// A voided seat occupies its node's devices until the node reports that the seat's processes are
 			// gone. But a voided seat must not count against the tenant's limit, because it would block the
 			// job's next attempt.
-			if !h.State.Settled() {
-				j.addSeat(&out.Allocation, &h.Seat, e.Job.GPUMemoryMB)
+			if !seat.State.Settled() {
+				j.addSeat(&h.Allocation, &seat.Seat, e.Job.GPUMemoryMB)
 			}
 		}
 		if !a.PlacedAt.IsZero() {
-			out.Past = append(out.Past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
+			h.Past = append(h.Past, usagePeriod{all.ForShare, int64(all.ForLimits.GPUs*cluster.WholeMilli + all.ForLimits.GPUMilli), a.PlacedAt, a.EndedAt})
 		}
 	}
-	if out.isConcurrent {
-		out.Allocation.ForLimits.Jobs = 1
+	if h.isConcurrent {
+		h.Allocation.ForLimits.Jobs = 1
 	}
-	return out
 }
 
 // addSeat adds one seat of a job to an allocation. The parameter `gpuMemory` is the GPU memory that the job

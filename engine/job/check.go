@@ -29,7 +29,8 @@ func (j *Table) CheckOrder() error {
 		if e.Job == nil || e.Run == nil {
 			continue
 		}
-		h, leaf := j.holdingsOf(e), fresh.Leaf(e.Job.Tenant, e.Job.Queue)
+		h, leaf := holdings{}, fresh.Leaf(e.Job.Tenant, e.Job.Queue)
+		j.computeHoldings(e, &h)
 		if h.isConcurrent {
 			leaf.Charge(h.Allocation, 1)
 		}
@@ -66,7 +67,8 @@ func (j *Table) checkMonths() error {
 			t = &Tenant{monthlyUse: map[string]int64{}}
 			counted[e.Job.Tenant] = t
 		}
-		h := j.holdingsOf(e)
+		h := holdings{}
+		j.computeHoldings(e, &h)
 		for i := range h.Past {
 			if !h.Past[i].To.IsZero() {
 				t.addMonthlyUse(&h.Past[i], 1)

@@ -51,6 +51,10 @@ type holdings struct {
 	isConcurrent bool             // the job counts as one of its tenant's concurrent jobs
 	Allocation   queue.Allocation // what is allocated now
 	Past         []usagePeriod    // by attempt, the running one last
+
+	// Most jobs have one attempt on one model. Its amounts are stored here, so that a placement needs one allocation.
+	onePast  [1]usagePeriod
+	oneModel [1]queue.GPUAmount
 }
 
 // usagePeriod is the usage of one attempt, and the time during which the attempt had its allocation. The field To

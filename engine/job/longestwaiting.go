@@ -15,10 +15,11 @@ import (
 // order. All pending jobs leave the queue and return to it when their runtimes have been predicted, and the list would
 // otherwise be sorted again for each of them.
 type waitingList struct {
-	items  []waitingItem
-	sorted int
-	stale  int
-	last   uint32 // the number of the latest item
+	items    []waitingItem
+	sorted   int
+	earliest int64 // when the first of items[sorted:] began to wait, or earlier
+	stale    int
+	last     uint32 // the number of the latest item
 }
 
 type waitingItem struct {
@@ -43,7 +44,12 @@ func (l *waitingList) add(e *Entry) {
 	l.last++
 	l.last = max(l.last, 1)
 	e.waitingItem = l.last
-	l.items = append(l.items, waitingItem{e.WaitingSince().UnixNano(), e, l.last})
+	since := e.WaitingSince().UnixNano()
+	if l.sorted == len(l.items) {
+		l.earliest = since
+	}
+	l.earliest = min(l.earliest, since)
+	l.items = append(l.items, waitingItem{since, e, l.last})
 }
 
 // The method `remove` makes the item of a job stale when the job leaves the pending queue.
@@ -102,8 +108,10 @@ func (l *waitingList) sort() {
 // given time. The job that has waited longest is first. The result has no more than the given number of jobs.
 func (j *Table) LongestWaiting(since time.Time, most int) (out []*Entry) {
 	l := &j.waiting
-	l.sort()
-	for i := range l.items {
+	if l.earliest <= since.UnixNano() { // otherwise no unsorted job has waited long enough
+		l.sort()
+	}
+	for i := range l.items[:l.sorted] {
 		it := &l.items[i]
 		if it.since > since.UnixNano() || len(out) == most {
 			break

@@ -73,8 +73,11 @@ func (f Figures) Over(other Figures) Figures {
 
 func (f Figures) Median() float64 { return slices.Sorted(slices.Values(f))[len(f)/2] }
 
-// Text formats the median and the range, each divided by a unit.
+// Text formats the median and the range, each divided by a unit. A single figure has no range.
 func (f Figures) Text(unit float64, decimals int) string {
+	if len(f) == 1 {
+		return number(f[0]/unit, decimals)
+	}
 	return fmt.Sprintf("%s (%s–%s)", number(f.Median()/unit, decimals), number(slices.Min(f)/unit, decimals), number(slices.Max(f)/unit, decimals))
 }
 
