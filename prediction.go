@@ -17,6 +17,9 @@ type RuntimePredicted struct {
 	// Own is the number of runs of the same job that it is based on. Only these runs can make a job late.
 	// Invariant: 0 <= Own <= Samples.
 	Own int
+	// Doubt says how little the predictions of that time told short jobs from long ones, in percent. With 100, the order
+	// of a queue does not use the prediction; with 0, it uses the prediction as it is.
+	Doubt int
 }
 
 // MaxIntervalFactor is the largest ratio of p90 to median that users see. A wider interval says no more than its p90.

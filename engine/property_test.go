@@ -235,7 +235,7 @@ func (m *machine) Predict(t *rapid.T) {
 	}
 	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
 	half := pick(t, "half", time.Minute, time.Millisecond, time.Hour, 30*time.Hour)
-	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7), Own: pick(t, "own", 0, 7)}})
+	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7), Own: pick(t, "own", 0, 7), Doubt: pick(t, "doubt", 0, 0, 35, 100)}})
 }
 
 // The action Score writes or deletes the history score of a node.

@@ -34,16 +34,18 @@ type Forecast struct {
 	// other jobs are known, and a run that exceeds its p90 is not late.
 	// Invariant: if Own > 0, then Samples == Own.
 	Own int
+	// Doubt says how little recent forecasts told short jobs from long ones, in percent; see `skill`.
+	Doubt int
 }
 
 // Record returns the forecast as the prediction of a job, as it is stored and given to the engine.
 func (f Forecast) Record(job ares.JobID) ares.RuntimePredicted {
-	return ares.RuntimePredicted{Job: job, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples, Own: f.Own}
+	return ares.RuntimePredicted{Job: job, P50: f.P50, P90: f.P90, Basis: f.Basis, Samples: f.Samples, Own: f.Own, Doubt: f.Doubt}
 }
 
 // Recorded returns the forecast that was recorded as a prediction.
 func Recorded(p ares.RuntimePredicted) Forecast {
-	return Forecast{P50: p.P50, P90: p.P90, Basis: p.Basis, Samples: p.Samples, Own: p.Own}
+	return Forecast{P50: p.P50, P90: p.P90, Basis: p.Basis, Samples: p.Samples, Own: p.Own, Doubt: p.Doubt}
 }
 
 // Outcome says whether a run ended by itself, at its time limit, or because something else cut it
@@ -81,6 +83,7 @@ type Forecaster struct {
 	total     []float64 // cumulative sums of the weights
 	scratch   []weightedRun
 	logs      []float64 // scratch
+	skill     skill
 }
 
 // The constant `shrinkage` controls the weight of a group in a prediction. If a group has this
@@ -128,6 +131,7 @@ func (f *Forecaster) Predict(a Features) Forecast {
 		out.P50, out.P90 = min(out.P50, a.Limit), min(out.P90, a.Limit)
 	}
 	out.P90 = max(out.P50, out.P90)
+	out.Doubt = f.skill.doubt()
 	return out
 }
 
@@ -215,6 +219,9 @@ func (f *Forecaster) Observe(r Run) (found Drift, drifted bool) {
 	// might have exceeded the p90.
 	if late := r.Took > r.Predicted.P90; r.Predicted.P90 > 0 && !r.Overdue && (late || r.Outcome != Cut) {
 		f.recordCoverage(&a, &keys, &r.Predicted, !late)
+	}
+	if r.Outcome == Ended && r.Predicted.P50 > 0 {
+		f.skill.observe(r.Predicted.P50, r.Took)
 	}
 	if r.Predicted.Own > 0 && r.Predicted.P50 > 0 {
 		f.observeSpread(&r, keys[userLevel(&a)], f.classOfRun(&a, &keys, &r.Predicted))

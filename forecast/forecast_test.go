@@ -382,7 +382,7 @@ func TestRestoreReadsThePreviousFormat(t *testing.T) {
 	saved := f.Save()
 	old := append([]byte{plainFormat}, saved[1:]...)
 	coverages := 1 + 1 + len(f.coverages)*10 + 1 // the version, the corrections and no drift
-	old = append(old[:coverages:coverages], saved[coverages+classes:]...)
+	old = append(old[:coverages:coverages], saved[coverages+classes+8*len(f.skill.sums()):]...)
 	back, err := Restore(Config{}, old)
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,13 @@ import (
 )
 
 // The constant `format` is the version of the byte format that Save writes.
-const format = 2
+const format = 3
 
-// plainFormat is the previous version, without the spreads. A server that is updated reads it.
-const plainFormat = 1
+// A server that is updated reads the formats of earlier versions: plainFormat has no spreads, and spreadFormat has no skill.
+const (
+	plainFormat  = 1
+	spreadFormat = 2
+)
 
 // Save returns all data of the forecaster as bytes. With the default limits, the result has at most
 // about 700 kB.
@@ -35,6 +38,9 @@ func (f *Forecaster) Save() []byte {
 	}
 	for i := range f.spreads {
 		out = samples(out, f.spreads[i].errors)
+	}
+	for _, sum := range f.skill.sums() {
+		out = number(out, *sum)
 	}
 	out = binary.AppendUvarint(out, uint64(len(f.groups.byKey)))
 	for g := f.groups.oldest; g != nil; g = g.newer {
@@ -68,7 +74,7 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 	f := New(cfg)
 	r := &reader{rest: saved}
 	version := r.take(1)
-	if r.bad || version[0] != format && version[0] != plainFormat {
+	if r.bad || version[0] < plainFormat || version[0] > format {
 		return nil, errors.New("restore forecasts: another version of Ares saved the data in a different format")
 	}
 	grades := r.count(1 << 10)
@@ -89,6 +95,13 @@ func Restore(cfg Config, saved []byte) (*Forecaster, error) {
 		}
 		f.spreads[i].errors = r.errors()
 	}
+	for _, sum := range f.skill.sums() {
+		if version[0] < format {
+			break
+		}
+		*sum = r.number()
+	}
+	f.skill.check()
 	for range r.count(1 << 24) {
 		if r.bad {
 			break

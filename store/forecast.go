@@ -51,13 +51,13 @@ func (s *Store) Predict(ctx context.Context, lead *Leadership, told []Prediction
 }
 
 func forecastRecord(p *ares.RuntimePredicted) *storepb.Record {
-	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis, Samples: int64(p.Samples), Own: int64(p.Own)}}}
+	return &storepb.Record{Body: &storepb.Record_Forecast{Forecast: &storepb.Forecast{P50: int64(p.P50), P90: int64(p.P90), Basis: p.Basis, Samples: int64(p.Samples), Own: int64(p.Own), Doubt: int64(p.Doubt)}}}
 }
 
 func forecastRead(m *storepb.Forecast, job ares.JobID) *ares.RuntimePredicted {
 	basis := m.GetBasis()
 	shared.text(&basis)
-	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: basis, Samples: int(m.GetSamples()), Own: int(m.GetOwn())}
+	return &ares.RuntimePredicted{Job: job, P50: time.Duration(m.GetP50()), P90: time.Duration(m.GetP90()), Basis: basis, Samples: int(m.GetSamples()), Own: int(m.GetOwn()), Doubt: int(min(max(m.GetDoubt(), 0), 100))}
 }
 
 // MaxMemory is the maximum size of a forecaster's stored state, in bytes. The size limit of etcd

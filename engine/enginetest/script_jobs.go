@@ -95,6 +95,7 @@ func doJob(w *Cluster, in *arguments) (string, error) {
 func doEstimate(w *Cluster, in *arguments) (string, error) {
 	p := &ares.RuntimePredicted{Job: in.job(), Basis: "script", Samples: in.number("samples", 1)}
 	p.Own = in.number("own", p.Samples)
+	p.Doubt = in.number("doubt", 0)
 	var err error
 	if p.P50, err = time.ParseDuration(in.text("p50", "0s")); err != nil {
 		return "", err

@@ -363,9 +363,14 @@ func (j *Table) PreemptionGain(v *Entry, now time.Time) int64 {
 	return (int64(left/time.Second) - config.LongerRatio*int64(cost/time.Second)) * v.sizeWeight()
 }
 
-// waitingWork returns the work of a waiting job as PreemptionGain counts it.
+// waitingWork returns the work of a waiting job as PreemptionGain counts it. It counts up to twice, as far as forecasts are
+// in doubt.
 func (e *Entry) waitingWork(now time.Time) int64 {
-	return config.LongerRatio * int64((e.ExpectedRemaining(now)+config.LongerExtra)/time.Second) * e.sizeWeight()
+	work := config.LongerRatio * int64((e.ExpectedRemaining(now)+config.LongerExtra)/time.Second) * e.sizeWeight()
+	if e.Forecast != nil {
+		work += work / 100 * int64(min(max(e.Forecast.Doubt, 0), 100))
+	}
+	return work
 }
 
 // PreemptsLongerFrom returns the time from which a waiting job may preempt much longer jobs of its queue and class. The

@@ -17,7 +17,8 @@ import (
 //     from its acceptance, up to maxExtensions times, so it falls behind jobs that can still meet theirs.
 //   - by submitted priority, highest first
 //   - by expected work, least first: the median of the remaining runtime, times the square root of the GPUs. On the
-//     workloads for tuning, no other power of the GPUs was better, and on Philly this one was best.
+//     workloads for tuning, no other power of the GPUs was better, and on Philly this one was best. As far as forecasts
+//     are in doubt, the differences shrink; see orderingWork.
 //   - by submission
 //
 // Jobs of a class below normal move up to class normal while they wait, one point of priority per ageing step. So a
@@ -64,7 +65,7 @@ func (j *Table) expectedWorkPosition(e *Entry, now time.Time) position {
 		}
 	}
 	within := min(out.priority-ares.ClassOf(out.priority).Floor(), maxWithin)
-	out.sortKey = notUrgent | uint64(maxWithin-within)<<workBits | e.expectedWork(time.Time{}) // no attempt is running, so the time does not matter
+	out.sortKey = notUrgent | uint64(maxWithin-within)<<workBits | e.orderingWork()
 	return out
 }
 
@@ -123,6 +124,28 @@ func (e *Entry) expectedWork(now time.Time) uint64 {
 	return min(uint64(runtime/time.Millisecond)*uint64(e.sizeWeight())/cluster.WholeMilli, maxWork)
 }
 
+// orderingWork returns the expected work of a pending job as far as forecasts deserve it. With a doubt of 100 % it is
+// the same for all jobs that have not run yet, so these start by submission, sizes included: an order by forecasts that say
+// nothing would delay some jobs at random. A job that has run before counts as it is, because its own runtime is evidence.
+func (e *Entry) orderingWork() uint64 {
+	work := e.expectedWork(time.Time{}) // no attempt is running, so the time does not matter
+	doubt := e.doubt()
+	if doubt == 0 {
+		return work
+	}
+	const middle = float64(unknownRuntime / time.Millisecond)
+	trust := 1 - float64(doubt)/100
+	return min(uint64(middle*math.Pow(float64(work)/middle, trust)), maxWork)
+}
+
+// The method `doubt` returns the doubt with which a job's forecast counts in the order, in percent.
+func (e *Entry) doubt() int {
+	if e.Forecast == nil || e.Run != nil && e.Run.Last() != nil {
+		return 0
+	}
+	return min(max(e.Forecast.Doubt, 0), 100)
+}
+
 // waitingSince returns the time since which a pending job waits: its acceptance, or the end of its last attempt.
 func (e *Entry) waitingSince() time.Time {
 	since := e.Job.AcceptedAt
@@ -165,6 +188,11 @@ func (j *Table) expectedWorkText(e *Entry, now time.Time) string {
 	p := j.expectedWorkPosition(e, now)
 	text := fmt.Sprintf("by class (%s), then by priority, then by expected work, least first: an expected runtime of %s, %s",
 		ares.ClassOf(p.priority), e.estimateText(), e.sizeText())
+	if doubt := e.doubt(); doubt >= 100 {
+		text = fmt.Sprintf("by class (%s), then by priority, then by submission, because recent forecasts did not tell short jobs from long ones; the own forecast is %s", ares.ClassOf(p.priority), e.estimateText())
+	} else if doubt > 0 {
+		text += fmt.Sprintf("; this counts for %d %%, and the submission for the rest, because recent forecasts did not tell all short jobs from long ones", 100-doubt)
+	}
 	if p.sortKey&notUrgent == 0 {
 		text = fmt.Sprintf("first in class %s, because its deadline is near; among such jobs by deadline", ares.ClassOf(p.priority))
 	}

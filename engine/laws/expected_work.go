@@ -49,6 +49,12 @@ func (t *checker) workRankOf(job *ares.Job) workRank {
 	left := min(max(runtime-done, time.Minute), 10*365*24*time.Hour)
 	root := math.Floor(math.Sqrt(min(gpuCount(job)*1000, 1<<24) * 1000))
 	out.work = int64(math.Floor(float64(left.Milliseconds()) * root / 1000))
+	// As far as forecasts are in doubt, the jobs that have not run yet are more alike: all need an hour if they are in
+	// full doubt.
+	if f, ok := t.state.Forecast(job.ID); ok && f.Doubt > 0 && len(run.Attempts) == 0 {
+		hour := float64(time.Hour.Milliseconds())
+		out.work = int64(hour * math.Pow(float64(out.work)/hour, 1-float64(min(f.Doubt, 100))/100))
+	}
 	return out
 }
 

@@ -3936,6 +3936,7 @@ type Forecast struct {
 	Basis         string                 `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
 	Samples       int64                  `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"` // runs it rests on, 0 for an assumption
 	Own           int64                  `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`         // runs of the same job among them
+	Doubt         int64                  `protobuf:"varint,6,opt,name=doubt,proto3" json:"doubt,omitempty"`     // how little forecasts told short jobs from long ones, in percent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4001,6 +4002,13 @@ func (x *Forecast) GetSamples() int64 {
 func (x *Forecast) GetOwn() int64 {
 	if x != nil {
 		return x.Own
+	}
+	return 0
+}
+
+func (x *Forecast) GetDoubt() int64 {
+	if x != nil {
+		return x.Doubt
 	}
 	return 0
 }
@@ -4959,13 +4967,14 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x18\n" +
 	"\acreated\x18\x03 \x01(\x03R\acreated\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\fR\x05value\x12\x12\n" +
-	"\x04seen\x18\x05 \x01(\x03R\x04seen\"p\n" +
+	"\x04seen\x18\x05 \x01(\x03R\x04seen\"\x86\x01\n" +
 	"\bForecast\x12\x10\n" +
 	"\x03p50\x18\x01 \x01(\x03R\x03p50\x12\x10\n" +
 	"\x03p90\x18\x02 \x01(\x03R\x03p90\x12\x14\n" +
 	"\x05basis\x18\x03 \x01(\tR\x05basis\x12\x18\n" +
 	"\asamples\x18\x04 \x01(\x03R\asamples\x12\x10\n" +
-	"\x03own\x18\x05 \x01(\x03R\x03own\"4\n" +
+	"\x03own\x18\x05 \x01(\x03R\x03own\x12\x14\n" +
+	"\x05doubt\x18\x06 \x01(\x03R\x05doubt\"4\n" +
 	"\n" +
 	"Forecaster\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
