@@ -30,12 +30,19 @@ type Reservation struct {
 	price   time.Duration            // for a hold; see Hold.Price
 }
 
+// maxReservationDoubt is the largest doubt about its forecast with which a job gets a reservation, in percent. Jobs in doubt
+// start by submission, so each large job would get a reservation in its turn, and the capacity that is kept for it would
+// delay all others by more than it gains.
+const maxReservationDoubt = 50
+
 // MayReserve reports whether a blocked job may get a reservation.
 func (b *Round) MayReserve(e *job.Entry, now time.Time) bool {
 	r := &b.Backfill
 	switch {
 	case b.holdOf(e) != 0:
 		return false // nodes are held for it
+	case b.Cfg.Queue.Order == config.OrderExpectedWork && !b.ReserveForAll && e.Doubt() > maxReservationDoubt:
+		return false
 	case len(b.Reservations)-b.Held >= r.First || len(b.Reservations) >= config.MaxReserved || b.ReservationTries >= 2*r.First:
 		return false
 	case b.Cfg.Queue.Blocked == config.BlockedReserve && !b.ReserveForAll:

@@ -129,7 +129,7 @@ func (e *Entry) expectedWork(now time.Time) uint64 {
 // nothing would delay some jobs at random. A job that has run before counts as it is, because its own runtime is evidence.
 func (e *Entry) orderingWork() uint64 {
 	work := e.expectedWork(time.Time{}) // no attempt is running, so the time does not matter
-	doubt := e.doubt()
+	doubt := e.Doubt()
 	if doubt == 0 {
 		return work
 	}
@@ -138,8 +138,8 @@ func (e *Entry) orderingWork() uint64 {
 	return min(uint64(middle*math.Pow(float64(work)/middle, trust)), maxWork)
 }
 
-// The method `doubt` returns the doubt with which a job's forecast counts in the order, in percent.
-func (e *Entry) doubt() int {
+// Doubt returns the doubt with which a job's forecast counts in the order, in percent.
+func (e *Entry) Doubt() int {
 	if e.Forecast == nil || e.Run != nil && e.Run.Last() != nil {
 		return 0
 	}
@@ -188,7 +188,7 @@ func (j *Table) expectedWorkText(e *Entry, now time.Time) string {
 	p := j.expectedWorkPosition(e, now)
 	text := fmt.Sprintf("by class (%s), then by priority, then by expected work, least first: an expected runtime of %s, %s",
 		ares.ClassOf(p.priority), e.estimateText(), e.sizeText())
-	if doubt := e.doubt(); doubt >= 100 {
+	if doubt := e.Doubt(); doubt >= 100 {
 		text = fmt.Sprintf("by class (%s), then by priority, then by submission, because recent forecasts did not tell short jobs from long ones; the own forecast is %s", ares.ClassOf(p.priority), e.estimateText())
 	} else if doubt > 0 {
 		text += fmt.Sprintf("; this counts for %d %%, and the submission for the rest, because recent forecasts did not tell all short jobs from long ones", 100-doubt)
