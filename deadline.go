@@ -55,6 +55,9 @@ func (j *Job) Outlook(r *Run, p RuntimePredicted, now time.Time) Outlook {
 		done = r.Done(j, now)
 	}
 	half, late := RoundRuntime(p.P50), RoundRuntime(max(p.P50, p.P90))
+	if limit := j.MaxRuntime(); limit > 0 { // rounding must not exceed it
+		half, late = min(half, limit), min(late, limit)
+	}
 	out := Outlook{Deadline: j.Deadline, Runtime: late}
 	if p.Own < EnoughRuns {
 		return out

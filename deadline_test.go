@@ -66,6 +66,8 @@ func TestOutlook(t *testing.T) {
 	keeps := due(time.Hour)
 	keeps.Checkpoint.Enabled = true
 	half := &ares.Run{Attempts: []ares.Attempt{{StartedAt: dawn.Add(-2 * time.Hour), EndedAt: dawn.Add(-30 * time.Minute), Outcome: ares.OutcomeStopped}}}
+	limited := due(2 * time.Hour)
+	limited.MaxRuntimeMinutes = 61
 	long := ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Samples: 30, Own: 30}
 	for name, c := range map[string]struct {
 		job  *ares.Job
@@ -80,6 +82,7 @@ func TestOutlook(t *testing.T) {
 		"nobody knows":          {due(time.Hour), nil, ares.RuntimePredicted{}, 0, "no estimate: too few runs of this job have ended"},
 		"other jobs are known":  {due(time.Hour), nil, ares.RuntimePredicted{P50: time.Hour, P90: 190 * time.Minute, Samples: 30, Own: 8}, 0, "no estimate: too few runs of this job have ended"},
 		"an array, three waves": {array, nil, long, 130 * time.Minute, "p90 of its runtime is 5h10m, so it would end 2h10m late"},
+		"rounded to its limit":  {limited, nil, ares.RuntimePredicted{P50: time.Hour, P90: 61 * time.Minute, Samples: 30, Own: 30}, -59 * time.Minute, "p90 of its runtime is 1h01m, so it has 59m00s to spare"},
 		"half of it is done":    {keeps, half, long, 40 * time.Minute, "so it would end 40m00s late"},
 	} {
 		t.Run(name, func(t *testing.T) {

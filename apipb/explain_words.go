@@ -2,6 +2,8 @@ package apipb
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -42,6 +44,10 @@ var spellings = map[string][]protoreflect.Name{
 	"replicas":    {"members"},
 	"nodes":       {"members"},
 	"timeout":     {"max_runtime_minutes"},
+	"time":        {"max_runtime_minutes"},
+	"time_limit":  {"max_runtime_minutes"},
+	"runtime":     {"max_runtime_minutes"},
+	"walltime":    {"max_runtime_minutes"},
 	"mode":        {"execution_mode"},
 	"depends_on":  {"after"},
 	"concurrency": {"max_concurrent_jobs"},
@@ -66,8 +72,8 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 	for i := range names {
 		names[i] = string(fields.Get(i).Name())
 	}
-	best := Nearest(key, names)
-	if best != "" && distance(key, best) <= 1 {
+	word := strings.ToLower(key)
+	if best := Nearest(key, names); best != "" && distance(word, best) <= 1 {
 		return best
 	}
 	for i := range fields.Len() {
@@ -76,7 +82,18 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 			return string(fd.Name()) + "." + key
 		}
 	}
-	return best
+	// A word with more than one mistake is similar to many names. The first letter is seldom wrong.
+	alike := func(names []string) []string {
+		return slices.DeleteFunc(names, func(name string) bool { return word == "" || name[0] != word[0] })
+	}
+	if wrong := Nearest(word, alike(slices.Sorted(maps.Keys(spellings)))); len(word) >= 3 && wrong != "" && distance(word, wrong) <= 1 {
+		for _, name := range spellings[wrong] {
+			if fields.ByName(name) != nil {
+				return string(name)
+			}
+		}
+	}
+	return Nearest(key, alike(names))
 }
 
 // Nearest returns the element of `names` that is most similar to `word`. If no element is

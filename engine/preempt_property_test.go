@@ -185,6 +185,39 @@ func (m *contendedCluster) disturb(t *rapid.T) {
 	}
 }
 
+// fillWithLongJobs starts a job on each node that uses all its devices, allows its preemption, and is expected to run
+// for days. Then it submits short jobs and lets them wait. Random jobs alone seldom leave a long job running while a
+// short one of its queue and class waits.
+func (m *contendedCluster) fillWithLongJobs(t *rapid.T) {
+	tenant := pick(t, "tenant of long jobs", "a", "b")
+	var long []ares.JobID
+	for k := range m.w.State.Nodes() {
+		id := ares.JobID(fmt.Sprintf("long-%s", k.Node.ID))
+		s := ares.Spec{Tenant: tenant, Members: 1, GPUs: len(k.Node.Devices), Priority: new(500)}
+		s.Checkpoint.Enabled = true
+		m.w.Submit(id, s)
+		m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: 500 * time.Hour, P90: 500 * time.Hour, Samples: 9}})
+		long = append(long, id)
+	}
+	m.settle(t)
+	for _, id := range long {
+		if run, ok := m.w.State.Run(id); ok && run.Phase.Active() {
+			m.move(t, id, 2) // starts it
+		}
+	}
+	m.jobs = append(m.jobs, long...)
+	m.w.Now = m.w.Now.Add(3 * time.Hour)
+	for i := range rapid.IntRange(1, 3).Draw(t, "short jobs") {
+		id := ares.JobID(fmt.Sprintf("short-%d", i))
+		m.w.Submit(id, ares.Spec{Tenant: tenant, Members: 1, GPUs: pick(t, "gpus", 1, 2), Priority: new(500)})
+		m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: time.Minute, P90: 10 * time.Minute, Samples: 9}})
+		m.jobs = append(m.jobs, id)
+	}
+	m.settle(t)
+	m.w.Now = m.w.Now.Add(2 * time.Hour)
+	m.settle(t)
+}
+
 // TestPreemptionOfLongerJobs lets time pass by hours, so that jobs of the same queue and class preempt each other. It
 // checks that no plan breaks a law: only jobs that allow it are preempted inside their class, and in no cycle.
 func TestPreemptionOfLongerJobs(t *testing.T) {
@@ -192,6 +225,9 @@ func TestPreemptionOfLongerJobs(t *testing.T) {
 	victims := 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := newContendedClusterWith(t, config.Default(), false)
+		if rapid.Bool().Draw(t, "long jobs first") {
+			m.fillWithLongJobs(t)
+		}
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
 				m.submit(t)

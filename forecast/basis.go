@@ -11,10 +11,14 @@ func (b *blend) words(a *Features) string {
 }
 
 // noEstimate returns a text that says why there is no estimate for a job.
-func noEstimate(a *Features) string {
-	why := "no estimate: no run of this job has ended, and too few other runs of the same user"
+func (b *blend) noEstimate(a *Features) string {
+	who := "user"
 	if a.User == "" {
-		why = "no estimate: no run of this job has ended, and too few other runs of the same tenant"
+		who = "tenant"
+	}
+	why := "no estimate: no run of this job has ended, and too few other runs of the same " + who
+	if b.cut > 0 {
+		why = fmt.Sprintf("no estimate: of %d similar runs of the same %s, too many were stopped before they ended", b.cut, who)
 	}
 	if a.Limit > 0 {
 		why += "; it ends at its limit of " + a.Limit.String() + " at the latest"

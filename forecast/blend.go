@@ -11,6 +11,7 @@ type blend struct {
 	all  []weightedRun
 	best int // the level with the largest weight, if any group has runs
 	runs int // number of runs in that group
+	cut  int // if most of the submitter's runs were cut short, and give no estimate: the number of runs in their group
 }
 
 type weightedRun struct {

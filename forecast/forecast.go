@@ -188,21 +188,39 @@ func (f *Forecaster) predictOthers(a *Features, keys *[len(levels)]uint64) Forec
 		out.Samples, out.Basis = b.runs, b.words(a)
 		return out
 	}
-	out.Basis = noEstimate(a)
+	out.Basis = b.noEstimate(a)
 	if a.Limit > 0 {
 		out.P90 = a.Limit // nothing else is known
 	}
 	return out
 }
 
-// otherShares returns the weights of the groups for a job without own runs. If the submitter has enough runs, only
-// these have weight and `known` is true. Otherwise all groups have weight, for planning.
+// otherShares returns the weights of the groups for a job without own runs. If the submitter has enough runs, and not
+// too many of them were cut short, only these have weight and `known` is true. Otherwise all groups have weight, for
+// planning.
 func (f *Forecaster) otherShares(a *Features, keys *[len(levels)]uint64) (b blend, share [len(levels)]float64, left float64, known bool) {
+	cut := 0
 	if b, share, left = f.levelShares(keys, userLevel(a)+1); 1-left >= enoughShare {
-		return b, share, left, true
+		if f.showsMedian(a, keys, &share) {
+			return b, share, left, true
+		}
+		cut = b.runs
 	}
 	b, share, left = f.levelShares(keys, len(levels))
+	b.cut = cut
 	return b, share, left, false
+}
+
+// showsMedian reports whether weighted runs show a median. If most of them were cut short, they show only that half of
+// the runs are longer, and any median would come from the guess. A job with a time limit has a median then too, if the
+// runs were as long as its limit.
+func (f *Forecaster) showsMedian(a *Features, keys *[len(levels)]uint64, share *[len(levels)]float64) bool {
+	b := blend{all: f.weighted(f.scratch[:0], a, keys, share)}
+	f.scratch = b.all
+	b.sort()
+	b.redistribute()
+	median, censored := b.at(0.5)
+	return !censored || a.Limit > 0 && median >= a.Limit.Milliseconds()
 }
 
 // Observe learns from an ended run. It returns the drift of the run's group, if there is one. If several groups

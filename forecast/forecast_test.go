@@ -176,6 +176,32 @@ func TestCensoredRuns(t *testing.T) {
 	}
 }
 
+// TestMostRunsWereCut checks that cancelled runs alone give no estimate: a median would be the guess for jobs without a
+// time limit. One run that ended by itself and was longer than the cancelled ones is enough.
+func TestMostRunsWereCut(t *testing.T) {
+	t.Parallel()
+	a, f := ask("ml", "alice", "true", 1, 0), New(Config{})
+	for range 5 {
+		f.Observe(Run{Features: a, Took: 2 * time.Second, Outcome: Cut})
+	}
+	p := f.Predict(a)
+	if p.Samples != 0 || p.Own != 0 || !strings.HasPrefix(p.Basis, "no estimate: of 5 similar runs of the same user, too many were stopped") {
+		t.Errorf("after five cancelled runs: %+v", p)
+	}
+	if p.P50 <= 0 || p.P90 < p.P50 {
+		t.Errorf("there is no assumption for planning: %+v", p)
+	}
+	limited := a
+	limited.Limit = time.Hour
+	if p := f.Predict(limited); p.Samples != 0 || p.P90 != time.Hour || !strings.HasSuffix(p.Basis, "its limit of 1h0m0s at the latest") {
+		t.Errorf("with a time limit: %+v", p)
+	}
+	observe(f, a, 3*time.Second)
+	if p := f.Predict(a); p.Samples != 6 || p.P50 < 3*time.Second || p.P50 > time.Minute {
+		t.Errorf("after a run that ended: %+v", p)
+	}
+}
+
 func TestDriftIsReportedAndFollowed(t *testing.T) {
 	t.Parallel()
 	f := New(Config{})

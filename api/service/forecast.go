@@ -21,7 +21,7 @@ func (d *jobService) PredictJob(ctx context.Context, req *apipb.PredictJobReques
 	if err != nil {
 		return nil, err
 	}
-	p := visibilityOf(ctx).roundPrediction(d.Cfg.Predict(job))
+	p := visibilityOf(ctx).roundPrediction(job, d.Cfg.Predict(job))
 	return &apipb.PredictJobResponse{Forecast: NewForecast(&p, nil)}, nil
 }
 
@@ -46,7 +46,7 @@ func (d *jobService) predictSubmitted(ctx context.Context, id string) (*apipb.Pr
 	if d.Cfg.Predict == nil {
 		return nil, errNoForecasts
 	}
-	p := visibilityOf(ctx).roundPrediction(d.Cfg.Predict(snap.Job))
+	p := visibilityOf(ctx).roundPrediction(snap.Job, d.Cfg.Predict(snap.Job))
 	return &apipb.PredictJobResponse{Forecast: NewForecast(&p, &snap.Run)}, nil
 }
 
@@ -57,7 +57,7 @@ func (d *Services) forecast(to Visibility, j *ares.Job, r *ares.Run) *apipb.Runt
 	if e == nil || e.Forecast == nil || e.Job.Revision != j.Revision || r.Phase.Final() {
 		return nil
 	}
-	return NewForecast(new(to.roundPrediction(*e.Forecast)), r)
+	return NewForecast(new(to.roundPrediction(j, *e.Forecast)), r)
 }
 
 // NewForecast converts a prediction to its public form. Quantiles that users do not see are absent. The

@@ -77,10 +77,15 @@ func roundUp(t time.Time, grid time.Duration) time.Time {
 	return t
 }
 
-// roundPrediction rounds the quantiles of a prediction.
-func (e Visibility) roundPrediction(p ares.RuntimePredicted) ares.RuntimePredicted {
-	if e.roundsFor() {
-		p.P50, p.P90 = ares.RoundRuntime(p.P50), ares.RoundRuntime(p.P90)
+// roundPrediction rounds the quantiles of a job's prediction. They stay within the job's time limit, which the caller
+// knows.
+func (e Visibility) roundPrediction(j *ares.Job, p ares.RuntimePredicted) ares.RuntimePredicted {
+	if !e.roundsFor() {
+		return p
+	}
+	p.P50, p.P90 = ares.RoundRuntime(p.P50), ares.RoundRuntime(p.P90)
+	if limit := j.MaxRuntime(); limit > 0 {
+		p.P50, p.P90 = min(p.P50, limit), min(p.P90, limit)
 	}
 	return p
 }

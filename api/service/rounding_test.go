@@ -40,6 +40,18 @@ func TestAChangedETATellsNothing(t *testing.T) {
 	}
 }
 
+// TestPredictionsStayWithinTheLimit checks that a rounded prediction does not exceed the job's time limit.
+func TestPredictionsStayWithinTheLimit(t *testing.T) {
+	job := &ares.Job{Spec: ares.Spec{MaxRuntimeMinutes: 61}}
+	exact := ares.RuntimePredicted{P50: 50*time.Minute + time.Second, P90: 61 * time.Minute}
+	if p := ofTenant("red").roundPrediction(job, exact); p.P50 != 51*time.Minute || p.P90 != 61*time.Minute {
+		t.Errorf("limit 61m: median %s, p90 %s", p.P50, p.P90)
+	}
+	if p := ofTenant("red").roundPrediction(&ares.Job{}, exact); p.P90 != 65*time.Minute {
+		t.Errorf("without a limit: p90 %s", p.P90)
+	}
+}
+
 // TestNodesHideOtherTenants checks that a tenant sees which devices of a node are taken, but neither the temperature of devices
 // that other tenants use nor the numbers of other tenants' runs.
 func TestNodesHideOtherTenants(t *testing.T) {

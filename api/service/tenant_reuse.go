@@ -11,7 +11,8 @@ import (
 )
 
 // reuseWithin is how long the creation of a tenant waits for the history database.
-const reuseWithin = 3 * time.Second
+// Counting the jobs of a tenant takes seconds on a busy machine, and a retry would take as long again.
+const reuseWithin = 10 * time.Second
 
 // checkUnused returns an error if jobs of a deleted tenant are known under an ID. Jobs, usage, audit entries, learned runtimes
 // and request IDs belong to the ID of a tenant, so a new tenant with this ID would get those of the deleted one. A job is

@@ -90,7 +90,7 @@ func syncOnce(ctx context.Context, app *command.App, c *client.Client, dir strin
 	for _, spec := range specs {
 		tenant := spec.GetTenantId()
 		if digests[tenant] == "" {
-			done, err := c.Upload(ctx, tenant, found.Snapshot, func(d [sha256.Size]byte) ([]byte, error) { return found.Chunk(d) })
+			done, err := c.Upload(ctx, tenant, found.Snapshot, func(d [sha256.Size]byte) ([]byte, error) { return found.Chunk(d) }, found.Changed...)
 			if err != nil {
 				return err
 			}

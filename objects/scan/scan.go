@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,9 @@ type Result struct {
 	Dir     string // absolute path
 	Entries int
 	Bytes   int64
+	// Changed has the digests of the chunks that a server lacks which has the snapshot of the last scan: the chunks of the
+	// files that were read, and the tree parts with these files. It is a guess, and empty if there are more than maxChanged.
+	Changed [][sha256.Size]byte
 
 	entries []*apipb.TreeEntry // ordered by path
 	sources map[tree.Digest]source
@@ -72,8 +76,37 @@ func Scan(ctx context.Context, dir, cache string) (*Result, error) {
 	if w.Encoded, err = tree.Encode(w.entries); err != nil {
 		return nil, err
 	}
+	if len(known) > 0 {
+		w.Changed = w.changed()
+	}
 	writeCache(cache, known, w.found, w.began)
 	return w.Result, nil
+}
+
+// maxChanged limits Result.Changed. A chunk has at most 1 MiB.
+const maxChanged = 4
+
+// The method `changed` returns Result.Changed.
+func (w *walk) changed() (out [][sha256.Size]byte) {
+	part, last := 0, -1
+	for i, f := range w.found {
+		for part < len(w.Ends) && i >= w.Ends[part] {
+			part++
+		}
+		if f.known || len(f.entry.Chunks) == 0 {
+			continue
+		}
+		if part != last {
+			out, last = append(out, tree.Digest(w.Snapshot.Parts[part])), part
+		}
+		for _, b := range f.entry.Chunks {
+			out = append(out, tree.Digest(b))
+		}
+		if len(out) > maxChanged {
+			return nil
+		}
+	}
+	return out
 }
 
 // Has reports whether the snapshot contains a path.

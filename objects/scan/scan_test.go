@@ -2,11 +2,13 @@ package scan
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +52,43 @@ func refused(t *testing.T, dir string, code ares.Code, words ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("the error lacks %q: %v", w, err)
 		}
+	}
+}
+
+// TestChangedFilesAreKnown checks that the second scan names the chunks of the changed file and of its tree part, which the
+// client sends without being asked.
+func TestChangedFilesAreKnown(t *testing.T) {
+	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "cache")
+	for i := range tree.PartEntries + 10 {
+		write(t, dir, fmt.Sprintf("f%04d", i), fmt.Sprint(i))
+	}
+	again := func() *Result {
+		t.Helper()
+		r, err := Scan(t.Context(), dir, cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := again()
+	if len(first.Changed) != 0 {
+		t.Errorf("the first scan names %d chunks", len(first.Changed))
+	}
+	// The files are too young for the cache, so it is written as an hour later.
+	var list []*found
+	for _, e := range first.entries {
+		st, err := os.Lstat(filepath.Join(dir, string(e.Path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, &found{entry: e, stamp: stampOf(st)})
+	}
+	writeCache(cache, nil, list, time.Now().Add(time.Hour))
+	write(t, dir, fmt.Sprintf("f%04d", tree.PartEntries+3), "other")
+	second := again()
+	want := [][sha256.Size]byte{tree.Digest(second.Snapshot.Parts[1]), tree.Sum([]byte("other"))}
+	if !slices.Equal(second.Changed, want) {
+		t.Errorf("got %x, want %x", second.Changed, want)
 	}
 }
 

@@ -57,6 +57,7 @@ type Encoded struct {
 	Digest   Digest            // of the snapshot
 	Snapshot *apipb.Snapshot   // the root
 	Parts    map[Digest][]byte // the tree parts
+	Ends     []int             // for each tree part, the number of entries up to its end
 }
 
 var stable = proto.MarshalOptions{Deterministic: true}
@@ -64,7 +65,7 @@ var stable = proto.MarshalOptions{Deterministic: true}
 // Encode encodes a tree. The entries must be ordered by path.
 func Encode(entries []*apipb.TreeEntry) (*Encoded, error) {
 	out := &Encoded{Snapshot: &apipb.Snapshot{}, Parts: map[Digest][]byte{}}
-	for len(entries) > 0 {
+	for end := 0; len(entries) > 0; {
 		// A part with long paths or many chunks has fewer entries, so that it fits into one chunk.
 		n, size := 0, 0
 		for n < min(PartEntries, len(entries)) {
@@ -81,7 +82,8 @@ func Encode(entries []*apipb.TreeEntry) (*Encoded, error) {
 		d := Sum(part)
 		out.Parts[d] = part
 		out.Snapshot.Parts = append(out.Snapshot.Parts, d[:])
-		entries = entries[n:]
+		entries, end = entries[n:], end+n
+		out.Ends = append(out.Ends, end)
 	}
 	root, err := EncodeSnapshot(out.Snapshot)
 	out.Digest = Sum(root)

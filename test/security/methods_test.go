@@ -222,11 +222,21 @@ func (m *method) call(ctx context.Context, conn *grpc.ClientConn, id, request st
 	ctx, stop := context.WithTimeout(ctx, 2*time.Second)
 	defer stop()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: m.IsStreamingClient()}, full)
-	if err == nil {
-		err = stream.SendMsg(req)
+	if err != nil {
+		return said(err), nil
 	}
-	if err == nil && !m.IsStreamingClient() {
+	return converse(stream, req, out, !m.IsStreamingClient()), nil
+}
+
+// This function sends one request on a stream and reads all answers. If the server refuses the stream before the request
+// is sent, SendMsg returns io.EOF, and only RecvMsg returns the refusal.
+func converse(stream grpc.ClientStream, req proto.Message, out protoreflect.MessageType, last bool) result {
+	err := stream.SendMsg(req)
+	if err == nil && last {
 		err = stream.CloseSend()
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
 	var all []proto.Message
 	for err == nil {
@@ -238,7 +248,23 @@ func (m *method) call(ctx context.Context, conn *grpc.ClientConn, id, request st
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.DeadlineExceeded {
 		err = nil
 	}
-	return said(err, all...), nil
+	return said(err, all...)
+}
+
+// refusedEarly is a stream that the server refused before the request was sent.
+type refusedEarly struct{ grpc.ClientStream }
+
+func (refusedEarly) SendMsg(any) error { return io.EOF }
+func (refusedEarly) CloseSend() error  { return nil }
+func (refusedEarly) RecvMsg(any) error { return status.Error(codes.PermissionDenied, "no") }
+
+// TestAnEarlyRefusalIsNoAnswer checks that the tests of hostile calls see the refusal of such a stream.
+func TestAnEarlyRefusalIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	got := converse(refusedEarly{}, &apipb.WatchEventsRequest{}, (&apipb.WatchEventsResponse{}).ProtoReflect().Type(), true)
+	if !got.refused || got.code != "PermissionDenied" {
+		t.Errorf("got %+v, want a refusal", got)
+	}
 }
 
 // This function converts a gRPC answer to a result.

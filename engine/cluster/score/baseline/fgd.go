@@ -18,9 +18,12 @@ type fgd struct {
 }
 
 // Device returns the device that has the best score for a share. The score is computed again, because other members
-// of the gang may have been placed since the node was scored.
+// of the gang may have been placed since the node was scored. The default rule chooses if the share fits on no device.
 func (p *fgd) Device(r *cluster.Request, n *cluster.Node) uint64 {
-	_, device := p.score(r, n)
+	score, device := p.score(r, n)
+	if score < 0 {
+		return 0
+	}
 	return 1 << device
 }
 
@@ -125,11 +128,15 @@ func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 		return after(), 0
 	}
 	score = -1
+	// Only devices that the request may use are tried: an equal device of another model stands for none of them.
+	var tried [cluster.MaxDevices]int
+	count := 0
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		if left[i] < r.Milli || slices.Contains(left[:i], left[i]) {
-			continue // the share does not fit, or the device is equal to an earlier one
+		if left[i] < r.Milli || slices.Contains(tried[:count], left[i]) {
+			continue // the share does not fit, or the device is equal to one that was tried
 		}
+		tried[count], count = left[i], count+1
 		left[i] -= r.Milli
 		if v := after(); v > score {
 			score, device = v, i
