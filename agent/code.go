@@ -34,11 +34,8 @@ func (s *seat) fetchCode(ctx context.Context, spec *run.Spec) error {
 	if err != nil {
 		return err
 	}
-	if spec.Sandbox.WorkMB > 0 || spec.Sandbox.DiskMB > 0 {
-		return noPlaceForCode(s.agent.cfg.Node)
-	}
 	for try, wait := 1, 200*time.Millisecond; ; try, wait = try+1, 2*wait {
-		err := s.unpackCode(ctx, want, spec.User)
+		err := s.unpackCode(ctx, want, spec)
 		if err == nil {
 			return nil
 		}
@@ -49,20 +46,26 @@ func (s *seat) fetchCode(ctx context.Context, spec *run.Spec) error {
 	}
 }
 
-// noPlaceForCode is the error of a node whose jobs have working directories in file systems of their own. The supervisor makes these when
-// the job starts, so the agent cannot write into them before.
-func noPlaceForCode(node string) error {
-	return ares.Errorf(ares.FeatureDisabled, "node %s gives each job a working directory of a fixed size (isolation.work_mb or isolation.disk_mb), into which --sync cannot write: "+
-		"submit the job with --constraint for other nodes, or put the code where the node can read it and use --workdir", node)
+// codeFits returns an error if a job's code needs more than the working directory that the node gives the job.
+func (s *seat) codeFits(spec *run.Spec, need tree.Footprint) error {
+	bytes, files := spec.Sandbox.Room()
+	if bytes == 0 || need.Bytes <= bytes && int64(need.Files) <= files {
+		return nil
+	}
+	const mib = 1 << 20
+	return ares.Errorf(ares.TooLarge, "the job's code needs %d MiB and %d files, but node %s gives each job a working directory with room for %d MiB and %d files "+
+		"(isolation.work_mb or isolation.disk_mb): leave data out with .aresignore, or submit the job with --constraint for other nodes",
+		(need.Bytes+mib-1)/mib, need.Files, s.agent.cfg.Node, max(bytes, 0)/mib, files)
 }
 
 // unpackCode writes the code once. If an earlier try has left something, the working directory is made anew.
-func (s *seat) unpackCode(ctx context.Context, want tree.Digest, user *run.User) error {
-	root, err := s.emptyScratch(user)
+func (s *seat) unpackCode(ctx context.Context, want tree.Digest, spec *run.Spec) error {
+	root, err := s.emptyScratch(spec)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	user := spec.User
 	var owner *tree.Owner
 	if user != nil {
 		owner = &tree.Owner{UID: int(user.UID), GID: int(user.GID)}
@@ -94,6 +97,7 @@ func (s *seat) unpackCode(ctx context.Context, want tree.Digest, user *run.User)
 			if u, err = tree.NewUnpacker(root, owner, want, m.GetSnapshot()); err != nil {
 				return err
 			}
+			u.Fits = func(need tree.Footprint) error { return s.codeFits(spec, need) }
 		}
 		for _, chunk := range m.GetChunks() {
 			if err = u.Add(chunk); err != nil {
@@ -106,8 +110,9 @@ func (s *seat) unpackCode(ctx context.Context, want tree.Digest, user *run.User)
 	}
 }
 
-// emptyScratch opens the seat's working directory, after it has removed what an earlier try has left there.
-func (s *seat) emptyScratch(user *run.User) (*os.Root, error) {
+// emptyScratch opens the directory for the seat's code, after it has removed what an earlier try has left there. It is the seat's working
+// directory, or a directory in it whose content the supervisor moves into a file system of the job's own.
+func (s *seat) emptyScratch(spec *run.Spec) (*os.Root, error) {
 	list, err := os.ReadDir(s.scratch())
 	if err != nil {
 		return nil, fmt.Errorf("read the working directory: %w", err)
@@ -116,9 +121,15 @@ func (s *seat) emptyScratch(user *run.User) (*os.Root, error) {
 		if err = s.agent.bin.Discard(s.scratch()); err != nil {
 			return nil, fmt.Errorf("empty the working directory: %w", err)
 		}
-		if err = s.makeScratch(user); err != nil {
+		if err = s.makeScratch(scratchOwner(spec)); err != nil {
 			return nil, fmt.Errorf("create the working directory: %w", err)
 		}
+	}
+	if dir := spec.Sandbox.Code(); dir != "" {
+		if err = os.Mkdir(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("create the directory for the job's code: %w", err)
+		}
+		return os.OpenRoot(dir)
 	}
 	return os.OpenRoot(s.scratch())
 }

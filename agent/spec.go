@@ -38,11 +38,7 @@ func (s *seat) spec() (run.Spec, error) {
 		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))
 	}
 	if spec.Dir == "" || user != nil || job.CodeDigest != "" {
-		owner := user
-		if spec.Sandbox.DiskMB > 0 {
-			owner = nil // only the job's file system is in it
-		}
-		if err := s.makeScratch(owner); err != nil {
+		if err := s.makeScratch(scratchOwner(&spec)); err != nil {
 			return run.Spec{}, fmt.Errorf("create the working directory: %w", err)
 		}
 	}
@@ -55,6 +51,14 @@ func (s *seat) spec() (run.Spec, error) {
 	}
 	spec.Env = s.environment(&job, home, user)
 	return spec, nil
+}
+
+// scratchOwner returns the owner of the seat's working directory, or nil for the agent's own user.
+func scratchOwner(spec *run.Spec) *run.User {
+	if spec.Sandbox.DiskMB > 0 {
+		return nil // only the job's file system is in it
+	}
+	return spec.User
 }
 
 // isUnderTmp reports whether a path is in a directory that a private /tmp would hide.

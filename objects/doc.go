@@ -9,6 +9,17 @@
 // tenant that asks for a digest therefore learns nothing of what others have stored, and the same content of two tenants is
 // stored twice.
 //
+// # Power failures
+//
+// Commit writes the chunks of a snapshot to the disk before it stores the snapshot, and the snapshot before it returns. One
+// call flushes the whole file system, because a call for each of thousands of files would take minutes. On a network file
+// system, a file is on the server's disk when the server that wrote it has closed it.
+//
+// # One directory for all servers
+//
+// A file in the directory contains an ID that the first server drew. Each server compares it with the ID in the store
+// (store.ObjectsIdentity), because two servers with different directories would lose each other's code.
+//
 // # Deleting what no job needs
 //
 // Time is divided into generations of 8 hours. An object is never changed, and it is always written into the generation of

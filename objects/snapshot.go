@@ -49,7 +49,7 @@ func (s *Store) commit(ctx context.Context, tenant string, d tree.Digest, root [
 	if missing, err = s.refresh(ctx, tenant, chunks, now); err != nil || len(missing) > 0 {
 		return missing, err
 	}
-	return nil, s.write(ctx, k, now, root)
+	return nil, s.writeSnapshot(ctx, k, now, root)
 }
 
 // chunksOf checks the tree of a snapshot, and returns the digests of its files' chunks: each once, in the order of the tree.

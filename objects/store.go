@@ -44,6 +44,7 @@ type Config struct {
 type Store struct {
 	cfg    Config
 	bucket *blob.Bucket
+	flush  func(dir string) error // writes what is stored to the disk; tests replace it
 
 	mu    sync.Mutex
 	known map[knownKey]int64 // the generation of objects that were written or found lately
@@ -77,7 +78,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory for objects: %w", err)
 	}
-	return &Store{cfg: cfg, bucket: bucket, known: map[knownKey]int64{}, used: map[string]*usage{}}, nil
+	return &Store{cfg: cfg, bucket: bucket, flush: flush, known: map[knownKey]int64{}, used: map[string]*usage{}}, nil
 }
 
 // Close closes the store.
@@ -119,6 +120,24 @@ func (s *Store) write(ctx context.Context, k knownKey, generation int64, data []
 		return s.failed("store an object", err)
 	}
 	s.remember(k, generation)
+	return nil
+}
+
+// writeSnapshot stores the root of a snapshot whose chunks are stored. The chunks are on the disk before the snapshot, and the
+// snapshot before the caller tells anybody: after a power failure there is no snapshot without its chunks, and no job without
+// its snapshot.
+func (s *Store) writeSnapshot(ctx context.Context, k knownKey, generation int64, root []byte) error {
+	if err := s.flush(s.cfg.Dir); err != nil {
+		return s.failed("write objects to the disk", err)
+	}
+	if err := s.write(ctx, k, generation, root); err != nil {
+		return err
+	}
+	if err := s.flush(s.cfg.Dir); err != nil {
+		s.forget(k)
+		_ = s.bucket.Delete(ctx, key(generation, k)) // the next upload stores it again
+		return s.failed("write a snapshot to the disk", err)
+	}
 	return nil
 }
 

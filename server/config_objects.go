@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/code"
@@ -43,7 +46,7 @@ const noObjects = "this server cannot keep the code of jobs, because several ser
 
 // openCode opens the directory for the code of jobs. If this is not possible, the server starts nevertheless, because most
 // jobs bring no code.
-func (s *Server) openCode() *code.Code {
+func (s *Server) openCode(ctx context.Context) *code.Code {
 	out := &code.Code{Store: s.Store, View: s.View, Log: s.log, Disabled: noObjects}
 	dir := s.cfg.Objects.Dir
 	if dir == "" && len(s.cfg.Etcd.Endpoints) > 0 {
@@ -58,9 +61,41 @@ func (s *Server) openCode() *code.Code {
 		out.Disabled = "this server cannot keep the code of jobs: an administrator must make objects.dir usable: " + err.Error()
 		return out
 	}
+	if len(s.cfg.Etcd.Endpoints) > 0 {
+		if err = s.checkObjects(ctx, opened); err != nil {
+			s.log.Error("this server cannot keep the code of jobs", "error", err)
+			out.Disabled = "this server cannot keep the code of jobs: " + err.Error()
+			_ = opened.Close()
+			return out
+		}
+	}
 	out.Objects = opened
 	return out
 }
+
+// checkObjects returns an error if the other servers of the store keep objects in another directory. A job that one of them
+// accepts could not get its code from this server.
+func (s *Server) checkObjects(ctx context.Context, opened *objects.Store) error {
+	mine, err := opened.Identity()
+	if err != nil {
+		return fmt.Errorf("an administrator must make objects.dir usable: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, objectsWithin)
+	defer cancel()
+	shared, err := s.Store.ObjectsIdentity(ctx, mine)
+	if err != nil {
+		return fmt.Errorf("its directory could not be compared with that of the other servers: an administrator must start it again: %w", err)
+	}
+	if shared != mine {
+		return fmt.Errorf("objects.dir is %s with the ID %s, but the servers of this store share a directory with the ID %s: an administrator must set objects.dir "+
+			"(ARES_OBJECTS_DIR) to the directory that all servers share, or, if the directory was replaced, write %s into its file %s, and start the server again",
+			opened.Dir(), mine, shared, shared, objects.IdentityFile)
+	}
+	return nil
+}
+
+// objectsWithin limits how long the start of a server waits for the ID of the shared directory.
+const objectsWithin = 10 * time.Second
 
 func (s *Server) closeCode() {
 	if s.Code == nil || s.Code.Objects == nil {

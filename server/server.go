@@ -246,7 +246,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		RememberFor:  time.Duration(s.cfg.Jobs.RememberDays) * 24 * time.Hour,
 	}
 	s.startHistory(recorder, m)
-	s.Code = s.openCode()
+	s.Code = s.openCode(run)
 	s.Admission.Code = s.Code
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage

@@ -27,6 +27,15 @@ func (s *Store) Identity(ctx context.Context) (Identity, int64, error) {
 	return Identity{Store: m.GetStore(), Restore: m.GetRestore()}, revision, err
 }
 
+// ObjectsIdentity returns the ID of the directory in which the servers of this store keep objects. If none is recorded yet, it
+// records the given one. A server whose directory has another ID must not use it.
+func (s *Store) ObjectsIdentity(ctx context.Context, mine string) (string, error) {
+	rec, _, err := s.readOrCreate(ctx, "record the directory for objects", "the directory for objects", objectsKey, func() (*storepb.Record, error) {
+		return identityRecord(Identity{Store: mine}), nil
+	})
+	return rec.GetIdentity().GetStore(), err
+}
+
 func identityRecord(id Identity) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Identity{Identity: &storepb.Identity{Store: id.Store, Restore: id.Restore}}}
 }

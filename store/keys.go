@@ -40,6 +40,7 @@ const (
 	identityKey     = prefix + "loop/identity"
 	restoredKey     = prefix + "loop/restored"
 	forecasterKey   = prefix + "loop/forecaster"
+	objectsKey      = prefix + "loop/objects"
 )
 
 func jobKey(id ares.JobID) string        { return jobsKey + string(id) }

@@ -121,7 +121,7 @@ func furnishDir(o *seat.Order) error {
 			return err
 		}
 	}
-	if err := errors.Join(leaveDisk(o), furnishSized(o)); err != nil {
+	if err := errors.Join(leaveDisk(o), furnishSized(o), furnishCode(o)); err != nil {
 		return err
 	}
 	return furnishSecrets(o)

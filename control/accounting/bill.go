@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/history"
 )
@@ -24,6 +25,13 @@ func ClosesAt(month string) (time.Time, error) {
 
 // Bill returns the selected lines of a month's bill: the stored lines of a closed month, or the lines as they are now.
 func (l *Accounting) Bill(ctx context.Context, month, currency string, of history.BillFilter) (*history.Bill, error) {
+	first, _, err := history.ParseMonth(month)
+	if err != nil {
+		return nil, err
+	}
+	if today := l.Now().UTC().Format(time.DateOnly); first > today {
+		return nil, ares.Errorf(ares.Invalid, "the month %s has not begun, so it has no costs yet: choose %s or an earlier month", month, today[:len("2006-01")]).At("from")
+	}
 	stored, err := l.History.ClosedBill(ctx, month, of)
 	if err != nil || stored != nil {
 		return stored, err

@@ -2,9 +2,11 @@ package accounting
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/cache"
 	"github.com/ares-scheduler/ares/history"
 	"github.com/ares-scheduler/ares/history/historytest"
@@ -33,6 +35,18 @@ func TestAMonthIsNotClosedWithAnInconsistentSum(t *testing.T) {
 	moving = false
 	if closed, err := l.CloseMonths(t.Context(), "EUR"); err != nil || len(closed) != 1 {
 		t.Errorf("the next time, closed %v, %v", closed, err)
+	}
+}
+
+// TestNoBillOfAFutureMonth checks that the bill of a month that has not begun is an error, and not an empty bill.
+func TestNoBillOfAFutureMonth(t *testing.T) {
+	l := NewAccounting(cache.NewView(nil), historytest.SQLite(t).Open(t), func() time.Time { return time.Date(2030, 1, 31, 23, 59, 0, 0, time.UTC) })
+	if _, err := l.Bill(t.Context(), "2030-01", "EUR", history.BillFilter{}); err != nil {
+		t.Error(err)
+	}
+	_, err := l.Bill(t.Context(), "2030-02", "EUR", history.BillFilter{})
+	if ares.CodeOf(err) != ares.Invalid || !strings.Contains(err.Error(), "the month 2030-02 has not begun, so it has no costs yet: choose 2030-01 or an earlier month") {
+		t.Errorf("got %v", err)
 	}
 }
 

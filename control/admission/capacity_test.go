@@ -127,7 +127,7 @@ func TestGangOverTwoModels(t *testing.T) {
 		b.Events = append(b.Events, ares.Event{Revision: 1, Node: n})
 	}
 	v.Apply(b)
-	const want = "8 of 16 GPUs of one model are free: NVIDIA H100 80GB HBM3 8, NVIDIA L40S 8; all members get the same model unless the job sets allow_mixed_models"
+	const want = "16 GPUs of one model are needed, but at most 8 of one model are free (NVIDIA H100 80GB HBM3 8, NVIDIA L40S 8); all members get the same model unless the job sets allow_mixed_models"
 	for _, spec := range []ares.Spec{{GPUs: 8, Members: 2}, {GPUs: 16, Gang: new(true)}} {
 		if err := d.Feasibility.checkCapacity(&spec, false); ares.CodeOf(err) != ares.Infeasible || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", spec, err)

@@ -60,9 +60,9 @@ func (c *diagnosis) modelBlocker() (ares.Blocker, bool) {
 	if len(c.byModel) == 0 || c.fitted >= c.shape.MinMembers || c.fittedMixed <= c.fitted {
 		return ares.Blocker{}, false
 	}
-	each, unit := 1, "members fit on one model"
+	each, needed, free := 1, "members must fit on one model", "do"
 	if w := c.request; w.GPUs > 0 {
-		each, unit = w.GPUs, w.DeviceWord()+"s of one model are free"
+		each, needed, free = w.GPUs, w.DeviceWord()+"s of one model are needed", "of one model are free"
 	}
 	var parts []string
 	for i := range c.byModel {
@@ -74,7 +74,7 @@ func (c *diagnosis) modelBlocker() (ares.Blocker, bool) {
 		parts = []string{"the free devices of each node have different models"}
 	}
 	return ares.Blocker{Kind: ares.BlockerCapacity, Detail: ares.Textf(
-		"%d of %d %s: %s; all members get the same model unless the job sets allow_mixed_models", c.fitted*each, c.shape.MinMembers*each, unit, strings.Join(parts, ", "))}, true
+		"%d %s, but at most %d %s (%s); all members get the same model unless the job sets allow_mixed_models", c.shape.MinMembers*each, needed, c.fitted*each, free, strings.Join(parts, ", "))}, true
 }
 
 // gangRequests returns the requests with which the members of a gang can be placed: one for each model, or only one if

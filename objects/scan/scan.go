@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -170,17 +171,38 @@ func (w *walk) dir(dir string, rules []*Rule) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	list, err := os.ReadDir(filepath.Join(w.Dir, dir))
-	if err != nil {
-		return unreadable(cmp.Or(dir, "."), err)
-	}
-	if slices.ContainsFunc(list, func(d fs.DirEntry) bool { return d.Name() == IgnoreFile && d.Type().IsRegular() }) {
+	if st, err := os.Lstat(filepath.Join(w.Dir, dir, IgnoreFile)); err == nil && st.Mode().IsRegular() {
 		more, err := w.rulesIn(dir)
 		if err != nil {
 			return err
 		}
 		rules = slices.Concat(rules, more)
 	}
+	f, err := os.Open(filepath.Join(w.Dir, dir))
+	if err != nil {
+		return unreadable(cmp.Or(dir, "."), err)
+	}
+	defer f.Close()
+	// A directory is read in pieces, so that one with a million files is refused as soon as the limit is reached.
+	for {
+		list, err := f.ReadDir(dirBatch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return unreadable(cmp.Or(dir, "."), err)
+		}
+		if err := w.list(dir, list, rules); err != nil {
+			return err
+		}
+	}
+}
+
+// dirBatch is how many entries of a directory are read at once.
+const dirBatch = 4096
+
+// The method `list` adds entries of a directory, and reads the directories among them.
+func (w *walk) list(dir string, list []fs.DirEntry, rules []*Rule) error {
 	for _, d := range list {
 		path := d.Name()
 		if dir != "" {

@@ -22,6 +22,9 @@ type Owner struct{ UID, GID int }
 // It creates files below an os.Root and creates the links last, so that no path that it writes leads through a link. Until
 // Close the directories and files are only for their creator. Close sets their modes and their owner.
 type Unpacker struct {
+	// Fits rejects a tree for which there is no room. It is called before anything is written. It may be nil.
+	Fits func(Footprint) error
+
 	root  *os.Root
 	owner *Owner
 
@@ -29,6 +32,25 @@ type Unpacker struct {
 	check   Checker
 	entries []*apipb.TreeEntry
 	places  map[Digest][]place // where chunks belong that are still to come
+}
+
+// Footprint is the room that a tree takes in a file system with blocks of 4 KiB.
+type Footprint struct {
+	Bytes int64
+	Files int // with directories and links
+}
+
+func footprint(entries []*apipb.TreeEntry) Footprint {
+	const block = 4096
+	out := Footprint{Files: len(entries)}
+	for _, e := range entries {
+		size := max(e.GetSize(), 0)
+		if e.GetKind() == apipb.TreeEntry_KIND_DIRECTORY {
+			size = block
+		}
+		out.Bytes += (size + block - 1) / block * block
+	}
+	return out
 }
 
 type place struct {
@@ -69,6 +91,11 @@ func (u *Unpacker) Add(chunk []byte) error {
 		}
 		u.entries = append(u.entries, entries...)
 		if len(u.parts) == 0 {
+			if u.Fits != nil {
+				if err := u.Fits(footprint(u.entries)); err != nil {
+					return err
+				}
+			}
 			return u.prepare()
 		}
 		return nil

@@ -78,6 +78,32 @@ const (
 // deleted with it.
 const DiskFile = "disk.img"
 
+// CodeDir is the directory in Sandbox.Scratch with the job's code, if WorkMB or DiskMB limits SandboxWork. The agent cannot write into
+// SandboxWork, because it exists only in the job's mount namespace. So the supervisor moves the code there.
+const CodeDir = "code"
+
+// Code returns the path of CodeDir, or "" if the code is in SandboxWork already.
+func (s *Sandbox) Code() string {
+	if s.WorkMB == 0 && s.DiskMB == 0 || s.Scratch == "" {
+		return ""
+	}
+	return s.Scratch + "/" + CodeDir
+}
+
+// Room returns the size of SandboxWork and how many files fit into it. The result is 0 without a limit.
+func (s *Sandbox) Room() (bytes, files int64) {
+	switch {
+	case s.WorkMB > 0:
+		return s.WorkMB << 20, tmpfsFiles(s.WorkMB) - 1
+	case s.DiskMB > 0:
+		// The file system needs room for its own records: 256 bytes for each file, and a few for each group of blocks.
+		const first, fixed = 16, 1 << 20
+		files = DiskFiles(s.DiskMB)
+		return s.DiskMB<<20 - 256*files - s.DiskMB<<20/50 - fixed, files - first
+	}
+	return 0, 0
+}
+
 // MaxDiskMB is the largest Sandbox.DiskMB, 64 TiB.
 const MaxDiskMB = 64 << 20
 
@@ -99,8 +125,12 @@ func DiskFiles(mb int64) int64 {
 // TmpfsOptions returns the mount options that limit an in-memory file system. The number of files is limited too, because each of them
 // takes memory of the kernel.
 func TmpfsOptions(mb int64) string {
+	return "size=" + strconv.FormatInt(mb, 10) + "m,nr_inodes=" + strconv.FormatInt(tmpfsFiles(mb), 10)
+}
+
+func tmpfsFiles(mb int64) int64 {
 	const filesPerMB, minFiles, maxFiles = 64, 4096, 1 << 20
-	return "size=" + strconv.FormatInt(mb, 10) + "m,nr_inodes=" + strconv.FormatInt(min(max(mb*filesPerMB, minFiles), maxFiles), 10)
+	return min(max(mb*filesPerMB, minFiles), maxFiles)
 }
 
 // Group is a v1 cgroup. To start a process in a v1 cgroup, a thread joins the cgroup, forks, and leaves the cgroup

@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 			"spec":     spec,
 			"page":     page,
 			"terminal": terminal,
+			"tmpfs":    tmpfs,
 		},
 	})
 }
@@ -85,7 +86,7 @@ var names = []string{"ares", "scheduler", "worker", "gpu-cli"}
 // set.
 var carried = []string{
 	"ARES_DATA_DIR", "ARES_SERVER", "ARES_TOKEN", "ARES_TOKEN_FILE", "ARES_MOCK_GPU", "ARES_ISOLATION_MODE", "ARES_ISOLATION_ALLOW_UNTRUSTED",
-	"ARES_ISOLATION_USER_RANGE", "ARES_ISOLATION_DISK_MB", "ETCD_ENDPOINTS", "WORKER_ID", "GPU_SCHEDULER_DATABASE_PASSWORD", "GPU_SCHEDULER_DATABASE_PORT", "GPU_SCHEDULER_API_HTTP_PORT",
+	"ARES_ISOLATION_USER_RANGE", "ARES_ISOLATION_DISK_MB", "ARES_ISOLATION_WORK_MB", "ETCD_ENDPOINTS", "WORKER_ID", "GPU_SCHEDULER_DATABASE_PASSWORD", "GPU_SCHEDULER_DATABASE_PORT", "GPU_SCHEDULER_API_HTTP_PORT",
 }
 
 // A `session` is the state of one script: the processes it started, and its initial environment.

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package objects
+
+import "golang.org/x/sys/unix"
+
+// flush writes everything to the disk that this machine has written.
+func flush(string) error { return unix.Sync() }
