@@ -313,6 +313,11 @@ func (a *Admission) acceptedBefore(ctx context.Context, r *Request) (Accepted, b
 	return Accepted{}, false
 }
 
+// SetHold holds a waiting job, or releases it. It reports whether that changed the job.
+func (a *Admission) SetHold(ctx context.Context, id ares.JobID, held bool, by string) (changed bool, run ares.Run, err error) {
+	return a.Store.SetHold(ctx, id, held, by, a.Now())
+}
+
 // Cancel asks a job to stop, whatever its phase.
 func (a *Admission) Cancel(ctx context.Context, id ares.JobID, by string) (ares.Run, error) {
 	grace := time.Duration(0)

@@ -77,13 +77,13 @@ func (j *Table) ArrayIsStopping(e *Entry) bool {
 	return found && j.arrays[at].stopIntent() != nil
 }
 
-// stopIntent returns the stop request for the array and its elements, or nil. An array whose queue timeout expired
-// creates no more elements, but its existing elements continue.
+// stopIntent returns the stop request for the array and its elements, or nil. An array whose queue timeout expired,
+// or that waits for what can never happen, creates no more elements, but its existing elements continue.
 func (a *Array) stopIntent() *ares.Stop {
 	if a.parent == nil || a.parent.Run == nil {
 		return nil
 	}
-	if stop := a.parent.Run.Stop; stop != nil && stop.Why != ares.StopQueue {
+	if stop := a.parent.Run.Stop; stop != nil && !stop.Why.EndsOnlyWaiting() {
 		return stop
 	}
 	return nil
