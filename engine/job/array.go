@@ -57,10 +57,7 @@ func (j *Table) countArray(e *Entry, sign int) {
 
 // NextElement returns the index of the next element to create.
 func (e *Entry) NextElement() int {
-	if e.Run == nil {
-		return 0
-	}
-	return e.Run.Next
+	return nextElement(e.Run)
 }
 
 // hasUnmadeElements reports whether the array still has elements to create.

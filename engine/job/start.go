@@ -86,11 +86,7 @@ func (j *Table) dependencyState(job *ares.Job, run *ares.Run, d ares.Dependency)
 // elementState returns the state of the dependency aftercorr on an array, for the next element of the job. The elements of
 // an array are made in the order of their index, so the next element is the only one that matters.
 func (j *Table) elementState(job *ares.Job, run *ares.Run, array ares.JobID) (ares.DependencyState, *Entry) {
-	next := 0
-	if run != nil {
-		next = run.Next
-	}
-	if el := j.EntryByID[ares.ElementID(array, next)]; el != nil && el.Job != nil {
+	if el := j.EntryByID[ares.ElementID(array, nextElement(run))]; el != nil && el.Job != nil {
 		return ares.AfterCorr.State(el.Phase(), false), el
 	}
 	e := j.EntryByID[array]
@@ -101,6 +97,14 @@ func (j *Table) elementState(job *ares.Job, run *ares.Run, array ares.JobID) (ar
 		return ares.DependencyNever, e
 	}
 	return ares.DependencyWaits, e
+}
+
+// nextElement returns the index of the next element of an array with the given run.
+func nextElement(run *ares.Run) int {
+	if run == nil {
+		return 0
+	}
+	return run.Next
 }
 
 // CorrespondingElements returns how many of the next elements of an array may be made, up to `most`. With the dependency
@@ -150,7 +154,7 @@ func (j *Table) StartBlockers(job *ares.Job, run *ares.Run, now time.Time) []are
 		if run != nil && run.Hold != nil {
 			by = "it is held by " + run.Hold.By
 		}
-		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("%s: it starts after ares release %s", by, job.Ref())})
+		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("%s: to let it start, run ares release %s", by, job.ID)})
 	}
 	c := job.Start
 	if c == nil {
@@ -162,19 +166,23 @@ func (j *Table) StartBlockers(job *ares.Job, run *ares.Run, now time.Time) []are
 	}
 	for _, d := range c.Dependencies {
 		if state, other := j.dependencyState(job, run, d); state != ares.DependencyMet {
-			out = append(out, ares.Blocker{Kind: ares.BlockerDependency, Detail: dependencyDetail(job, d, state, other)})
+			out = append(out, ares.Blocker{Kind: ares.BlockerDependency, Detail: dependencyDetail(job, run, d, state, other)})
 		}
 	}
 	return out
 }
 
 // dependencyDetail describes a dependency that is not met. It names the type of the dependency.
-func dependencyDetail(job *ares.Job, d ares.Dependency, state ares.DependencyState, other *Entry) ares.Text {
+func dependencyDetail(job *ares.Job, run *ares.Run, d ares.Dependency, state ares.DependencyState, other *Entry) ares.Text {
 	ref := ares.JobRef(d.Job, job.Tenant, job.Queue) // the user wrote this ID, so the reference reveals nothing
-	if other != nil {
+	if other != nil && d.Type != ares.AfterCorr {
 		ref = other.Job.Ref()
 	}
 	waits := ares.Textf("waits for %s %s (%s)", ref, d.Type.Awaits(), d.Type)
+	if d.Type == ares.AfterCorr {
+		next := nextElement(run)
+		waits = ares.Textf("element %d waits for element %d of %s %s (%s)", next, next, ref, d.Type.Awaits(), d.Type)
+	}
 	switch {
 	case other == nil:
 		return ares.Textf("%s: there is no such live job, so it is not known", waits)
