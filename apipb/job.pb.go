@@ -744,8 +744,8 @@ func (x *Placement) GetNodeRequirements() []*NodeRequirement {
 // NodeRequirement is one condition on a label of a node or on its GPUs.
 type NodeRequirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which the node
-	// reports; labels with these names are ignored. Every GPU that the job gets meets
+	// A label of the node, or one of gpu.model, gpu.memory, gpu.count and node.name (its
+	// ID), which the node reports; labels with these names are ignored. Every GPU that the job gets meets
 	// the conditions on gpu.model and gpu.memory. For a job without GPUs, at least one
 	// GPU of the node meets them.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
