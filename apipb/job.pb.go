@@ -106,7 +106,10 @@ type JobSpec struct {
 	// The snapshot of a directory that each rank finds as its working directory, as
 	// CommitSnapshot returned its digest. Every attempt runs the same code. working_dir
 	// is then relative to that directory.
-	CodeDigest    string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
+	CodeDigest string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
+	// What must happen before the job may start. Absent for a job that may start as soon as
+	// it fits.
+	Start         *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +417,93 @@ func (x *JobSpec) GetCodeDigest() string {
 	return ""
 }
 
+func (x *JobSpec) GetStart() *StartConditions {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+// StartConditions say what must happen before a job may start, apart from free capacity.
+type StartConditions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job waits until it is released.
+	Hold bool `protobuf:"varint,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The earliest start of the first attempt, at most 366 days ahead. A time in the past
+	// is met.
+	Begin *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begin,proto3" json:"begin,omitempty"`
+	// Conditions on other jobs, all of which must be met: "afterok:JOB" (JOB has
+	// succeeded), "afterany:JOB" (it has ended), "afternotok:JOB" (it has ended without
+	// success), "after:JOB" (it has started), "aftercorr:JOB" (for arrays: the element of
+	// the same index has succeeded) and "singleton" (every earlier job of the same name
+	// and user has ended). At most 64, those of the field after included. The jobs must
+	// exist when this one is submitted.
+	Dependencies []string `protobuf:"bytes,3,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	// What happens when a dependency can never be met: "cancel" (default) ends the job
+	// with the reason, "wait" shows the reason while the job waits.
+	UnmetDependency string `protobuf:"bytes,4,opt,name=unmet_dependency,json=unmetDependency,proto3" json:"unmet_dependency,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *StartConditions) Reset() {
+	*x = StartConditions{}
+	mi := &file_apipb_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartConditions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartConditions) ProtoMessage() {}
+
+func (x *StartConditions) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartConditions.ProtoReflect.Descriptor instead.
+func (*StartConditions) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StartConditions) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *StartConditions) GetBegin() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *StartConditions) GetDependencies() []string {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *StartConditions) GetUnmetDependency() string {
+	if x != nil {
+		return x.UnmetDependency
+	}
+	return ""
+}
+
 // SecretRef passes one value of a secret to a job. It has either env or file.
 type SecretRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -431,7 +521,7 @@ type SecretRef struct {
 
 func (x *SecretRef) Reset() {
 	*x = SecretRef{}
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +533,7 @@ func (x *SecretRef) String() string {
 func (*SecretRef) ProtoMessage() {}
 
 func (x *SecretRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +546,7 @@ func (x *SecretRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRef.ProtoReflect.Descriptor instead.
 func (*SecretRef) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SecretRef) GetName() string {
@@ -525,7 +615,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +627,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +640,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Placement) GetStrategy() string {
@@ -654,8 +744,8 @@ func (x *Placement) GetNodeRequirements() []*NodeRequirement {
 // NodeRequirement is one condition on a label of a node or on its GPUs.
 type NodeRequirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which the node
-	// reports; labels with these names are ignored. Every GPU that the job gets meets
+	// A label of the node, or one of gpu.model, gpu.memory, gpu.count and node.name (its
+	// ID), which the node reports; labels with these names are ignored. Every GPU that the job gets meets
 	// the conditions on gpu.model and gpu.memory. For a job without GPUs, at least one
 	// GPU of the node meets them.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -674,7 +764,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +776,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +789,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -739,7 +829,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +841,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +854,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -814,7 +904,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +916,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +929,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -876,7 +966,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +978,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +991,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Array) GetCount() int32 {
@@ -996,7 +1086,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1098,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1111,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetJobId() string {
@@ -1348,7 +1438,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1450,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1463,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1424,7 +1514,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1526,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1539,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1507,7 +1597,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1609,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1622,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1604,7 +1694,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1706,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1719,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1665,7 +1755,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1767,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1780,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1727,7 +1817,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1829,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1842,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1802,7 +1892,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1904,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1917,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1940,7 +2030,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2042,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2055,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -2033,7 +2123,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2135,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2148,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -2084,7 +2174,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2186,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2199,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -2156,7 +2246,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2258,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2271,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -2203,7 +2293,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2305,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2318,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2278,7 +2368,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2380,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2393,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2359,7 +2449,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2461,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2474,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ErrorDetail) GetField() string {
@@ -2410,7 +2500,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2512,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2525,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2454,7 +2544,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2556,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2569,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2518,7 +2608,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2620,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2633,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2647,7 +2737,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2749,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2762,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2729,7 +2819,7 @@ type ResolveJobRequest struct {
 
 func (x *ResolveJobRequest) Reset() {
 	*x = ResolveJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2831,7 @@ func (x *ResolveJobRequest) String() string {
 func (*ResolveJobRequest) ProtoMessage() {}
 
 func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2844,7 @@ func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobRequest.ProtoReflect.Descriptor instead.
 func (*ResolveJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResolveJobRequest) GetReference() string {
@@ -2794,7 +2884,7 @@ type ResolveJobResponse struct {
 
 func (x *ResolveJobResponse) Reset() {
 	*x = ResolveJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2896,7 @@ func (x *ResolveJobResponse) String() string {
 func (*ResolveJobResponse) ProtoMessage() {}
 
 func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2909,7 @@ func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobResponse.ProtoReflect.Descriptor instead.
 func (*ResolveJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveJobResponse) GetJobId() string {
@@ -2865,7 +2955,7 @@ type JobMatch struct {
 
 func (x *JobMatch) Reset() {
 	*x = JobMatch{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2967,7 @@ func (x *JobMatch) String() string {
 func (*JobMatch) ProtoMessage() {}
 
 func (x *JobMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2980,7 @@ func (x *JobMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMatch.ProtoReflect.Descriptor instead.
 func (*JobMatch) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobMatch) GetJobId() string {
@@ -2944,7 +3034,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3046,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3059,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -2991,7 +3081,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3093,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3106,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -3040,6 +3130,216 @@ func (x *CancelJobResponse) GetMessage() string {
 	return ""
 }
 
+type HoldJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJobRequest) Reset() {
+	*x = HoldJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJobRequest) ProtoMessage() {}
+
+func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJobRequest.ProtoReflect.Descriptor instead.
+func (*HoldJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HoldJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type HoldJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "held".
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJobResponse) Reset() {
+	*x = HoldJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJobResponse) ProtoMessage() {}
+
+func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJobResponse.ProtoReflect.Descriptor instead.
+func (*HoldJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *HoldJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *HoldJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *HoldJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type ReleaseJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseJobRequest) Reset() {
+	*x = ReleaseJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseJobRequest) ProtoMessage() {}
+
+func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseJobRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReleaseJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type ReleaseJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "released", or "not_held" for a job that was not held.
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseJobResponse) Reset() {
+	*x = ReleaseJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseJobResponse) ProtoMessage() {}
+
+func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseJobResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReleaseJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ReleaseJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ReleaseJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type RetryJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3051,7 +3351,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3363,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3376,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3107,7 +3407,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3419,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3432,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3182,7 +3482,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3494,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3507,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3233,7 +3533,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3545,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3558,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3277,7 +3577,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3589,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3602,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3321,7 +3621,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3633,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3646,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3365,7 +3665,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3677,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3690,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3419,7 +3719,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3731,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3744,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3505,7 +3805,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3817,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3830,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3551,7 +3851,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3863,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3876,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3606,7 +3906,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3918,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3931,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3678,7 +3978,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3990,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +4003,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3750,7 +4050,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +4062,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +4075,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3789,7 +4089,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\f\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\r\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -3838,7 +4138,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12allow_mixed_models\x18% \x01(\bR\x10allowMixedModels\x12%\n" +
 	"\vpreemptible\x18& \x01(\bH\x03R\vpreemptible\x88\x01\x01\x12\x1f\n" +
 	"\vcode_digest\x18< \x01(\tR\n" +
-	"codeDigest\x1a>\n" +
+	"codeDigest\x12.\n" +
+	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -3848,7 +4149,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
 	"\x0e_grace_secondsB\x0e\n" +
-	"\f_preemptible\"W\n" +
+	"\f_preemptible\"\xa6\x01\n" +
+	"\x0fStartConditions\x12\x12\n" +
+	"\x04hold\x18\x01 \x01(\bR\x04hold\x120\n" +
+	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
+	"\fdependencies\x18\x03 \x03(\tR\fdependencies\x12)\n" +
+	"\x10unmet_dependency\x18\x04 \x01(\tR\x0funmetDependency\"W\n" +
 	"\tSecretRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
@@ -4088,6 +4394,18 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11CancelJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"'\n" +
+	"\x0eHoldJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"Z\n" +
+	"\x0fHoldJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"*\n" +
+	"\x11ReleaseJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"]\n" +
+	"\x12ReleaseJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"Q\n" +
 	"\x0fRetryJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12'\n" +
@@ -4136,7 +4454,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xdf\v\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xb5\r\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4146,7 +4464,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12c\n" +
 	"\n" +
 	"ResolveJob\x12\x1a.ares.v1.ResolveJobRequest\x1a\x1b.ares.v1.ResolveJobResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/jobs:resolve\x12a\n" +
-	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12g\n" +
+	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12c\n" +
+	"\aHoldJob\x12\x17.ares.v1.HoldJobRequest\x1a\x18.ares.v1.HoldJobResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/api/v1/jobs/{job_id}:hold\x12o\n" +
+	"\n" +
+	"ReleaseJob\x12\x1a.ares.v1.ReleaseJobRequest\x1a\x1b.ares.v1.ReleaseJobResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/jobs/{job_id}:release\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
 	"\n" +
@@ -4171,156 +4492,167 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
-	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
-	(*Placement)(nil),                 // 2: ares.v1.Placement
-	(*NodeRequirement)(nil),           // 3: ares.v1.NodeRequirement
-	(*RetryPolicy)(nil),               // 4: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 5: ares.v1.Checkpoint
-	(*Array)(nil),                     // 6: ares.v1.Array
-	(*Job)(nil),                       // 7: ares.v1.Job
-	(*JobUse)(nil),                    // 8: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 9: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 10: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 11: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 12: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 13: ares.v1.JobResult
-	(*Attempt)(nil),                   // 14: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 15: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 16: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 17: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 18: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 19: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 20: ares.v1.SubmitResult
-	(*ErrorDetail)(nil),               // 21: ares.v1.ErrorDetail
-	(*GetJobRequest)(nil),             // 22: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 23: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 24: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 25: ares.v1.ListJobsResponse
-	(*ResolveJobRequest)(nil),         // 26: ares.v1.ResolveJobRequest
-	(*ResolveJobResponse)(nil),        // 27: ares.v1.ResolveJobResponse
-	(*JobMatch)(nil),                  // 28: ares.v1.JobMatch
-	(*CancelJobRequest)(nil),          // 29: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 30: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 31: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 32: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 33: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 34: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 35: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 36: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 37: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 38: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 39: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 40: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 41: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 42: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 43: ares.v1.StreamLogsResponse
-	nil,                               // 44: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 45: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 46: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 48: ares.v1.Explanation
-	(*Nomination)(nil),                // 49: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 50: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 51: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 52: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 53: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 54: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 55: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 56: ares.v1.PlanConsolidationResponse
+	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
+	(*SecretRef)(nil),                 // 2: ares.v1.SecretRef
+	(*Placement)(nil),                 // 3: ares.v1.Placement
+	(*NodeRequirement)(nil),           // 4: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 5: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 6: ares.v1.Checkpoint
+	(*Array)(nil),                     // 7: ares.v1.Array
+	(*Job)(nil),                       // 8: ares.v1.Job
+	(*JobUse)(nil),                    // 9: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 10: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 11: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 12: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 13: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 14: ares.v1.JobResult
+	(*Attempt)(nil),                   // 15: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 16: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 17: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 18: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 19: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 20: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 21: ares.v1.SubmitResult
+	(*ErrorDetail)(nil),               // 22: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 23: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 24: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 25: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 26: ares.v1.ListJobsResponse
+	(*ResolveJobRequest)(nil),         // 27: ares.v1.ResolveJobRequest
+	(*ResolveJobResponse)(nil),        // 28: ares.v1.ResolveJobResponse
+	(*JobMatch)(nil),                  // 29: ares.v1.JobMatch
+	(*CancelJobRequest)(nil),          // 30: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 31: ares.v1.CancelJobResponse
+	(*HoldJobRequest)(nil),            // 32: ares.v1.HoldJobRequest
+	(*HoldJobResponse)(nil),           // 33: ares.v1.HoldJobResponse
+	(*ReleaseJobRequest)(nil),         // 34: ares.v1.ReleaseJobRequest
+	(*ReleaseJobResponse)(nil),        // 35: ares.v1.ReleaseJobResponse
+	(*RetryJobRequest)(nil),           // 36: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 37: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 38: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 39: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 40: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 41: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 42: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 43: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 44: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 45: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 46: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 47: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 48: ares.v1.StreamLogsResponse
+	nil,                               // 49: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 50: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 51: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 52: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 53: ares.v1.Explanation
+	(*Nomination)(nil),                // 54: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 55: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 56: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 57: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 58: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 59: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 60: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 61: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	44, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
-	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	47, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	45, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	46, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	47, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	47, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	47, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	47, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	48, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	49, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	50, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	47, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	47, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	47, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	47, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	47, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	47, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	47, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	47, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	52, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	47, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	47, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	47, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 46: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	9,  // 47: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	48, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 49: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	15, // 50: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	51, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	48, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	50, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	41, // 54: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	47, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 56: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 57: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 58: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 59: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 60: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	29, // 61: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	31, // 62: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	39, // 63: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	35, // 64: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	37, // 65: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	33, // 66: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	53, // 67: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	54, // 68: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	42, // 69: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 70: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 71: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 72: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 73: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 74: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	30, // 75: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	32, // 76: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	40, // 77: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	36, // 78: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	38, // 79: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	34, // 80: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	55, // 81: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	56, // 82: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	43, // 83: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	70, // [70:84] is the sub-list for method output_type
-	56, // [56:70] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	49, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
+	52, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	50, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
+	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
+	52, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	51, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	52, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	52, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	52, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	52, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	53, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	54, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	55, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	52, // 27: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	52, // 28: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	52, // 29: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	52, // 30: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	16, // 31: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	52, // 32: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	52, // 33: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	52, // 34: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	56, // 35: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	52, // 36: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	57, // 37: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 38: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 39: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	21, // 40: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	22, // 41: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	8,  // 42: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	52, // 43: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	52, // 44: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	8,  // 45: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	29, // 46: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	52, // 47: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 48: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	10, // 49: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	53, // 50: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 51: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	16, // 52: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	56, // 53: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	53, // 54: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	55, // 55: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	46, // 56: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	52, // 57: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	17, // 58: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	19, // 59: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	23, // 60: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	25, // 61: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	27, // 62: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	30, // 63: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	32, // 64: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	34, // 65: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	36, // 66: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	44, // 67: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	40, // 68: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	42, // 69: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	38, // 70: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	58, // 71: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	59, // 72: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	47, // 73: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	18, // 74: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	20, // 75: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	24, // 76: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	26, // 77: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	28, // 78: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	31, // 79: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	33, // 80: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	35, // 81: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	37, // 82: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	45, // 83: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	41, // 84: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	43, // 85: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	39, // 86: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	60, // 87: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	61, // 88: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	48, // 89: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4332,16 +4664,16 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[5].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

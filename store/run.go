@@ -171,6 +171,21 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) 
 	}, nil, nil, nil)
 }
 
+// SetHold holds a waiting job, or releases it. It reports whether that changed the job. A job that is archived is not held,
+// so releasing it changes nothing.
+func (s *Store) SetHold(ctx context.Context, id ares.JobID, held bool, by string, now time.Time) (changed bool, run ares.Run, err error) {
+	run, err = s.update(ctx, "hold job", id, func(j *ares.Job, r *ares.Run) error {
+		if changed, err = r.SetHold(j, held, by, now); err != nil || changed {
+			return err
+		}
+		return errUnchanged
+	}, nil, nil, nil)
+	if _, gone := errors.AsType[archived](err); gone && !held {
+		return false, run, nil
+	}
+	return changed && err == nil, run, err
+}
+
 // Clear frees seats of a job on one node. A seat is freed if its attempt has ended and the node no longer reports its
 // fence. The server calls Clear after a report from the node under its current session. The report says that no process of
 // these seats is alive. The parameter `held` lists the fences of the seats that still exist on the node.

@@ -29,22 +29,43 @@ type Table struct {
 	Shapes    shapes
 	arrays    []*Array // by ID
 
-	Delayed        []*Entry    // retrying or preempted jobs; sorted by ByDue
-	clock          time.Time   // the time that positions were last computed for
-	positionTimers timerHeap   // of pending jobs whose position changes with time
-	waiting        waitingList // pending jobs that need two or more GPUs, longest waiting first
-	overdue        map[*QueueLeaf]*Overdue
-	deadlineTimers timerHeap // of jobs with deadlines that have not ended
-	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
-	Running        runningIndex
-	Restarting     []*Entry // gangs that lost a node and do not run again yet, by ID
-	Migrating      []*Entry // jobs that are being migrated, by ID
-	Estimated      int      // number of jobs with a predicted or limited runtime
+	Delayed []*Entry    // retrying or preempted jobs; sorted by ByDue
+	clock   time.Time   // the time that positions and begin times were last compared with
+	waiting waitingList // pending jobs that need two or more GPUs, longest waiting first
+	overdue map[*QueueLeaf]*Overdue
+	heaps
+	starts     startIndex // of jobs with start conditions
+	Running    runningIndex
+	Restarting []*Entry // gangs that lost a node and do not run again yet, by ID
+	Migrating  []*Entry // jobs that are being migrated, by ID
+	Estimated  int      // number of jobs with a predicted or limited runtime
 
 	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
 	ChangedEntries    []*Entry             // entries changed by the current batch
 	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt
 }
+
+// The type `heaps` holds the timers of all jobs.
+type heaps struct {
+	positionTimers timerHeap // of pending jobs whose position changes with time
+	deadlineTimers timerHeap // of jobs with deadlines that have not ended
+	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
+}
+
+// startIndex is the index over jobs with start conditions.
+type startIndex struct {
+	begins []*Entry // jobs with a begin time, by that time and ID
+	begun  int      // Invariant: begins[:begun] are those whose begin time is not after Table.clock
+	unmet  []*Entry // jobs that are cancelled because a dependency can never be met, by ID
+
+	dependents map[ares.JobID][]*Entry // by the job that they depend on, in no order
+
+	singletons int                  // live jobs with the dependency singleton
+	byName     map[nameKey][]*Entry // unfinished jobs, by acceptance; nil while there are no singletons
+}
+
+// nameKey identifies the jobs that a singleton waits for.
+type nameKey struct{ tenant, owner, name string }
 
 // NewTable returns a table without jobs.
 func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *Table {
