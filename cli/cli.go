@@ -19,6 +19,7 @@ import (
 	"github.com/ares-scheduler/ares/cli/job"
 	"github.com/ares-scheduler/ares/cli/output"
 	"github.com/ares-scheduler/ares/cli/sim"
+	"github.com/ares-scheduler/ares/cli/top"
 	"github.com/ares-scheduler/ares/server"
 )
 
@@ -37,7 +38,7 @@ func newRoot(a *command.App) *cobra.Command {
 
 Start a server and a node on this machine with "ares up", then run the examples in
 another terminal.`,
-		versionCommand(a), sim.Command(a))
+		versionCommand(a), sim.Command(a), top.Command(a))
 	root.AddCommand(job.Commands(a)...)
 	root.AddCommand(admin.Commands(a)...)
 	root.AddCommand(account.Commands(a)...)
