@@ -109,6 +109,7 @@ var ranks = map[string][]string{
 		"cli/contexts",
 		"cli/output",
 		"cli/exit",
+		"cli/man",
 	},
 	"control": {
 		"control",

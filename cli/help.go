@@ -18,7 +18,7 @@ var groups = []struct {
 	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},
 	{"admin", "Administration:", []string{
 		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "auth", "token", "binding", "policy", "audit", "alert",
-		"demo", "version", "completion", "help",
+		"demo", "version", "man", "completion", "help",
 	}},
 }
 
