@@ -43,6 +43,14 @@ build: ## Build bin/ares, static, with the job supervisor inside; scheduler, wor
 		-ldflags '-s -w -X $(MODULE)/cli.Version=$(VERSION)' -o bin/ares ./cmd/ares
 	for name in scheduler worker gpu-cli; do ln -sfn ares bin/$$name; done
 
+# Where `make install` installs: DESTDIR is the root of a package that is being built.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.PHONY: install
+install: build ## Install bin/ares, its manual pages and the completion of shells below PREFIX (/usr/local)
+	tools/install bin/ares '$(DESTDIR)$(PREFIX)'
+
 .PHONY: docker-build
 docker-build: build $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the images of docker-compose.yml from this checkout; no registry is needed
 	@tools/needs busybox

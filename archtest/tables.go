@@ -101,6 +101,7 @@ var ranks = map[string][]string{
 		"cli",
 		"cli/host",
 		"cli/sim",
+		"cli/top",
 		"cli/job",
 		"cli/admin",
 		"cli/account",
@@ -108,6 +109,7 @@ var ranks = map[string][]string{
 		"cli/contexts",
 		"cli/output",
 		"cli/exit",
+		"cli/man",
 	},
 	"control": {
 		"control",

@@ -6,6 +6,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"runtime"
 
@@ -17,8 +18,10 @@ import (
 	"github.com/ares-scheduler/ares/cli/exit"
 	"github.com/ares-scheduler/ares/cli/host"
 	"github.com/ares-scheduler/ares/cli/job"
+	"github.com/ares-scheduler/ares/cli/man"
 	"github.com/ares-scheduler/ares/cli/output"
 	"github.com/ares-scheduler/ares/cli/sim"
+	"github.com/ares-scheduler/ares/cli/top"
 	"github.com/ares-scheduler/ares/server"
 )
 
@@ -37,7 +40,7 @@ func newRoot(a *command.App) *cobra.Command {
 
 Start a server and a node on this machine with "ares up", then run the examples in
 another terminal.`,
-		versionCommand(a), sim.Command(a))
+		versionCommand(a), manCommand(a), sim.Command(a), top.Command(a))
 	root.AddCommand(job.Commands(a)...)
 	root.AddCommand(admin.Commands(a)...)
 	root.AddCommand(account.Commands(a)...)
@@ -58,6 +61,8 @@ another terminal.`,
 		}
 	}
 	prepareRoot(root, a)
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
 	addHelp(root)
 	addCompletion(root, a)
 	return root
@@ -100,10 +105,33 @@ func versionCommand(a *command.App) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			return a.PrintValue(o.Format, map[string]string{"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH},
 				func(w io.Writer) {
-					output.Printf(w, "ares %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+					output.Printf(w, "%s\n", versionText())
 				})
 		},
 	}
 	o.AddOutput(c)
 	return c
+}
+
+// versionText is the output of "ares version" and of "ares --version".
+func versionText() string {
+	return fmt.Sprintf("ares %s (%s, %s/%s)", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func manCommand(a *command.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIRECTORY", Short: "Write the manual pages of all commands into a directory", Example: "  ares man man1",
+		Args: command.ExactArgs("DIRECTORY"),
+		Long: `Write one manual page for each command, such as ares-job-submit.1. The directory is created. The
+directory of a user's own manual pages is ~/.local/share/man/man1. "make install" installs the
+pages together with the program and the completion of shells.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := man.Write(c.Root(), args[0], Version)
+			if err != nil {
+				return fmt.Errorf("write the manual pages: %w", err)
+			}
+			output.Printf(a.Out, "%s in %s\n", output.Count(n, "page"), output.Clean(args[0]))
+			return nil
+		},
+	}
 }

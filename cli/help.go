@@ -13,12 +13,12 @@ var groups = []struct {
 	commands  []string
 }{
 	{"jobs", "Jobs:", []string{"run", "submit", "ps", "logs", "cancel", "hold", "release", "job", "preemptions", "history"}},
-	{"cluster", "Cluster:", []string{"cluster", "node", "reservation", "topology", "consolidate", "sim"}},
+	{"cluster", "Cluster:", []string{"top", "cluster", "node", "reservation", "topology", "consolidate", "sim"}},
 	{"tenants", "Tenants:", []string{"tenant", "queue", "fairness", "usage", "cost", "price", "secret"}},
 	{"account", "Your account:", []string{"login", "logout", "whoami", "context"}},
 	{"admin", "Administration:", []string{
 		"up", "server", "agent", "config", "doctor", "backup", "restore", "debug", "auth", "token", "binding", "policy", "audit", "alert",
-		"demo", "version", "completion", "help",
+		"demo", "version", "man", "completion", "help",
 	}},
 }
 

@@ -20,14 +20,24 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // no other file and no network. The page embeds the report as JSON. Every figure on the page
 // names the path of its value in that JSON.
 func (r *Reports) WriteHTML(to io.Writer) error {
+	var labels []string
+	for i := range r.Runs {
+		labels = append(labels, r.Runs[i].Source.Policy.Name)
+	}
+	return r.writePage(to, labels, nil)
+}
+
+// writePage writes the page with a label for each run. The argument `c` is nil on a page without a comparison.
+func (r *Reports) writePage(to io.Writer, labels []string, c *Comparison) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	p := page{Title: "Ares simulation", Reports: r, JSON: template.JS(text)} //nolint:gosec // the output of json.Marshal has no <
+	p := page{Title: "Ares simulation", Reports: r, Compared: compareTables(c), JSON: template.JS(text)} //nolint:gosec // the output of json.Marshal has no <
 	for i := range r.Runs {
-		p.Runs = append(p.Runs, newView(fmt.Sprintf("runs.%d.", i), &r.Runs[i]))
+		p.Runs = append(p.Runs, newView(fmt.Sprintf("runs.%d.", i), labels[i], &r.Runs[i]))
 	}
+	p.Overlay = overlay(p.Runs)
 	if len(r.Runs) > 0 {
 		p.Title = r.Runs[0].Source.Trace.Name + " on " + r.Runs[0].Source.Fleet.Name
 	}
@@ -38,10 +48,12 @@ func (r *Reports) WriteHTML(to io.Writer) error {
 }
 
 type page struct {
-	Title   string
-	Reports *Reports
-	Runs    []*view
-	JSON    template.JS
+	Title    string
+	Reports  *Reports
+	Compared []compareTable
+	Overlay  []*plot // the runs of all policies together
+	Runs     []*view
+	JSON     template.JS
 }
 
 // Several is true if the page shows more than one run.
@@ -50,6 +62,7 @@ func (p page) Several() bool { return len(p.Runs) > 1 }
 // A `view` is one simulation run on the HTML page.
 type view struct {
 	*Report
+	Label  string // the name of the policy, which is unique among the policies of the page
 	Path   string
 	Tiles  []pageFigure
 	Plots  []*plot
@@ -81,15 +94,15 @@ type groupRow struct {
 }
 
 // Name returns a name that identifies this run among the runs on the page.
-func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Source.Policy.Name, v.Source.Seed) }
+func (v *view) Name() string { return fmt.Sprintf("%s, seed %d", v.Label, v.Source.Seed) }
 
 // Tile returns the figure that has the given title.
 func (v *view) Tile(words string) pageFigure {
 	return v.Tiles[slices.IndexFunc(v.Tiles, func(s pageFigure) bool { return s.Words == words })]
 }
 
-func newView(path string, r *Report) *view {
-	v := &view{Report: r, Path: path}
+func newView(path, label string, r *Report) *view {
+	v := &view{Report: r, Label: label, Path: path}
 	v.tiles()
 	v.plots()
 	if r.Occupancy != nil {
@@ -253,11 +266,7 @@ func (v *view) overTime(s *Series) {
 	over.draw(v.Path+"series.stranded_percent", "stranded", "c", true, s.Seconds, s.Stranded)
 	most := slices.Max(s.Waiting)
 	queue := newPlot("queue", "Queue over time", fmt.Sprintf("Waiting jobs, peak %d.", most), timeline(r.Virtual), linear("jobs waiting", max(float64(most), 4), true))
-	waiting := make([]float64, len(s.Waiting))
-	for i, n := range s.Waiting {
-		waiting[i] = float64(n)
-	}
-	queue.draw(v.Path+"series.waiting_jobs", "waiting", "a", true, s.Seconds, waiting)
+	queue.draw(v.Path+"series.waiting_jobs", "waiting", "a", true, s.Seconds, waitingJobs(s))
 	v.Plots = append(v.Plots, load, over, queue)
 }
 

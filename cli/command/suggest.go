@@ -14,7 +14,7 @@ var commandWords = map[string]string{
 	"ls": "ps", "jobs": "ps", "queues": "queue list", "nodes": "node list", "tenants": "tenant list",
 	"kill": "cancel", "stop": "cancel", "rm": "cancel", "delete": "cancel", "log": "logs", "tail": "logs", "attach": "logs",
 	"describe": "job get", "show": "job get", "inspect": "job get", "why": "job explain", "exec": "run", "start": "up",
-	"top": "cluster status", "status": "cluster status", "info": "cluster status",
+	"htop": "top", "nvtop": "top", "nvidia-smi": "top", "gpustat": "top", "smap": "top", "monitor": "top", "status": "cluster status", "info": "cluster status",
 	"sbatch": "submit", "srun": "run", "squeue": "ps", "scancel": "cancel", "sinfo": "node list", "sacct": "history export",
 	"qsub": "submit", "qstat": "ps", "qdel": "cancel",
 }

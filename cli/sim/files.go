@@ -15,17 +15,24 @@ import (
 // standardOutput is the file name for standard output.
 const standardOutput = "-"
 
-// checkTargets runs before the simulation starts. It checks that the output files can be written,
-// and that none of them overwrites an input file or another output file.
+// The type `outputFile` is a file that a command writes, and the flag that names it.
+type outputFile struct{ flag, name string }
+
+// checkTargets runs before the simulation starts. It checks the output files of `ares sim run`.
 func checkTargets(f *simFlags) error {
+	return checkOutputs(append([]string{f.trace, f.fleet}, f.policies...), outputFile{"--out", f.out}, outputFile{"--html", f.html})
+}
+
+// checkOutputs checks that the output files can be written, and that none of them overwrites an input file or another
+// output file.
+func checkOutputs(inputs []string, targets ...outputFile) error {
 	taken := map[string]string{}
-	inputs := append([]string{f.trace, f.fleet}, f.policies...)
 	for _, name := range inputs {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 			taken[canonicalPath(name)] = "an input file"
 		}
 	}
-	for _, t := range []struct{ flag, name string }{{"--out", f.out}, {"--html", f.html}} {
+	for _, t := range targets {
 		if t.name == "" || t.flag == "--out" && t.name == standardOutput {
 			continue
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,7 +100,7 @@ func addSimRow(t *output.Table, name string, g *sim.Group) {
 }
 
 func (a *commands) simCompareCommand() *cobra.Command {
-	var format string
+	var format, html string
 	var anyway bool
 	c := &cobra.Command{
 		Use: "compare REPORT...", Short: "Compare the policies in simulation reports", Args: command.MinOneArg("REPORT"),
@@ -110,12 +111,18 @@ seed. A star marks a difference whose confidence interval excludes 0.
 
 With only one pair of runs, a difference has no confidence interval. The seed can change the
 result in only three cases: jobs arrive at the same instant, the policy makes random choices, or
---resample is set.`,
+--resample is set.
+
+With --html, the command also writes an HTML page that shows the differences as tables, and the
+runs of all policies together in each plot.`,
 		Example: `  ares sim run --trace jobs.csv --fleet fleet.yaml --policy ares,fifo -o json --out runs.json
-  ares sim compare runs.json`,
+  ares sim compare runs.json --html compare.html`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
 				return exit.Usagef("--output %s: use table or json", format)
+			}
+			if err := checkOutputs(args, outputFile{"--html", html}); err != nil {
+				return err
 			}
 			runs, err := readRuns(args)
 			if err != nil {
@@ -125,11 +132,16 @@ result in only three cases: jobs arrive at the same instant, the policy makes ra
 			if err != nil {
 				return err
 			}
-			return a.PrintValue(format, comparison, func(w io.Writer) { a.writeComparison(w, comparison) })
+			var failed error
+			if html != "" {
+				failed = toFile(html, func(w io.Writer) error { return sim.WriteComparisonHTML(w, a.Version, runs, comparison) })
+			}
+			return errors.Join(failed, a.PrintValue(format, comparison, func(w io.Writer) { a.writeComparison(w, comparison) }))
 		},
 	}
 	c.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	c.Flags().BoolVar(&anyway, "anyway", false, "also compare runs of different traces or clusters, and interrupted runs")
+	c.Flags().StringVar(&html, "html", "", "file for an HTML page with tables and plots")
 	output.Must(c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }

@@ -110,8 +110,8 @@ func TestPageFitsItsWindow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if wide, window, plots := n[0], n[1], n[2]; wide > window || window > width || plots != 4*6 {
-			t.Errorf("in a window of %d the page is %d wide, and %d of 24 plots have a height", window, wide, plots)
+		if wide, window, plots := n[0], n[1], n[2]; wide > window || window > width || plots != 4*6+4 {
+			t.Errorf("in a window of %d the page is %d wide, and %d of 28 plots have a height", window, wide, plots)
 		}
 	}
 }
