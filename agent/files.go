@@ -95,14 +95,16 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse) string {
 	q := m.Log
 	key := run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)}
+	held := f.agent.isHeld(key) // asked before the log is opened: a seat can end and be dropped in between
 	log, err := f.agent.runner.OpenLog(key)
-	for errors.Is(err, fs.ErrNotExist) && f.agent.isHeld(key) {
+	for errors.Is(err, fs.ErrNotExist) && held {
 		if !q.Follow {
 			return "" // the seat has not started yet, so it has no output
 		}
 		if !pause.For(ctx, 50*time.Millisecond) {
 			return ""
 		}
+		held = f.agent.isHeld(key)
 		log, err = f.agent.runner.OpenLog(key)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

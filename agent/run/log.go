@@ -30,8 +30,8 @@ type Log struct {
 	offset int64
 }
 
-// OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown or its log was
-// deleted.
+// OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown, if it is still
+// being created, or if its log was deleted.
 func (r *Runner) OpenLog(key Key) (*Log, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
@@ -41,7 +41,13 @@ func (r *Runner) OpenLog(key Key) (*Log, error) {
 	for _, dir := range []string{seatsDir, logsDir, seatsDir} {
 		var root *os.Root
 		if root, err = r.root.OpenRoot(dir + "/" + key.String()); err == nil {
-			return &Log{root: root}, nil
+			if dir == seatsDir { // without a lock, a new seat would look like one that has ended
+				_, err = root.Lstat(seat.LockFile)
+			}
+			if err == nil {
+				return &Log{root: root}, nil
+			}
+			_ = root.Close()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
