@@ -3671,7 +3671,25 @@ type StreamLogsRequest struct {
 	// Continue until the attempt ends.
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Only the last bytes; 0 for all.
-	TailBytes     int32 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	TailBytes int32 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// Only the last lines of each rank; with 0, only what is printed from now on. Together
+	// with grep, the last matching lines, at most 10,000.
+	TailLines *int32 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3,oneof" json:"tail_lines,omitempty"`
+	// Only lines that were completed at this time or later. Times are exact to 100 ms for
+	// the latest output, and coarser for the older output of a long job.
+	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	// Only lines that match this regular expression (RE2 syntax).
+	Grep string `protobuf:"bytes,8,opt,name=grep,proto3" json:"grep,omitempty"`
+	// Send the time of each line.
+	Timestamps bool `protobuf:"varint,9,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	// The lines of all ranks, ordered by time. The field rank is ignored.
+	AllRanks bool `protobuf:"varint,10,opt,name=all_ranks,json=allRanks,proto3" json:"all_ranks,omitempty"`
+	// Where to continue after a broken stream: the last offset that the reader got. The
+	// fields tail_bytes, tail_lines and since are then ignored.
+	Offset *int64 `protobuf:"varint,11,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// The same for each rank, with all_ranks. A rank that is not listed is read from the
+	// beginning, or as tail_lines and since say.
+	Positions     []*LogPosition `protobuf:"bytes,12,rep,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3741,16 +3759,134 @@ func (x *StreamLogsRequest) GetTailBytes() int32 {
 	return 0
 }
 
-type StreamLogsResponse struct {
+func (x *StreamLogsRequest) GetTailLines() int32 {
+	if x != nil && x.TailLines != nil {
+		return *x.TailLines
+	}
+	return 0
+}
+
+func (x *StreamLogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *StreamLogsRequest) GetGrep() string {
+	if x != nil {
+		return x.Grep
+	}
+	return ""
+}
+
+func (x *StreamLogsRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
+func (x *StreamLogsRequest) GetAllRanks() bool {
+	if x != nil {
+		return x.AllRanks
+	}
+	return false
+}
+
+func (x *StreamLogsRequest) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *StreamLogsRequest) GetPositions() []*LogPosition {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+// LogPosition is a position in the output of one rank.
+type LogPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPosition) Reset() {
+	*x = LogPosition{}
+	mi := &file_apipb_job_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPosition) ProtoMessage() {}
+
+func (x *LogPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
+func (*LogPosition) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *LogPosition) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogPosition) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// StreamLogsResponse has data, or lines if the request has grep, timestamps or all_ranks.
+// The first message of a rank may have neither: it says where the output begins.
+type StreamLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// The offset of the byte after data, counted from the first byte that the rank printed.
+	// Absent if the node runs an older version of the agent.
+	Offset *int64     `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	Lines  []*LogLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	// The attempt whose output this is.
+	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// With all_ranks: where the output of a rank begins.
+	Positions []*LogPosition `protobuf:"bytes,5,rep,name=positions,proto3" json:"positions,omitempty"`
+	// With all_ranks: why the output of a rank is missing or late.
+	Notices []*LogNotice `protobuf:"bytes,6,rep,name=notices,proto3" json:"notices,omitempty"`
+	// Between servers: every line that was completed before this time has been sent.
+	CompleteUntil *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=complete_until,json=completeUntil,proto3" json:"complete_until,omitempty"`
+	// With all_ranks: the number of ranks.
+	Ranks         int32 `protobuf:"varint,8,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3898,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3911,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3783,6 +3919,198 @@ func (x *StreamLogsResponse) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *StreamLogsResponse) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *StreamLogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *StreamLogsResponse) GetPositions() []*LogPosition {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetNotices() []*LogNotice {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetCompleteUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompleteUntil
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+// LogLine is one line of output, without its newline.
+type LogLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	// When the line was completed. Absent if the node has no record of it.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// At most 64 KiB.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The offset of the byte after the line.
+	Offset int64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The line is longer than 64 KiB, and the rank's next line continues it.
+	Continued     bool `protobuf:"varint,5,opt,name=continued,proto3" json:"continued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_apipb_job_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *LogLine) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogLine) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogLine) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *LogLine) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogLine) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+// LogNotice says why the output of a rank is missing or late.
+type LogNotice struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Rank    int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The rest of the rank's output cannot be read.
+	Missing       bool `protobuf:"varint,3,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogNotice) Reset() {
+	*x = LogNotice{}
+	mi := &file_apipb_job_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogNotice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogNotice) ProtoMessage() {}
+
+func (x *LogNotice) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogNotice.ProtoReflect.Descriptor instead.
+func (*LogNotice) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *LogNotice) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogNotice) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *LogNotice) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
 }
 
 var File_apipb_job_proto protoreflect.FileDescriptor
@@ -4127,16 +4455,51 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xaa\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xe8\x03\n" +
 	"\x11StreamLogsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1b\n" +
 	"\x04rank\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\x12!\n" +
 	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aattempt\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12&\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
+	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\x12/\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00H\x00R\ttailLines\x88\x01\x01\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1c\n" +
+	"\x04grep\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x04grep\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\t \x01(\bR\n" +
+	"timestamps\x12\x1b\n" +
+	"\tall_ranks\x18\n" +
+	" \x01(\bR\ballRanks\x12$\n" +
+	"\x06offset\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x06offset\x88\x01\x01\x12>\n" +
+	"\tpositions\x18\f \x03(\v2\x14.ares.v1.LogPositionB\n" +
+	"\xbaH\a\x92\x01\x04\x10\x80\x80\x04R\tpositionsB\r\n" +
+	"\v_tail_linesB\t\n" +
+	"\a_offset\"K\n" +
+	"\vLogPosition\x12\x1b\n" +
+	"\x04rank\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\x12\x1f\n" +
+	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\xcd\x02\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xdf\v\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
+	"\x06offset\x18\x02 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12&\n" +
+	"\x05lines\x18\x03 \x03(\v2\x10.ares.v1.LogLineR\x05lines\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x122\n" +
+	"\tpositions\x18\x05 \x03(\v2\x14.ares.v1.LogPositionR\tpositions\x12,\n" +
+	"\anotices\x18\x06 \x03(\v2\x12.ares.v1.LogNoticeR\anotices\x12A\n" +
+	"\x0ecomplete_until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteUntil\x12\x14\n" +
+	"\x05ranks\x18\b \x01(\x05R\x05ranksB\t\n" +
+	"\a_offset\"\x97\x01\n" +
+	"\aLogLine\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x1c\n" +
+	"\tcontinued\x18\x05 \x01(\bR\tcontinued\"S\n" +
+	"\tLogNotice\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
+	"\amissing\x18\x03 \x01(\bR\amissing2\xdf\v\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4171,7 +4534,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
@@ -4216,111 +4579,121 @@ var file_apipb_job_proto_goTypes = []any{
 	(*ListJobEventsResponse)(nil),     // 40: ares.v1.ListJobEventsResponse
 	(*JobEvent)(nil),                  // 41: ares.v1.JobEvent
 	(*StreamLogsRequest)(nil),         // 42: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 43: ares.v1.StreamLogsResponse
-	nil,                               // 44: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 45: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 46: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 48: ares.v1.Explanation
-	(*Nomination)(nil),                // 49: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 50: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 51: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 52: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 53: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 54: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 55: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 56: ares.v1.PlanConsolidationResponse
+	(*LogPosition)(nil),               // 43: ares.v1.LogPosition
+	(*StreamLogsResponse)(nil),        // 44: ares.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 45: ares.v1.LogLine
+	(*LogNotice)(nil),                 // 46: ares.v1.LogNotice
+	nil,                               // 47: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 48: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 49: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 50: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 51: ares.v1.Explanation
+	(*Nomination)(nil),                // 52: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 53: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 54: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 55: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 56: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 57: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 58: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 59: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	44, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	47, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	47, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	50, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	45, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	48, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	46, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	49, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	47, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	47, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	47, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	47, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	50, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	50, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	50, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	50, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	48, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	51, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	49, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	50, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	52, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	53, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	47, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	47, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	47, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	47, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	50, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	50, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	50, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	50, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	47, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	47, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	47, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	47, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	52, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	50, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	50, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	50, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	54, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	50, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	55, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
 	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
 	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	47, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	47, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	50, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
 	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
 	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	47, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	50, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 46: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
 	9,  // 47: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	48, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	51, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
 	0,  // 49: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
 	15, // 50: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	51, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	48, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	50, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	54, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	51, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	53, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
 	41, // 54: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	47, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 56: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 57: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 58: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 59: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 60: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	29, // 61: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	31, // 62: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	39, // 63: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	35, // 64: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	37, // 65: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	33, // 66: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	53, // 67: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	54, // 68: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	42, // 69: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 70: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 71: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 72: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 73: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 74: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	30, // 75: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	32, // 76: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	40, // 77: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	36, // 78: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	38, // 79: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	34, // 80: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	55, // 81: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	56, // 82: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	43, // 83: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	70, // [70:84] is the sub-list for method output_type
-	56, // [56:70] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	50, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	50, // 56: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	43, // 57: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	45, // 58: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	43, // 59: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	46, // 60: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	50, // 61: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	50, // 62: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	16, // 63: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	18, // 64: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	22, // 65: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	24, // 66: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	26, // 67: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	29, // 68: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	31, // 69: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	39, // 70: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	35, // 71: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	37, // 72: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	33, // 73: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	56, // 74: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	57, // 75: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	42, // 76: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	17, // 77: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	19, // 78: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	23, // 79: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	25, // 80: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	27, // 81: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	30, // 82: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	32, // 83: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	40, // 84: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	36, // 85: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	38, // 86: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	34, // 87: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	58, // 88: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	59, // 89: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	44, // 90: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	77, // [77:91] is the sub-list for method output_type
+	63, // [63:77] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4335,13 +4708,15 @@ func file_apipb_job_proto_init() {
 	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[42].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
