@@ -1,20 +1,30 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"regexp"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ares-scheduler/ares/agent/run"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/pause"
 )
 
-// The constant `chunk` is the maximum number of log bytes in one message.
+// The constant `chunk` is the maximum number of log bytes in one message. A message with lines has at most one line beyond it.
 const chunk = 32 << 10
+
+// mergeChunk is the same for a reader of all ranks, for whom the server keeps chunks of many ranks at once.
+const mergeChunk = 8 << 10
+
+// lineCost is about the memory that a line needs beside its text. It counts as text, so that a message with many empty lines is not large.
+const lineCost = 100
 
 // maxStreams is the maximum number of logs that are read from this node at the same time.
 const maxStreams = 256
@@ -94,49 +104,168 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 // The method `copy` sends a log. It returns an error message, or "" on success.
 func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse) string {
 	q := m.Log
-	key := run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)}
-	log, err := f.agent.runner.OpenLog(key)
-	for errors.Is(err, fs.ErrNotExist) && f.agent.isHeld(key) {
-		if !q.Follow {
-			return "" // the seat has not started yet, so it has no output
-		}
-		if !pause.For(ctx, 50*time.Millisecond) {
-			return ""
-		}
-		log, err = f.agent.runner.OpenLog(key)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return "this node no longer keeps its log"
-	}
-	if err != nil {
-		return err.Error()
+	log, problem := f.open(ctx, q)
+	if log == nil {
+		return problem
 	}
 	defer func() { _ = log.Close() }()
-	if q.TailBytes > 0 {
-		if first, end, err := log.Bounds(); err == nil {
-			log.SeekTo(max(first, end-q.TailBytes))
-		}
-	}
-	buf := make([]byte, chunk)
-	for {
-		n, err := log.Next(ctx, buf, q.Follow)
-		if n > 0 {
-			select {
-			case <-r.credit:
-			case <-ctx.Done():
-				return ""
-			}
-			if f.send(&apipb.ServeFilesRequest{StreamId: m.StreamId, Data: append([]byte(nil), buf[:n]...)}) != nil {
-				return ""
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF), ctx.Err() != nil:
-			return ""
-		case err != nil:
+	var match func([]byte) bool
+	if q.Grep != "" {
+		expression, err := regexp.Compile(q.Grep)
+		if err != nil {
 			return err.Error()
 		}
+		match = expression.Match
 	}
+	if err := seek(ctx, log, q, match); err != nil {
+		return err.Error()
+	}
+	s := &sender{files: f, reader: r, id: m.StreamId}
+	// The first message says where the output begins, so that a reader whose stream breaks can continue there.
+	err := s.send(ctx, &apipb.ServeFilesRequest{Offset: new(log.Offset())})
+	switch {
+	case err != nil:
+	case q.Lines:
+		err = s.copyLines(ctx, log, q, match)
+	default:
+		err = s.copyBytes(ctx, log, q.Follow)
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnsent) {
+		return err.Error()
+	}
+	return ""
+}
+
+// The method `open` opens the log of a seat. If the query follows a seat that is not ready yet, it waits. Without a log, the method
+// returns an error message, or "" if there is no output yet.
+func (f *files) open(ctx context.Context, q *apipb.LogQuery) (*run.Log, string) {
+	key := run.Key{Job: q.JobId, Fence: q.Fence, Rank: int(q.Rank)}
+	for {
+		held := f.agent.isHeld(key) // asked before the log is opened: a seat can end and be dropped in between
+		log, err := f.agent.runner.OpenLog(key)
+		switch {
+		case err == nil:
+			return log, ""
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err.Error()
+		case !held:
+			return nil, "this node no longer keeps its log"
+		case !q.Follow, !pause.For(ctx, 50*time.Millisecond):
+			return nil, "" // the seat has not started yet, so it has no output
+		}
+	}
+}
+
+// The function `seek` moves to the first byte that the query selects.
+func seek(ctx context.Context, log *run.Log, q *apipb.LogQuery, match func([]byte) bool) error {
+	first, end, err := log.Bounds()
+	if err != nil {
+		return err
+	}
+	log.SeekTo(first)
+	if q.Offset != nil {
+		log.SeekTo(max(first, q.GetOffset()))
+		return nil
+	}
+	if q.TailBytes > 0 {
+		log.SeekTo(max(first, end-q.TailBytes))
+	}
+	if q.Since != nil {
+		if err := log.Since(q.Since.AsTime()); err != nil {
+			return err
+		}
+	}
+	if q.TailLines == nil {
+		return nil
+	}
+	if match != nil {
+		return log.TailMatching(ctx, int(q.GetTailLines()), match)
+	}
+	since := log.Offset()
+	if err := log.Tail(int(q.GetTailLines())); err != nil {
+		return err
+	}
+	log.SeekTo(max(since, log.Offset()))
+	return nil
+}
+
+// The type `sender` sends one log to a server.
+type sender struct {
+	files  *files
+	reader *reader
+	id     int64
+}
+
+// errUnsent is the error of a message that could not be sent, because the reader or the server is gone.
+var errUnsent = errors.New("the stream to the server is broken")
+
+// The method `send` waits until the server allows another message, and sends it.
+func (s *sender) send(ctx context.Context, m *apipb.ServeFilesRequest) error {
+	select {
+	case <-s.reader.credit:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.StreamId = s.id
+	if s.files.send(m) != nil {
+		return errUnsent
+	}
+	return nil
+}
+
+// copyBytes sends the output as it is.
+func (s *sender) copyBytes(ctx context.Context, log *run.Log, follow bool) error {
+	buf := make([]byte, chunk)
+	for {
+		n, err := log.Next(ctx, buf, follow)
+		if n > 0 {
+			if err := s.send(ctx, &apipb.ServeFilesRequest{Data: bytes.Clone(buf[:n]), Offset: new(log.Offset())}); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// copyLines sends the output line by line, with times.
+func (s *sender) copyLines(ctx context.Context, log *run.Log, q *apipb.LogQuery, match func([]byte) bool) error {
+	o := run.LineOptions{Follow: q.Follow, Match: match}
+	if q.Merge {
+		o.Idle = func(until time.Time) error {
+			if len(s.reader.credit) == 0 {
+				return nil // the server has not processed earlier messages yet
+			}
+			return s.send(ctx, &apipb.ServeFilesRequest{CompleteUntil: timestamppb.New(until)})
+		}
+	}
+	most := chunk
+	if q.Merge {
+		most = mergeChunk
+	}
+	return log.ReadLines(ctx, o, func(lines []run.Line) error {
+		m, size := &apipb.ServeFilesRequest{}, 0
+		for i, line := range lines {
+			sent := &apipb.LogLine{Rank: q.Rank, Data: bytes.Clone(line.Data), Offset: line.End, Continued: line.Continued}
+			if !line.Time.IsZero() {
+				sent.Time = timestamppb.New(line.Time)
+			}
+			m.Lines, size = append(m.Lines, sent), size+len(line.Data)+lineCost
+			if size < most && i < len(lines)-1 {
+				continue
+			}
+			m.Offset = new(line.End)
+			if err := s.send(ctx, m); err != nil {
+				return err
+			}
+			m, size = &apipb.ServeFilesRequest{}, 0
+		}
+		return nil
+	})
 }
 
 func (f *files) end(id int64, problem string) {

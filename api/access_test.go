@@ -155,7 +155,7 @@ func (e *estate) put(name, tenant string, bindings ...ares.Binding) string {
 
 type noLogs struct{}
 
-func (noLogs) Logs(context.Context, service.LogQuery, func([]byte) error) error { return nil }
+func (noLogs) Logs(context.Context, service.LogQuery, func(service.LogPart) error) error { return nil }
 
 // The type `ids` holds the object IDs that a test puts into the fields of a request.
 type ids struct{ tenant, job, other string }

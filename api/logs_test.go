@@ -26,7 +26,7 @@ type script struct {
 	asked chan service.LogQuery
 }
 
-func (s *script) Logs(ctx context.Context, q service.LogQuery, send func([]byte) error) error {
+func (s *script) Logs(ctx context.Context, q service.LogQuery, send func(service.LogPart) error) error {
 	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("authorization")) != 1 {
 		return errors.New("the caller's token is not passed on")
 	}
@@ -39,7 +39,7 @@ func (s *script) Logs(ctx context.Context, q service.LogQuery, send func([]byte)
 			case <-s.gate:
 			}
 		}
-		if err := send([]byte(l)); err != nil {
+		if err := send(service.LogPart{Data: []byte(l)}); err != nil {
 			return err
 		}
 	}

@@ -2253,10 +2253,17 @@ type ServeFilesRequest struct {
 	// Set in the first message; later messages contain data.
 	Ref *SessionRef `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// The request that this answers.
-	StreamId      int64  `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	End           bool   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
-	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	StreamId int64  `protobuf:"varint,2,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	Data     []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	End      bool   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	Error    string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// The offset of the byte after data. The first message of a stream has an offset and no
+	// data: it says where the output begins.
+	Offset *int64 `protobuf:"varint,6,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// The lines, if the query wants lines.
+	Lines []*LogLine `protobuf:"bytes,7,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Every line that was completed before this time has been sent.
+	CompleteUntil *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=complete_until,json=completeUntil,proto3" json:"complete_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2324,6 +2331,27 @@ func (x *ServeFilesRequest) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *ServeFilesRequest) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *ServeFilesRequest) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *ServeFilesRequest) GetCompleteUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompleteUntil
+	}
+	return nil
 }
 
 type ServeFilesResponse struct {
@@ -2400,12 +2428,22 @@ func (x *ServeFilesResponse) GetCredit() int32 {
 
 // LogQuery requests the output of one rank.
 type LogQuery struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Fence         int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
-	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	TailBytes     int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	JobId     string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Fence     int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Rank      int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	Follow    bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	TailBytes int64                  `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// See the fields of the same names in StreamLogsRequest.
+	TailLines *int64                 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3,oneof" json:"tail_lines,omitempty"`
+	Since     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	Grep      string                 `protobuf:"bytes,8,opt,name=grep,proto3" json:"grep,omitempty"`
+	Offset    *int64                 `protobuf:"varint,9,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// Send lines instead of data.
+	Lines bool `protobuf:"varint,10,opt,name=lines,proto3" json:"lines,omitempty"`
+	// Send complete_until while there is no output, so that the lines of several ranks can
+	// be merged.
+	Merge         bool `protobuf:"varint,11,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2473,6 +2511,48 @@ func (x *LogQuery) GetTailBytes() int64 {
 		return x.TailBytes
 	}
 	return 0
+}
+
+func (x *LogQuery) GetTailLines() int64 {
+	if x != nil && x.TailLines != nil {
+		return *x.TailLines
+	}
+	return 0
+}
+
+func (x *LogQuery) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *LogQuery) GetGrep() string {
+	if x != nil {
+		return x.Grep
+	}
+	return ""
+}
+
+func (x *LogQuery) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *LogQuery) GetLines() bool {
+	if x != nil {
+		return x.Lines
+	}
+	return false
+}
+
+func (x *LogQuery) GetMerge() bool {
+	if x != nil {
+		return x.Merge
+	}
+	return false
 }
 
 var File_apipb_agent_proto protoreflect.FileDescriptor
@@ -2646,25 +2726,39 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x04seat\x18\x02 \x01(\v2\x10.ares.v1.SeatRefB\x06\xbaH\x03\xc8\x01\x01R\x04seat\"G\n" +
 	"\x11FetchCodeResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\x12\x16\n" +
-	"\x06chunks\x18\x02 \x03(\fR\x06chunks\"\x93\x01\n" +
+	"\x06chunks\x18\x02 \x03(\fR\x06chunks\"\xa6\x02\n" +
 	"\x11ServeFilesRequest\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\x12\x1b\n" +
 	"\tstream_id\x18\x02 \x01(\x03R\bstreamId\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\x86\x01\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x1b\n" +
+	"\x06offset\x18\x06 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12&\n" +
+	"\x05lines\x18\a \x03(\v2\x10.ares.v1.LogLineR\x05lines\x12A\n" +
+	"\x0ecomplete_until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteUntilB\t\n" +
+	"\a_offset\"\x86\x01\n" +
 	"\x12ServeFilesResponse\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\x03R\bstreamId\x12#\n" +
 	"\x03log\x18\x02 \x01(\v2\x11.ares.v1.LogQueryR\x03log\x12\x16\n" +
 	"\x06cancel\x18\x03 \x01(\bR\x06cancel\x12\x16\n" +
-	"\x06credit\x18\x04 \x01(\x05R\x06credit\"\x82\x01\n" +
+	"\x06credit\x18\x04 \x01(\x05R\x06credit\"\xcf\x02\n" +
 	"\bLogQuery\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x12\n" +
 	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x1d\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes2\xf5\b\n" +
+	"tail_bytes\x18\x05 \x01(\x03R\ttailBytes\x12\"\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x03H\x00R\ttailLines\x88\x01\x01\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
+	"\x04grep\x18\b \x01(\tR\x04grep\x12\x1b\n" +
+	"\x06offset\x18\t \x01(\x03H\x01R\x06offset\x88\x01\x01\x12\x14\n" +
+	"\x05lines\x18\n" +
+	" \x01(\bR\x05lines\x12\x14\n" +
+	"\x05merge\x18\v \x01(\bR\x05mergeB\r\n" +
+	"\v_tail_linesB\t\n" +
+	"\a_offset2\xf5\b\n" +
 	"\fAgentService\x12H\n" +
 	"\vOpenSession\x12\x1b.ares.v1.OpenSessionRequest\x1a\x1c.ares.v1.OpenSessionResponse\x12K\n" +
 	"\fRenewSession\x12\x1c.ares.v1.RenewSessionRequest\x1a\x1d.ares.v1.RenewSessionResponse\x12E\n" +
@@ -2745,6 +2839,7 @@ var file_apipb_agent_proto_goTypes = []any{
 	(*Taint)(nil),                    // 42: ares.v1.Taint
 	(*timestamppb.Timestamp)(nil),    // 43: google.protobuf.Timestamp
 	(*JobSpec)(nil),                  // 44: ares.v1.JobSpec
+	(*LogLine)(nil),                  // 45: ares.v1.LogLine
 }
 var file_apipb_agent_proto_depIdxs = []int32{
 	1,  // 0: ares.v1.NodeInfo.devices:type_name -> ares.v1.DeviceInfo
@@ -2786,42 +2881,45 @@ var file_apipb_agent_proto_depIdxs = []int32{
 	4,  // 36: ares.v1.FetchCodeRequest.ref:type_name -> ares.v1.SessionRef
 	15, // 37: ares.v1.FetchCodeRequest.seat:type_name -> ares.v1.SeatRef
 	4,  // 38: ares.v1.ServeFilesRequest.ref:type_name -> ares.v1.SessionRef
-	38, // 39: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
-	2,  // 40: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
-	5,  // 41: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
-	7,  // 42: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
-	9,  // 43: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
-	11, // 44: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
-	16, // 45: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
-	19, // 46: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
-	21, // 47: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
-	23, // 48: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
-	25, // 49: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
-	27, // 50: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
-	29, // 51: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
-	31, // 52: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
-	34, // 53: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
-	36, // 54: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
-	3,  // 55: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
-	6,  // 56: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
-	8,  // 57: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
-	10, // 58: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
-	12, // 59: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
-	17, // 60: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
-	20, // 61: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
-	22, // 62: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
-	24, // 63: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
-	26, // 64: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
-	28, // 65: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
-	30, // 66: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
-	32, // 67: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
-	35, // 68: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
-	37, // 69: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
-	55, // [55:70] is the sub-list for method output_type
-	40, // [40:55] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	45, // 39: ares.v1.ServeFilesRequest.lines:type_name -> ares.v1.LogLine
+	43, // 40: ares.v1.ServeFilesRequest.complete_until:type_name -> google.protobuf.Timestamp
+	38, // 41: ares.v1.ServeFilesResponse.log:type_name -> ares.v1.LogQuery
+	43, // 42: ares.v1.LogQuery.since:type_name -> google.protobuf.Timestamp
+	2,  // 43: ares.v1.AgentService.OpenSession:input_type -> ares.v1.OpenSessionRequest
+	5,  // 44: ares.v1.AgentService.RenewSession:input_type -> ares.v1.RenewSessionRequest
+	7,  // 45: ares.v1.AgentService.UpdateNode:input_type -> ares.v1.UpdateNodeRequest
+	9,  // 46: ares.v1.AgentService.CloseSession:input_type -> ares.v1.CloseSessionRequest
+	11, // 47: ares.v1.AgentService.WatchSeats:input_type -> ares.v1.WatchSeatsRequest
+	16, // 48: ares.v1.AgentService.ClaimSeat:input_type -> ares.v1.ClaimSeatRequest
+	19, // 49: ares.v1.AgentService.FinishSeat:input_type -> ares.v1.FinishSeatRequest
+	21, // 50: ares.v1.AgentService.DeclineSeat:input_type -> ares.v1.DeclineSeatRequest
+	23, // 51: ares.v1.AgentService.ReleaseSeat:input_type -> ares.v1.ReleaseSeatRequest
+	25, // 52: ares.v1.AgentService.ReportClean:input_type -> ares.v1.ReportCleanRequest
+	27, // 53: ares.v1.AgentService.ReportProgress:input_type -> ares.v1.ReportProgressRequest
+	29, // 54: ares.v1.AgentService.ReportCheckpoint:input_type -> ares.v1.ReportCheckpointRequest
+	31, // 55: ares.v1.AgentService.FetchSecrets:input_type -> ares.v1.FetchSecretsRequest
+	34, // 56: ares.v1.AgentService.FetchCode:input_type -> ares.v1.FetchCodeRequest
+	36, // 57: ares.v1.AgentService.ServeFiles:input_type -> ares.v1.ServeFilesRequest
+	3,  // 58: ares.v1.AgentService.OpenSession:output_type -> ares.v1.OpenSessionResponse
+	6,  // 59: ares.v1.AgentService.RenewSession:output_type -> ares.v1.RenewSessionResponse
+	8,  // 60: ares.v1.AgentService.UpdateNode:output_type -> ares.v1.UpdateNodeResponse
+	10, // 61: ares.v1.AgentService.CloseSession:output_type -> ares.v1.CloseSessionResponse
+	12, // 62: ares.v1.AgentService.WatchSeats:output_type -> ares.v1.WatchSeatsResponse
+	17, // 63: ares.v1.AgentService.ClaimSeat:output_type -> ares.v1.ClaimSeatResponse
+	20, // 64: ares.v1.AgentService.FinishSeat:output_type -> ares.v1.FinishSeatResponse
+	22, // 65: ares.v1.AgentService.DeclineSeat:output_type -> ares.v1.DeclineSeatResponse
+	24, // 66: ares.v1.AgentService.ReleaseSeat:output_type -> ares.v1.ReleaseSeatResponse
+	26, // 67: ares.v1.AgentService.ReportClean:output_type -> ares.v1.ReportCleanResponse
+	28, // 68: ares.v1.AgentService.ReportProgress:output_type -> ares.v1.ReportProgressResponse
+	30, // 69: ares.v1.AgentService.ReportCheckpoint:output_type -> ares.v1.ReportCheckpointResponse
+	32, // 70: ares.v1.AgentService.FetchSecrets:output_type -> ares.v1.FetchSecretsResponse
+	35, // 71: ares.v1.AgentService.FetchCode:output_type -> ares.v1.FetchCodeResponse
+	37, // 72: ares.v1.AgentService.ServeFiles:output_type -> ares.v1.ServeFilesResponse
+	58, // [58:73] is the sub-list for method output_type
+	43, // [43:58] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_apipb_agent_proto_init() }
@@ -2831,6 +2929,8 @@ func file_apipb_agent_proto_init() {
 	}
 	file_apipb_cluster_proto_init()
 	file_apipb_job_proto_init()
+	file_apipb_agent_proto_msgTypes[36].OneofWrappers = []any{}
+	file_apipb_agent_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

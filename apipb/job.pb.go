@@ -3971,7 +3971,25 @@ type StreamLogsRequest struct {
 	// Continue until the attempt ends.
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Only the last bytes; 0 for all.
-	TailBytes     int32 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	TailBytes int32 `protobuf:"varint,5,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	// Only the last lines of each rank; with 0, only what is printed from now on. Together
+	// with grep, the last matching lines, at most 10,000.
+	TailLines *int32 `protobuf:"varint,6,opt,name=tail_lines,json=tailLines,proto3,oneof" json:"tail_lines,omitempty"`
+	// Only lines that were completed at this time or later. Times are exact to 100 ms for
+	// the latest output, and coarser for the older output of a long job.
+	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	// Only lines that match this regular expression (RE2 syntax).
+	Grep string `protobuf:"bytes,8,opt,name=grep,proto3" json:"grep,omitempty"`
+	// Send the time of each line.
+	Timestamps bool `protobuf:"varint,9,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
+	// The lines of all ranks, ordered by time. The field rank is ignored.
+	AllRanks bool `protobuf:"varint,10,opt,name=all_ranks,json=allRanks,proto3" json:"all_ranks,omitempty"`
+	// Where to continue after a broken stream: the last offset that the reader got. The
+	// fields tail_bytes, tail_lines and since are then ignored.
+	Offset *int64 `protobuf:"varint,11,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// The same for each rank, with all_ranks. A rank that is not listed is read from the
+	// beginning, or as tail_lines and since say.
+	Positions     []*LogPosition `protobuf:"bytes,12,rep,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4041,16 +4059,134 @@ func (x *StreamLogsRequest) GetTailBytes() int32 {
 	return 0
 }
 
-type StreamLogsResponse struct {
+func (x *StreamLogsRequest) GetTailLines() int32 {
+	if x != nil && x.TailLines != nil {
+		return *x.TailLines
+	}
+	return 0
+}
+
+func (x *StreamLogsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *StreamLogsRequest) GetGrep() string {
+	if x != nil {
+		return x.Grep
+	}
+	return ""
+}
+
+func (x *StreamLogsRequest) GetTimestamps() bool {
+	if x != nil {
+		return x.Timestamps
+	}
+	return false
+}
+
+func (x *StreamLogsRequest) GetAllRanks() bool {
+	if x != nil {
+		return x.AllRanks
+	}
+	return false
+}
+
+func (x *StreamLogsRequest) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *StreamLogsRequest) GetPositions() []*LogPosition {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+// LogPosition is a position in the output of one rank.
+type LogPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPosition) Reset() {
+	*x = LogPosition{}
+	mi := &file_apipb_job_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPosition) ProtoMessage() {}
+
+func (x *LogPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
+func (*LogPosition) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LogPosition) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogPosition) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// StreamLogsResponse has data, or lines if the request has grep, timestamps or all_ranks.
+// The first message of a rank may have neither: it says where the output begins.
+type StreamLogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// The offset of the byte after data, counted from the first byte that the rank printed.
+	// Absent if the node runs an older version of the agent.
+	Offset *int64     `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	Lines  []*LogLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	// The attempt whose output this is.
+	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// With all_ranks: where the output of a rank begins.
+	Positions []*LogPosition `protobuf:"bytes,5,rep,name=positions,proto3" json:"positions,omitempty"`
+	// With all_ranks: why the output of a rank is missing or late.
+	Notices []*LogNotice `protobuf:"bytes,6,rep,name=notices,proto3" json:"notices,omitempty"`
+	// Between servers: every line that was completed before this time has been sent.
+	CompleteUntil *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=complete_until,json=completeUntil,proto3" json:"complete_until,omitempty"`
+	// With all_ranks: the number of ranks.
+	Ranks         int32 `protobuf:"varint,8,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4198,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4211,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{48}
+	return file_apipb_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -4083,6 +4219,198 @@ func (x *StreamLogsResponse) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *StreamLogsResponse) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *StreamLogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *StreamLogsResponse) GetPositions() []*LogPosition {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetNotices() []*LogNotice {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetCompleteUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompleteUntil
+	}
+	return nil
+}
+
+func (x *StreamLogsResponse) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+// LogLine is one line of output, without its newline.
+type LogLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	// When the line was completed. Absent if the node has no record of it.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// At most 64 KiB.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The offset of the byte after the line.
+	Offset int64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The line is longer than 64 KiB, and the rank's next line continues it.
+	Continued     bool `protobuf:"varint,5,opt,name=continued,proto3" json:"continued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_apipb_job_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *LogLine) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogLine) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogLine) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *LogLine) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogLine) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+// LogNotice says why the output of a rank is missing or late.
+type LogNotice struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Rank    int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The rest of the rank's output cannot be read.
+	Missing       bool `protobuf:"varint,3,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogNotice) Reset() {
+	*x = LogNotice{}
+	mi := &file_apipb_job_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogNotice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogNotice) ProtoMessage() {}
+
+func (x *LogNotice) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogNotice.ProtoReflect.Descriptor instead.
+func (*LogNotice) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *LogNotice) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LogNotice) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *LogNotice) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
 }
 
 var File_apipb_job_proto protoreflect.FileDescriptor
@@ -4445,16 +4773,51 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xaa\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xe8\x03\n" +
 	"\x11StreamLogsRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1b\n" +
 	"\x04rank\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\x12!\n" +
 	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aattempt\x12\x16\n" +
 	"\x06follow\x18\x04 \x01(\bR\x06follow\x12&\n" +
 	"\n" +
-	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
+	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\x12/\n" +
+	"\n" +
+	"tail_lines\x18\x06 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00H\x00R\ttailLines\x88\x01\x01\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1c\n" +
+	"\x04grep\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x04grep\x12\x1e\n" +
+	"\n" +
+	"timestamps\x18\t \x01(\bR\n" +
+	"timestamps\x12\x1b\n" +
+	"\tall_ranks\x18\n" +
+	" \x01(\bR\ballRanks\x12$\n" +
+	"\x06offset\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x06offset\x88\x01\x01\x12>\n" +
+	"\tpositions\x18\f \x03(\v2\x14.ares.v1.LogPositionB\n" +
+	"\xbaH\a\x92\x01\x04\x10\x80\x80\x04R\tpositionsB\r\n" +
+	"\v_tail_linesB\t\n" +
+	"\a_offset\"K\n" +
+	"\vLogPosition\x12\x1b\n" +
+	"\x04rank\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04rank\x12\x1f\n" +
+	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\xcd\x02\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xb5\r\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1b\n" +
+	"\x06offset\x18\x02 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12&\n" +
+	"\x05lines\x18\x03 \x03(\v2\x10.ares.v1.LogLineR\x05lines\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x122\n" +
+	"\tpositions\x18\x05 \x03(\v2\x14.ares.v1.LogPositionR\tpositions\x12,\n" +
+	"\anotices\x18\x06 \x03(\v2\x12.ares.v1.LogNoticeR\anotices\x12A\n" +
+	"\x0ecomplete_until\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteUntil\x12\x14\n" +
+	"\x05ranks\x18\b \x01(\x05R\x05ranksB\t\n" +
+	"\a_offset\"\x97\x01\n" +
+	"\aLogLine\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x1c\n" +
+	"\tcontinued\x18\x05 \x01(\bR\tcontinued\"S\n" +
+	"\tLogNotice\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
+	"\amissing\x18\x03 \x01(\bR\amissing2\xb5\r\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4492,7 +4855,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
@@ -4542,117 +4905,127 @@ var file_apipb_job_proto_goTypes = []any{
 	(*ListJobEventsResponse)(nil),     // 45: ares.v1.ListJobEventsResponse
 	(*JobEvent)(nil),                  // 46: ares.v1.JobEvent
 	(*StreamLogsRequest)(nil),         // 47: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 48: ares.v1.StreamLogsResponse
-	nil,                               // 49: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 50: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 51: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 52: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 53: ares.v1.Explanation
-	(*Nomination)(nil),                // 54: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 55: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 56: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 57: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 58: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 59: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 60: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 61: ares.v1.PlanConsolidationResponse
+	(*LogPosition)(nil),               // 48: ares.v1.LogPosition
+	(*StreamLogsResponse)(nil),        // 49: ares.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 50: ares.v1.LogLine
+	(*LogNotice)(nil),                 // 51: ares.v1.LogNotice
+	nil,                               // 52: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 53: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 54: ares.v1.Placement.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil),     // 55: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 56: ares.v1.Explanation
+	(*Nomination)(nil),                // 57: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 58: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 59: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 60: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 61: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 62: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 63: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 64: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	49, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	52, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	52, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	55, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	50, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	53, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
 	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
-	52, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
-	51, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	55, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	54, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	52, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	52, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	52, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	52, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	55, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	55, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	55, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	55, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	53, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	56, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	54, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	55, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	57, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	58, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	52, // 27: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	52, // 28: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	52, // 29: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	52, // 30: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	55, // 27: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	55, // 28: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	55, // 29: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	55, // 30: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	16, // 31: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	52, // 32: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	52, // 33: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	52, // 34: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	56, // 35: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	52, // 36: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	57, // 37: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	55, // 32: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	55, // 33: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	55, // 34: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	59, // 35: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	55, // 36: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	60, // 37: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 38: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 39: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	21, // 40: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
 	22, // 41: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
 	8,  // 42: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	52, // 43: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	52, // 44: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	55, // 43: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	55, // 44: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
 	8,  // 45: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
 	29, // 46: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	52, // 47: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	55, // 47: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 48: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
 	10, // 49: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	53, // 50: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	56, // 50: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
 	0,  // 51: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
 	16, // 52: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	56, // 53: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	53, // 54: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	55, // 55: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	59, // 53: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	56, // 54: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	58, // 55: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
 	46, // 56: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	52, // 57: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	17, // 58: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	19, // 59: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	23, // 60: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	25, // 61: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	27, // 62: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	30, // 63: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	32, // 64: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	34, // 65: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	36, // 66: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	44, // 67: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	40, // 68: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	42, // 69: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	38, // 70: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	58, // 71: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	59, // 72: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	47, // 73: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	18, // 74: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	20, // 75: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	24, // 76: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	26, // 77: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	28, // 78: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	31, // 79: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	33, // 80: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	35, // 81: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	37, // 82: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	45, // 83: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	41, // 84: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	43, // 85: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	39, // 86: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	60, // 87: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	61, // 88: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	48, // 89: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	74, // [74:90] is the sub-list for method output_type
-	58, // [58:74] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	55, // 57: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	55, // 58: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	48, // 59: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	50, // 60: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	48, // 61: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	51, // 62: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	55, // 63: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	55, // 64: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	17, // 65: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	19, // 66: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	23, // 67: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	25, // 68: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	27, // 69: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	30, // 70: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	32, // 71: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	34, // 72: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	36, // 73: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	44, // 74: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	40, // 75: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	42, // 76: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	38, // 77: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	61, // 78: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	62, // 79: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	47, // 80: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	18, // 81: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	20, // 82: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	24, // 83: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	26, // 84: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	28, // 85: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	31, // 86: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	33, // 87: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	35, // 88: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	37, // 89: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	45, // 90: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	41, // 91: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	43, // 92: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	39, // 93: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	63, // 94: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	64, // 95: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	49, // 96: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	81, // [81:97] is the sub-list for method output_type
+	65, // [65:81] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4667,13 +5040,15 @@ func file_apipb_job_proto_init() {
 	file_apipb_job_proto_msgTypes[5].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[26].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[47].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -16,99 +15,6 @@ import (
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 )
-
-// LogOptions select the output of a job.
-type LogOptions struct {
-	Rank      int  // rank, from 0
-	Attempt   int  // from 1; 0 for the latest
-	Follow    bool // continue until the attempt has ended
-	TailBytes int  // only the last bytes; 0 for all stored output
-}
-
-// Logs writes the output of one rank of a job to w. If the log stream breaks
-// before its first byte, Logs opens it again. If the log stream breaks later,
-// Logs returns an error, because it does not know which output it missed.
-func (c *Client) Logs(ctx context.Context, id string, o LogOptions, w io.Writer) error {
-	req := &apipb.StreamLogsRequest{
-		JobId: id, Rank: int32(o.Rank), Attempt: int32(o.Attempt), Follow: o.Follow, TailBytes: int32(o.TailBytes),
-	}
-	for n := 1; ; n++ {
-		at := c.current.Load()
-		got, err := c.logsOnce(ctx, at, req, w)
-		if err == nil {
-			return nil
-		}
-		if got > 0 || ctx.Err() != nil || n >= c.opts.Attempts || !passing(err) {
-			return apipb.FromStatus(err)
-		}
-		if err = c.pause(ctx, at, n, err); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *Client) logsOnce(ctx context.Context, at int64, req *apipb.StreamLogsRequest, w io.Writer) (got int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := apipb.NewJobServiceClient(c.conns[at]).StreamLogs(ctx, req)
-	if err != nil {
-		return 0, err
-	}
-	for {
-		part, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return got, nil
-		}
-		if err != nil {
-			return got, err
-		}
-		got += int64(len(part.GetData()))
-		if _, err := w.Write(part.GetData()); err != nil {
-			return max(got, 1), fmt.Errorf("write logs: %w", err)
-		}
-	}
-}
-
-// Follow writes the output of one rank of a job to w, attempt after attempt, until
-// the job has ended. Follow returns the job in its final state. If the argument
-// `begin` is not nil, it is called before the output of each attempt, with the
-// attempt's number.
-func (c *Client) Follow(ctx context.Context, id string, rank int, w io.Writer, begin func(attempt int)) (*apipb.Job, error) {
-	shown := 0
-	for {
-		job, err := c.WaitUntil(ctx, id, func(j *apipb.Job) bool {
-			return ares.Phase(j.GetState()).Final() || under(j, shown+1) != nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		next := under(job, shown+1)
-		if next == nil {
-			return job, nil
-		}
-		shown = int(next.GetNumber())
-		if begin != nil {
-			begin(shown)
-		}
-		err = c.Logs(ctx, id, LogOptions{Rank: rank, Attempt: shown, Follow: true}, w)
-		if err != nil && ares.CodeOf(err) != ares.NotFound { // an attempt that never ran has no output
-			return nil, err
-		}
-	}
-}
-
-// The function `under` returns the first attempt that meets two conditions. Such an
-// attempt has started or ended, and its number is at least the given number. If no
-// such attempt exists, the result is nil.
-func under(j *apipb.Job, number int) *apipb.Attempt {
-	i := slices.IndexFunc(j.GetAttempts(), func(a *apipb.Attempt) bool {
-		return int(a.GetNumber()) >= number && (a.GetStartedAt() != nil || a.GetEndedAt() != nil)
-	})
-	if i < 0 {
-		return nil
-	}
-	return j.GetAttempts()[i]
-}
 
 // WatchEvents iterates over the events of jobs and nodes. WatchEvents starts at the
 // revision in the request. If the request has no revision, WatchEvents starts with

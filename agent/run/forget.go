@@ -153,7 +153,7 @@ func (r *Runner) dropOldLogs() error {
 	return errors.Join(errs...)
 }
 
-// The method `strip` removes everything except logs from a directory. If no logs are left, the method removes
+// The method `strip` removes everything except logs and their indexes from a directory. If no logs are left, the method removes
 // the directory too. An entry that cannot be removed does not keep the others.
 func (r *Runner) strip(path string) (kept, error) {
 	k := kept{path: path}
@@ -171,7 +171,7 @@ func (r *Runner) strip(path string) (kept, error) {
 	}
 	var errs []error
 	for _, e := range entries {
-		if _, isLog := seat.ParseLogName(e.Name()); isLog {
+		if isKept(e.Name(), entries) {
 			if st, err := e.Info(); err == nil && st.Mode().IsRegular() {
 				k.files++
 				k.size += st.Size()
@@ -189,6 +189,15 @@ func (r *Runner) strip(path string) (kept, error) {
 		errs = append(errs, r.discard(path))
 	}
 	return k, errors.Join(errs...)
+}
+
+// isKept reports whether a file of a forgotten seat is kept: a log file, or the index of a log file that is there too.
+func isKept(name string, entries []fs.DirEntry) bool {
+	if _, isLog := seat.ParseLogName(name); isLog {
+		return true
+	}
+	start, isIndex := seat.ParseIndexName(name)
+	return isIndex && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == seat.LogName(start) })
 }
 
 // discardSeat removes a seat's directory: its spec file at once, everything else in the background.

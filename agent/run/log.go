@@ -19,8 +19,8 @@ import (
 const (
 	// followPause is the interval at which a follower checks for more output.
 	followPause = 100 * time.Millisecond
-	// tailWindow is the number of bytes at the end of the output in which Tail searches for line ends.
-	tailWindow = 1 << 20
+	// backStep is the number of bytes that Tail reads at once, from the end backwards.
+	backStep = 64 << 10
 )
 
 // Log reads the output of one seat, both while the seat runs and after it was forgotten. An offset counts from the job's first byte, so it
@@ -28,10 +28,11 @@ const (
 type Log struct {
 	root   *os.Root // the seat's directory; stays valid when Forget moves it
 	offset int64
+	file   int64 // start offset of the file from which the last bytes were read
 }
 
-// OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown or its log was
-// deleted.
+// OpenLog opens a seat's output at the oldest byte that still exists. The error is fs.ErrNotExist if the seat is unknown, if it is still
+// being created, or if its log was deleted.
 func (r *Runner) OpenLog(key Key) (*Log, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
@@ -41,7 +42,13 @@ func (r *Runner) OpenLog(key Key) (*Log, error) {
 	for _, dir := range []string{seatsDir, logsDir, seatsDir} {
 		var root *os.Root
 		if root, err = r.root.OpenRoot(dir + "/" + key.String()); err == nil {
-			return &Log{root: root}, nil
+			if dir == seatsDir { // without a lock, a new seat would look like one that has ended
+				_, err = root.Lstat(seat.LockFile)
+			}
+			if err == nil {
+				return &Log{root: root}, nil
+			}
+			_ = root.Close()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -102,29 +109,56 @@ func (l *Log) Tail(n int) error {
 		l.offset = end
 		return nil
 	}
-	l.offset = max(first, end-tailWindow)
-	buf := make([]byte, 0, min(end-l.offset, tailWindow))
-	for at := l.offset; len(buf) < cap(buf); {
-		m, err := l.read(buf[len(buf):cap(buf)])
+	if line, err := l.back(end, max(first, end-1), 1); err != nil {
+		return err
+	} else if line == end { // the last line is finished
+		n++
+	}
+	l.offset, err = l.back(end, first, n)
+	return err
+}
+
+// The method `back` returns the offset after the n-th last newline before an offset, or `first` if there are fewer newlines after it.
+func (l *Log) back(from, first int64, n int) (int64, error) {
+	was, file := l.offset, l.file
+	defer func() { l.offset, l.file = was, file }()
+	buf := make([]byte, backStep)
+	for end := from; end > first; {
+		begin := max(first, end-backStep)
+		block, err := l.block(buf[:end-begin], begin)
 		if err != nil {
-			return err
+			return from, err
 		}
-		if m == 0 {
-			break
+		if block == nil { // a rotation has deleted it meanwhile
+			return end, nil
 		}
-		chunk := buf[len(buf) : len(buf)+m]
-		if l.offset != at+int64(m) { // the log was rotated meanwhile, so the bytes that were read no longer exist
-			buf = buf[:0]
+		for i := len(block); i > 0; {
+			if i = bytes.LastIndexByte(block[:i], '\n'); i < 0 {
+				break
+			}
+			if n--; n == 0 {
+				return begin + int64(i) + 1, nil
+			}
 		}
-		buf, at = append(buf, chunk...), l.offset
+		end = begin
 	}
-	start := l.offset - int64(len(buf))
-	i := len(bytes.TrimSuffix(buf, []byte("\n")))
-	for ; n > 0 && i >= 0; n-- {
-		i = bytes.LastIndexByte(buf[:i], '\n')
+	return first, nil
+}
+
+// The method `block` fills b with the bytes at an offset. The result is nil if they no longer exist.
+func (l *Log) block(b []byte, at int64) ([]byte, error) {
+	for n := 0; n < len(b); {
+		l.offset = at + int64(n)
+		m, err := l.read(b[n:])
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 || l.offset != at+int64(n+m) {
+			return nil, nil
+		}
+		n += m
 	}
-	l.offset = start + int64(i+1)
-	return nil
+	return b, nil
 }
 
 // Next reads some bytes at Offset and advances Offset. At the end of the output, Next returns io.EOF. If the argument `follow` is true,
@@ -133,15 +167,9 @@ func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
 	tick := time.NewTicker(followPause)
 	defer tick.Stop()
 	for {
-		// Before the read, check whether the seat has ended, so that output written just before the end is not
-		// missed.
-		ended := !follow || l.ended()
-		n, err := l.read(b)
+		n, err := l.poll(b, follow)
 		if n > 0 || err != nil {
 			return n, err
-		}
-		if ended {
-			return 0, io.EOF
 		}
 		select {
 		case <-ctx.Done():
@@ -149,6 +177,17 @@ func (l *Log) Next(ctx context.Context, b []byte, follow bool) (int, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// The method `poll` is Next without the wait: it returns 0 bytes and no error if more output may follow.
+func (l *Log) poll(b []byte, follow bool) (int, error) {
+	// Before the read, check whether the seat has ended, so that output written just before the end is not missed.
+	ended := !follow || l.ended()
+	n, err := l.read(b)
+	if n == 0 && err == nil && ended {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // The method `ended` reports whether the supervisor is gone. Without a supervisor, no more output can follow.
@@ -181,7 +220,7 @@ func (l *Log) read(b []byte) (int, error) {
 			continue
 		}
 		if n > 0 || err != nil || i == len(starts)-1 {
-			l.offset += int64(n)
+			l.offset, l.file = l.offset+int64(n), starts[i]
 			return n, err
 		}
 		// This log file has a successor, so it was complete when it was listed, and all of its bytes have been read.

@@ -107,6 +107,10 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	return p, errors.Join(errors.New("the supervisor died at once: "+r.lastWords(order.Key)), err)
 }
 
+// newLockFile is the name of LockFile until it is locked. A free LockFile therefore always means that the seat has ended, and a seat
+// without a LockFile is not ready yet; see OpenLog.
+const newLockFile = seat.LockFile + ".new"
+
 // The method `furnish` creates all files of a seat before its start, and takes the lock that the supervisor will inherit. The
 // lock ensures that a running supervisor never looks dead, not even for a moment.
 func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, err error) {
@@ -116,7 +120,7 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, 
 		return nil, err
 	}
 	defer dir.Close()
-	lock, err = dir.OpenFile(seat.LockFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	lock, err = dir.OpenFile(newLockFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +130,9 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, 
 		}
 	}()
 	if err := seat.Lock(lock); err != nil {
+		return lock, err
+	}
+	if err := dir.Rename(newLockFile, seat.LockFile); err != nil {
 		return lock, err
 	}
 	// The spec file is not synced to disk, because after a crash of the machine the seat is lost anyway.

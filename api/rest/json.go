@@ -211,6 +211,12 @@ func scalar(fd protoreflect.FieldDescriptor, s string) (v protoreflect.Value, pr
 			return v, "want a whole number, got " + strconv.Quote(ares.Clip(s))
 		}
 		return protoreflect.ValueOfInt32(int32(n)), ""
+	case protoreflect.Int64Kind:
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return v, "want a whole number, got " + strconv.Quote(ares.Clip(s))
+		}
+		return protoreflect.ValueOfInt64(n), ""
 	case protoreflect.MessageKind:
 		if fd.Name() == service.MaskField {
 			return protoreflect.ValueOfMessage(maskOf(s).ProtoReflect()), ""

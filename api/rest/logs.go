@@ -13,7 +13,7 @@ import (
 )
 
 // serveLogs handles GET /api/v1/jobs/{job_id}/logs: it sends the output as
-// plain text while the job prints it. serveLogs aborts the connection if the
+// plain text while the job prints it, in the form of "ares logs". serveLogs aborts the connection if the
 // output is incomplete.
 func (d *Handler) serveLogs(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	req := &apipb.StreamLogsRequest{}
@@ -29,7 +29,8 @@ func (d *Handler) serveLogs(w http.ResponseWriter, r *http.Request, params map[s
 		if err := d.Check(ctx, req); err != nil {
 			return err
 		}
-		return d.ReadLogs(ctx, req, out.send)
+		out.text.Timestamps, out.text.Grep = req.GetTimestamps(), req.GetGrep() != ""
+		return d.ReadLogs(ctx, req, out.sendLogs)
 	})
 	switch {
 	case err == nil:
@@ -46,6 +47,7 @@ type textStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
+	text    apipb.LogText
 }
 
 func (s *textStream) begin() {
@@ -55,6 +57,23 @@ func (s *textStream) begin() {
 		s.w.Header().Set("X-Accel-Buffering", "no")
 		s.w.WriteHeader(http.StatusOK)
 	}
+}
+
+// sendLogs writes the output of one message. A reader of text cannot continue after a broken stream, so the offsets are left
+// out. A rank whose output is missing is named in the text.
+func (s *textStream) sendLogs(m *apipb.StreamLogsResponse) error {
+	s.text.Ranks = m.GetRanks()
+	out := m.GetData()
+	for _, n := range m.GetNotices() {
+		out = s.text.Append(out, &apipb.LogLine{Rank: n.GetRank()}, []byte("[ares: "+n.GetMessage()+"]"))
+	}
+	for _, line := range m.GetLines() {
+		out = s.text.Append(out, line, line.GetData())
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return s.send(out)
 }
 
 func (s *textStream) send(data []byte) error {

@@ -18,8 +18,12 @@ import (
 )
 
 // The constant `window` is the maximum number of unprocessed log chunks for one reader. The agent may send
-// another chunk only after the reader has processed an earlier one.
-const window = 16
+// another chunk only after the reader has processed an earlier one. When all ranks are read at once, each
+// rank has only mergeWindow.
+const (
+	window      = 16
+	mergeWindow = 3
+)
 
 // Files fetches job logs from the agents over connections that the agents
 // opened.
@@ -110,7 +114,7 @@ func (b *bulk) send(m *apipb.ServeFilesResponse) error {
 	return b.stream.Send(m)
 }
 
-func (b *bulk) open(q *apipb.LogQuery) (int64, chan *apipb.ServeFilesRequest, error) {
+func (b *bulk) open(q *apipb.LogQuery, window int32) (int64, chan *apipb.ServeFilesRequest, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next++
@@ -132,7 +136,7 @@ func (b *bulk) close(id int64) {
 
 // Logs sends the output of one rank. Logs gets the output from the rank's node, or from the server
 // to which that node is connected.
-func (f *Files) Logs(ctx context.Context, q LogQuery, send func([]byte) error) error {
+func (f *Files) Logs(ctx context.Context, q LogQuery, send func(LogPart) error) error {
 	a, h := q.Seat()
 	if h == nil {
 		return nil // nothing has run yet, so there is no output
@@ -143,13 +147,12 @@ func (f *Files) Logs(ctx context.Context, q LogQuery, send func([]byte) error) e
 	if b == nil {
 		return f.elsewhere(ctx, q, h.Node, send)
 	}
-	id, ch, err := b.open(&apipb.LogQuery{
-		JobId: string(q.Job), Fence: int64(a.Fence), Rank: int32(h.Rank), Follow: q.Follow && !a.Ended(), TailBytes: q.TailBytes,
-	})
+	id, ch, err := b.open(q.forAgent(a, h), q.window())
 	if err != nil {
 		return away(h.Node)
 	}
 	defer b.close(id)
+	isOld := q.selects() // until the agent says where the output begins, which an older agent does not
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,7 +168,10 @@ func (f *Files) Logs(ctx context.Context, q LogQuery, send func([]byte) error) e
 			case m.End:
 				return nil
 			}
-			if err := send(m.Data); err != nil {
+			if isOld = isOld && m.Offset == nil; isOld {
+				return ares.Errorf(ares.FeatureDisabled, "node %s runs an older version of the agent, which can send only the whole output of one rank: update the agent, or read the output without tail, since, timestamps, grep and all ranks", h.Node)
+			}
+			if err := send(LogPart{Data: m.Data, Offset: m.Offset, Lines: m.Lines, CompleteUntil: m.CompleteUntil}); err != nil {
 				return err
 			}
 			if err := b.send(&apipb.ServeFilesResponse{StreamId: id, Credit: 1}); err != nil {
@@ -177,13 +183,9 @@ func (f *Files) Logs(ctx context.Context, q LogQuery, send func([]byte) error) e
 
 // The method `elsewhere` forwards a log request to the server to which the node is connected. The request
 // carries the caller's own token. A forwarded request is not forwarded again.
-func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send func([]byte) error) error {
+func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send func(LogPart) error) error {
 	n := f.View.Node(node)
-	if n == nil || n.Session == nil || n.Session.Server == f.Server {
-		return away(node)
-	}
-	in, _ := metadata.FromIncomingContext(ctx)
-	if len(in.Get("ares-forwarded")) > 0 {
+	if n == nil || n.Session == nil || n.Session.Server == f.Server || isForwarded(ctx) {
 		return away(node)
 	}
 	creds := insecure.NewCredentials()
@@ -197,13 +199,12 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 		return away(node)
 	}
 	defer func() { _ = conn.Close() }()
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs("ares-forwarded", "1"))
+	in, _ := metadata.FromIncomingContext(ctx)
+	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs(forwarded, "1"))
 	if token := in.Get("authorization"); len(token) > 0 {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token[0])
 	}
-	stream, err := apipb.NewJobServiceClient(conn).StreamLogs(ctx, &apipb.StreamLogsRequest{
-		JobId: string(q.Job), Rank: int32(q.Rank), Attempt: int32(q.Attempt), Follow: q.Follow, TailBytes: int32(q.TailBytes),
-	})
+	stream, err := apipb.NewJobServiceClient(conn).StreamLogs(ctx, q.forServer())
 	if err != nil {
 		return apipb.FromStatus(err)
 	}
@@ -215,10 +216,18 @@ func (f *Files) elsewhere(ctx context.Context, q LogQuery, node string, send fun
 		if err != nil {
 			return apipb.FromStatus(err)
 		}
-		if err := send(m.Data); err != nil {
+		if err := send(LogPart{Data: m.Data, Offset: m.Offset, Lines: m.Lines, CompleteUntil: m.CompleteUntil}); err != nil {
 			return err
 		}
 	}
+}
+
+// The constant `forwarded` is the name of the metadata that marks a request of another server.
+const forwarded = "ares-forwarded"
+
+func isForwarded(ctx context.Context) bool {
+	in, _ := metadata.FromIncomingContext(ctx)
+	return len(in.Get(forwarded)) > 0
 }
 
 func away(node string) error {

@@ -2,8 +2,12 @@ package service
 
 import (
 	"context"
+	"regexp"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -15,7 +19,15 @@ type LogSource interface {
 	// Logs calls the function `send` with the requested output, in order, and
 	// returns when there is no more output. Logs returns early when `send`
 	// returns an error.
-	Logs(ctx context.Context, q LogQuery, send func([]byte) error) error
+	Logs(ctx context.Context, q LogQuery, send func(LogPart) error) error
+}
+
+// LogPart is a part of the output of one rank: bytes, or lines.
+type LogPart struct {
+	Data          []byte
+	Offset        *int64 // of the byte after the part; nil if unknown
+	Lines         []*apipb.LogLine
+	CompleteUntil *timestamppb.Timestamp // every line that was completed before has been sent; nil if unknown
 }
 
 // LogQuery is a request for the output of one rank of one attempt.
@@ -23,27 +35,99 @@ type LogQuery struct {
 	Job       ares.JobID
 	Entry     cache.Entry // the job and its run when the query arrived, including the attempt
 	Rank      int
-	Attempt   int   // from 1
-	Follow    bool  // continue until the attempt has ended
-	TailBytes int64 // only the last bytes; 0 for all stored output
+	Attempt   int                    // from 1
+	Follow    bool                   // continue until the attempt has ended
+	TailBytes int64                  // only the last bytes; 0 for all stored output
+	TailLines *int32                 // only the last lines; nil for all
+	Since     *timestamppb.Timestamp // only lines that were completed at this time or later; may be nil
+	Grep      string                 // only lines that match
+	Lines     bool                   // send lines instead of bytes
+	Merge     bool                   // the lines are merged with those of other ranks
+	Offset    *int64                 // continue here; nil for a new reader
 }
+
+const (
+	// maxMatchingTail limits tail_lines together with grep, because the node needs memory for each of these lines.
+	maxMatchingTail = 10_000
+	// maxSkew is by how much a caller's clock may be ahead of the server's.
+	maxSkew = time.Minute
+)
 
 // StreamLogs implements apipb.JobServiceServer.
 func (d *jobService) StreamLogs(req *apipb.StreamLogsRequest, stream grpc.ServerStreamingServer[apipb.StreamLogsResponse]) error {
-	return d.ReadLogs(stream.Context(), req, func(data []byte) error {
-		return stream.Send(&apipb.StreamLogsResponse{Data: data})
-	})
+	return d.ReadLogs(stream.Context(), req, stream.Send)
 }
 
-func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, send func([]byte) error) error {
+// ReadLogs sends the output that a request selects.
+func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, send func(*apipb.StreamLogsResponse) error) error {
 	if d.Cfg.Logs == nil {
 		return ares.Errorf(ares.Unavailable, "this server cannot read logs of jobs")
+	}
+	if err := d.checkLogSelection(req); err != nil {
+		return err
 	}
 	q, err := d.logQuery(ctx, req)
 	if err != nil {
 		return err
 	}
-	return d.Cfg.Logs.Logs(ctx, q, send)
+	if req.GetAllRanks() {
+		return d.mergeLogs(ctx, q, req.GetPositions(), send)
+	}
+	return d.Cfg.Logs.Logs(ctx, q, func(p LogPart) error {
+		return send(&apipb.StreamLogsResponse{
+			Data: p.Data, Offset: p.Offset, Lines: p.Lines, CompleteUntil: p.CompleteUntil, Attempt: int32(q.Attempt),
+		})
+	})
+}
+
+// checkLogSelection rejects a request whose selection of lines is wrong.
+func (d *Services) checkLogSelection(req *apipb.StreamLogsRequest) error {
+	var p ares.Problems
+	if _, err := regexp.Compile(req.GetGrep()); err != nil {
+		p.Add("grep", "is not a regular expression: %s: use the syntax of RE2", ares.Clip(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	}
+	if since := req.GetSince(); since != nil && since.AsTime().After(d.Cfg.Now().Add(maxSkew)) {
+		p.Add("since", "%s is in the future", since.AsTime().Format(time.RFC3339))
+	}
+	if req.TailLines != nil && req.GetTailBytes() > 0 {
+		p.Add("tail_bytes", "cannot be combined with tail_lines: use one of them")
+	}
+	if req.GetGrep() != "" && req.GetTailLines() > maxMatchingTail {
+		p.Add("tail_lines", "is at most %d together with grep, not %d", maxMatchingTail, req.GetTailLines())
+	}
+	return p.Err()
+}
+
+// The method `selects` reports whether the query needs an agent that can select lines.
+func (q *LogQuery) selects() bool {
+	return q.TailLines != nil || q.Since != nil || q.Grep != "" || q.Lines || q.Offset != nil
+}
+
+func (q *LogQuery) window() int32 {
+	if q.Merge {
+		return mergeWindow
+	}
+	return window
+}
+
+// forAgent returns the query for the agent of a seat.
+func (q *LogQuery) forAgent(a *ares.Attempt, h *ares.SeatStatus) *apipb.LogQuery {
+	out := &apipb.LogQuery{
+		JobId: string(q.Job), Fence: int64(a.Fence), Rank: int32(h.Rank), Follow: q.Follow && !a.Ended(), TailBytes: q.TailBytes,
+		Since: q.Since, Grep: q.Grep, Lines: q.Lines, Merge: q.Merge, Offset: q.Offset,
+	}
+	if q.TailLines != nil {
+		out.TailLines = new(int64(*q.TailLines))
+	}
+	return out
+}
+
+// forServer returns the query for the server to which the rank's node is connected.
+func (q *LogQuery) forServer() *apipb.StreamLogsRequest {
+	return &apipb.StreamLogsRequest{
+		JobId: string(q.Job), Rank: int32(q.Rank), Attempt: int32(q.Attempt), Follow: q.Follow, TailBytes: int32(q.TailBytes),
+		TailLines: q.TailLines, Since: q.Since, Grep: q.Grep, Timestamps: q.Lines, Offset: q.Offset,
+	}
 }
 
 // logQuery finds the attempt that a request is about. If the request's field
@@ -52,7 +136,12 @@ func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, s
 func (d *Services) logQuery(ctx context.Context, req *apipb.StreamLogsRequest) (LogQuery, error) {
 	q := LogQuery{
 		Job: ares.JobID(req.GetJobId()), Rank: int(req.GetRank()), Attempt: int(req.GetAttempt()),
-		Follow: req.GetFollow(), TailBytes: int64(req.GetTailBytes()),
+		Follow: req.GetFollow(), TailBytes: int64(req.GetTailBytes()), TailLines: req.TailLines, Since: req.GetSince(), Grep: req.GetGrep(),
+		Lines: req.GetTimestamps() || req.GetAllRanks() || req.GetGrep() != "", Offset: req.Offset,
+		Merge: req.GetAllRanks() || isForwarded(ctx),
+	}
+	if req.GetAllRanks() {
+		q.Rank, q.Offset = 0, nil
 	}
 	snap, err := d.snapshot(ctx, req.GetJobId())
 	if err != nil {

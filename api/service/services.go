@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -82,6 +83,8 @@ type Services struct {
 	Cfg   *Config
 	ready readiness
 	began time.Time
+	// merged is the number of ranks that readers of all ranks read now.
+	merged atomic.Int64
 
 	Heartbeat time.Duration // a constant, except that tests change it
 }

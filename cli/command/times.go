@@ -41,8 +41,8 @@ func ReadTime(flag, text string, base, now time.Time) (time.Time, error) {
 	return time.Time{}, exit.Usagef("--%s %q is not a time: use 22:00, 2026-01-31T22:00, 2026-01-31T22:00:00Z or +2h", flag, text)
 }
 
-// readPastTime parses a time in the past. A time of day means its last occurrence, and 2h means two hours ago.
-func readPastTime(flag, text string, now time.Time) (time.Time, error) {
+// ReadPastTime parses a time in the past. A time of day means its last occurrence, and 2h means two hours ago.
+func ReadPastTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "now" {
 		return now, nil
 	}
@@ -70,7 +70,7 @@ func ReadTimeRange(fromFlag, from, toFlag, to string, now time.Time) (begin, end
 		if f.text == "" {
 			continue
 		}
-		at, err := readPastTime(f.flag, f.text, now)
+		at, err := ReadPastTime(f.flag, f.text, now)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -35,12 +35,12 @@ func TestReadPast(t *testing.T) {
 		"now": now, "21:00": now, "21:01": day(14, 21, 1), "08:00": day(15, 8, 0), "08:00:00": day(15, 8, 0), "23:30": day(14, 23, 30),
 		"2h": day(15, 19, 0), "1d": day(14, 21, 0), "2026-01-31T22:15": day(31, 22, 15), "2026-01-10": day(10, 0, 0),
 	} {
-		if got, err := readPastTime("from", text, now); err != nil || !got.Equal(want) {
+		if got, err := ReadPastTime("from", text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s is %s, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "25:00", "22", "yesterday", "+2h", "-2h", "99999999h", "2026-13-01"} {
-		if got, err := readPastTime("from", text, now); err == nil {
+		if got, err := ReadPastTime("from", text, now); err == nil {
 			t.Errorf("%q is %s", text, got)
 		}
 	}

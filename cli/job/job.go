@@ -236,50 +236,6 @@ func (a *commands) jobRetryCommand() *cobra.Command {
 	return c
 }
 
-func (a *commands) jobLogsCommand() *cobra.Command {
-	var o client.LogOptions
-	c := &cobra.Command{
-		Use: "logs JOB", Short: "Print the output of a job", Example: `  job=$(ares job submit -- echo hello)
-  ares job logs "$job" --follow`, Args: command.ExactArgs("JOB"),
-		Long: "Print the output of one rank of a job. On a terminal, escape sequences are removed\nfrom the output.\n\n" + addressing,
-		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
-			if o.Rank < 0 || o.Attempt < 0 || o.TailBytes < 0 {
-				return exit.Usagef("--rank, --attempt and --tail-bytes must be 0 or more")
-			}
-			out, flush := a.logWriter()
-			var err error
-			if o.Follow && o.Attempt == 0 && o.TailBytes == 0 {
-				_, err = c.Follow(ctx, args[0], o.Rank, out, a.nextAttempt)
-			} else {
-				err = c.Logs(ctx, args[0], o, out)
-			}
-			return errors.Join(err, flush())
-		}),
-	}
-	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait until the job runs, and print until it ends")
-	c.Flags().IntVar(&o.Rank, "rank", 0, "rank of the member, from 0")
-	c.Flags().IntVar(&o.Attempt, "attempt", 0, "number of the attempt, from 1; 0 for the latest")
-	c.Flags().IntVar(&o.TailBytes, "tail-bytes", 0, "print only the last N bytes")
-	return c
-}
-
-// nextAttempt prints a separator line before the output of each attempt except the first.
-func (a *commands) nextAttempt(number int) {
-	if number > 1 {
-		output.Printf(a.Err, "--- attempt %d ---\n", number)
-	}
-}
-
-// logWriter returns the writer to which a job's output is written. If the output goes to a
-// terminal, the writer removes escape sequences.
-func (a *commands) logWriter() (io.Writer, func() error) {
-	if !a.TTY {
-		return a.Out, func() error { return nil }
-	}
-	c := &output.Cleaner{W: a.Out}
-	return c, c.Close
-}
-
 func (a *commands) jobWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	var o output.Flags

@@ -22,6 +22,7 @@ type output struct {
 	prev    string // name of the previous file
 	offset  int64  // stream offset of the end of the current file
 	size    int64  // size of the current file
+	times   index  // says when the output of the current file was written
 	unsaid  int64  // bytes dropped since the last note
 	why     error
 	dropped atomic.Int64
@@ -76,6 +77,7 @@ func (o *output) pump(pipe int) {
 	}
 	o.note()
 	_ = syscall.Close(pipe)
+	o.times.close()
 	if o.file >= 0 {
 		_ = syscall.Close(o.file)
 		o.file = -1
@@ -107,6 +109,7 @@ func (o *output) write(b []byte) {
 				return
 			}
 		}
+		o.times.stamp(o.offset, time.Now())
 		n, err := syscall.Write(o.file, b[:min(int64(len(b)), o.half-o.size)])
 		if err == syscall.EINTR {
 			continue
@@ -133,6 +136,7 @@ func (o *output) rotate() error {
 		if err := os.Remove(o.prev); err != nil && !os.IsNotExist(err) {
 			return err
 		}
+		_ = os.Remove(seat.IndexOf(o.prev))
 		o.prev = ""
 	}
 	name := seat.LogName(o.offset)
@@ -144,13 +148,18 @@ func (o *output) rotate() error {
 		_ = syscall.Close(o.file)
 	}
 	o.prev, o.name, o.file, o.size = o.name, name, fd, 0
+	o.times.begin(name, o.half)
 	return nil
 }
 
 // The method `sacrifice` deletes old output to free disk space for the result, because the result is more important.
 func (o *output) sacrifice() {
+	if o.name != "" {
+		_ = os.Remove(seat.IndexOf(o.name))
+	}
 	if o.prev != "" {
 		_ = os.Remove(o.prev)
+		_ = os.Remove(seat.IndexOf(o.prev))
 	} else if o.name != "" {
 		_ = os.Truncate(o.name, 0)
 	}

@@ -54,7 +54,7 @@ var foreign = map[string]struct {
 	"JobService/ReleaseJob":        {`{"job_id":"{job}"}`, absent},
 	"JobService/RetryJob":          {`{"job_id":"{job}","request_id":"{id}"}`, absent},
 	"JobService/ListJobEvents":     {`{"job_id":"{job}"}`, absent},
-	"JobService/StreamLogs":        {`{"job_id":"{job}"}`, absent},
+	"JobService/StreamLogs":        {`{"job_id":"{job}","grep":"secret","all_ranks":true,"tail_lines":5,"timestamps":true}`, absent},
 	"JobService/ExplainJob":        {`{"job_id":"{job}"}`, absent},
 	"JobService/PlanJob":           {`{"job":{"name":"x","tenant_id":"{tenant}","queue":"{queue}","command":["true"]}}`, absent},
 	"JobService/PredictJob":        {`{"job_id":"{job}"}`, absent},
