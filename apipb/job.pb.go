@@ -2510,8 +2510,14 @@ type ListJobsRequest struct {
 	// Only jobs that this identity submitted; "me" is the caller.
 	User string `protobuf:"bytes,22,opt,name=user,proto3" json:"user,omitempty"`
 	// Only jobs that were created from this time on, and before that time.
-	From          *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
-	To            *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	From *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
+	To   *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	// Only jobs whose whole name matches this pattern: * stands for any text, ? for one
+	// character. Not with all.
+	NamePattern string `protobuf:"bytes,25,opt,name=name_pattern,json=namePattern,proto3" json:"name_pattern,omitempty"`
+	// Only jobs that have all these labels: "key=value", or "key" for any value. Not with
+	// all.
+	Labels        []string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2626,6 +2632,20 @@ func (x *ListJobsRequest) GetFrom() *timestamppb.Timestamp {
 func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 	if x != nil {
 		return x.To
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetNamePattern() string {
+	if x != nil {
+		return x.NamePattern
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -4043,7 +4063,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xb3\x03\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x89\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -4058,7 +4078,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05queue\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05queue\x12\x1c\n" +
 	"\x04user\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04user\x12.\n" +
 	"\x04from\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x9d\x01\n" +
+	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12+\n" +
+	"\fname_pattern\x18\x19 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vnamePattern\x12'\n" +
+	"\x06labels\x18\x1a \x03(\tB\x0f\xbaH\f\x92\x01\t\x10 \"\x05r\x03\x18\x80\x04R\x06labels\"\x9d\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01\x12&\n" +
