@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,19 +53,18 @@ func newTerminalSignals() *terminalSignals {
 	return s
 }
 
-// suspendSelf stops the program as Ctrl-Z does, and returns when the program is continued. A program whose shell is gone is not
-// stopped, because nothing could continue it; then suspendSelf returns after a short time.
+// suspendSelf stops the program as Ctrl-Z does, and returns when the program is continued. It uses SIGSTOP, because Go does not
+// give SIGTSTP its default action back. A program that no shell started is not stopped, because nothing could continue it.
 func (s *terminalSignals) suspendSelf() {
+	if session, err := unix.Getsid(0); err != nil || session == unix.Getpid() {
+		return
+	}
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
 	defer signal.Stop(continued)
-	signal.Reset(unix.SIGTSTP)
-	_ = unix.Kill(unix.Getpid(), unix.SIGTSTP) // a program may signal itself
-	select {
-	case <-continued:
-	case <-time.After(200 * time.Millisecond):
+	if unix.Kill(unix.Getpid(), unix.SIGSTOP) == nil {
+		<-continued // another thread may take the signal, so this one may still run for a moment
 	}
-	signal.Notify(s.suspend, unix.SIGTSTP)
 }
 
 func (s *terminalSignals) stop() {
