@@ -989,7 +989,8 @@ type Job struct {
 	// Results of policies at admission: warnings, and required node labels.
 	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	// Usage and cost so far; in lists only with all.
-	Use           *JobUse `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
+	Use           *JobUse           `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,72,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1329,13 @@ func (x *Job) GetPolicyNotes() []string {
 func (x *Job) GetUse() *JobUse {
 	if x != nil {
 		return x.Use
+	}
+	return nil
+}
+
+func (x *Job) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -3914,7 +3922,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xae\f\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x9b\r\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3968,7 +3976,11 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
-	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
+	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\x120\n" +
+	"\x06labels\x18H \x03(\v2\x18.ares.v1.Job.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
 	"\x06JobUse\x12\x1b\n" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
@@ -4193,7 +4205,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
@@ -4242,21 +4254,22 @@ var file_apipb_job_proto_goTypes = []any{
 	nil,                               // 44: ares.v1.JobSpec.EnvironmentEntry
 	nil,                               // 45: ares.v1.JobSpec.LabelsEntry
 	nil,                               // 46: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 48: ares.v1.Explanation
-	(*Nomination)(nil),                // 49: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 50: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 51: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 52: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 53: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 54: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 55: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 56: ares.v1.PlanConsolidationResponse
+	nil,                               // 47: ares.v1.Job.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 48: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 49: ares.v1.Explanation
+	(*Nomination)(nil),                // 50: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 51: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 52: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 53: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 54: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 55: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 56: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 57: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	44, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	47, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	48, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
@@ -4264,85 +4277,86 @@ var file_apipb_job_proto_depIdxs = []int32{
 	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
 	46, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	47, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	47, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	47, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	47, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	48, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	48, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	48, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	48, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	48, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	49, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	49, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	50, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	50, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	51, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	47, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	47, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	47, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	47, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	47, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	47, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	47, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	47, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	52, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	47, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	47, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	47, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 46: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	9,  // 47: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	48, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 49: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	15, // 50: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	51, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	48, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	50, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	41, // 54: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	47, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 56: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 57: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 58: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 59: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 60: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	29, // 61: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	31, // 62: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	39, // 63: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	35, // 64: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	37, // 65: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	33, // 66: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	53, // 67: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	54, // 68: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	42, // 69: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 70: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 71: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 72: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 73: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 74: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	30, // 75: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	32, // 76: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	40, // 77: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	36, // 78: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	38, // 79: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	34, // 80: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	55, // 81: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	56, // 82: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	43, // 83: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	70, // [70:84] is the sub-list for method output_type
-	56, // [56:70] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	47, // 25: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
+	48, // 26: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	48, // 27: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	48, // 28: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	48, // 29: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	15, // 30: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	48, // 31: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	48, // 32: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	48, // 33: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 34: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	48, // 35: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	53, // 36: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 37: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 38: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	20, // 39: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	21, // 40: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	7,  // 41: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	48, // 42: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	48, // 43: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	7,  // 44: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	28, // 45: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	48, // 46: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 47: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	9,  // 48: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	49, // 49: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 50: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	15, // 51: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	52, // 52: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	49, // 53: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	51, // 54: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	41, // 55: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	48, // 56: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	16, // 57: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	18, // 58: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	22, // 59: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	24, // 60: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	26, // 61: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	29, // 62: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	31, // 63: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	39, // 64: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	35, // 65: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	37, // 66: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	33, // 67: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	54, // 68: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	55, // 69: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	42, // 70: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	17, // 71: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	19, // 72: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	23, // 73: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	25, // 74: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	27, // 75: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	30, // 76: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	32, // 77: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	40, // 78: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	36, // 79: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	38, // 80: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	34, // 81: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	56, // 82: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	57, // 83: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	43, // 84: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	71, // [71:85] is the sub-list for method output_type
+	57, // [57:71] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4363,7 +4377,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

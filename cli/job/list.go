@@ -193,7 +193,7 @@ func newJobTable() *output.Table {
 func (a *commands) jobRow(j *apipb.Job) []string {
 	return []string{
 		j.GetJobId(), j.GetName(), j.GetTenantId(), j.GetQueue(), j.GetSubmittedBy(), j.GetState(), strconv.Itoa(int(j.GetPriority())), gpus(j), jobNodes(j),
-		strconv.Itoa(int(j.GetAttempt())), a.Age(j.GetCreatedAt()), isoTime(j.GetCreatedAt()), output.Pairs(j.GetSpec().GetLabels()), stateReason(j),
+		strconv.Itoa(int(j.GetAttempt())), a.Age(j.GetCreatedAt()), isoTime(j.GetCreatedAt()), output.Pairs(j.GetLabels()), stateReason(j),
 	}
 }
 

@@ -49,7 +49,7 @@ func someJobs() []*apipb.Job {
 	for i, j := range jobs {
 		j.TenantId, j.Queue, j.SubmittedBy, j.Priority, j.CreatedAt, j.Attempt = "vision", "training", "user:ann", 50, ago(2+i), 1
 		j.Revision = fmt.Sprint(100 - i)
-		j.Spec = &apipb.JobSpec{Labels: map[string]string{"project": "café"}}
+		j.Labels = map[string]string{"project": "café"}
 	}
 	return jobs
 }

@@ -62,6 +62,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("unknown control sequences: %q", small.Unknown)
 	}
 
+	x.Send("\x1a") // no shell could continue the program, so it goes on
 	x.Send("\x03")
 	if code := x.Wait(); code != 0 || !restored(x.Screen()) {
 		t.Errorf("exit code %d, restored %t", code, restored(x.Screen()))
