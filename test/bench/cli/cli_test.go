@@ -35,13 +35,14 @@ func BenchmarkStart(b *testing.B) {
 func BenchmarkReadOnly(b *testing.B) {
 	c := cluster.Start(b, cluster.Servers(1)) // without nodes, so that all jobs wait
 	one := submit(b, c)
+	name, label := fmt.Sprint("bench-", jobs/2), fmt.Sprint("index=", jobs/2)
 	ares := func(args ...string) *exec.Cmd {
 		return exec.CommandContext(b.Context(), live.Ares.Path(b), append([]string{"--data-dir", c.Servers[0].Dir}, args...)...)
 	}
 	for b.Loop() {
 		report(b, fmt.Sprintf("Commands that only read, with %d waiting jobs", jobs), ares, [][]string{
-			{"ps"}, {"ps", "--mine"}, {"ps", "--state", "running"}, {"ps", "--name", "bench-4711"}, {"ps", "--label", "index=4711"}, {"ps", "-o", "json"},
-			{"job", "get", one}, {"job", "get", "bench-4711"}, {"job", "explain", one}, {"job", "events", one},
+			{"ps"}, {"ps", "--mine"}, {"ps", "--state", "running"}, {"ps", "--name", name}, {"ps", "--label", label}, {"ps", "-o", "json"},
+			{"job", "get", one}, {"job", "get", name}, {"job", "explain", one}, {"job", "events", one},
 			{"node", "list"}, {"queue", "list"}, {"tenant", "list"}, {"fairness"}, {"cluster", "status"},
 		})
 	}
@@ -55,9 +56,8 @@ func submit(b *testing.B, c *cluster.Cluster) string {
 	for first := 0; first < jobs; first += 1000 {
 		var specs []*apipb.JobSpec
 		for i := first; i < min(first+1000, jobs); i++ {
-			gpus := int32(64)
 			specs = append(specs, &apipb.JobSpec{
-				RequestId: fmt.Sprint("bench-", i), Name: fmt.Sprint("bench-", i), Command: []string{"true"}, GpuCount: &gpus,
+				RequestId: fmt.Sprint("bench-", i), Name: fmt.Sprint("bench-", i), Command: []string{"true"}, GpuCount: 64,
 				Labels: map[string]string{"index": fmt.Sprint(i)},
 			})
 		}
