@@ -1079,7 +1079,8 @@ type Job struct {
 	// Results of policies at admission: warnings, and required node labels.
 	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	// Usage and cost so far; in lists only with all.
-	Use           *JobUse `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
+	Use           *JobUse           `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,72,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1418,6 +1419,13 @@ func (x *Job) GetPolicyNotes() []string {
 func (x *Job) GetUse() *JobUse {
 	if x != nil {
 		return x.Use
+	}
+	return nil
+}
+
+func (x *Job) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2600,8 +2608,14 @@ type ListJobsRequest struct {
 	// Only jobs that this identity submitted; "me" is the caller.
 	User string `protobuf:"bytes,22,opt,name=user,proto3" json:"user,omitempty"`
 	// Only jobs that were created from this time on, and before that time.
-	From          *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
-	To            *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	From *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
+	To   *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	// Only jobs whose whole name matches this pattern: * stands for any text, ? for one
+	// character. Not with all.
+	NamePattern string `protobuf:"bytes,25,opt,name=name_pattern,json=namePattern,proto3" json:"name_pattern,omitempty"`
+	// Only jobs that have all these labels: "key=value", or "key" for any value. Not with
+	// all.
+	Labels        []string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2716,6 +2730,20 @@ func (x *ListJobsRequest) GetFrom() *timestamppb.Timestamp {
 func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 	if x != nil {
 		return x.To
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetNamePattern() string {
+	if x != nil {
+		return x.NamePattern
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -4528,7 +4556,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xae\f\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x9b\r\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -4582,7 +4610,11 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vpreemptions\x183 \x01(\x05R\vpreemptions\x12C\n" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
-	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\"\x83\x01\n" +
+	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\x120\n" +
+	"\x06labels\x18H \x03(\v2\x18.ares.v1.Job.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
 	"\x06JobUse\x12\x1b\n" +
 	"\tgpu_hours\x18\x01 \x01(\x01R\bgpuHours\x12\x12\n" +
 	"\x04cost\x18\x02 \x01(\x01R\x04cost\x12\x1a\n" +
@@ -4677,7 +4709,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xb3\x03\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x89\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -4692,7 +4724,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05queue\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05queue\x12\x1c\n" +
 	"\x04user\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04user\x12.\n" +
 	"\x04from\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x9d\x01\n" +
+	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12+\n" +
+	"\fname_pattern\x18\x19 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vnamePattern\x12'\n" +
+	"\x06labels\x18\x1a \x03(\tB\x0f\xbaH\f\x92\x01\t\x10 \"\x05r\x03\x18\x80\x04R\x06labels\"\x9d\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01\x12&\n" +
@@ -4855,7 +4889,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
@@ -4912,120 +4946,122 @@ var file_apipb_job_proto_goTypes = []any{
 	nil,                               // 52: ares.v1.JobSpec.EnvironmentEntry
 	nil,                               // 53: ares.v1.JobSpec.LabelsEntry
 	nil,                               // 54: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 55: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 56: ares.v1.Explanation
-	(*Nomination)(nil),                // 57: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 58: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 59: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 60: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 61: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 62: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 63: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 64: ares.v1.PlanConsolidationResponse
+	nil,                               // 55: ares.v1.Job.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 56: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 57: ares.v1.Explanation
+	(*Nomination)(nil),                // 58: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 59: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 60: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 61: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 62: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 63: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 64: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 65: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
 	52, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	55, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	56, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
 	53, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
 	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
-	55, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	56, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
 	54, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	55, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	55, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	55, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	55, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	56, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	56, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	56, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	56, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	56, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	57, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	57, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	58, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	58, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	59, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	55, // 27: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	55, // 28: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	55, // 29: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	55, // 30: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	16, // 31: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	55, // 32: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	55, // 33: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	55, // 34: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	59, // 35: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	55, // 36: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	60, // 37: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 38: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 39: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	21, // 40: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	22, // 41: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	8,  // 42: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	55, // 43: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	55, // 44: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	8,  // 45: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	29, // 46: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	55, // 47: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 48: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	10, // 49: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	56, // 50: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 51: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	16, // 52: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	59, // 53: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	56, // 54: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	58, // 55: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	46, // 56: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	55, // 57: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	55, // 58: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	48, // 59: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
-	50, // 60: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
-	48, // 61: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
-	51, // 62: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
-	55, // 63: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
-	55, // 64: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	17, // 65: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	19, // 66: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	23, // 67: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	25, // 68: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	27, // 69: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	30, // 70: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	32, // 71: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	34, // 72: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	36, // 73: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	44, // 74: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	40, // 75: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	42, // 76: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	38, // 77: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	61, // 78: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	62, // 79: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	47, // 80: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	18, // 81: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	20, // 82: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	24, // 83: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	26, // 84: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	28, // 85: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	31, // 86: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	33, // 87: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	35, // 88: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	37, // 89: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	45, // 90: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	41, // 91: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	43, // 92: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	39, // 93: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	63, // 94: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	64, // 95: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	49, // 96: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	81, // [81:97] is the sub-list for method output_type
-	65, // [65:81] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	55, // 27: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
+	56, // 28: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	56, // 29: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	56, // 30: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	56, // 31: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	16, // 32: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	56, // 33: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	56, // 34: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	56, // 35: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	60, // 36: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	56, // 37: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	61, // 38: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 39: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 40: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	21, // 41: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	22, // 42: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	8,  // 43: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	56, // 44: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	56, // 45: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	8,  // 46: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	29, // 47: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	56, // 48: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 49: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	10, // 50: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	57, // 51: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 52: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	16, // 53: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	60, // 54: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	57, // 55: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	59, // 56: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	46, // 57: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	56, // 58: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	56, // 59: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	48, // 60: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	50, // 61: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	48, // 62: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	51, // 63: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	56, // 64: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	56, // 65: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	17, // 66: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	19, // 67: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	23, // 68: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	25, // 69: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	27, // 70: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	30, // 71: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	32, // 72: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	34, // 73: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	36, // 74: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	44, // 75: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	40, // 76: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	42, // 77: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	38, // 78: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	62, // 79: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	63, // 80: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	47, // 81: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	18, // 82: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	20, // 83: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	24, // 84: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	26, // 85: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	28, // 86: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	31, // 87: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	33, // 88: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	35, // 89: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	37, // 90: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	45, // 91: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	41, // 92: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	43, // 93: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	39, // 94: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	64, // 95: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	65, // 96: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	49, // 97: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	82, // [82:98] is the sub-list for method output_type
+	66, // [66:82] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -5048,7 +5084,7 @@ func file_apipb_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -196,7 +196,7 @@ func TestUsage(t *testing.T) {
 		{"job submit --env A -- x", `ares: --env A: use NAME=VALUE`},
 		{"job get", `ares: ares job get: JOB is missing (usage: ares job get JOB [flags])`},
 		{"job get a b", `ares: ares job get: unexpected argument "b" (usage: ares job get JOB [flags])`},
-		{"job list -o xml", `ares: --output xml: use table, json or yaml`},
+		{"job list -o xml", `ares: --output xml: use table, wide, name, csv, json or yaml`},
 		{"job list --state odd", `ares: --state: state "odd" is unknown: use one of [pending scheduled running retrying preempted succeeded failed cancelled lost]`},
 		{"tenant update t", `ares: nothing to change: add a flag, such as: ares tenant update t --max-gpus 32`},
 		{"--server 10.0.0.1:9090 job list", `ares: 10.0.0.1:9090 is not on this machine: use TLS, so that the token is sent encrypted; add --tls or --tls-ca FILE`},

@@ -31,7 +31,7 @@ func Run(name string) int {
 // MainAs is like Main, for the program under another name. Under a name that it does not know, the program is `ares`.
 func MainAs(ctx context.Context, name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &command.App{In: stdin, Version: Version, Printer: output.Printer{Out: stdout, Err: stderr, Now: time.Now, TTY: output.IsTerminal(stdout)}}
-	a.Color = a.TTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	a.Color = a.TTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
 	root := rootFor(name, a)
 	root.SetArgs(args)
 	return a.Report(root.ExecuteContext(ctx))

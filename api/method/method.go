@@ -158,10 +158,13 @@ type Route struct{ HTTPMethod, Path, Body string }
 
 // Of returns the table's row for the method with the given full gRPC name, or nil if
 // the table has no such row.
-func Of(name string) *Method { return byName[name] }
+func Of(name string) *Method {
+	load()
+	return byName[name]
+}
 
 // All returns the rows, in the order of the table.
-func All() []Method { return table }
+func All() []Method { return rows() }
 
 // IsPublic reports whether a call needs no token.
 func (m *Method) IsPublic() bool { return m.Scope == Public }

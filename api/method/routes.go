@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/proto"
@@ -24,8 +25,9 @@ var (
 	publicPaths = map[string]bool{OpenAPI.Path: true}
 )
 
-// The function `init` adds the routes from the .proto files to the rows of the table, and indexes the rows.
-func init() {
+// The function `load` adds the routes from the .proto files to the rows of the table, and indexes the rows. This takes milliseconds,
+// so it is done when the table is first used: a command that only calls a server does not use it.
+var load = sync.OnceFunc(func() {
 	for i := range table {
 		m := &table[i]
 		m.Routes = append(m.Routes, contractRoutes(m.Name)...)
@@ -38,6 +40,12 @@ func init() {
 			publicPaths[r.Path] = publicPaths[r.Path] || m.IsPublic()
 		}
 	}
+})
+
+// rows returns the rows of the table, with their routes.
+func rows() []Method {
+	load()
+	return table
 }
 
 // contractRoutes reads a method's routes from its google.api.http option.
@@ -70,18 +78,25 @@ func contractRoutes(name string) []Route {
 
 // AllowsLargeBody reports whether the body of a request to a path may be as
 // large as a batch of jobs.
-func AllowsLargeBody(path string) bool { return largeBodies[path] }
+func AllowsLargeBody(path string) bool {
+	load()
+	return largeBodies[path]
+}
 
 // IsPublicPath reports whether a path answers without a token.
-func IsPublicPath(path string) bool { return publicPaths[path] }
+func IsPublicPath(path string) bool {
+	load()
+	return publicPaths[path]
+}
 
 // Find returns the method and the route of an HTTP request. Find returns nil
 // for an unknown path and for the path of the OpenAPI document.
 func Find(httpMethod, path string) (*Method, Route) {
-	for i := range table {
-		for _, r := range table[i].Routes {
+	all := rows()
+	for i := range all {
+		for _, r := range all[i].Routes {
 			if r.HTTPMethod == httpMethod && r.matches(path) {
-				return &table[i], r
+				return &all[i], r
 			}
 		}
 	}
@@ -97,8 +112,8 @@ func HTTPMethods(path string) []string {
 		}
 	}
 	add(OpenAPI)
-	for i := range table {
-		for _, r := range table[i].Routes {
+	for _, m := range rows() {
+		for _, r := range m.Routes {
 			add(r)
 		}
 	}

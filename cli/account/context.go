@@ -2,7 +2,6 @@ package account
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,21 +48,18 @@ func (a *commands) listCommand() *cobra.Command {
 			for _, c := range f.Contexts {
 				list = append(list, listed{c.Name, c.Name == f.Current, c.Servers, c.Tenant, c.Queue, a.loginText(c)})
 			}
-			return a.PrintValue(o.Format, map[string]any{"file": path, "contexts": list}, func(w io.Writer) {
-				if len(list) == 0 {
-					output.Printf(w, "No contexts. Add one with: ares context add NAME --server HOST:PORT\n")
-					return
-				}
-				t := output.Table{Head: []string{"CURRENT", "NAME", "SERVERS", "TENANT", "QUEUE", "LOGIN"}}
-				for _, c := range list {
-					t.Add(map[bool]string{true: "*"}[c.Current], c.Name, strings.Join(c.Servers, ","), c.Tenant, c.Queue, c.Login)
-				}
-				t.Write(w, a.Color)
-			})
+			t := &output.Table{
+				Head: []string{"CURRENT", "NAME", "SERVERS", "TENANT", "QUEUE", "LOGIN"}, Name: "NAME",
+				Empty: "No contexts. Add one with: ares context add NAME --server HOST:PORT",
+				Drop:  []string{"QUEUE", "TENANT", "LOGIN"}, Flex: []string{"SERVERS"},
+			}
+			for _, c := range list {
+				t.Add(map[bool]string{true: "*"}[c.Current], c.Name, strings.Join(c.Servers, ","), c.Tenant, c.Queue, c.Login)
+			}
+			return a.PrintListValue(&o, map[string]any{"file": path, "contexts": list}, t)
 		},
 	}
-	o.AddOutput(c)
-	return c
+	return o.AddRows(c)
 }
 
 // loginText says what kind of credential a context has.

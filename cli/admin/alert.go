@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -23,26 +22,23 @@ the channels for its alerts. See docs/guide/policy.md.`,
 
 func (a *commands) alertListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List a server's alert channels with delivery counts", Example: "  ares alert list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.AlertChannels(ctx) },
-				func(w io.Writer, m proto.Message) { a.writeChannels(w, m.(*apipb.ListAlertChannelsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.AlertChannels(ctx) },
+				func(m proto.Message) *output.Table { return a.channelTable(m.(*apipb.ListAlertChannelsResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeChannels(w io.Writer, list *apipb.ListAlertChannelsResponse) {
-	if len(list.GetChannels()) == 0 {
-		output.Printf(w, "No alert channels. Add them to alerts.channels in the server's configuration.\n")
-		return
-	}
-	t := output.Table{Head: []string{"CHANNEL", "KIND", "SENT", "REPEATED", "FAILED", "DROPPED", "WAITING", "LAST ERROR"}}
+func (a *commands) channelTable(list *apipb.ListAlertChannelsResponse) *output.Table {
+	t := &output.Table{Head: []string{"CHANNEL", "KIND", "SENT", "REPEATED", "FAILED", "DROPPED", "WAITING", "LAST ERROR"}, Empty: "No alert channels. Add them to alerts.channels in the server's configuration.",
+		Drop: []string{"REPEATED", "DROPPED", "WAITING", "KIND"}}
 	for _, c := range list.GetChannels() {
 		t.Add(c.GetName(), c.GetKind(), number(c.GetSent()), number(c.GetRepeated()), number(c.GetFailed()), number(c.GetDropped()),
 			strconv.Itoa(int(c.GetWaiting())), c.GetLastError())
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -90,32 +89,34 @@ func (a *commands) auditListCommand() *cobra.Command {
 				return err
 			}
 			list.Entries, list.NextPageToken = list.Entries[:min(limit, len(list.Entries))], ""
-			return a.Print(&o, list, func(w io.Writer, _ proto.Message) {
-				a.writeAudit(w, list.GetEntries())
+			return a.PrintList(&o, list, func(proto.Message) *output.Table {
+				t := auditTable(list.GetEntries())
 				switch {
 				case list.GetFromHistory():
-					output.Printf(w, "From history, all servers.\n")
+					t.Note = "From history, all servers."
 				case own:
-					output.Printf(w, "From the log of server %s.\n", output.Clean(list.GetServer()))
+					t.Note = fmt.Sprintf("From the log of server %s.", output.Clean(list.GetServer()))
 				default:
-					output.Printf(w, "From the log of server %s only: history does not answer.\n", output.Clean(list.GetServer()))
+					t.Note = fmt.Sprintf("From the log of server %s only: history does not answer.", output.Clean(list.GetServer()))
 				}
+				if len(list.GetEntries()) == 0 {
+					t.Empty += "\n" + t.Note
+				}
+				return t
 			})
 		}),
 	}
 	f.add(c.Flags())
 	c.Flags().IntVar(&limit, "limit", 100, "maximum number of entries")
 	c.Flags().BoolVar(&own, "own", false, "only the log file of this server")
-	o.AddOutput(c)
-	return c
+	return o.AddRows(c)
 }
 
-func (a *commands) writeAudit(w io.Writer, entries []*apipb.AuditEntry) {
-	if len(entries) == 0 {
-		output.Printf(w, "No entries.\n")
-		return
+func auditTable(entries []*apipb.AuditEntry) *output.Table {
+	t := &output.Table{
+		Head: []string{"TIME", "ACTION", "STATUS", "CODE", "USER", "TENANT", "OBJECT", "SOURCE", "DETAIL"}, Empty: "No entries.",
+		Drop: []string{"SOURCE", "CODE", "TENANT", "DETAIL", "OBJECT"}, Name: "OBJECT",
 	}
-	t := output.Table{Head: []string{"TIME", "ACTION", "STATUS", "CODE", "USER", "TENANT", "OBJECT", "SOURCE", "DETAIL"}}
 	for _, e := range entries {
 		status := e.GetStatus()
 		if e.GetCount() > 1 {
@@ -124,7 +125,7 @@ func (a *commands) writeAudit(w io.Writer, entries []*apipb.AuditEntry) {
 		t.Add(e.GetTime().AsTime().Local().Format("2006-01-02 15:04:05"), e.GetAction(), status, e.GetCode(), e.GetUser(), e.GetTenantId(),
 			e.GetObject(), strings.TrimSpace(e.GetDoor()+" "+e.GetSource()), e.GetDetail())
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func (a *commands) auditExportCommand() *cobra.Command {

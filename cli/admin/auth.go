@@ -151,19 +151,20 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 func (a *commands) tokenListCommand() *cobra.Command {
 	var o output.Flags
 	var tenant string
-	c := o.Add(&cobra.Command{
+	c := o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List service tokens without their secrets", Example: "  ares token list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Tokens(ctx, tenant) },
-				func(w io.Writer, m proto.Message) { a.writeTokens(w, m.(*apipb.ListTokensResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Tokens(ctx, tenant) },
+				func(m proto.Message) *output.Table { return a.tokenTable(m.(*apipb.ListTokensResponse)) })
 		}),
 	})
 	c.Flags().StringVar(&tenant, "tenant-id", "", "only tokens of this tenant")
 	return c
 }
 
-func (a *commands) writeTokens(w io.Writer, list *apipb.ListTokensResponse) {
-	t := output.Table{Head: []string{"TOKEN", "ROLES", "CREATED BY", "VALID UNTIL"}}
+func (a *commands) tokenTable(list *apipb.ListTokensResponse) *output.Table {
+	t := &output.Table{Head: []string{"TOKEN", "ROLES", "CREATED BY", "VALID UNTIL"},
+		Drop: []string{"CREATED BY", "VALID UNTIL"}, Flex: []string{"ROLES"}, Passing: []string{"VALID UNTIL"}}
 	for _, k := range list.GetTokens() {
 		until := "-"
 		if k.GetExpiresAt() != nil {
@@ -171,7 +172,7 @@ func (a *commands) writeTokens(w io.Writer, list *apipb.ListTokensResponse) {
 		}
 		t.Add(strings.TrimPrefix(k.GetSubject(), "token:"), strings.Join(bindingText(k.GetBindings()), "; "), cmp.Or(k.GetCreatedBy(), "-"), until)
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func (a *commands) tokenRevokeCommand() *cobra.Command {

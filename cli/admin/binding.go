@@ -93,12 +93,15 @@ func (a *commands) bindingAcceptCommand() *cobra.Command {
 func (a *commands) bindingListCommand() *cobra.Command {
 	var o output.Flags
 	var tenant, subject string
-	c := o.Add(&cobra.Command{
+	c := o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List role bindings", Example: "  ares binding list --tenant-id vision", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Bindings(ctx, tenant, subject) },
-				func(w io.Writer, m proto.Message) {
-					t := output.Table{Head: []string{"SUBJECT", "ROLE", "IN", "STATE", "CREATED BY", "CREATED"}}
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Bindings(ctx, tenant, subject) },
+				func(m proto.Message) *output.Table {
+					t := &output.Table{
+						Head: []string{"SUBJECT", "ROLE", "IN", "STATE", "CREATED BY", "CREATED"},
+						Drop: []string{"CREATED", "CREATED BY", "STATE"}, Flex: []string{"SUBJECT"}, Passing: []string{"CREATED"},
+					}
 					for _, b := range m.(*apipb.ListBindingsResponse).GetBindings() {
 						state := "active"
 						if b.GetPending() {
@@ -106,7 +109,7 @@ func (a *commands) bindingListCommand() *cobra.Command {
 						}
 						t.Add(b.GetSubject(), b.GetRole(), scopeText(b), state, b.GetCreatedBy(), a.When(b.GetCreatedAt()))
 					}
-					t.Write(w, a.Color)
+					return t
 				})
 		}),
 	})

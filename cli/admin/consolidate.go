@@ -62,7 +62,7 @@ func (a *commands) writeConsolidation(w io.Writer, plan *apipb.PlanConsolidation
 			moves++
 		}
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	output.Printf(w, "\n%s in total: %s GPU-seconds lost, %s gained\n", output.Count(int32(moves), "move"), output.Amount(plan.GetGpuSecondsLost()), output.Amount(plan.GetGpuSecondsGained()))
 	if !plan.GetEnabled() {
 		output.Printf(w, "No job moves: scheduler.consolidation.enabled is false.\n")

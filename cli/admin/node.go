@@ -28,27 +28,24 @@ func (a *commands) nodeCommand() *cobra.Command {
 
 func (a *commands) nodeListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List nodes with their free capacity", Example: "  ares node list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Nodes(ctx) },
-				func(w io.Writer, m proto.Message) { a.writeNodes(w, m.(*apipb.ListNodesResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Nodes(ctx) },
+				func(m proto.Message) *output.Table { return a.nodeTable(m.(*apipb.ListNodesResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeNodes(w io.Writer, list *apipb.ListNodesResponse) {
-	if len(list.GetNodes()) == 0 {
-		output.Printf(w, "No nodes. Start one with \"ares up\", or join one with \"ares agent\".\n")
-		return
-	}
-	t := output.Table{Head: []string{"NODE", "STATE", "SINCE", "FREE GPUS", "FREE CPUS", "FREE MB", "JOBS", "SCORE", "MODEL"}}
+func (a *commands) nodeTable(list *apipb.ListNodesResponse) *output.Table {
+	t := &output.Table{Head: []string{"NODE", "STATE", "SINCE", "FREE GPUS", "FREE CPUS", "FREE MB", "JOBS", "SCORE", "MODEL"}, Empty: "No nodes. Start one with \"ares up\", or join one with \"ares agent\".",
+		Drop: []string{"SCORE", "SINCE", "FREE MB", "FREE CPUS", "JOBS"}, Passing: []string{"SINCE"}}
 	for _, n := range list.GetNodes() {
 		t.Add(n.GetNodeId(), nodeState(n), a.Age(n.GetStateSince()), fmt.Sprintf("%d/%d", n.GetGpusFree(), n.GetGpusTotal()),
 			fmt.Sprintf("%d/%d", n.GetCpuCoresFree(), n.GetCpuCores()), fmt.Sprintf("%d/%d", n.GetMemoryMbFree(), n.GetMemoryMb()),
 			strconv.Itoa(len(n.GetJobs())), strconv.Itoa(nodeScore(n)), models(n))
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 // nodeScore returns the score that a node has because of its history. A node without history has
@@ -130,7 +127,7 @@ func (a *commands) writeNode(w io.Writer, n *apipb.Node) {
 			strconv.Itoa(int(d.GetNuma())), health, holder(d), celsius(d), d.GetDeviceId())
 	}
 	output.Printf(w, "\n")
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 }
 
 // The constant `elsewhere` is shown instead of the ID of a job that the caller cannot see.

@@ -85,21 +85,18 @@ func nodeFlag(node string) string {
 
 func (a *commands) nodeTokenListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List join tokens that have not expired", Example: "  ares node token list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.JoinTokens(ctx) },
-				func(w io.Writer, m proto.Message) { a.writeJoinTokens(w, m.(*apipb.ListJoinTokensResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.JoinTokens(ctx) },
+				func(m proto.Message) *output.Table { return a.joinTokenTable(m.(*apipb.ListJoinTokensResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeJoinTokens(w io.Writer, list *apipb.ListJoinTokensResponse) {
-	if len(list.GetJoinTokens()) == 0 {
-		output.Printf(w, "No join tokens. Create one with \"ares node token create\".\n")
-		return
-	}
-	t := output.Table{Head: []string{"ID", "FOR NODE", "STATE", "EXPIRES", "CREATED BY", "GRANTS"}}
+func (a *commands) joinTokenTable(list *apipb.ListJoinTokensResponse) *output.Table {
+	t := &output.Table{Head: []string{"ID", "FOR NODE", "STATE", "EXPIRES", "CREATED BY", "GRANTS"}, Empty: "No join tokens. Create one with \"ares node token create\".",
+		Drop: []string{"CREATED BY", "GRANTS", "FOR NODE"}, Flex: []string{"GRANTS"}, Passing: []string{"EXPIRES"}}
 	for _, j := range list.GetJoinTokens() {
 		state := "unused"
 		if j.GetUsedAt() != nil {
@@ -107,7 +104,7 @@ func (a *commands) writeJoinTokens(w io.Writer, list *apipb.ListJoinTokensRespon
 		}
 		t.Add(j.GetId(), cmp.Or(j.GetNodeId(), "any new"), state, a.When(j.GetExpiresAt()), j.GetCreatedBy(), grantText(j.GetGrant()))
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func (a *commands) nodeTokenRevokeCommand() *cobra.Command {
@@ -156,20 +153,16 @@ accepts this token only from the machine on which the server runs (see pki.allow
 
 func (a *commands) nodeRevocationsCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "revocations", Short: "List revoked nodes", Example: "  ares node revocations", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Revocations(ctx) },
-				func(w io.Writer, m proto.Message) {
-					t := output.Table{Head: []string{"NODE", "WHEN", "BY", "WHY"}}
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Revocations(ctx) },
+				func(m proto.Message) *output.Table {
+					t := &output.Table{Head: []string{"NODE", "WHEN", "BY", "WHY"}, Empty: "No revoked nodes.", Drop: []string{"BY", "WHEN"}, Passing: []string{"WHEN"}}
 					for _, r := range m.(*apipb.ListRevocationsResponse).GetRevocations() {
 						t.Add(r.GetNodeId(), a.When(r.GetRevokedAt()), r.GetRevokedBy(), r.GetReason())
 					}
-					if len(t.Rows) == 0 {
-						output.Printf(w, "No revoked nodes.\n")
-						return
-					}
-					t.Write(w, a.Color)
+					return t
 				})
 		}),
 	})

@@ -90,20 +90,17 @@ func (a *commands) policyListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List policies in the order of evaluation", Example: "  ares policy list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Policies(ctx, tenant) },
-				func(w io.Writer, m proto.Message) { a.writePolicies(w, m.(*apipb.ListPoliciesResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Policies(ctx, tenant) },
+				func(m proto.Message) *output.Table { return a.policyTable(m.(*apipb.ListPoliciesResponse)) })
 		}),
 	}
 	command.TenantFlag(c.Flags(), &tenant, "only policies of this tenant")
-	return o.Add(c)
+	return o.AddList(c)
 }
 
-func (a *commands) writePolicies(w io.Writer, list *apipb.ListPoliciesResponse) {
-	if len(list.GetPolicies()) == 0 {
-		output.Printf(w, "No policies. Create one with \"ares policy apply -f FILE\".\n")
-		return
-	}
-	t := output.Table{Head: []string{"POLICY", "FOR", "ON", "MODE", "ACTION", "PRIORITY", "ALERT", "RULE"}}
+func (a *commands) policyTable(list *apipb.ListPoliciesResponse) *output.Table {
+	t := &output.Table{Head: []string{"POLICY", "FOR", "ON", "MODE", "ACTION", "PRIORITY", "ALERT", "RULE"}, Empty: "No policies. Create one with \"ares policy apply -f FILE\".",
+		Drop: []string{"ALERT", "PRIORITY", "FOR", "ACTION"}}
 	for _, p := range list.GetPolicies() {
 		rule := p.GetRule() + p.GetRequire()
 		if p.GetBroken() != "" {
@@ -111,7 +108,7 @@ func (a *commands) writePolicies(w io.Writer, list *apipb.ListPoliciesResponse) 
 		}
 		t.Add(p.GetName(), policyScope(p), p.GetOn(), p.GetMode(), p.GetAction(), strconv.Itoa(int(p.GetPriority())), strings.Join(p.GetAlert(), ","), oneLine(rule))
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 // policyScope returns the tenant that a policy applies to, or a text for all tenants.
@@ -123,13 +120,7 @@ func policyScope(p *apipb.Policy) string {
 }
 
 // oneLine formats an expression for one line of a list.
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:59]) + "…"
-	}
-	return s
-}
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func (a *commands) policyGetCommand() *cobra.Command {
 	var o output.Flags
@@ -193,7 +184,7 @@ func (a *commands) policyFieldsCommand() *cobra.Command {
 				}
 				t.Add(f.Name, f.Type, strings.Join(on, ","), f.Text)
 			}
-			t.Write(a.Out, a.Color)
+			a.WriteTable(a.Out, &t)
 			return nil
 		},
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -29,25 +30,22 @@ applies. Days are in UTC.`,
 
 func (a *commands) priceListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List past, current and future prices", Example: "  ares price list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Prices(ctx) },
-				func(w io.Writer, m proto.Message) { a.writePrices(w, m.(*apipb.ListPricesResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Prices(ctx) },
+				func(m proto.Message) *output.Table { return a.priceTable(m.(*apipb.ListPricesResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writePrices(w io.Writer, list *apipb.ListPricesResponse) {
-	if len(list.GetPrices()) == 0 {
-		output.Printf(w, "No prices. Set one with: %s price set 2.50 --gpu-model h100\n", a.Invocation())
-		return
-	}
-	t := output.Table{Head: []string{"MODEL", "REGION", "FROM", "PER GPU-HOUR", "SET BY"}}
+func (a *commands) priceTable(list *apipb.ListPricesResponse) *output.Table {
+	t := &output.Table{Head: []string{"MODEL", "REGION", "FROM", "PER GPU-HOUR", "SET BY"}, Empty: fmt.Sprintf("No prices. Set one with: %s price set 2.50 --gpu-model h100", a.Invocation()),
+		Drop: []string{"SET BY", "REGION"}}
 	for _, p := range list.GetPrices() {
 		t.Add(cmp.Or(p.GetGpuModel(), "(any)"), cmp.Or(p.GetRegion(), "(any)"), p.GetFrom(), price(p), p.GetSetBy())
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func price(p *apipb.Price) string {

@@ -191,26 +191,27 @@ func (a *commands) queueCreateCommand() *cobra.Command {
 func (a *commands) queueListCommand() *cobra.Command {
 	var o output.Flags
 	var tenant string
-	c := o.Add(&cobra.Command{
+	c := o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List queues with the usage of their jobs", Example: "  ares queue list --tenant-id vision", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Queues(ctx, tenant) },
-				func(w io.Writer, m proto.Message) { a.writeQueues(w, m.(*apipb.ListQueuesResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Queues(ctx, tenant) },
+				func(m proto.Message) *output.Table { return a.queueTable(m.(*apipb.ListQueuesResponse)) })
 		}),
 	})
 	c.Flags().StringVar(&tenant, "tenant-id", "", "only queues of this tenant")
 	return c
 }
 
-func (a *commands) writeQueues(w io.Writer, list *apipb.ListQueuesResponse) {
-	t := output.Table{Head: []string{"QUEUE", "PARENT", "WEIGHT", "GPUS", "CPU CORES", "MEMORY MB", "RUNNING", "PENDING", "QUOTAS"}}
+func (a *commands) queueTable(list *apipb.ListQueuesResponse) *output.Table {
+	t := &output.Table{Head: []string{"QUEUE", "PARENT", "WEIGHT", "GPUS", "CPU CORES", "MEMORY MB", "RUNNING", "PENDING", "QUOTAS"},
+		Drop: []string{"PARENT", "WEIGHT", "MEMORY MB", "CPU CORES", "QUOTAS", "PENDING", "RUNNING"}}
 	for _, q := range list.GetQueues() {
 		u := q.GetCurrent()
 		t.Add(q.GetId(), cmp.Or(q.GetParent(), "-"), fmt.Sprintf("%g", q.GetWeight()), of(u.GetGpus(), q.MaxGpus), of(u.GetCpuCores(), q.MaxCpuCores),
 			of(u.GetMemoryMb(), q.MaxMemoryMb), of(u.GetRunningJobs(), q.MaxConcurrentJobs), of(u.GetPendingJobs(), q.MaxPendingJobs),
 			strings.Join(quotaText(q.GetQuotas()), "; "))
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func (a *commands) queueGetCommand() *cobra.Command {
@@ -291,15 +292,15 @@ func (a *commands) queueDeleteCommand() *cobra.Command {
 func (a *commands) fairnessCommand() *cobra.Command {
 	var o output.Flags
 	var tenant string
-	c := o.Add(&cobra.Command{
+	c := o.AddList(&cobra.Command{
 		Use: "fairness", Short: "Show the share and the fair share of each tenant", Example: "  ares fairness", Args: command.ExactArgs(),
 		Long: `For each tenant and queue, show the dominant share, the past usage, and the weighted share. To
 get the weighted share, Ares adds the past usage to the dominant share and divides the sum by
 the weight. Ares serves the tenant with the lowest weighted share first. Jain's index of
 fairness is 1 when all active tenants have the same weighted share.`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Fairness(ctx, tenant) },
-				func(w io.Writer, m proto.Message) { a.writeFairness(w, m.(*apipb.GetFairnessResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Fairness(ctx, tenant) },
+				func(m proto.Message) *output.Table { return fairnessTable(m.(*apipb.GetFairnessResponse)) })
 		}),
 	})
 	c.Flags().StringVar(&tenant, "tenant-id", "", "only this tenant and its queues")
@@ -314,16 +315,19 @@ func effectiveWeight(s *apipb.FairShare) string {
 	return fmt.Sprintf("%g", s.GetWeight())
 }
 
-func (a *commands) writeFairness(w io.Writer, f *apipb.GetFairnessResponse) {
+func fairnessTable(f *apipb.GetFairnessResponse) *output.Table {
 	percent := func(part float64) string { return fmt.Sprintf("%.2f %%", 100*part) }
-	t := output.Table{Head: []string{"TENANT", "QUEUE", "WEIGHT", "GPUS", "CPU CORES", "MEMORY MB", "WAITING", "SHARE", "OF", "PAST", "WEIGHTED"}}
+	t := &output.Table{
+		Head: []string{"TENANT", "QUEUE", "WEIGHT", "GPUS", "CPU CORES", "MEMORY MB", "WAITING", "SHARE", "OF", "PAST", "WEIGHTED"},
+		Drop: []string{"MEMORY MB", "CPU CORES", "PAST", "OF", "WEIGHT", "WAITING", "WEIGHTED"}, Flex: []string{},
+	}
 	for _, s := range f.GetShares() {
 		t.Add(s.GetTenantId(), cmp.Or(s.GetQueue(), "*"), effectiveWeight(s), fmt.Sprintf("%g", s.GetGpus()),
 			strconv.Itoa(int(s.GetCpuCores())), strconv.Itoa(int(s.GetMemoryMb())), strconv.Itoa(int(s.GetWaitingJobs())),
 			percent(s.GetDominantShare()), cmp.Or(s.GetResource(), "-"), percent(s.GetPastShare()), percent(s.GetWeightedShare()))
 	}
-	t.Write(w, a.Color)
 	if jain := f.GetJainIndex(); jain > 0 { // a tenant is not told
-		output.Printf(w, "\nJain's index %.3f\n", jain)
+		t.Note = fmt.Sprintf("\nJain's index %.3f", jain)
 	}
+	return t
 }

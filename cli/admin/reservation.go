@@ -195,26 +195,23 @@ func localTime(t *timestamppb.Timestamp) string {
 
 func (a *commands) reservationListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List reservations with the jobs that run on their nodes", Example: "  ares reservation list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Reservations(ctx) },
-				func(w io.Writer, m proto.Message) { a.writeReservations(w, m.(*apipb.ListReservationsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Reservations(ctx) },
+				func(m proto.Message) *output.Table { return a.reservationTable(m.(*apipb.ListReservationsResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeReservations(w io.Writer, list *apipb.ListReservationsResponse) {
-	if len(list.GetReservations()) == 0 {
-		output.Printf(w, "No reservations. Create one with \"ares reservation create\".\n")
-		return
-	}
-	t := output.Table{Head: []string{"RESERVATION", "STATE", "FOR", "FROM", "UNTIL", "NODES", "OTHERS' JOBS", "DRAIN", "WHY"}}
+func (a *commands) reservationTable(list *apipb.ListReservationsResponse) *output.Table {
+	t := &output.Table{Head: []string{"RESERVATION", "STATE", "FOR", "FROM", "UNTIL", "NODES", "OTHERS' JOBS", "DRAIN", "WHY"}, Empty: "No reservations. Create one with \"ares reservation create\".",
+		Drop: []string{"DRAIN", "OTHERS' JOBS", "NODES", "WHY", "FROM", "FOR"}}
 	for _, r := range list.GetReservations() {
 		t.Add(r.GetName(), r.GetState(), strings.TrimPrefix(purpose(r), "for "), localTime(r.GetFrom()), localTime(r.GetUntil()),
 			strconv.Itoa(int(r.GetNodeCount())), othersJobs(r), drainWord(r), r.GetWhy())
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 // othersJobs counts the jobs that run on a reservation's nodes but are not entitled to them.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -142,24 +141,21 @@ func (a *commands) secretListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List secrets without their values", Example: "  ares secret list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Secrets(ctx, tenant) },
-				func(w io.Writer, m proto.Message) { a.writeSecrets(w, m.(*apipb.ListSecretsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Secrets(ctx, tenant) },
+				func(m proto.Message) *output.Table { return a.secretTable(m.(*apipb.ListSecretsResponse)) })
 		}),
 	}
 	command.TenantFlag(c.Flags(), &tenant, "only secrets of this tenant")
-	return o.Add(c)
+	return o.AddList(c)
 }
 
-func (a *commands) writeSecrets(w io.Writer, list *apipb.ListSecretsResponse) {
-	if len(list.GetSecrets()) == 0 {
-		output.Printf(w, "No secrets. Create one with \"ares secret create NAME < FILE\".\n")
-		return
-	}
-	t := output.Table{Head: []string{"SECRET", "TENANT", "VERSION", "KEYS", "UPDATED", "BY"}}
+func (a *commands) secretTable(list *apipb.ListSecretsResponse) *output.Table {
+	t := &output.Table{Head: []string{"SECRET", "TENANT", "VERSION", "KEYS", "UPDATED", "BY"}, Empty: "No secrets. Create one with \"ares secret create NAME < FILE\".",
+		Drop: []string{"BY", "VERSION", "UPDATED", "TENANT"}, Flex: []string{"KEYS"}}
 	for _, s := range list.GetSecrets() {
 		t.Add(s.GetName(), s.GetTenantId(), number(s.GetVersion()), strings.Join(s.GetKeys(), ","), s.GetUpdatedAt().AsTime().Local().Format(time.DateTime), s.GetUpdatedBy())
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 func (a *commands) secretDeleteCommand() *cobra.Command {

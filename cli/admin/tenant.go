@@ -176,23 +176,24 @@ func (a *commands) tenantCreateCommand() *cobra.Command {
 
 func (a *commands) tenantListCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List tenants with their usage", Example: "  ares tenant list", Args: command.ExactArgs(),
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Tenants(ctx) },
-				func(w io.Writer, m proto.Message) { a.writeTenants(w, m.(*apipb.ListTenantsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Tenants(ctx) },
+				func(m proto.Message) *output.Table { return a.tenantTable(m.(*apipb.ListTenantsResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeTenants(w io.Writer, list *apipb.ListTenantsResponse) {
-	t := output.Table{Head: []string{"ID", "NAME", "GPUS", "CPU CORES", "MEMORY MB", "RUNNING", "PENDING", "TIER"}}
+func (a *commands) tenantTable(list *apipb.ListTenantsResponse) *output.Table {
+	t := &output.Table{Head: []string{"ID", "NAME", "GPUS", "CPU CORES", "MEMORY MB", "RUNNING", "PENDING", "TIER"},
+		Drop: []string{"TIER", "MEMORY MB", "CPU CORES", "NAME", "PENDING", "RUNNING"}, Flex: []string{"NAME"}}
 	for _, x := range list.GetTenants() {
 		u := x.GetCurrent()
 		t.Add(x.GetId(), x.GetName(), of(u.GetGpus(), x.MaxGpus), of(u.GetCpuCores(), x.MaxCpuCores), of(u.GetMemoryMb(), x.MaxMemoryMb),
 			of(u.GetRunningJobs(), x.MaxConcurrentJobs), of(u.GetPendingJobs(), x.MaxPendingJobs), cmp.Or(x.GetPriorityTier(), "-"))
 	}
-	t.Write(w, a.Color)
+	return t
 }
 
 // The function `of` formats a usage and its limit, for example as 4/16. If there is no limit, older

@@ -207,7 +207,7 @@ func (a *commands) writeGain(w io.Writer, g *gain, limit int) {
 		}
 		t.Add(j.ID, j.Name, strconv.Itoa(j.GPUs), j.Within, strconv.Itoa(j.MBps), first, ratio, latency)
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	if limit > 0 && len(g.Jobs) > limit {
 		output.Printf(w, "%d of %d jobs; show more with --limit N\n", limit, len(g.Jobs))
 	}

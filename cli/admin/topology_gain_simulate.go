@@ -202,6 +202,6 @@ func (a *commands) writeSimulation(w io.Writer, s *simulation) {
 		t.Add(strconv.Itoa(f.GPUs), strconv.Itoa(g.known()), fmt.Sprintf("%.0f", f.Engine), fmt.Sprintf("%.0f", f.FirstFit), fmt.Sprintf("%.2f", g.Ratio),
 			fmt.Sprintf("%.2f", g.Least), fmt.Sprintf("%.2f", g.Most), strconv.Itoa(g.Better), strconv.Itoa(g.Equal), strconv.Itoa(g.Worse))
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	output.Printf(w, "\n%s\n", s.Overall.summary())
 }

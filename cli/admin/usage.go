@@ -177,7 +177,7 @@ func (a *commands) writeUsage(w io.Writer, m *apipb.GetUsageResponse, req *apipb
 		}
 		t.Add(row...)
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 }
 
 // writeBilling writes amounts without rounding, so that their sum is exact.

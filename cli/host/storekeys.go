@@ -154,7 +154,7 @@ func (a *commands) debugKeysCommand() *cobra.Command {
 			for _, k := range documentKeys {
 				t.Add(k.prefix, "/ares/"+strings.Join(k.rooms, " /ares/"), k.content)
 			}
-			t.Write(a.Out, a.Color)
+			a.WriteTable(a.Out, &t)
 			return nil
 		},
 	}

@@ -179,7 +179,7 @@ func (a *commands) writeAttempts(w io.Writer, attempts []*apipb.Attempt, wide bo
 		}
 	}
 	output.Printf(w, "\n")
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 }
 
 // The method `ran` returns how long an ended attempt ran, or how long a running attempt has run until now.

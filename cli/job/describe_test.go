@@ -65,7 +65,7 @@ ATTEMPT  RANK  NODE  GPUS   SEAT      OUTCOME  EXIT  RAN  FENCE  REASON
 
 func TestJobTable(t *testing.T) {
 	a, out := newTestCommands()
-	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: new(int32(5))})
+	a.WriteTable(out, a.jobTable(&apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: new(int32(5))}, false))
 	want := `ID      NAME          TENANT  STATE    PRIORITY  GPUS  AGE    REASON
 job-1   train me now  vision  pending  500       2x4   1h01m  8 GPUs: 2 free; tenant limit
 job-22  überlang              running  0         0     -
@@ -76,7 +76,7 @@ job-22  überlang              running  0         0     -
 	}
 	out.Reset()
 	a.Color = true
-	a.writeJobs(out, &apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob()}})
+	a.WriteTable(out, a.jobTable(&apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob()}}, false))
 	if !strings.Contains(out.String(), "\x1b[33mpending\x1b[0m") || strings.Contains(out.String(), "owned") {
 		t.Errorf("colors: %q", out)
 	}

@@ -162,7 +162,7 @@ func (a *commands) writePlan(w io.Writer, p *apipb.PlanJobResponse) {
 		t.Add(fmt.Sprint(seat.GetRank()), seat.GetNode(), output.DeviceList(seat.GetGpus()))
 	}
 	output.Printf(w, "\n")
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 }
 
 func (a *commands) writeExplanation(w io.Writer, e *apipb.Explanation) {

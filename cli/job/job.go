@@ -28,118 +28,6 @@ func (a *commands) jobCommand() *cobra.Command {
 		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand(), a.jobPredictCommand())
 }
 
-func (a *commands) jobListCommand() *cobra.Command {
-	var o output.Flags
-	var req apipb.ListJobsRequest
-	var limit int
-	var when timeFlags
-	var who userFlags
-	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List jobs, newest first", Example: `  ares job list --state pending,running
-  ares job list --all --from 7d --limit 20`, Args: command.ExactArgs(),
-		Long: `List the jobs that are not archived, newest first. By default, Ares archives a job one
-day after the job has finished; jobs.archive_after_minutes sets another time. With --all,
-the list includes archived jobs from history.`,
-		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
-			for _, s := range req.GetState() {
-				if _, err := ares.ParsePhase(s); err != nil {
-					return exit.Usagef("--state: %s", err)
-				}
-			}
-			if limit < 0 {
-				return exit.Usagef("--limit %d: use 0 for all, or a positive maximum", limit)
-			}
-			if err := who.fill(&req); err != nil {
-				return err
-			}
-			if err := when.fill(a, &req); err != nil {
-				return err
-			}
-			array, err := a.resolve(ctx, c, req.GetArrayOf(), toRead)
-			if err != nil {
-				return err
-			}
-			req.ArrayOf = array
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listJobs(ctx, c, &req, limit) },
-				func(w io.Writer, m proto.Message) {
-					list := m.(*apipb.ListJobsResponse)
-					if len(list.GetJobs()) == 0 && (len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetArrayOf() != "" || req.GetQueue() != "" || req.GetUser() != "" || req.GetFrom() != nil || req.GetTo() != nil) {
-						output.Printf(w, "No job matches. List all jobs with: %s job list --all\n", a.Invocation())
-						return
-					}
-					a.writeJobs(w, list)
-				})
-		}),
-	}
-	o.Add(c)
-	c.Flags().BoolVar(&req.All, "all", false, "include archived jobs from history")
-	when.add(c)
-	c.Flags().StringVar(&req.Queue, "queue", "", "only jobs of this queue")
-	who.add(c)
-	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
-	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
-	c.Flags().StringVar(&req.Name, "name", "", "only jobs with this text in their name")
-	c.Flags().StringVar(&req.ArrayOf, "array", "", "list the elements of this array, by index")
-	c.Flags().IntVar(&limit, "limit", 100, "maximum number of rows; 0 for all")
-	output.Must(c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(command.PhaseNames(), cobra.ShellCompDirectiveNoFileComp)))
-	return c
-}
-
-// listJobs fetches pages until it has `limit` jobs or the list ends.
-func listJobs(ctx context.Context, c *client.Client, filter *apipb.ListJobsRequest, limit int) (*apipb.ListJobsResponse, error) {
-	page := proto.CloneOf(filter)
-	all := &apipb.ListJobsResponse{}
-	for {
-		page.PageSize = 1000
-		if limit > 0 {
-			page.PageSize = int32(min(limit-len(all.Jobs), 1000))
-		}
-		answer, err := c.Jobs(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		all.Jobs = append(all.Jobs, answer.GetJobs()...)
-		all.Revision, all.NextPageToken = answer.GetRevision(), answer.GetNextPageToken()
-		if answer.Total != nil { // only the first page may have the total
-			all.Total = answer.Total
-		}
-		if all.NextPageToken == "" { // the list is complete; the number of jobs may have changed since the first page
-			all.Total = new(int32(len(all.Jobs)))
-		}
-		if all.NextPageToken == "" || limit > 0 && len(all.Jobs) >= limit {
-			return all, nil
-		}
-		page.PageToken = all.NextPageToken
-	}
-}
-
-func (a *commands) writeJobs(w io.Writer, list *apipb.ListJobsResponse) {
-	if len(list.GetJobs()) == 0 {
-		output.Printf(w, "No jobs. Submit one with: ares job submit --name hello -- echo hello\n")
-		return
-	}
-	t := output.Table{Head: []string{"ID", "NAME", "TENANT", "STATE", "PRIORITY", "GPUS", "AGE", "REASON"}}
-	for _, j := range list.GetJobs() {
-		why := j.GetReason()
-		if ares.Phase(j.GetState()).Waiting() && len(j.GetWaitingFor()) > 0 {
-			why = strings.Join(j.GetWaitingFor(), "; ")
-		}
-		if e := j.GetElements(); e != nil && ares.Phase(j.GetState()).Active() {
-			why = elements(e)
-		}
-		if p := j.GetProgress(); p != nil && j.GetState() == string(ares.Running) {
-			why = progress(p)
-		}
-		t.Add(j.GetJobId(), j.GetName(), j.GetTenantId(), j.GetState(), strconv.Itoa(int(j.GetPriority())), gpus(j), a.Age(j.GetCreatedAt()), output.Shorten(why, 80))
-	}
-	t.Write(w, a.Color)
-	if n := int(list.GetTotal()); n > len(list.GetJobs()) {
-		output.Printf(w, "%d of %d jobs; show more with --limit N\n", len(list.GetJobs()), n)
-	} else if list.Total == nil && list.GetNextPageToken() != "" {
-		output.Printf(w, "%s, more exist: show them with --limit N\n", output.Count(int32(len(list.GetJobs())), "job"))
-	}
-}
-
 // The function `gpus` formats a job's GPU request, for example as 2x4 for two members with four GPUs each.
 func gpus(j *apipb.Job) string {
 	count := strconv.Itoa(int(j.GetGpuCount()))
@@ -323,24 +211,24 @@ func reasonText(exit int32, reason string) string {
 
 func (a *commands) jobEventsCommand() *cobra.Command {
 	var o output.Flags
-	return o.Add(&cobra.Command{
+	return o.AddList(&cobra.Command{
 		Use: "events JOB", Short: "List the events of a job", Example: `  job=$(ares job submit -- echo hello)
   ares job events "$job"`, Args: command.ExactArgs("JOB"),
 		Long: addressing,
 		RunE: a.withJobs(toRead, func(ctx context.Context, c *client.Client, args []string) error {
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Events(ctx, args[0]) },
-				func(w io.Writer, m proto.Message) { a.writeEvents(w, m.(*apipb.ListJobEventsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return c.Events(ctx, args[0]) },
+				func(m proto.Message) *output.Table { return eventTable(m.(*apipb.ListJobEventsResponse)) })
 		}),
 	})
 }
 
-func (a *commands) writeEvents(w io.Writer, list *apipb.ListJobEventsResponse) {
+func eventTable(list *apipb.ListJobEventsResponse) *output.Table {
+	t := &output.Table{Head: []string{"AT", "STATE", "ATTEMPT", "MESSAGE"}, Drop: []string{"ATTEMPT"}, Name: "STATE"}
 	if n := list.GetDropped(); n > 0 {
-		output.Printf(w, "(%d older events were deleted)\n", n)
+		t.Note = fmt.Sprintf("(%d older events were deleted)", n)
 	}
-	t := output.Table{Head: []string{"AT", "STATE", "ATTEMPT", "MESSAGE"}}
 	for _, e := range list.GetEvents() {
 		t.Add(e.GetAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), e.GetState(), strconv.Itoa(int(e.GetAttempt())), e.GetMessage())
 	}
-	t.Write(w, a.Color)
+	return t
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -45,11 +44,11 @@ lost since the last checkpoint, plus the restart. Preemptions of archived jobs a
 				return err
 			}
 			req.JobId = id
-			return a.Show(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listPreemptions(ctx, c, &req, limit) },
-				func(w io.Writer, m proto.Message) { a.writePreemptions(w, m.(*apipb.ListPreemptionsResponse)) })
+			return a.List(ctx, &o, func(ctx context.Context) (proto.Message, error) { return listPreemptions(ctx, c, &req, limit) },
+				func(m proto.Message) *output.Table { return a.preemptionTable(m.(*apipb.ListPreemptionsResponse)) })
 		}),
 	}
-	o.Add(c)
+	o.AddList(c)
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only preemptions that this tenant can see")
 	c.Flags().StringVar(&req.JobId, "job", "", "only preemptions of this job or by this job")
 	c.Flags().StringVar(&since, "since", "", "only preemptions since a time such as 2026-01-31T18:00:00Z, or in the last 24h")
@@ -93,12 +92,12 @@ func listPreemptions(ctx context.Context, c *client.Client, filter *apipb.ListPr
 	}
 }
 
-func (a *commands) writePreemptions(w io.Writer, list *apipb.ListPreemptionsResponse) {
-	if len(list.GetPreemptions()) == 0 {
-		output.Printf(w, "No preemptions.\n")
-		return
+func (a *commands) preemptionTable(list *apipb.ListPreemptionsResponse) *output.Table {
+	t := &output.Table{
+		Head:  []string{"AT", "STATE", "JOB", "TENANT", "BY", "OF TENANT", "WHY", "GPUS", "ASKED", "LOST GPU-S", "CHECKPOINT"},
+		Empty: "No preemptions.", Name: "JOB", Passing: []string{"AT", "CHECKPOINT"},
+		Drop: []string{"CHECKPOINT", "ASKED", "OF TENANT", "TENANT", "LOST GPU-S", "GPUS", "WHY"}, Flex: []string{"WHY"},
 	}
-	t := output.Table{Head: []string{"AT", "STATE", "JOB", "TENANT", "BY", "OF TENANT", "WHY", "GPUS", "ASKED", "LOST GPU-S", "CHECKPOINT"}}
 	for _, p := range list.GetPreemptions() {
 		saved := "-"
 		if p.GetCheckpointedAt() != nil {
@@ -108,11 +107,11 @@ func (a *commands) writePreemptions(w io.Writer, list *apipb.ListPreemptionsResp
 			cmp.Or(p.GetByJobId(), "another tenant's"), cmp.Or(p.GetByTenantId(), "-"), basisText(p),
 			output.Amount(p.GetGpus()), output.Amount(p.GetAskedGpus()), output.Amount(p.GetGpuSecondsLost()), saved)
 	}
-	t.Write(w, a.Color)
 	if n := int(list.GetTotal()) - len(list.GetPreemptions()); n > 0 {
-		output.Printf(w, "(%d more: show them with --limit 0)\n", n)
+		t.Note = fmt.Sprintf("(%d more: show them with --limit 0)\n", n)
 	}
-	output.Printf(w, "\n%s in total, %s GPU-seconds lost\n", output.Count(list.GetTotal(), "preemption"), output.Amount(list.GetGpuSecondsLost()))
+	t.Note += fmt.Sprintf("\n%s in total, %s GPU-seconds lost", output.Count(list.GetTotal(), "preemption"), output.Amount(list.GetGpuSecondsLost()))
+	return t
 }
 
 // basisText describes why a preemption was allowed, for example "critical over

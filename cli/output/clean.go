@@ -12,11 +12,24 @@ import (
 // Clean removes escape sequences, control characters and line breaks from untrusted text.
 // The result is safe in a table cell or a message.
 func Clean(s string) string {
+	if isPlain(s) {
+		return strings.TrimSpace(s)
+	}
 	var out bytes.Buffer
 	c := &Cleaner{W: &out}
 	_, _ = c.Write([]byte(s)) // writing to a buffer does not fail
 	_ = c.Close()
 	return strings.TrimSpace(strings.NewReplacer("\r", " ", "\n", " ", "\t", " ").Replace(out.String()))
+}
+
+// isPlain reports whether a text has only printable ASCII characters. Clean has nothing to remove from such a text.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
 }
 
 // Cleaner writes text to a terminal without escape sequences. Cleaner writes only printable characters, newlines and tabs. A lone

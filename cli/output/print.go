@@ -5,7 +5,6 @@ package output
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,6 +34,11 @@ type Flags struct {
 	Format string
 	Wide   bool // see AddWide
 	watch  bool
+
+	// These flags are only of lists: see AddRows.
+	columns  []string
+	sort     string
+	noHeader bool
 }
 
 func (o *Flags) AddOutput(c *cobra.Command) {
@@ -53,45 +57,6 @@ func (o *Flags) Add(c *cobra.Command) *cobra.Command {
 	o.AddOutput(c)
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "show changes until interrupted")
 	return c
-}
-
-// watchEvery is the interval at which --watch queries the server.
-const watchEvery = time.Second
-
-// Show prints the message that the function `fetch` returns. With --watch, Show prints the
-// message again after each change. On a terminal, Show redraws a table in place.
-func (a *Printer) Show(ctx context.Context, o *Flags, fetch func(context.Context) (proto.Message, error), table func(io.Writer, proto.Message)) error {
-	var last []byte
-	for first := true; ; first = false {
-		m, err := fetch(ctx)
-		if err != nil {
-			if !first && ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		if !o.watch {
-			return a.Print(o, m, table)
-		}
-		now := fingerprint(m)
-		redraw := a.TTY && o.Format == "table"
-		if redraw {
-			Printf(a.Out, "\x1b[H\x1b[2J")
-		} else if !first && !bytes.Equal(now, last) && o.Format == "table" {
-			Printf(a.Out, "\n")
-		}
-		if redraw || !bytes.Equal(now, last) {
-			if err := a.Print(o, m, table); err != nil {
-				return err
-			}
-		}
-		last = now
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchEvery):
-		}
-	}
 }
 
 // The function `fingerprint` encodes an answer so that changes can be detected. It leaves out

@@ -65,7 +65,7 @@ func (a *commands) writeSimReport(w io.Writer, r *sim.Report) {
 		g := &r.ByTenant[i]
 		addSimRow(&t, "tenant "+g.Name, g)
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	if n := len(r.ByTenant); n > maxTenants {
 		output.Printf(w, "%d of %d tenants; -o json has all of them\n", maxTenants, n)
 	}
@@ -75,7 +75,7 @@ func (a *commands) writeSimReport(w io.Writer, r *sim.Report) {
 	for i := range r.ByGPUs {
 		addDelayRow(&t, sim.CountText(r.ByGPUs[i].Name), &r.ByGPUs[i])
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	output.Printf(w, "Delay is completion time minus runtime: waiting and the cost of preemptions.\n")
 }
 
@@ -218,7 +218,7 @@ func (a *commands) writeComparison(w io.Writer, c *sim.Comparison) {
 		for _, f := range c.Figures {
 			t.Add(append([]string{f.Words, figure(f.By[0].Mean, f.Unit), figure(f.By[i+1].Mean, f.Unit)}, change(f.By[i+1].Change, f.Unit)...)...)
 		}
-		t.Write(w, a.Color)
+		a.WriteTable(w, &t)
 	}
 	output.Printf(w, "\n* the interval excludes 0\n")
 }

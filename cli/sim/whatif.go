@@ -225,7 +225,7 @@ func (a *commands) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 		t.Add(x.Tenant, strconv.Itoa(x.Waiting), strconv.Itoa(x.Now.Started), strconv.Itoa(x.Then.Started), spanSeconds(x.Now.Wait), spanSeconds(x.Then.Wait),
 			fmt.Sprintf("%.1f", x.Now.GPUHours), fmt.Sprintf("%.1f", x.Then.GPUHours), strconv.Itoa(x.Sooner), strconv.Itoa(x.Later))
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	if len(r.Jobs) == 0 {
 		output.Printf(w, "\nNo job would start at a different time.\n")
 		return
@@ -237,7 +237,7 @@ func (a *commands) writeWhatIf(w io.Writer, r *sim.WhatIf, f *whatIfFlags) {
 		j := &shown[i]
 		t.Add(j.Job, j.Name, j.Tenant, strconv.FormatFloat(j.GPUs, 'g', -1, 64), startText(r, j.Now, f), startText(r, j.Then, f), shiftText(j))
 	}
-	t.Write(w, a.Color)
+	a.WriteTable(w, &t)
 	if more := len(r.Jobs) - len(shown); more > 0 {
 		output.Printf(w, "%s more: show them with --jobs\n", output.Count(more, "job"))
 	}

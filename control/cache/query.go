@@ -25,6 +25,9 @@ type Filter struct {
 	User    string          // the submitter
 	Within  []history.Scope // the scopes of Tenants and Sees for jobs in history
 	Name    string          // substring
+	// NamePattern must match the whole name: * stands for any text, ? for one character.
+	NamePattern string
+	Labels      []Label // the job must have all of them
 	// Only jobs accepted between From (inclusive) and To (exclusive) are selected.
 	From, To time.Time
 	// ArrayOf selects the elements of one array, and orders them by index. If
@@ -56,30 +59,53 @@ func (v *View) Jobs(f Filter) Page {
 		return v.elementsPage(f)
 	}
 	p := Page{Revision: v.revision}
+	scan := f.needsScan()
+	if !scan {
+		if p.Total = v.total(f); p.Total == 0 {
+			return p
+		}
+	}
 	order := v.order
 	if f.Before > 0 {
 		i, _ := slices.BinarySearchFunc(order, &ares.Job{ID: f.After, Revision: f.Before}, ByAcceptance)
 		order = order[:i] // the remaining entries were on previous pages, or are newer
 	}
 	for _, j := range slices.Backward(order) {
-		r := v.jobs[j.ID]
-		if !f.matches(r) {
+		if !f.matchesOrigin(j) {
 			continue
 		}
-		if f.Limit > 0 && len(p.Entries) == f.Limit {
-			p.More = true
-			break
+		r := v.jobs[j.ID]
+		if !f.matchesState(r) {
+			continue
 		}
-		p.Entries = append(p.Entries, r.view())
+		if scan {
+			p.Total++ // of this page and those that follow
+		}
+		if f.Limit > 0 && len(p.Entries) == f.Limit {
+			if p.More = true; !scan || f.Before > 0 {
+				break
+			}
+			continue
+		}
+		if p.Entries = append(p.Entries, r.view()); !scan && len(p.Entries) == p.Total {
+			break // there are no others: on the first page, this saves looking at all older jobs
+		}
 	}
-	p.Total = v.total(f)
+	if scan && f.Before > 0 {
+		p.Total = v.total(f)
+	}
 	return p
+}
+
+// needsScan reports whether the matching jobs can only be counted by looking at each job.
+func (f *Filter) needsScan() bool {
+	return f.Name != "" || f.NamePattern != "" || len(f.Labels) > 0 || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil
 }
 
 // The method `total` counts the matching jobs on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
+	if f.needsScan() {
 		for _, r := range v.jobs { // order-free: a count
 			if f.matches(r) {
 				n++
@@ -99,9 +125,17 @@ func (v *View) total(f Filter) int {
 }
 
 func (f *Filter) matches(r jobRecord) bool {
-	j := r.job
+	return f.matchesOrigin(r.job) && f.matchesState(r)
+}
+
+// matchesState checks what may change while a job is live.
+func (f *Filter) matchesState(r jobRecord) bool {
+	return (len(f.Phases) == 0 || slices.Contains(f.Phases, r.phase())) && hasLabels(r.job, f.Labels)
+}
+
+// matchesOrigin checks what never changes about a job. A list checks this first, because it needs no lookup of the job's state.
+func (f *Filter) matchesOrigin(j *ares.Job) bool {
 	return (j.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
-		(len(f.Phases) == 0 || slices.Contains(f.Phases, r.phase())) &&
 		(f.Tenant == "" || f.Tenant == j.Tenant) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, j.Tenant)) &&
 		(f.Sees == nil || f.Sees(j)) &&
@@ -109,7 +143,8 @@ func (f *Filter) matches(r jobRecord) bool {
 		(f.User == "" || f.User == j.Owner) &&
 		(f.From.IsZero() || !j.AcceptedAt.Before(f.From)) &&
 		(f.To.IsZero() || j.AcceptedAt.Before(f.To)) &&
-		(f.Name == "" || strings.Contains(j.Name, f.Name))
+		(f.Name == "" || strings.Contains(j.Name, f.Name)) &&
+		(f.NamePattern == "" || matchPattern(f.NamePattern, j.Name))
 }
 
 // Search calls `visit` for the live jobs that `wanted` accepts, newest first, until `visit` returns false. Array elements

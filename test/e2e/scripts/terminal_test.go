@@ -10,10 +10,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
+
+	pty "github.com/ares-scheduler/ares/test/e2e/terminal"
 )
 
 // The script command "terminal CODE DIALOG COMMAND [ARG...]" runs a command on a terminal of 100 columns, as a user does.
@@ -28,12 +28,11 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(of(ts).tb.Context(), patience)
 	defer cancel()
-	user, program, err := openTerminal()
+	user, program, err := pty.Open(100, 40)
 	ts.Check(err)
 	defer user.Close()
 	cmd := of(ts).command(ctx, ts, args[2:])
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	pty.Attach(cmd, program)
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	ts.Check(cmd.Start())
 	ts.Check(program.Close())
@@ -108,27 +107,4 @@ func converse(ctx context.Context, user *os.File, output <-chan string, dir, dia
 		}
 	}
 	return all, nil
-}
-
-// `openTerminal` opens a pseudoterminal: the side of the user, and the side of the program.
-func openTerminal() (user, program *os.File, err error) {
-	user, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	fd := int(user.Fd())
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100})
-	}
-	if err == nil {
-		program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, user.Close())
-	}
-	return user, program, nil
 }
