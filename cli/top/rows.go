@@ -249,7 +249,7 @@ func jobList(s Snapshot) list {
 			}
 		},
 		empty: "No jobs of yours. Submit one with: ares submit --name hello -- echo hello",
-		note:  newest(s, "your jobs"),
+		note:  newest(s, "your jobs", "--mine"),
 	}
 }
 
@@ -275,16 +275,16 @@ func queueList(s Snapshot) list {
 			}
 		},
 		empty: "No job waits.",
-		note:  newest(s, "waiting jobs"),
+		note:  newest(s, "waiting jobs", "--state "+strings.Join(waiting, ",")),
 	}
 }
 
-// The function `newest` says that a snapshot does not have all jobs.
-func newest(s Snapshot, what string) string {
+// The function `newest` says that a snapshot does not have all jobs, and which flag of "ares ps" lists them.
+func newest(s Snapshot, what, flag string) string {
 	if s.Total <= len(s.Jobs) {
 		return ""
 	}
-	return fmt.Sprintf("The newest %d of %d %s. All of them: ares ps --limit 0", len(s.Jobs), s.Total, what)
+	return fmt.Sprintf("The newest %d of %d %s. All of them: ares ps %s --limit 0", len(s.Jobs), s.Total, what, flag)
 }
 
 // The function `gpus` formats a job's GPU request, for example as 2x4 for two members with four GPUs each.

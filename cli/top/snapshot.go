@@ -19,13 +19,12 @@ const (
 	Queue // the waiting jobs of everybody whose jobs the caller may see
 )
 
-// The variable `views` describes the views in the order of their keys. The name is the value of the flag --view, and the
-// command prints the same objects without a terminal.
-var views = [...]struct{ name, title, command string }{
-	Nodes:   {"nodes", "nodes", "ares node list"},
-	Devices: {"devices", "devices", "ares node gpus NODE"},
-	Jobs:    {"jobs", "my jobs", "ares ps --mine"},
-	Queue:   {"queue", "queue", "ares ps --state pending,retrying,preempted"},
+// The variable `views` describes the views in the order of their keys. The name is the value of the flag --view.
+var views = [...]struct{ name, title string }{
+	Nodes:   {"nodes", "nodes"},
+	Devices: {"devices", "devices"},
+	Jobs:    {"jobs", "my jobs"},
+	Queue:   {"queue", "queue"},
 }
 
 // viewNames returns the values of the flag --view.
