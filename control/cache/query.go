@@ -71,17 +71,20 @@ func (v *View) Jobs(f Filter) Page {
 		order = order[:i] // the remaining entries were on previous pages, or are newer
 	}
 	for _, j := range slices.Backward(order) {
-		if !f.matchesOrigin(j) {
+		if !f.matchesJob(j) {
 			continue
 		}
-		r := v.jobs[j.ID]
-		if !f.matchesState(r) {
-			continue
+		full := f.Limit > 0 && len(p.Entries) == f.Limit
+		var r jobRecord
+		if !full || len(f.Phases) > 0 { // otherwise the job only counts: the lookup would take most of the time
+			if r = v.jobs[j.ID]; !f.matchesPhase(r) {
+				continue
+			}
 		}
 		if scan {
 			p.Total++ // of this page and those that follow
 		}
-		if f.Limit > 0 && len(p.Entries) == f.Limit {
+		if full {
 			if p.More = true; !scan || f.Before > 0 {
 				break
 			}
@@ -125,16 +128,15 @@ func (v *View) total(f Filter) int {
 }
 
 func (f *Filter) matches(r jobRecord) bool {
-	return f.matchesOrigin(r.job) && f.matchesState(r)
+	return f.matchesJob(r.job) && f.matchesPhase(r)
 }
 
-// matchesState checks what may change while a job is live.
-func (f *Filter) matchesState(r jobRecord) bool {
-	return (len(f.Phases) == 0 || slices.Contains(f.Phases, r.phase())) && hasLabels(r.job, f.Labels)
+func (f *Filter) matchesPhase(r jobRecord) bool {
+	return len(f.Phases) == 0 || slices.Contains(f.Phases, r.phase())
 }
 
-// matchesOrigin checks what never changes about a job. A list checks this first, because it needs no lookup of the job's state.
-func (f *Filter) matchesOrigin(j *ares.Job) bool {
+// matchesJob checks everything but the phase. A list checks this first, because it needs no lookup of the job's run.
+func (f *Filter) matchesJob(j *ares.Job) bool {
 	return (j.ArrayOf == f.ArrayOf || f.Elements && f.ArrayOf == "") &&
 		(f.Tenant == "" || f.Tenant == j.Tenant) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, j.Tenant)) &&
@@ -144,7 +146,8 @@ func (f *Filter) matchesOrigin(j *ares.Job) bool {
 		(f.From.IsZero() || !j.AcceptedAt.Before(f.From)) &&
 		(f.To.IsZero() || j.AcceptedAt.Before(f.To)) &&
 		(f.Name == "" || strings.Contains(j.Name, f.Name)) &&
-		(f.NamePattern == "" || matchPattern(f.NamePattern, j.Name))
+		(f.NamePattern == "" || matchPattern(f.NamePattern, j.Name)) &&
+		hasLabels(j, f.Labels)
 }
 
 // Search calls `visit` for the live jobs that `wanted` accepts, newest first, until `visit` returns false. Array elements

@@ -1,6 +1,10 @@
 package cache
 
-import ares "github.com/ares-scheduler/ares"
+import (
+	"slices"
+
+	ares "github.com/ares-scheduler/ares"
+)
 
 // jobRecord is how the view keeps a job. A pending job that was never placed has no run in the store, and its Entry
 // follows from its spec. Its Entry is therefore made when it is read, which takes a third of the memory. A long queue
@@ -31,4 +35,11 @@ func (r jobRecord) phase() ares.Phase {
 func (v *View) entry(id ares.JobID) *Entry { return v.jobs[id].view() }
 
 // The method `put` replaces the entry of a job.
-func (v *View) put(e *Entry) { v.jobs[e.Job.ID] = jobRecord{job: e.Job, entry: e} }
+func (v *View) put(e *Entry) {
+	if old := v.jobs[e.Job.ID].job; old != nil && old != e.Job {
+		if i, ok := slices.BinarySearchFunc(v.order, old, ByAcceptance); ok {
+			v.order[i] = e.Job // lists read a job from the order
+		}
+	}
+	v.jobs[e.Job.ID] = jobRecord{job: e.Job, entry: e}
+}

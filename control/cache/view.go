@@ -168,6 +168,9 @@ func (v *View) restart(b ares.Batch) {
 		v.apply(&b.Events[i], false)
 	}
 	slices.SortFunc(v.order, ByAcceptance)
+	for i, j := range v.order {
+		v.order[i] = v.jobs[j.ID].job // a run in the snapshot may have replaced it
+	}
 	for id, n := range v.nodes { // order-free: nodes are independent
 		if was := old[id]; was != nil && (was.Session == nil) == (n.Session == nil) {
 			n.Since = was.Since
