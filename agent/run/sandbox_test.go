@@ -258,7 +258,7 @@ work
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(filepath.Join(w.dir, "logs", spec.Key.String()))
-	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "log.") {
+	if err != nil || len(left) != 2 || left[0].Name() != seat.LogName(0) || left[1].Name() != seat.IndexName(0) {
 		t.Errorf("left of it: %v %v", left, err)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/client"
 	"github.com/ares-scheduler/ares/pause"
@@ -23,15 +26,21 @@ const (
 	maxGrowth   = 64 << 20               // of the server's memory
 )
 
-// printer is the program of each rank: it prints lines with the time at a steady pace, and then many lines at once. It
-// uses only what is built into bash, so that 64 of them do not measure the start of processes.
+// printer is the program of each rank: when the file GO exists, it prints lines with the time, with a pause after each of them or without
+// one. It uses only what is built into bash, so that 64 of them do not measure the start of processes.
 const printer = `exec 3<> <(:)
-for ((i = 0; i < STEADY; i++)); do echo "$i $EPOCHREALTIME steady"; read -rt 0.1 _ <&3; done
-for ((; i < STEADY + FLOOD; i++)); do echo "$i $EPOCHREALTIME flood, with a text that makes the line as long as that of a usual log"; done`
+echo "0 $EPOCHREALTIME ready"
+until [[ -e $GO ]]; do read -rt 0.2 _ <&3; done
+for ((i = 1; i <= LINES_EACH; i++)); do
+	echo "$i $EPOCHREALTIME $KIND, with a text that makes the line as long as that of a usual log"
+	[[ $KIND == flood ]] || read -rt 0.1 _ <&3
+done
+exit 0`
 
-// BenchmarkLogs follows 64 ranks on four nodes with "all ranks".
+// BenchmarkLogs follows 64 ranks on four nodes with "all ranks": ranks that print ten lines a second, and ranks that print as fast as they
+// can. The order is checked only for the first: ranks that print all the time wait for a processor before they write, and so do their
+// supervisors before they read.
 func BenchmarkLogs(b *testing.B) {
-	ranks, steady, flood := rounds.Sized(64, 4), rounds.Sized(100, 5), rounds.Sized(5000, 50)
 	c := cluster.Start(b, cluster.Servers(1))
 	nodes := make([]string, 4)
 	for i := range nodes {
@@ -41,36 +50,56 @@ func BenchmarkLogs(b *testing.B) {
 		}, c.Servers...)
 	}
 	c.AwaitOnline(nodes...)
-	jobs := c.Client()
-	var checked *order
-	var growth int64
+	var steady, flood run
 	for b.Loop() {
-		job, err := jobs.Submit(b.Context(), &apipb.JobSpec{
-			Name: "ranks", Command: []string{"bash", "-c", printer}, Members: int32(ranks),
-			Environment: map[string]string{"STEADY": fmt.Sprint(steady), "FLOOD": fmt.Sprint(flood)},
-		})
-		if err != nil {
+		steady = follow(b, c, "steady", rounds.Sized(100, 5))
+		flood = follow(b, c, "flood", rounds.Sized(2000, 50))
+	}
+	slices.Sort(steady.delays)
+	growth := max(steady.growth, flood.growth)
+	b.ReportMetric(float64(steady.lines+flood.lines), "lines")
+	b.ReportMetric(float64(steady.disorder.Milliseconds()), "disorder-ms")
+	b.ReportMetric(float64(steady.delays[len(steady.delays)/2].Milliseconds()), "delay-p50-ms")
+	b.ReportMetric(float64(steady.growth)/(1<<20), "steady-growth-MiB")
+	b.ReportMetric(float64(flood.growth)/(1<<20), "flood-growth-MiB")
+	b.ReportMetric(0, "ns/op")
+	if !rounds.Tiny() && (steady.disorder > maxDisorder || growth > maxGrowth) {
+		b.Errorf("disorder %v and growth %d MiB, want at most %v and %d MiB", steady.disorder, growth>>20, maxDisorder, maxGrowth>>20)
+	}
+}
+
+// The type `run` is the result of following one job.
+type run struct {
+	*order
+	growth int64 // of the server's memory while the job was followed
+}
+
+// The function `follow` runs a job and follows all of its ranks.
+func follow(b *testing.B, c *cluster.Cluster, kind string, lines int) run {
+	jobs, ranks, start := c.Client(), rounds.Sized(64, 4), filepath.Join(b.TempDir(), "go")
+	job, err := jobs.Submit(b.Context(), &apipb.JobSpec{
+		Name: kind, Command: []string{"bash", "-c", printer}, Members: int32(ranks),
+		Environment: map[string]string{"GO": start, "KIND": kind, "LINES_EACH": fmt.Sprint(lines)},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := jobs.WaitUntil(b.Context(), job.GetJobId(), func(j *apipb.Job) bool { return j.GetState() == string(ares.Running) }); err != nil {
+		b.Fatal(err)
+	}
+	out := &order{next: make([]int, ranks), ready: func() {
+		if err := os.WriteFile(start, nil, 0o600); err != nil {
+			b.Error(err)
+		}
+	}}
+	before, _ := c.Servers[0].Memory()
+	peak := watchMemory(b, c.Servers[0].Process, func() {
+		if _, err := jobs.FollowLogs(b.Context(), job.GetJobId(), client.LogOptions{AllRanks: true}, out, nil); err != nil {
 			b.Fatal(err)
 		}
-		checked = &order{next: make([]int, ranks)}
-		before, _ := c.Servers[0].Memory()
-		peak := watchMemory(b, c.Servers[0].Process, func() {
-			if _, err := jobs.FollowLogs(b.Context(), job.GetJobId(), client.LogOptions{AllRanks: true}, checked, nil); err != nil {
-				b.Fatal(err)
-			}
-		})
-		growth = max(growth, peak-before)
-		checked.complete(b, steady+flood)
-	}
-	slices.Sort(checked.delays)
-	b.ReportMetric(float64(checked.lines), "lines")
-	b.ReportMetric(float64(checked.disorder.Milliseconds()), "disorder-ms")
-	b.ReportMetric(float64(checked.delays[len(checked.delays)/2].Milliseconds()), "delay-p50-ms")
-	b.ReportMetric(float64(growth)/(1<<20), "growth-MiB")
-	b.ReportMetric(0, "ns/op")
-	if !rounds.Tiny() && (checked.disorder > maxDisorder || growth > maxGrowth) {
-		b.Errorf("disorder %v and growth %d MiB, want at most %v and %d MiB", checked.disorder, growth>>20, maxDisorder, maxGrowth>>20)
-	}
+	})
+	out.complete(b, lines+1)
+	return run{out, max(peak-before, 0)}
 }
 
 // watchMemory returns the peak of a process's memory while a function runs.
@@ -95,6 +124,7 @@ func watchMemory(b *testing.B, p *cluster.Process, run func()) (peak int64) {
 type order struct {
 	next     []int // number of each rank's next line
 	lines    int
+	ready    func()          // called when all ranks have printed their first line
 	latest   time.Time       // of the steady lines so far
 	disorder time.Duration   // the largest step back in time between steady lines
 	delays   []time.Duration // from the print of a steady line to its arrival
@@ -115,7 +145,10 @@ func (o *order) Write(b []byte) (int, error) {
 		}
 		o.next[rank]++
 		o.lines++
-		if kind != "steady" { // a rank that prints all the time waits for the processor itself
+		if o.lines == len(o.next) {
+			o.ready()
+		}
+		if !strings.HasPrefix(kind, "steady") {
 			continue
 		}
 		printed := time.Unix(seconds, micros*1000)
