@@ -27,6 +27,8 @@ type Run struct {
 
 	// DroppedUsage is the GPU usage of dropped attempts. It has one entry per month, so that no usage moves to another month's bill.
 	DroppedUsage []MonthUsage `json:",omitempty"`
+	// Updated holds the fields of the job that were changed after it was accepted, or nil. It is never changed in place.
+	Updated *JobUpdate `json:",omitempty"`
 }
 
 // MonthUsage is the GPU usage of dropped attempts in one month in UTC.

@@ -2510,8 +2510,14 @@ type ListJobsRequest struct {
 	// Only jobs that this identity submitted; "me" is the caller.
 	User string `protobuf:"bytes,22,opt,name=user,proto3" json:"user,omitempty"`
 	// Only jobs that were created from this time on, and before that time.
-	From          *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
-	To            *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	From *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=from,proto3" json:"from,omitempty"`
+	To   *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=to,proto3" json:"to,omitempty"`
+	// Only jobs whose whole name matches this pattern: * stands for any text, ? for one
+	// character. Not with all.
+	NamePattern string `protobuf:"bytes,25,opt,name=name_pattern,json=namePattern,proto3" json:"name_pattern,omitempty"`
+	// Only jobs that have all these labels: "key=value", or "key" for any value. Not with
+	// all.
+	Labels        []string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2626,6 +2632,20 @@ func (x *ListJobsRequest) GetFrom() *timestamppb.Timestamp {
 func (x *ListJobsRequest) GetTo() *timestamppb.Timestamp {
 	if x != nil {
 		return x.To
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetNamePattern() string {
+	if x != nil {
+		return x.NamePattern
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetLabels() []string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2936,8 +2956,11 @@ func (x *JobMatch) GetCreatedAt() *timestamppb.Timestamp {
 }
 
 type CancelJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Cancel the job only if it is in one of these states when it is cancelled. Otherwise the
+	// answer is a conflict.
+	State         []string `protobuf:"bytes,2,rep,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2977,6 +3000,13 @@ func (x *CancelJobRequest) GetJobId() string {
 		return x.JobId
 	}
 	return ""
+}
+
+func (x *CancelJobRequest) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
 }
 
 type CancelJobResponse struct {
@@ -3040,6 +3070,168 @@ func (x *CancelJobResponse) GetMessage() string {
 	return ""
 }
 
+// UpdateJobRequest lists the fields to change. Fields that are absent keep their values.
+type UpdateJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Change the job only if it is in one of these states. Otherwise the answer is a
+	// conflict.
+	State []string `protobuf:"bytes,2,rep,name=state,proto3" json:"state,omitempty"`
+	// 5 to 1,000,000. Only while the job waits.
+	Priority *int32 `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	// best-effort, low, normal, high or critical; instead of priority.
+	PriorityClass string `protobuf:"bytes,4,opt,name=priority_class,json=priorityClass,proto3" json:"priority_class,omitempty"`
+	// Time limit of one attempt; 0 for none. Only while the job waits: a running attempt
+	// keeps the limit with which it was started.
+	MaxRuntimeMinutes *int32 `protobuf:"varint,5,opt,name=max_runtime_minutes,json=maxRuntimeMinutes,proto3,oneof" json:"max_runtime_minutes,omitempty"`
+	// Labels to add or to replace.
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys of labels to remove.
+	RemoveLabels  []string `protobuf:"bytes,7,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobRequest) Reset() {
+	*x = UpdateJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobRequest) ProtoMessage() {}
+
+func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
+func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *UpdateJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetPriorityClass() string {
+	if x != nil {
+		return x.PriorityClass
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetMaxRuntimeMinutes() int32 {
+	if x != nil && x.MaxRuntimeMinutes != nil {
+		return *x.MaxRuntimeMinutes
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetRemoveLabels() []string {
+	if x != nil {
+		return x.RemoveLabels
+	}
+	return nil
+}
+
+type UpdateJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "updated", or "unchanged" if the job had these values before.
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobResponse) Reset() {
+	*x = UpdateJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobResponse) ProtoMessage() {}
+
+func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
+func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *UpdateJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *UpdateJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *UpdateJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type RetryJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3051,7 +3243,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3255,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3268,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3107,7 +3299,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3311,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3324,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3182,7 +3374,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3386,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3399,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3233,7 +3425,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3437,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3450,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3277,7 +3469,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3481,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3494,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3321,7 +3513,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3525,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3538,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3365,7 +3557,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3569,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3582,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3419,7 +3611,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3623,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3636,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3505,7 +3697,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3709,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3722,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3551,7 +3743,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3755,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3768,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3606,7 +3798,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3810,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3823,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3678,7 +3870,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3882,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3895,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3750,7 +3942,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3954,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3967,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -4043,7 +4235,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"0\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
-	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\xb3\x03\n" +
+	"\x03job\x18\x01 \x01(\v2\f.ares.v1.JobR\x03job\"\x89\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x03(\tR\x05state\x12\x1b\n" +
 	"\ttenant_id\x18\x02 \x01(\tR\btenantId\x12\x12\n" +
@@ -4058,7 +4250,9 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05queue\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05queue\x12\x1c\n" +
 	"\x04user\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04user\x12.\n" +
 	"\x04from\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x9d\x01\n" +
+	"\x02to\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12+\n" +
+	"\fname_pattern\x18\x19 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vnamePattern\x12'\n" +
+	"\x06labels\x18\x1a \x03(\tB\x0f\xbaH\f\x92\x01\t\x10 \"\x05r\x03\x18\x80\x04R\x06labels\"\x9d\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.ares.v1.JobR\x04jobs\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01\x12&\n" +
@@ -4082,10 +4276,28 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12!\n" +
 	"\fsubmitted_by\x18\x05 \x01(\tR\vsubmittedBy\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\")\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"I\n" +
 	"\x10CancelJobRequest\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\x05state\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05state\"\\\n" +
 	"\x11CancelJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x94\x03\n" +
+	"\x10UpdateJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\x05state\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05state\x12\x1f\n" +
+	"\bpriority\x18\x03 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12%\n" +
+	"\x0epriority_class\x18\x04 \x01(\tR\rpriorityClass\x123\n" +
+	"\x13max_runtime_minutes\x18\x05 \x01(\x05H\x01R\x11maxRuntimeMinutes\x88\x01\x01\x12=\n" +
+	"\x06labels\x18\x06 \x03(\v2%.ares.v1.UpdateJobRequest.LabelsEntryR\x06labels\x12-\n" +
+	"\rremove_labels\x18\a \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\fremoveLabels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\x16\n" +
+	"\x14_max_runtime_minutes\"\\\n" +
+	"\x11UpdateJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"Q\n" +
@@ -4136,7 +4348,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xdf\v\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xc5\f\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4146,7 +4358,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12c\n" +
 	"\n" +
 	"ResolveJob\x12\x1a.ares.v1.ResolveJobRequest\x1a\x1b.ares.v1.ResolveJobResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/jobs:resolve\x12a\n" +
-	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12g\n" +
+	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12d\n" +
+	"\tUpdateJob\x12\x19.ares.v1.UpdateJobRequest\x1a\x1a.ares.v1.UpdateJobResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*2\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
 	"\n" +
@@ -4171,7 +4384,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
@@ -4204,123 +4417,129 @@ var file_apipb_job_proto_goTypes = []any{
 	(*JobMatch)(nil),                  // 28: ares.v1.JobMatch
 	(*CancelJobRequest)(nil),          // 29: ares.v1.CancelJobRequest
 	(*CancelJobResponse)(nil),         // 30: ares.v1.CancelJobResponse
-	(*RetryJobRequest)(nil),           // 31: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 32: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 33: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 34: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 35: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 36: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 37: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 38: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 39: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 40: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 41: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 42: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 43: ares.v1.StreamLogsResponse
-	nil,                               // 44: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 45: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 46: ares.v1.Placement.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil),     // 47: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 48: ares.v1.Explanation
-	(*Nomination)(nil),                // 49: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 50: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 51: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 52: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 53: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 54: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 55: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 56: ares.v1.PlanConsolidationResponse
+	(*UpdateJobRequest)(nil),          // 31: ares.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 32: ares.v1.UpdateJobResponse
+	(*RetryJobRequest)(nil),           // 33: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 34: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 35: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 36: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 37: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 38: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 39: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 40: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 41: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 42: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 43: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 44: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 45: ares.v1.StreamLogsResponse
+	nil,                               // 46: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 47: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 48: ares.v1.Placement.NodeSelectorEntry
+	nil,                               // 49: ares.v1.UpdateJobRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 50: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 51: ares.v1.Explanation
+	(*Nomination)(nil),                // 52: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 53: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 54: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 55: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 56: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 57: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 58: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 59: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	44, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	46, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	47, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	50, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	45, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	47, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	46, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	48, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	47, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	47, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	47, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	47, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	50, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	50, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	50, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	50, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	48, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	51, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	49, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	50, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	52, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	53, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	47, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	47, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	47, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	47, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	50, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	50, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	50, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	50, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	47, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	47, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	47, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	47, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	52, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	50, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	50, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	50, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	54, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	50, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	55, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
 	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
 	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	47, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	47, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	50, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	50, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
 	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
 	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	47, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 46: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	9,  // 47: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	48, // 48: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 49: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	15, // 50: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	51, // 51: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	48, // 52: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	50, // 53: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	41, // 54: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	47, // 55: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 56: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 57: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 58: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 59: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 60: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	29, // 61: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	31, // 62: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	39, // 63: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	35, // 64: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	37, // 65: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	33, // 66: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	53, // 67: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	54, // 68: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	42, // 69: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 70: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 71: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 72: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 73: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 74: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	30, // 75: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	32, // 76: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	40, // 77: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	36, // 78: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	38, // 79: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	34, // 80: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	55, // 81: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	56, // 82: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	43, // 83: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	70, // [70:84] is the sub-list for method output_type
-	56, // [56:70] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	50, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	49, // 46: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
+	0,  // 47: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	9,  // 48: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	51, // 49: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 50: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	15, // 51: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	54, // 52: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	51, // 53: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	53, // 54: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	43, // 55: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	50, // 56: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	16, // 57: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	18, // 58: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	22, // 59: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	24, // 60: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	26, // 61: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	29, // 62: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	31, // 63: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	33, // 64: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	41, // 65: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	37, // 66: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	39, // 67: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	35, // 68: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	56, // 69: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	57, // 70: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	44, // 71: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	17, // 72: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	19, // 73: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	23, // 74: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	25, // 75: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	27, // 76: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	30, // 77: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	32, // 78: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	34, // 79: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	42, // 80: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	38, // 81: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	40, // 82: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	36, // 83: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	58, // 84: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	59, // 85: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	45, // 86: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	72, // [72:87] is the sub-list for method output_type
+	57, // [57:72] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4335,13 +4554,14 @@ func file_apipb_job_proto_init() {
 	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	JobService_ListJobs_FullMethodName          = "/ares.v1.JobService/ListJobs"
 	JobService_ResolveJob_FullMethodName        = "/ares.v1.JobService/ResolveJob"
 	JobService_CancelJob_FullMethodName         = "/ares.v1.JobService/CancelJob"
+	JobService_UpdateJob_FullMethodName         = "/ares.v1.JobService/UpdateJob"
 	JobService_RetryJob_FullMethodName          = "/ares.v1.JobService/RetryJob"
 	JobService_ListJobEvents_FullMethodName     = "/ares.v1.JobService/ListJobEvents"
 	JobService_ExplainJob_FullMethodName        = "/ares.v1.JobService/ExplainJob"
@@ -57,6 +58,9 @@ type JobServiceClient interface {
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
+	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
+	// Repeating the request changes nothing more.
+	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
 	// ListJobEvents lists the events of one job, oldest first.
@@ -141,6 +145,16 @@ func (c *jobServiceClient) CancelJob(ctx context.Context, in *CancelJobRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelJobResponse)
 	err := c.cc.Invoke(ctx, JobService_CancelJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateJobResponse)
+	err := c.cc.Invoke(ctx, JobService_UpdateJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -258,6 +272,9 @@ type JobServiceServer interface {
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
+	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
+	// Repeating the request changes nothing more.
+	UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
 	// ListJobEvents lists the events of one job, oldest first.
@@ -305,6 +322,9 @@ func (UnimplementedJobServiceServer) ResolveJob(context.Context, *ResolveJobRequ
 }
 func (UnimplementedJobServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
+}
+func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
 }
 func (UnimplementedJobServiceServer) RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryJob not implemented")
@@ -455,6 +475,24 @@ func _JobService_CancelJob_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).CancelJob(ctx, req.(*CancelJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_UpdateJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).UpdateJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_UpdateJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).UpdateJob(ctx, req.(*UpdateJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -626,6 +664,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelJob",
 			Handler:    _JobService_CancelJob_Handler,
+		},
+		{
+			MethodName: "UpdateJob",
+			Handler:    _JobService_UpdateJob_Handler,
 		},
 		{
 			MethodName: "RetryJob",

@@ -84,6 +84,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	for _, u := range r.DroppedUsage {
 		m.DroppedUsage = append(m.DroppedUsage, &storepb.MonthUsage{First: micros(u.First), GpuMilliMs: u.GPUMilli, RanMicros: u.Ran.Microseconds()})
 	}
+	m.Updated = updateRecord(r.Updated)
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
 	return rec
@@ -132,6 +133,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	for _, u := range m.GetDroppedUsage() {
 		r.DroppedUsage = append(r.DroppedUsage, ares.MonthUsage{First: fromMicros(u.First), GPUMilli: u.GpuMilliMs, Ran: time.Duration(u.RanMicros) * time.Microsecond})
 	}
+	r.Updated = updateOf(m.GetUpdated())
 	return r
 }
 

@@ -328,6 +328,9 @@ func FilterOf(req *apipb.ListJobsRequest) (f cache.Filter, err error) {
 	if f.Phases, err = phasesOf(req.GetState()); err != nil {
 		return f, err
 	}
+	if f.NamePattern, f.Labels = req.GetNamePattern(), labelConditions(req.GetLabels()); req.GetAll() && (f.NamePattern != "" || len(f.Labels) > 0) {
+		return f, ares.Errorf(ares.Invalid, "all: history cannot be searched by name_pattern or labels: leave out all, or use name").At("all")
+	}
 	if t := req.GetPageToken(); t != "" {
 		var ok bool
 		if f.Before, f.After, ok = ReadPageToken(t); !ok {
@@ -335,6 +338,16 @@ func FilterOf(req *apipb.ListJobsRequest) (f cache.Filter, err error) {
 		}
 	}
 	return f, nil
+}
+
+// labelConditions reads conditions of the form "key=value" or "key".
+func labelConditions(texts []string) []cache.Label {
+	var out []cache.Label
+	for _, text := range texts {
+		key, value, exact := strings.Cut(text, "=")
+		out = append(out, cache.Label{Key: key, Value: value, AnyValue: !exact})
+	}
+	return out
 }
 
 // PageToken returns a token that says where the next page begins. The format of
@@ -367,7 +380,11 @@ func (d *jobService) CancelJob(ctx context.Context, req *apipb.CancelJobRequest)
 		return nil, err
 	}
 	was := d.Cfg.View.Job(ares.JobID(req.GetJobId()))
-	run, err := d.Cfg.Admission.Cancel(ctx, ares.JobID(req.GetJobId()), pipeline.CallerName(ctx))
+	only, err := phasesOf(req.GetState())
+	if err != nil {
+		return nil, err
+	}
+	run, err := d.Cfg.Admission.Cancel(ctx, ares.JobID(req.GetJobId()), pipeline.CallerName(ctx), only...)
 	if was != nil {
 		pipeline.AuditChange(ctx, was.Job.Tenant, was.Run, run)
 	}

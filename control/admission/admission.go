@@ -313,11 +313,11 @@ func (a *Admission) acceptedBefore(ctx context.Context, r *Request) (Accepted, b
 	return Accepted{}, false
 }
 
-// Cancel asks a job to stop, whatever its phase.
-func (a *Admission) Cancel(ctx context.Context, id ares.JobID, by string) (ares.Run, error) {
+// Cancel asks a job to stop. If the caller names phases, the job is stopped only if it is in one of them.
+func (a *Admission) Cancel(ctx context.Context, id ares.JobID, by string, only ...ares.Phase) (ares.Run, error) {
 	grace := time.Duration(0)
 	if e := a.View.Job(id); e != nil {
 		grace = e.Job.Grace()
 	}
-	return a.Store.RequestStop(ctx, id, ares.Stop{Why: ares.StopCancel, By: by, At: a.Now(), Grace: grace})
+	return a.Store.RequestStop(ctx, id, ares.Stop{Why: ares.StopCancel, By: by, At: a.Now(), Grace: grace}, only...)
 }

@@ -25,6 +25,9 @@ type Filter struct {
 	User    string          // the submitter
 	Within  []history.Scope // the scopes of Tenants and Sees for jobs in history
 	Name    string          // substring
+	// NamePattern must match the whole name: * stands for any text, ? for one character.
+	NamePattern string
+	Labels      []Label // the job must have all of them
 	// Only jobs accepted between From (inclusive) and To (exclusive) are selected.
 	From, To time.Time
 	// ArrayOf selects the elements of one array, and orders them by index. If
@@ -79,7 +82,7 @@ func (v *View) Jobs(f Filter) Page {
 // The method `total` counts the matching jobs on all pages.
 func (v *View) total(f Filter) int {
 	n := 0
-	if f.Name != "" || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
+	if f.Name != "" || f.NamePattern != "" || len(f.Labels) > 0 || f.Queue != "" || f.User != "" || !f.From.IsZero() || !f.To.IsZero() || f.Sees != nil {
 		for _, r := range v.jobs { // order-free: a count
 			if f.matches(r) {
 				n++
@@ -109,7 +112,9 @@ func (f *Filter) matches(r jobRecord) bool {
 		(f.User == "" || f.User == j.Owner) &&
 		(f.From.IsZero() || !j.AcceptedAt.Before(f.From)) &&
 		(f.To.IsZero() || j.AcceptedAt.Before(f.To)) &&
-		(f.Name == "" || strings.Contains(j.Name, f.Name))
+		(f.Name == "" || strings.Contains(j.Name, f.Name)) &&
+		(f.NamePattern == "" || matchPattern(f.NamePattern, j.Name)) &&
+		hasLabels(j, f.Labels)
 }
 
 // Search calls `visit` for the live jobs that `wanted` accepts, newest first, until `visit` returns false. Array elements
