@@ -63,7 +63,7 @@ func (j *Job) Element(index int) *Job {
 	e := *j
 	e.ID, e.Revision = ElementID(j.ID, index), 0
 	e.ArrayOf, e.ArrayIndex, e.ArrayCount = j.ID, index, j.Array.Count
-	e.Array, e.After, e.RequestID, e.RetryOf = Array{}, nil, "", ""
+	e.Array, e.After, e.Start, e.RequestID, e.RetryOf = Array{}, nil, nil, "", ""
 	e.Name = fmt.Sprintf("%s[%d]", j.Name, index)
 	return &e
 }
@@ -121,7 +121,7 @@ func (e *Elements) Outcome(r *Run) (p Phase, reason string) {
 	switch {
 	case e.Made != r.Next || e.Ended() != e.Made, !stopped && e.Made < e.Total:
 		return "", ""
-	case stopped && r.Stop.Why == StopQueue:
+	case stopped && r.Stop.Why.EndsOnlyWaiting():
 		return Cancelled, fmt.Sprintf("%s (%s)", r.Stop.By, e)
 	case stopped:
 		return Cancelled, fmt.Sprintf("cancelled by %s (%s)", r.Stop.By, e)

@@ -112,7 +112,24 @@ func (c digestWriter) life(s *Spec) digestWriter {
 	if s.Preemptible != nil {
 		c = c.flag(74, *s.Preemptible)
 	}
-	return c
+	return c.start(s.Start)
+}
+
+func (c digestWriter) start(s *StartConditions) digestWriter {
+	if s == nil {
+		return c
+	}
+	if s.Hold {
+		c = c.flag(75, true)
+	}
+	if !s.Begin.IsZero() {
+		c = c.text(76, s.Begin.UTC().Format(time.RFC3339Nano))
+	}
+	words := make([]string, len(s.Dependencies))
+	for i, d := range s.Dependencies {
+		words[i] = d.String()
+	}
+	return c.list(77, words).text(78, string(s.Unmet))
 }
 
 func (c digestWriter) bytes(s string) digestWriter {

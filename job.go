@@ -47,6 +47,7 @@ type Spec struct {
 	Labels            map[string]string `json:"labels,omitzero"`
 	Secrets           []SecretRef       `json:"secrets,omitzero"`
 	CodeDigest        string            `json:"code_digest,omitzero"` // a snapshot of a directory, which is the working directory of each rank
+	Start             *StartConditions  `json:"start,omitzero"`       // nil for a job that may start as soon as it fits
 }
 
 // Placement constrains where a job runs.

@@ -182,7 +182,9 @@ const (
 	BlockerCapacity    = "capacity"    // free capacity of the nodes
 	BlockerAffinity    = "affinity"    // affinity to other jobs
 	BlockerDelay       = "delay"       // delay before the next attempt
-	BlockerDependency  = "dependency"  // jobs named in after
+	BlockerDependency  = "dependency"  // other jobs
+	BlockerHold        = "hold"        // the job is held
+	BlockerBegin       = "begin"       // its begin time
 	BlockerArray       = "array"       // the array's parallelism, or its end
 	BlockerOrder       = "order"       // jobs ahead of it in the queue
 	BlockerReservation = "reservation" // an administrator's reservation

@@ -7,7 +7,7 @@ import (
 )
 
 // NodeRequirement is one condition that a node must meet for a job to run there. A requirement's key is a label of the
-// node or one of the reserved keys KeyGPUModel, KeyGPUMemory and KeyGPUCount. The values of reserved keys come from
+// node or one of the reserved keys KeyGPUModel, KeyGPUMemory, KeyGPUCount and KeyNodeName. The values of reserved keys come from
 // the node's record, and a label with the same name is ignored.
 //
 // If a node's label is missing or is not a number, the operators >= and <= do not hold. If a node lacks the
@@ -49,6 +49,8 @@ const (
 	// KeyGPUCount is the number of devices in the node's record. It includes devices that are unhealthy or in use. Each
 	// MIG slice is one device.
 	KeyGPUCount = "gpu.count"
+	// KeyNodeName is the ID of the node.
+	KeyNodeName = "node.name"
 )
 
 // These are the limits on requirements.
@@ -64,16 +66,16 @@ type NodeRequirements []NodeRequirement
 // also have at least one device that meets all requirements on devices. If a job requests GPUs, each device that it
 // gets must also match.
 func (rs NodeRequirements) Matches(n *Node) bool {
-	return rs.MatchesNode(n.Labels, len(n.Devices)) && (!rs.OnDevices() || slices.ContainsFunc(n.Devices, func(d Device) bool {
+	return rs.MatchesNode(n.ID, n.Labels, len(n.Devices)) && (!rs.OnDevices() || slices.ContainsFunc(n.Devices, func(d Device) bool {
 		return rs.MatchesDevice(d.Model, d.MemoryMB)
 	}))
 }
 
 // MatchesNode reports whether a node meets all requirements that concern the node as a whole. It
 // does not check requirements on single devices.
-func (rs NodeRequirements) MatchesNode(labels map[string]string, devices int) bool {
+func (rs NodeRequirements) MatchesNode(id string, labels map[string]string, devices int) bool {
 	for i := range rs {
-		if !rs[i].MatchesNode(labels, devices) {
+		if !rs[i].MatchesNode(id, labels, devices) {
 			return false
 		}
 	}
@@ -102,14 +104,17 @@ func (r NodeRequirement) OnDevices() bool {
 	return (r.Key == KeyGPUModel || r.Key == KeyGPUMemory) && r.Operator != OperatorExists && r.Operator != OperatorDoesNotExist
 }
 
-// MatchesNode reports whether a node with the given labels and number of devices meets the requirement. If the requirement is on
+// MatchesNode reports whether a node with the given ID, labels and number of devices meets the requirement. If the requirement is on
 // devices, MatchesNode returns true, because MatchesDevice checks it.
-func (r NodeRequirement) MatchesNode(labels map[string]string, devices int) bool {
+func (r NodeRequirement) MatchesNode(id string, labels map[string]string, devices int) bool {
 	switch r.Key {
 	case KeyGPUModel, KeyGPUMemory, KeyGPUCount:
 		return r.OnDevices() || r.matchesCount(devices)
 	}
 	value, ok := labels[r.Key]
+	if r.Key == KeyNodeName {
+		value, ok = id, true
+	}
 	switch r.Operator {
 	case OperatorIn:
 		return ok && slices.Contains(r.Values, value)

@@ -19,8 +19,8 @@ func (rs NodeRequirements) check(p *Problems, field string) {
 
 func (r NodeRequirement) check(p *Problems, field string) {
 	if !usableKey(r.Key) {
-		p.Add(field+".key", "%q is not a usable key: use a label of nodes without '=', at most %d bytes, or %s, %s, %s",
-			Clip(r.Key), MaxNameBytes, KeyGPUModel, KeyGPUMemory, KeyGPUCount)
+		p.Add(field+".key", "%q is not a usable key: use a label of nodes without '=', at most %d bytes, or %s, %s, %s, %s",
+			Clip(r.Key), MaxNameBytes, KeyGPUModel, KeyGPUMemory, KeyGPUCount, KeyNodeName)
 	}
 	values := field + ".values"
 	switch r.Operator {
@@ -54,7 +54,7 @@ func (r NodeRequirement) check(p *Problems, field string) {
 func (r NodeRequirement) checkOperand(p *Problems, field string) {
 	numeric := r.Operator == OperatorAtLeast || r.Operator == OperatorAtMost
 	switch {
-	case r.Key == KeyGPUModel && numeric:
+	case (r.Key == KeyGPUModel || r.Key == KeyNodeName) && numeric:
 		p.Add(field+".operator", "%s is a name: use In or NotIn instead of %s", r.Key, r.Operator)
 		return
 	case r.Key == KeyGPUMemory && !numeric:

@@ -236,7 +236,7 @@ func TestNodeRequirementsSplit(t *testing.T) {
 		if err != nil || rs.OnDevices() != device {
 			t.Errorf("%s: on devices %v, %v", text, rs.OnDevices(), err)
 		}
-		if device && !rs.MatchesNode(nil, 0) || !device && !rs.MatchesDevice("", 0) {
+		if device && !rs.MatchesNode("", nil, 0) || !device && !rs.MatchesDevice("", 0) {
 			t.Errorf("%s is decided by the wrong side", text)
 		}
 	}

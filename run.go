@@ -16,7 +16,8 @@ type Run struct {
 	NotBefore   time.Time     // while retrying, the earliest time of the next placement
 	Stop        *Stop
 	Nominated   *Nomination // while waiting, the seats reserved for it
-	Preemptions int         `json:"Yields"` // number of times it was preempted; the JSON name is the original one, because history uses it
+	Hold        *Hold       `json:",omitempty"` // the last hold or release, nil before the first; see IsHeld
+	Preemptions int         `json:"Yields"`     // number of times it was preempted; the JSON name is the original one, because history uses it
 	Lateness    Lateness    // deadline state recorded so far
 	Transitions []Transition
 	Dropped     int    // number of transitions no longer kept
@@ -66,7 +67,13 @@ const (
 	StopMember  StopWhy = "member"  // another rank of the gang failed
 	StopLost    StopWhy = "lost"    // another rank of the gang was lost
 	StopQueue   StopWhy = "queue"   // it waited longer than its queue timeout for its first seats; By says how long
+
+	StopDependency StopWhy = "dependency" // a dependency of a job that never started can never be met; By says which
 )
+
+// EndsOnlyWaiting reports whether a stop for this reason ends only what has not started: a job that was never placed, and
+// the elements of an array that do not exist yet.
+func (w StopWhy) EndsOnlyWaiting() bool { return w == StopQueue || w == StopDependency }
 
 // Transition is one step in a job's life cycle, with a text for users.
 type Transition struct {
@@ -198,6 +205,9 @@ func (r *Run) Clone() Run {
 	}
 	if r.Nominated != nil {
 		c.Nominated = new(*r.Nominated)
+	}
+	if r.Hold != nil {
+		c.Hold = new(*r.Hold)
 	}
 	return c
 }

@@ -13,6 +13,9 @@ func (r *Run) Place(seats []Seat, score int, now time.Time) error {
 	if r.Stop != nil || !r.Settled() {
 		return Errorf(Conflict, "a seat of an earlier attempt may still hold a live process")
 	}
+	if r.Hold != nil && !r.Hold.Released {
+		return Errorf(Conflict, "the job is held by %s", r.Hold.By)
+	}
 	r.Placed++
 	if err := r.changePhase(Scheduled, now, placedMessage(seats)); err != nil {
 		r.Placed--
@@ -207,7 +210,7 @@ func (r *Run) RequestStop(s Stop) error {
 	if r.Phase.Final() {
 		return Errorf(Conflict, "the job is already %s", r.Phase)
 	}
-	if s.Why == StopQueue {
+	if s.Why.EndsOnlyWaiting() {
 		return r.expireQueued(s)
 	}
 	if !r.Phase.Active() {
@@ -227,7 +230,7 @@ func (r *Run) RequestStop(s Stop) error {
 	return nil
 }
 
-// expireQueued ends a job whose queue timeout has passed before its first start. If the job is an array, expireQueued cancels the elements
+// expireQueued ends a job whose queue timeout has passed before its first start, or whose dependency can never be met. If the job is an array, expireQueued cancels the elements
 // that do not exist yet.
 func (r *Run) expireQueued(s Stop) error {
 	switch {
@@ -340,6 +343,8 @@ func (r *Run) Advance(s *ArrayStep, now time.Time) error {
 		return Errorf(Conflict, "the array has %d elements, not %d", r.Next, s.Next)
 	case s.Next > r.Next && r.Stop != nil:
 		return Errorf(Conflict, "the array is being stopped (%s)", r.Stop.Why)
+	case s.Next > r.Next && r.Hold != nil && !r.Hold.Released:
+		return Errorf(Conflict, "the array is held by %s", r.Hold.By)
 	}
 	r.Next = s.Next
 	if r.Phase == Pending && r.Next > 0 {

@@ -45,6 +45,7 @@ func (s Spec) Check() error {
 	s.checkProcess(&p)
 	s.checkSecrets(&p)
 	s.checkLife(&p)
+	s.Start.check(&s, &p)
 	s.Placement.check(&p)
 	s.Retry.check(&p)
 	return p.Err()

@@ -25,8 +25,37 @@ func (m *JobSpec) Spec() ares.Spec {
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), Preemptible: m.Preemptible, After: m.After,
 		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
-		Labels: m.Labels, Secrets: m.secrets(),
+		Labels: m.Labels, Secrets: m.secrets(), Start: m.Start.conditions(),
 	}
+}
+
+// The method `conditions` translates start conditions from their wire form. A dependency that cannot be parsed is kept as a
+// type that Spec.Check reports.
+func (m *StartConditions) conditions() *ares.StartConditions {
+	if m == nil {
+		return nil
+	}
+	out := &ares.StartConditions{Hold: m.Hold, Begin: Time(m.Begin), Unmet: ares.UnmetPolicy(m.UnmetDependency)}
+	for _, text := range m.Dependencies {
+		list, err := ares.ParseDependencies(text)
+		if err != nil {
+			list = []ares.Dependency{{Type: ares.DependencyType(text)}}
+		}
+		out.Dependencies = append(out.Dependencies, list...)
+	}
+	return out
+}
+
+// newStartConditions returns nil if no start condition is set.
+func newStartConditions(c *ares.StartConditions) *StartConditions {
+	if c == nil {
+		return nil
+	}
+	out := &StartConditions{Hold: c.Hold, Begin: Timestamp(c.Begin), UnmetDependency: string(c.Unmet)}
+	for _, d := range c.Dependencies {
+		out.Dependencies = append(out.Dependencies, d.String())
+	}
+	return out
 }
 
 func (m *Placement) placement() ares.Placement {
@@ -92,7 +121,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), Preemptible: s.Preemptible, After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets),
+		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start),
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}

@@ -106,7 +106,10 @@ type JobSpec struct {
 	// The snapshot of a directory that each rank finds as its working directory, as
 	// CommitSnapshot returned its digest. Every attempt runs the same code. working_dir
 	// is then relative to that directory.
-	CodeDigest    string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
+	CodeDigest string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
+	// What must happen before the job may start. Absent for a job that may start as soon as
+	// it fits.
+	Start         *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +417,93 @@ func (x *JobSpec) GetCodeDigest() string {
 	return ""
 }
 
+func (x *JobSpec) GetStart() *StartConditions {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+// StartConditions say what must happen before a job may start, apart from free capacity.
+type StartConditions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job waits until it is released.
+	Hold bool `protobuf:"varint,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The earliest start of the first attempt, at most 366 days ahead. A time in the past
+	// is met.
+	Begin *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begin,proto3" json:"begin,omitempty"`
+	// Conditions on other jobs, all of which must be met: "afterok:JOB" (JOB has
+	// succeeded), "afterany:JOB" (it has ended), "afternotok:JOB" (it has ended without
+	// success), "after:JOB" (it has started), "aftercorr:JOB" (for arrays: the element of
+	// the same index has succeeded) and "singleton" (every earlier job of the same name
+	// and user has ended). At most 64, those of the field after included. The jobs must
+	// exist when this one is submitted.
+	Dependencies []string `protobuf:"bytes,3,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	// What happens when a dependency can never be met: "cancel" (default) ends the job
+	// with the reason, "wait" shows the reason while the job waits.
+	UnmetDependency string `protobuf:"bytes,4,opt,name=unmet_dependency,json=unmetDependency,proto3" json:"unmet_dependency,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *StartConditions) Reset() {
+	*x = StartConditions{}
+	mi := &file_apipb_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartConditions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartConditions) ProtoMessage() {}
+
+func (x *StartConditions) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartConditions.ProtoReflect.Descriptor instead.
+func (*StartConditions) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StartConditions) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *StartConditions) GetBegin() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *StartConditions) GetDependencies() []string {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *StartConditions) GetUnmetDependency() string {
+	if x != nil {
+		return x.UnmetDependency
+	}
+	return ""
+}
+
 // SecretRef passes one value of a secret to a job. It has either env or file.
 type SecretRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -431,7 +521,7 @@ type SecretRef struct {
 
 func (x *SecretRef) Reset() {
 	*x = SecretRef{}
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +533,7 @@ func (x *SecretRef) String() string {
 func (*SecretRef) ProtoMessage() {}
 
 func (x *SecretRef) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[1]
+	mi := &file_apipb_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +546,7 @@ func (x *SecretRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretRef.ProtoReflect.Descriptor instead.
 func (*SecretRef) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{1}
+	return file_apipb_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SecretRef) GetName() string {
@@ -525,7 +615,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +627,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[2]
+	mi := &file_apipb_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +640,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{2}
+	return file_apipb_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Placement) GetStrategy() string {
@@ -654,8 +744,8 @@ func (x *Placement) GetNodeRequirements() []*NodeRequirement {
 // NodeRequirement is one condition on a label of a node or on its GPUs.
 type NodeRequirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A label of the node, or one of gpu.model, gpu.memory and gpu.count, which the node
-	// reports; labels with these names are ignored. Every GPU that the job gets meets
+	// A label of the node, or one of gpu.model, gpu.memory, gpu.count and node.name (its
+	// ID), which the node reports; labels with these names are ignored. Every GPU that the job gets meets
 	// the conditions on gpu.model and gpu.memory. For a job without GPUs, at least one
 	// GPU of the node meets them.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -674,7 +764,7 @@ type NodeRequirement struct {
 
 func (x *NodeRequirement) Reset() {
 	*x = NodeRequirement{}
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +776,7 @@ func (x *NodeRequirement) String() string {
 func (*NodeRequirement) ProtoMessage() {}
 
 func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[3]
+	mi := &file_apipb_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +789,7 @@ func (x *NodeRequirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRequirement.ProtoReflect.Descriptor instead.
 func (*NodeRequirement) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{3}
+	return file_apipb_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeRequirement) GetKey() string {
@@ -739,7 +829,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +841,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[4]
+	mi := &file_apipb_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +854,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{4}
+	return file_apipb_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RetryPolicy) GetMaxRetries() int32 {
@@ -814,7 +904,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +916,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[5]
+	mi := &file_apipb_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +929,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{5}
+	return file_apipb_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Checkpoint) GetEnabled() bool {
@@ -876,7 +966,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +978,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[6]
+	mi := &file_apipb_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +991,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{6}
+	return file_apipb_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Array) GetCount() int32 {
@@ -996,7 +1086,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1098,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[7]
+	mi := &file_apipb_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1111,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{7}
+	return file_apipb_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetJobId() string {
@@ -1348,7 +1438,7 @@ type JobUse struct {
 
 func (x *JobUse) Reset() {
 	*x = JobUse{}
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1450,7 @@ func (x *JobUse) String() string {
 func (*JobUse) ProtoMessage() {}
 
 func (x *JobUse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[8]
+	mi := &file_apipb_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1463,7 @@ func (x *JobUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUse.ProtoReflect.Descriptor instead.
 func (*JobUse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{8}
+	return file_apipb_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JobUse) GetGpuHours() float64 {
@@ -1424,7 +1514,7 @@ type RuntimeForecast struct {
 
 func (x *RuntimeForecast) Reset() {
 	*x = RuntimeForecast{}
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1526,7 @@ func (x *RuntimeForecast) String() string {
 func (*RuntimeForecast) ProtoMessage() {}
 
 func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[9]
+	mi := &file_apipb_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1539,7 @@ func (x *RuntimeForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeForecast.ProtoReflect.Descriptor instead.
 func (*RuntimeForecast) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{9}
+	return file_apipb_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RuntimeForecast) GetP50Seconds() float64 {
@@ -1507,7 +1597,7 @@ type ArrayElements struct {
 
 func (x *ArrayElements) Reset() {
 	*x = ArrayElements{}
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1609,7 @@ func (x *ArrayElements) String() string {
 func (*ArrayElements) ProtoMessage() {}
 
 func (x *ArrayElements) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[10]
+	mi := &file_apipb_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1622,7 @@ func (x *ArrayElements) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayElements.ProtoReflect.Descriptor instead.
 func (*ArrayElements) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{10}
+	return file_apipb_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ArrayElements) GetTotal() int32 {
@@ -1604,7 +1694,7 @@ type StopIntent struct {
 
 func (x *StopIntent) Reset() {
 	*x = StopIntent{}
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1706,7 @@ func (x *StopIntent) String() string {
 func (*StopIntent) ProtoMessage() {}
 
 func (x *StopIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[11]
+	mi := &file_apipb_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1719,7 @@ func (x *StopIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopIntent.ProtoReflect.Descriptor instead.
 func (*StopIntent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{11}
+	return file_apipb_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopIntent) GetWhy() string {
@@ -1665,7 +1755,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1767,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[12]
+	mi := &file_apipb_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1780,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{12}
+	return file_apipb_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobProgress) GetPercent() float64 {
@@ -1727,7 +1817,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1829,7 @@ func (x *JobResult) String() string {
 func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[13]
+	mi := &file_apipb_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1842,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{13}
+	return file_apipb_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobResult) GetExitCode() int32 {
@@ -1802,7 +1892,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1904,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[14]
+	mi := &file_apipb_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1917,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{14}
+	return file_apipb_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1940,7 +2030,7 @@ type JobSeat struct {
 
 func (x *JobSeat) Reset() {
 	*x = JobSeat{}
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2042,7 @@ func (x *JobSeat) String() string {
 func (*JobSeat) ProtoMessage() {}
 
 func (x *JobSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[15]
+	mi := &file_apipb_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2055,7 @@ func (x *JobSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSeat.ProtoReflect.Descriptor instead.
 func (*JobSeat) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{15}
+	return file_apipb_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobSeat) GetRank() int32 {
@@ -2033,7 +2123,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2135,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[16]
+	mi := &file_apipb_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2148,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{16}
+	return file_apipb_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitJobRequest) GetJob() *JobSpec {
@@ -2084,7 +2174,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2186,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[17]
+	mi := &file_apipb_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2199,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{17}
+	return file_apipb_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitJobResponse) GetJobId() string {
@@ -2156,7 +2246,7 @@ type SubmitJobsRequest struct {
 
 func (x *SubmitJobsRequest) Reset() {
 	*x = SubmitJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2258,7 @@ func (x *SubmitJobsRequest) String() string {
 func (*SubmitJobsRequest) ProtoMessage() {}
 
 func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[18]
+	mi := &file_apipb_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2271,7 @@ func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{18}
+	return file_apipb_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
@@ -2203,7 +2293,7 @@ type SubmitJobsResponse struct {
 
 func (x *SubmitJobsResponse) Reset() {
 	*x = SubmitJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2305,7 @@ func (x *SubmitJobsResponse) String() string {
 func (*SubmitJobsResponse) ProtoMessage() {}
 
 func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[19]
+	mi := &file_apipb_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2318,7 @@ func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{19}
+	return file_apipb_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitJobsResponse) GetResults() []*SubmitResult {
@@ -2278,7 +2368,7 @@ type SubmitResult struct {
 
 func (x *SubmitResult) Reset() {
 	*x = SubmitResult{}
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2380,7 @@ func (x *SubmitResult) String() string {
 func (*SubmitResult) ProtoMessage() {}
 
 func (x *SubmitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[20]
+	mi := &file_apipb_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2393,7 @@ func (x *SubmitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResult.ProtoReflect.Descriptor instead.
 func (*SubmitResult) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{20}
+	return file_apipb_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitResult) GetJobId() string {
@@ -2359,7 +2449,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2461,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[21]
+	mi := &file_apipb_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2474,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{21}
+	return file_apipb_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ErrorDetail) GetField() string {
@@ -2410,7 +2500,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2512,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[22]
+	mi := &file_apipb_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2525,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{22}
+	return file_apipb_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetJobRequest) GetJobId() string {
@@ -2454,7 +2544,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2556,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[23]
+	mi := &file_apipb_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2569,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{23}
+	return file_apipb_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2524,7 +2614,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2626,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[24]
+	mi := &file_apipb_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2639,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{24}
+	return file_apipb_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListJobsRequest) GetState() []string {
@@ -2667,7 +2757,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2769,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[25]
+	mi := &file_apipb_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2782,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{25}
+	return file_apipb_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2749,7 +2839,7 @@ type ResolveJobRequest struct {
 
 func (x *ResolveJobRequest) Reset() {
 	*x = ResolveJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2851,7 @@ func (x *ResolveJobRequest) String() string {
 func (*ResolveJobRequest) ProtoMessage() {}
 
 func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[26]
+	mi := &file_apipb_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2864,7 @@ func (x *ResolveJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobRequest.ProtoReflect.Descriptor instead.
 func (*ResolveJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{26}
+	return file_apipb_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResolveJobRequest) GetReference() string {
@@ -2814,7 +2904,7 @@ type ResolveJobResponse struct {
 
 func (x *ResolveJobResponse) Reset() {
 	*x = ResolveJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2916,7 @@ func (x *ResolveJobResponse) String() string {
 func (*ResolveJobResponse) ProtoMessage() {}
 
 func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[27]
+	mi := &file_apipb_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2929,7 @@ func (x *ResolveJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveJobResponse.ProtoReflect.Descriptor instead.
 func (*ResolveJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{27}
+	return file_apipb_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveJobResponse) GetJobId() string {
@@ -2885,7 +2975,7 @@ type JobMatch struct {
 
 func (x *JobMatch) Reset() {
 	*x = JobMatch{}
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2987,7 @@ func (x *JobMatch) String() string {
 func (*JobMatch) ProtoMessage() {}
 
 func (x *JobMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[28]
+	mi := &file_apipb_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3000,7 @@ func (x *JobMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobMatch.ProtoReflect.Descriptor instead.
 func (*JobMatch) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{28}
+	return file_apipb_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobMatch) GetJobId() string {
@@ -2967,7 +3057,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3069,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[29]
+	mi := &file_apipb_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3082,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{29}
+	return file_apipb_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelJobRequest) GetJobId() string {
@@ -3021,7 +3111,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3123,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[30]
+	mi := &file_apipb_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3136,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{30}
+	return file_apipb_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelJobResponse) GetJobId() string {
@@ -3064,6 +3154,216 @@ func (x *CancelJobResponse) GetStatus() string {
 }
 
 func (x *CancelJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type HoldJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJobRequest) Reset() {
+	*x = HoldJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJobRequest) ProtoMessage() {}
+
+func (x *HoldJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJobRequest.ProtoReflect.Descriptor instead.
+func (*HoldJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *HoldJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type HoldJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "held".
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJobResponse) Reset() {
+	*x = HoldJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJobResponse) ProtoMessage() {}
+
+func (x *HoldJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJobResponse.ProtoReflect.Descriptor instead.
+func (*HoldJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *HoldJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *HoldJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *HoldJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type ReleaseJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseJobRequest) Reset() {
+	*x = ReleaseJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseJobRequest) ProtoMessage() {}
+
+func (x *ReleaseJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseJobRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReleaseJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type ReleaseJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "released", or "not_held" for a job that was not held.
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseJobResponse) Reset() {
+	*x = ReleaseJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseJobResponse) ProtoMessage() {}
+
+func (x *ReleaseJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseJobResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReleaseJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *ReleaseJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ReleaseJobResponse) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -3094,7 +3394,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3406,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[31]
+	mi := &file_apipb_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3419,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{31}
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateJobRequest) GetJobId() string {
@@ -3183,7 +3483,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3495,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[32]
+	mi := &file_apipb_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3508,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{32}
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UpdateJobResponse) GetJobId() string {
@@ -3243,7 +3543,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3555,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[33]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3568,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{33}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3299,7 +3599,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3611,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[34]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3624,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{34}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3374,7 +3674,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3686,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[35]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3699,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{35}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3425,7 +3725,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3737,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3750,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3469,7 +3769,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3781,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3794,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3513,7 +3813,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3825,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3838,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3557,7 +3857,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3869,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3882,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3611,7 +3911,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3923,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3936,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3697,7 +3997,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +4009,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4022,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3743,7 +4043,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +4055,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +4068,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3798,7 +4098,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4110,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4123,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -3870,7 +4170,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +4182,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +4195,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{44}
+	return file_apipb_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -3942,7 +4242,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4254,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4267,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{45}
+	return file_apipb_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -3981,7 +4281,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe6\f\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\r\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4030,7 +4330,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x12allow_mixed_models\x18% \x01(\bR\x10allowMixedModels\x12%\n" +
 	"\vpreemptible\x18& \x01(\bH\x03R\vpreemptible\x88\x01\x01\x12\x1f\n" +
 	"\vcode_digest\x18< \x01(\tR\n" +
-	"codeDigest\x1a>\n" +
+	"codeDigest\x12.\n" +
+	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -4040,7 +4341,12 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\t_priorityB\x12\n" +
 	"\x10_gang_schedulingB\x10\n" +
 	"\x0e_grace_secondsB\x0e\n" +
-	"\f_preemptible\"W\n" +
+	"\f_preemptible\"\xa6\x01\n" +
+	"\x0fStartConditions\x12\x12\n" +
+	"\x04hold\x18\x01 \x01(\bR\x04hold\x120\n" +
+	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
+	"\fdependencies\x18\x03 \x03(\tR\fdependencies\x12)\n" +
+	"\x10unmet_dependency\x18\x04 \x01(\tR\x0funmetDependency\"W\n" +
 	"\tSecretRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
@@ -4283,6 +4589,18 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11CancelJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"'\n" +
+	"\x0eHoldJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"Z\n" +
+	"\x0fHoldJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"*\n" +
+	"\x11ReleaseJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"]\n" +
+	"\x12ReleaseJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"\x94\x03\n" +
 	"\x10UpdateJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
@@ -4348,7 +4666,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\ttailBytes\"(\n" +
 	"\x12StreamLogsResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xc5\f\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x9b\x0e\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4358,7 +4676,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\bListJobs\x12\x18.ares.v1.ListJobsRequest\x1a\x19.ares.v1.ListJobsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/api/v1/jobs\x12c\n" +
 	"\n" +
 	"ResolveJob\x12\x1a.ares.v1.ResolveJobRequest\x1a\x1b.ares.v1.ResolveJobResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/api/v1/jobs:resolve\x12a\n" +
-	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12d\n" +
+	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12c\n" +
+	"\aHoldJob\x12\x17.ares.v1.HoldJobRequest\x1a\x18.ares.v1.HoldJobResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/api/v1/jobs/{job_id}:hold\x12o\n" +
+	"\n" +
+	"ReleaseJob\x12\x1a.ares.v1.ReleaseJobRequest\x1a\x1b.ares.v1.ReleaseJobResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/jobs/{job_id}:release\x12d\n" +
 	"\tUpdateJob\x12\x19.ares.v1.UpdateJobRequest\x1a\x1a.ares.v1.UpdateJobResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*2\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
@@ -4384,162 +4705,173 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
-	(*SecretRef)(nil),                 // 1: ares.v1.SecretRef
-	(*Placement)(nil),                 // 2: ares.v1.Placement
-	(*NodeRequirement)(nil),           // 3: ares.v1.NodeRequirement
-	(*RetryPolicy)(nil),               // 4: ares.v1.RetryPolicy
-	(*Checkpoint)(nil),                // 5: ares.v1.Checkpoint
-	(*Array)(nil),                     // 6: ares.v1.Array
-	(*Job)(nil),                       // 7: ares.v1.Job
-	(*JobUse)(nil),                    // 8: ares.v1.JobUse
-	(*RuntimeForecast)(nil),           // 9: ares.v1.RuntimeForecast
-	(*ArrayElements)(nil),             // 10: ares.v1.ArrayElements
-	(*StopIntent)(nil),                // 11: ares.v1.StopIntent
-	(*JobProgress)(nil),               // 12: ares.v1.JobProgress
-	(*JobResult)(nil),                 // 13: ares.v1.JobResult
-	(*Attempt)(nil),                   // 14: ares.v1.Attempt
-	(*JobSeat)(nil),                   // 15: ares.v1.JobSeat
-	(*SubmitJobRequest)(nil),          // 16: ares.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 17: ares.v1.SubmitJobResponse
-	(*SubmitJobsRequest)(nil),         // 18: ares.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 19: ares.v1.SubmitJobsResponse
-	(*SubmitResult)(nil),              // 20: ares.v1.SubmitResult
-	(*ErrorDetail)(nil),               // 21: ares.v1.ErrorDetail
-	(*GetJobRequest)(nil),             // 22: ares.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 23: ares.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 24: ares.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 25: ares.v1.ListJobsResponse
-	(*ResolveJobRequest)(nil),         // 26: ares.v1.ResolveJobRequest
-	(*ResolveJobResponse)(nil),        // 27: ares.v1.ResolveJobResponse
-	(*JobMatch)(nil),                  // 28: ares.v1.JobMatch
-	(*CancelJobRequest)(nil),          // 29: ares.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 30: ares.v1.CancelJobResponse
-	(*UpdateJobRequest)(nil),          // 31: ares.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 32: ares.v1.UpdateJobResponse
-	(*RetryJobRequest)(nil),           // 33: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 34: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 35: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 36: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 37: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 38: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 39: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 40: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 41: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 42: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 43: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 44: ares.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 45: ares.v1.StreamLogsResponse
-	nil,                               // 46: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 47: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 48: ares.v1.Placement.NodeSelectorEntry
-	nil,                               // 49: ares.v1.UpdateJobRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 50: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 51: ares.v1.Explanation
-	(*Nomination)(nil),                // 52: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 53: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 54: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 55: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 56: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 57: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 58: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 59: ares.v1.PlanConsolidationResponse
+	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
+	(*SecretRef)(nil),                 // 2: ares.v1.SecretRef
+	(*Placement)(nil),                 // 3: ares.v1.Placement
+	(*NodeRequirement)(nil),           // 4: ares.v1.NodeRequirement
+	(*RetryPolicy)(nil),               // 5: ares.v1.RetryPolicy
+	(*Checkpoint)(nil),                // 6: ares.v1.Checkpoint
+	(*Array)(nil),                     // 7: ares.v1.Array
+	(*Job)(nil),                       // 8: ares.v1.Job
+	(*JobUse)(nil),                    // 9: ares.v1.JobUse
+	(*RuntimeForecast)(nil),           // 10: ares.v1.RuntimeForecast
+	(*ArrayElements)(nil),             // 11: ares.v1.ArrayElements
+	(*StopIntent)(nil),                // 12: ares.v1.StopIntent
+	(*JobProgress)(nil),               // 13: ares.v1.JobProgress
+	(*JobResult)(nil),                 // 14: ares.v1.JobResult
+	(*Attempt)(nil),                   // 15: ares.v1.Attempt
+	(*JobSeat)(nil),                   // 16: ares.v1.JobSeat
+	(*SubmitJobRequest)(nil),          // 17: ares.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 18: ares.v1.SubmitJobResponse
+	(*SubmitJobsRequest)(nil),         // 19: ares.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 20: ares.v1.SubmitJobsResponse
+	(*SubmitResult)(nil),              // 21: ares.v1.SubmitResult
+	(*ErrorDetail)(nil),               // 22: ares.v1.ErrorDetail
+	(*GetJobRequest)(nil),             // 23: ares.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 24: ares.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 25: ares.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 26: ares.v1.ListJobsResponse
+	(*ResolveJobRequest)(nil),         // 27: ares.v1.ResolveJobRequest
+	(*ResolveJobResponse)(nil),        // 28: ares.v1.ResolveJobResponse
+	(*JobMatch)(nil),                  // 29: ares.v1.JobMatch
+	(*CancelJobRequest)(nil),          // 30: ares.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 31: ares.v1.CancelJobResponse
+	(*HoldJobRequest)(nil),            // 32: ares.v1.HoldJobRequest
+	(*HoldJobResponse)(nil),           // 33: ares.v1.HoldJobResponse
+	(*ReleaseJobRequest)(nil),         // 34: ares.v1.ReleaseJobRequest
+	(*ReleaseJobResponse)(nil),        // 35: ares.v1.ReleaseJobResponse
+	(*UpdateJobRequest)(nil),          // 36: ares.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 37: ares.v1.UpdateJobResponse
+	(*RetryJobRequest)(nil),           // 38: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 39: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 40: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 41: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 42: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 43: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 44: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 45: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 46: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 47: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 48: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 49: ares.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 50: ares.v1.StreamLogsResponse
+	nil,                               // 51: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 52: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 53: ares.v1.Placement.NodeSelectorEntry
+	nil,                               // 54: ares.v1.UpdateJobRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 55: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 56: ares.v1.Explanation
+	(*Nomination)(nil),                // 57: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 58: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 59: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 60: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 61: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 62: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 63: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 64: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	46, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
-	2,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	50, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	4,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
-	5,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
-	6,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	47, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
-	1,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
-	48, // 8: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
-	3,  // 9: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	50, // 10: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	50, // 11: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	50, // 12: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	50, // 13: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	11, // 14: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
-	12, // 15: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
-	13, // 16: ares.v1.Job.result:type_name -> ares.v1.JobResult
-	14, // 17: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
-	0,  // 18: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	51, // 19: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
-	10, // 20: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
-	9,  // 21: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	52, // 22: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	53, // 23: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
-	8,  // 24: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	50, // 25: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	50, // 26: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	50, // 27: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	50, // 28: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
-	15, // 29: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	50, // 30: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	50, // 31: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	50, // 32: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	54, // 33: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	50, // 34: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	55, // 35: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
-	0,  // 36: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
-	0,  // 37: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
-	20, // 38: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
-	21, // 39: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
-	7,  // 40: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	50, // 41: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	50, // 42: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
-	7,  // 43: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
-	28, // 44: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	50, // 45: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	49, // 46: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
-	0,  // 47: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	9,  // 48: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	51, // 49: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 50: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	15, // 51: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	54, // 52: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	51, // 53: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	53, // 54: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	43, // 55: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	50, // 56: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	16, // 57: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	18, // 58: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	22, // 59: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	24, // 60: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	26, // 61: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	29, // 62: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	31, // 63: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
-	33, // 64: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	41, // 65: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	37, // 66: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	39, // 67: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	35, // 68: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	56, // 69: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	57, // 70: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	44, // 71: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	17, // 72: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	19, // 73: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	23, // 74: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	25, // 75: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	27, // 76: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	30, // 77: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	32, // 78: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
-	34, // 79: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	42, // 80: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	38, // 81: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	40, // 82: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	36, // 83: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	58, // 84: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	59, // 85: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	45, // 86: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	72, // [72:87] is the sub-list for method output_type
-	57, // [57:72] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	51, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
+	55, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
+	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
+	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
+	52, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
+	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
+	55, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	53, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
+	55, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	55, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	55, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	55, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
+	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
+	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
+	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
+	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
+	56, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
+	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
+	57, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	58, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
+	55, // 27: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	55, // 28: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	55, // 29: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	55, // 30: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	16, // 31: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
+	55, // 32: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	55, // 33: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	55, // 34: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	59, // 35: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	55, // 36: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	60, // 37: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	0,  // 38: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
+	0,  // 39: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
+	21, // 40: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
+	22, // 41: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
+	8,  // 42: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
+	55, // 43: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	55, // 44: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	8,  // 45: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
+	29, // 46: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
+	55, // 47: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	54, // 48: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
+	0,  // 49: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	10, // 50: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	56, // 51: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 52: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	16, // 53: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	59, // 54: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	56, // 55: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	58, // 56: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	48, // 57: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	55, // 58: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	17, // 59: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	19, // 60: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	23, // 61: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	25, // 62: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	27, // 63: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	30, // 64: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	32, // 65: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	34, // 66: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	36, // 67: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	38, // 68: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	46, // 69: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	42, // 70: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	44, // 71: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	40, // 72: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	61, // 73: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	62, // 74: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	49, // 75: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	18, // 76: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	20, // 77: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	24, // 78: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	26, // 79: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	28, // 80: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	31, // 81: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	33, // 82: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	35, // 83: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	37, // 84: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	39, // 85: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	47, // 86: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	43, // 87: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	45, // 88: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	41, // 89: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	63, // 90: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	64, // 91: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	50, // 92: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	76, // [76:93] is the sub-list for method output_type
+	59, // [59:76] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -4551,17 +4883,17 @@ func file_apipb_job_proto_init() {
 	file_apipb_explanation_proto_init()
 	file_apipb_preemption_proto_init()
 	file_apipb_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[4].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[9].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[25].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[31].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[5].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[26].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,8 @@ const (
 	JobService_ListJobs_FullMethodName          = "/ares.v1.JobService/ListJobs"
 	JobService_ResolveJob_FullMethodName        = "/ares.v1.JobService/ResolveJob"
 	JobService_CancelJob_FullMethodName         = "/ares.v1.JobService/CancelJob"
+	JobService_HoldJob_FullMethodName           = "/ares.v1.JobService/HoldJob"
+	JobService_ReleaseJob_FullMethodName        = "/ares.v1.JobService/ReleaseJob"
 	JobService_UpdateJob_FullMethodName         = "/ares.v1.JobService/UpdateJob"
 	JobService_RetryJob_FullMethodName          = "/ares.v1.JobService/RetryJob"
 	JobService_ListJobEvents_FullMethodName     = "/ares.v1.JobService/ListJobEvents"
@@ -58,6 +60,12 @@ type JobServiceClient interface {
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
+	// HoldJob keeps a waiting job from starting until it is released. The job keeps its
+	// place by submission. Holding a held job changes nothing. A job that has started is
+	// a conflict; of an array, the elements that have not started are held.
+	HoldJob(ctx context.Context, in *HoldJobRequest, opts ...grpc.CallOption) (*HoldJobResponse, error)
+	// ReleaseJob ends the hold of a job. Releasing a job that is not held changes nothing.
+	ReleaseJob(ctx context.Context, in *ReleaseJobRequest, opts ...grpc.CallOption) (*ReleaseJobResponse, error)
 	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
 	// Repeating the request changes nothing more.
 	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error)
@@ -145,6 +153,26 @@ func (c *jobServiceClient) CancelJob(ctx context.Context, in *CancelJobRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelJobResponse)
 	err := c.cc.Invoke(ctx, JobService_CancelJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) HoldJob(ctx context.Context, in *HoldJobRequest, opts ...grpc.CallOption) (*HoldJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HoldJobResponse)
+	err := c.cc.Invoke(ctx, JobService_HoldJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ReleaseJob(ctx context.Context, in *ReleaseJobRequest, opts ...grpc.CallOption) (*ReleaseJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseJobResponse)
+	err := c.cc.Invoke(ctx, JobService_ReleaseJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -272,6 +300,12 @@ type JobServiceServer interface {
 	// CancelJob ends a job in any phase. Its devices stay allocated until its
 	// processes are dead.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
+	// HoldJob keeps a waiting job from starting until it is released. The job keeps its
+	// place by submission. Holding a held job changes nothing. A job that has started is
+	// a conflict; of an array, the elements that have not started are held.
+	HoldJob(context.Context, *HoldJobRequest) (*HoldJobResponse, error)
+	// ReleaseJob ends the hold of a job. Releasing a job that is not held changes nothing.
+	ReleaseJob(context.Context, *ReleaseJobRequest) (*ReleaseJobResponse, error)
 	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
 	// Repeating the request changes nothing more.
 	UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error)
@@ -322,6 +356,12 @@ func (UnimplementedJobServiceServer) ResolveJob(context.Context, *ResolveJobRequ
 }
 func (UnimplementedJobServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
+}
+func (UnimplementedJobServiceServer) HoldJob(context.Context, *HoldJobRequest) (*HoldJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HoldJob not implemented")
+}
+func (UnimplementedJobServiceServer) ReleaseJob(context.Context, *ReleaseJobRequest) (*ReleaseJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseJob not implemented")
 }
 func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
@@ -475,6 +515,42 @@ func _JobService_CancelJob_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobServiceServer).CancelJob(ctx, req.(*CancelJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_HoldJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).HoldJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_HoldJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).HoldJob(ctx, req.(*HoldJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ReleaseJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ReleaseJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ReleaseJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ReleaseJob(ctx, req.(*ReleaseJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -664,6 +740,14 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelJob",
 			Handler:    _JobService_CancelJob_Handler,
+		},
+		{
+			MethodName: "HoldJob",
+			Handler:    _JobService_HoldJob_Handler,
+		},
+		{
+			MethodName: "ReleaseJob",
+			Handler:    _JobService_ReleaseJob_Handler,
 		},
 		{
 			MethodName: "UpdateJob",

@@ -153,6 +153,20 @@ func (c *Client) Update(ctx context.Context, req *apipb.UpdateJobRequest) (*apip
 	})
 }
 
+// Hold keeps a waiting job from starting until it is released. Holding a held job changes nothing.
+func (c *Client) Hold(ctx context.Context, id string) (*apipb.HoldJobResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.HoldJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).HoldJob(ctx, &apipb.HoldJobRequest{JobId: id})
+	})
+}
+
+// Release ends the hold of a job. Releasing a job that is not held changes nothing.
+func (c *Client) Release(ctx context.Context, id string) (*apipb.ReleaseJobResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.ReleaseJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).ReleaseJob(ctx, &apipb.ReleaseJobRequest{JobId: id})
+	})
+}
+
 // Retry submits a finished job again as a new job. Repeating the call with the
 // same requestID returns the same job. If requestID is "", Retry generates one.
 func (c *Client) Retry(ctx context.Context, id, requestID string) (*apipb.RetryJobResponse, error) {

@@ -28,11 +28,13 @@ func Decide(s *State, now time.Time) ares.Plan {
 	// 7. Reserve: make backfill reservations for the first blocked jobs.
 	// 8. Refuse: record why the job is not placed, once for all jobs with the same Shape.
 	blocked := s.round.RunCycle(&plan, s.core.Cfg.Preemption.Moving)
-	// 9. Finish: end jobs whose queue timeout has expired, record which jobs missed or will probably miss
+	// 9. Finish: end jobs whose queue timeout has expired or whose dependencies can never be met, record which jobs missed or will probably miss
 	//    their deadlines, and set when the next cycle is due if no event occurs.
 	s.round.RecordPlannedStarts()
 	s.core.Jobs.WakeForOrderChange(blocked, &plan)
 	s.core.Jobs.ExpireQueued(&plan)
+	s.core.Jobs.CancelUnmet(&plan)
+	s.core.Jobs.WakeAtBegin(&plan)
 	s.core.Jobs.NoteDeadlines(&plan)
 	plan.Wake = job.EarlierOf(plan.Wake, s.core.Jobs.NextOrderChange())
 	s.core.Windows.WakeAtWindows(&plan)

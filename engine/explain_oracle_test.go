@@ -182,7 +182,7 @@ func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 			return "conditions"
 		}
 	}
-	if !p.NodeRequirements.MatchesNode(n.Labels, len(n.Devices)) {
+	if !p.NodeRequirements.MatchesNode(n.ID, n.Labels, len(n.Devices)) {
 		return "requirements"
 	}
 	if len(p.Regions) > 0 && !slices.Contains(p.Regions, n.Labels["region"]) {

@@ -70,7 +70,7 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec, trusted bool) *ares.Refus
 	if len(f.state.core.Cluster.NodesByID) == 0 {
 		return nil
 	}
-	spec.Tenant, spec.After, spec.Array = ares.DefaultTenant, nil, ares.Array{}
+	spec.Tenant, spec.After, spec.Start, spec.Array = ares.DefaultTenant, nil, nil, ares.Array{}
 	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs start and end
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec, Trusted: trusted})
 	b.Queue = "" // the verdict does not depend on the queue

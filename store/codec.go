@@ -84,6 +84,9 @@ func runRecord(r *ares.Run) *storepb.Record {
 	for _, u := range r.DroppedUsage {
 		m.DroppedUsage = append(m.DroppedUsage, &storepb.MonthUsage{First: micros(u.First), GpuMilliMs: u.GPUMilli, RanMicros: u.Ran.Microseconds()})
 	}
+	if h := r.Hold; h != nil {
+		m.Hold = &storepb.Hold{By: h.By, At: micros(h.At), Released: h.Released}
+	}
 	m.Updated = updateRecord(r.Updated)
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
@@ -126,6 +129,9 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	}
 	if s := m.GetStop(); s != nil {
 		r.Stop = &ares.Stop{Why: ares.StopWhy(s.Why), By: s.By, At: fromMicros(s.At), Grace: time.Duration(s.GraceMs) * time.Millisecond, Preemption: preemptionOf(s.Yield)}
+	}
+	if h := m.GetHold(); h != nil {
+		r.Hold = &ares.Hold{By: h.By, At: fromMicros(h.At), Released: h.Released}
 	}
 	for _, t := range m.GetTransitions() {
 		r.Transitions = append(r.Transitions, ares.Transition{At: fromMicros(t.At), Phase: ares.Phase(t.Phase), Attempt: int(t.Attempt), Message: t.Message})

@@ -176,6 +176,21 @@ func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop, 
 	}, nil, nil, nil)
 }
 
+// SetHold holds a waiting job, or releases it. It reports whether that changed the job. A job that is archived is not held,
+// so releasing it changes nothing.
+func (s *Store) SetHold(ctx context.Context, id ares.JobID, held bool, by string, now time.Time) (changed bool, run ares.Run, err error) {
+	run, err = s.update(ctx, "hold job", id, func(j *ares.Job, r *ares.Run) error {
+		if changed, err = r.SetHold(j, held, by, now); err != nil || changed {
+			return err
+		}
+		return errUnchanged
+	}, nil, nil, nil)
+	if _, gone := errors.AsType[archived](err); gone && !held {
+		return false, run, nil
+	}
+	return changed && err == nil, run, err
+}
+
 // UpdateJob changes fields of a job that has not ended. The function `change` returns the new values for the job as it
 // is stored; it may be called several times. The result says whether the job changed.
 func (s *Store) UpdateJob(ctx context.Context, id ares.JobID, by string, now time.Time, only []ares.Phase, change func(*ares.Job) (ares.JobUpdate, error)) (bool, ares.Run, error) {

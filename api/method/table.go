@@ -98,6 +98,14 @@ var table = []Method{
 		Audit: change("CANCEL_JOB", "", "job_id"), Limiter: Writes,
 	},
 	{
+		Name: apipb.JobService_HoldJob_FullMethodName, Permission: roles.JobCancel, Scope: JobScope,
+		Audit: change("HOLD_JOB", "", "job_id"), Limiter: Writes,
+	},
+	{
+		Name: apipb.JobService_ReleaseJob_FullMethodName, Permission: roles.JobCancel, Scope: JobScope,
+		Audit: change("RELEASE_JOB", "", "job_id"), Limiter: Writes,
+	},
+	{
 		// A change must pass the checks of a submission, so it needs the same permission.
 		Name: apipb.JobService_UpdateJob_FullMethodName, Permission: roles.JobSubmit, Scope: JobScope,
 		Audit: change("UPDATE_JOB", "", "job_id"), Limiter: Writes,

@@ -25,7 +25,7 @@ var flagWords = map[string][]string{
 	"mem": {"mem", "memory-mb"}, "memory": {"mem", "memory-mb"}, "cpu": {"cpus"}, "cores": {"cpus"}, "cpus-per-task": {"cpus"},
 	"gpu": {"gpus"}, "gres": {"gpus"}, "num-gpus": {"gpus"}, "tenant": {"tenant-id"}, "namespace": {"tenant-id"}, "account": {"tenant-id"},
 	"partition": {"queue"}, "class": {"priority-class"}, "ntasks": {"members"}, "replicas": {"members"}, "workers": {"members"},
-	"dependency": {"after"}, "depends-on": {"after"}, "chdir": {"workdir"}, "cwd": {"workdir"}, "job-name": {"name"}, "format": {"output"},
+	"dependency": {"dependency", "after"}, "depends-on": {"dependency", "after"}, "nodelist": {"node"}, "begin-time": {"begin"}, "chdir": {"workdir"}, "cwd": {"workdir"}, "job-name": {"name"}, "format": {"output"},
 	"tail": {"tail", "tail-bytes"}, "state": {"state"}, "me": {"mine"}, "count": {"limit"}, "max": {"limit"},
 }
 

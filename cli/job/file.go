@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/apipb"
@@ -30,7 +31,11 @@ func parseJobs(data []byte) ([]*apipb.JobSpec, error) {
 	}
 	var specs []*apipb.JobSpec
 	for i, doc := range documents {
-		got, err := parseDocument(doc)
+		doc, err := withUnits(doc, time.Now())
+		var got []*apipb.JobSpec
+		if err == nil {
+			got, err = parseDocument(doc)
+		}
 		if err != nil {
 			if tables := documentLines(data); i < len(tables) {
 				err = tables[i].locate(err)

@@ -24,7 +24,7 @@ import (
 func (a *commands) jobCommand() *cobra.Command {
 	return command.Group("job", "Submit, inspect and stop jobs", `  ares job submit --name hello -- echo hello
   ares job list`, "",
-		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobUpdateCommand(), a.jobRetryCommand(),
+		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobHoldCommand(), a.jobReleaseCommand(), a.jobUpdateCommand(), a.jobRetryCommand(),
 		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand(), a.jobPredictCommand())
 }
 

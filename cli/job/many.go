@@ -28,6 +28,8 @@ type change struct {
 	verb string // such as "cancel"
 	done string // such as "cancelled"
 	why  purpose
+	// The states of the jobs that are selected by their properties; by default those of why.
+	selects []string
 	// The function `apply` changes one job. If the argument `only` is not empty, the job must be in one of these states.
 	// The result is the server's answer and the word for what happened.
 	apply func(ctx context.Context, c *client.Client, id string, only []string) (answer proto.Message, status string, err error)
@@ -35,7 +37,9 @@ type change struct {
 
 // run returns the function of a cobra command.
 func (ch *change) run(a *commands, s *selector, o *output.Flags) func(*cobra.Command, []string) error {
-	s.states = ch.why.states
+	if s.states = ch.selects; s.states == nil {
+		s.states = ch.why.states
+	}
 	return func(cmd *cobra.Command, args []string) error {
 		if err := s.check(ch.verb, args); err != nil {
 			return err
@@ -143,11 +147,11 @@ func (ch *change) applyAll(ctx context.Context, c *client.Client, s *selector, j
 	for range min(maxChanges, len(jobs)) {
 		workers.Go(func() {
 			for id := range next {
-				answer, _, err := ch.apply(ctx, c, id, s.filter.GetState())
+				answer, status, err := ch.apply(ctx, c, id, s.filter.GetState())
 				for ares.CodeOf(err) == ares.Exhausted && ctx.Err() == nil { // the client has already waited as long as the server asked
-					answer, _, err = ch.apply(ctx, c, id, s.filter.GetState())
+					answer, status, err = ch.apply(ctx, c, id, s.filter.GetState())
 				}
-				t.add(id, answer, err, print)
+				t.add(id, answer, status, err, print)
 			}
 		})
 	}
@@ -169,17 +173,22 @@ type tally struct {
 
 	mu      sync.Mutex
 	changed int
+	same    int // jobs for which there was nothing to change
 	left    int // jobs that had ended, or had left the selected states
 	failed  int
 	first   error  // the first failure
 	firstID string // its job
 }
 
-func (t *tally) add(id string, answer proto.Message, err error, print func(proto.Message) error) {
+func (t *tally) add(id string, answer proto.Message, status string, err error, print func(proto.Message) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
-		t.changed++
+		if status == "unchanged" || status == "not_held" {
+			t.same++
+		} else {
+			t.changed++
+		}
 		err = print(answer)
 	}
 	switch code := ares.CodeOf(err); {
@@ -196,13 +205,16 @@ func (t *tally) add(id string, answer proto.Message, err error, print func(proto
 // The method `report` prints the counts, and returns the error that decides the exit code.
 func (t *tally) report(a *commands, ch *change, interrupted error) error {
 	text := fmt.Sprintf("%s %s", output.Count(int32(t.changed), "job"), ch.done)
+	if t.same > 0 {
+		text += fmt.Sprintf(", %d unchanged", t.same)
+	}
 	if t.left > 0 {
 		text += fmt.Sprintf(", %d left as they were: they had ended or changed their state", t.left)
 	}
 	if t.failed > 0 {
 		text += fmt.Sprintf(", %d not %s", t.failed, ch.done)
 	}
-	if skipped := t.of - t.changed - t.left - t.failed; skipped > 0 {
+	if skipped := t.of - t.changed - t.same - t.left - t.failed; skipped > 0 {
 		text += fmt.Sprintf(", %d not reached: repeat the command", skipped)
 	}
 	output.Printf(a.Err, "%s\n", text)

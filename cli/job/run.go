@@ -248,6 +248,26 @@ func (s *submission) resolveDependencies(ctx context.Context, c *client.Client, 
 				return err
 			}
 		}
+		for i, text := range spec.GetStart().GetDependencies() {
+			list, err := ares.ParseDependencies(text)
+			if err != nil {
+				continue // the server says what is wrong with it
+			}
+			words := make([]string, len(list))
+			for k, d := range list {
+				if words[k] = d.String(); d.Job == "" {
+					continue
+				}
+				id, err := s.app.resolve(ctx, c, string(d.Job), toAwait)
+				switch {
+				case err == nil:
+					words[k] = ares.Dependency{Type: d.Type, Job: ares.JobID(id)}.String()
+				case ares.CodeOf(err) != ares.NotFound:
+					return err
+				}
+			}
+			spec.Start.Dependencies[i] = strings.Join(words, ",")
+		}
 	}
 	return nil
 }

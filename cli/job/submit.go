@@ -272,6 +272,7 @@ type specFlags struct {
 	mixed     bool
 
 	secretEnv, secretFile []string
+	start                 startFlags
 }
 
 // These flags set fields of a job that are texts or numbers. Each entry names the field that its
@@ -290,7 +291,6 @@ var (
 		{"execution-mode", "execution_mode", "restart, or at_most_once to never run the job again after its node is lost"},
 	}
 	numberFlags = []struct{ flag, field, usage string }{
-		{"gpus", "gpu_count", "whole GPUs for each member"},
 		{"gpu-milli", "gpu_milli", "thousandths of one GPU, instead of --gpus"},
 		{"gpu-memory-mb", "gpu_memory_mb", "GPU memory of each member, summed over its GPUs"},
 		{"cpus", "cpu_cores", "CPU cores for each member"},
@@ -310,6 +310,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	for _, t := range textFlags {
 		s.text[t.field] = f.String(t.flag, "", t.usage)
 	}
+	s.start.add(f)
 	for _, n := range numberFlags {
 		s.number[n.field] = f.Int32(n.flag, 0, n.usage)
 	}
@@ -388,7 +389,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 		}
 		spec.Deadline = apipb.Timestamp(at)
 	}
-	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec))
+	return errors.Join(command.AssignPairs(&spec.Environment, "--env", s.env), command.AssignPairs(&spec.Labels, "--label", s.labels), s.constrain(spec), s.secrets(spec), s.start.apply(f, spec, time.Now()))
 }
 
 // deadlineOf parses a time, or a duration that is added to the current time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -19,7 +18,7 @@ import (
 type updateFlags struct {
 	priority  int32
 	class     string
-	limit     time.Duration
+	limit     string
 	setLabels map[string]string
 	remove    []string
 }
@@ -57,7 +56,7 @@ values must pass the same checks as a submission.
 	f := c.Flags()
 	f.Int32Var(&u.priority, "priority", 0, "new priority, from 5 to 1000000, higher first")
 	f.StringVar(&u.class, "priority-class", "", "new class instead of a priority: best-effort, low, normal, high or critical")
-	f.DurationVar(&u.limit, "time", 0, "new time limit of one attempt, such as 4h or 90m; 0 for none")
+	f.StringVar(&u.limit, "time", "", "new time limit of one attempt, such as 4h, 90m or 1-12:00:00; 0 for none")
 	f.StringToStringVar(&u.setLabels, "set-label", nil, "label to add or replace, KEY=VALUE; can be repeated")
 	f.StringSliceVar(&u.remove, "remove-label", nil, "key of a label to remove; can be repeated")
 	s.add(c, "update")
@@ -72,10 +71,14 @@ func (u *updateFlags) request(cmd *cobra.Command) (*apipb.UpdateJobRequest, erro
 		req.Priority = &u.priority
 	}
 	if f.Changed("time") {
-		if u.limit < 0 || u.limit%time.Minute != 0 {
-			return nil, exit.Usagef("--time %s: use whole minutes, such as 90m, or 0 for no limit", u.limit)
+		minutes := int32(0)
+		if u.limit != "0" {
+			var err error
+			if minutes, err = minutesOf(u.limit); err != nil {
+				return nil, exit.Usagef("--time: %s", err)
+			}
 		}
-		req.MaxRuntimeMinutes = new(int32(u.limit / time.Minute))
+		req.MaxRuntimeMinutes = &minutes
 	}
 	for key := range req.GetLabels() { // order-free: any of them is wrong
 		if strings.TrimSpace(key) == "" {

@@ -104,6 +104,7 @@ func (a *Admission) Retry(ctx context.Context, id ares.JobID, by Request) (Accep
 		return Accepted{}, ares.Errorf(ares.Conflict, "job %s is %s, but only a finished job can be retried: cancel it first", id, snap.Run.Phase)
 	}
 	spec := withoutPolicyLabels(snap.Job)
+	spec.Start = startOfRetry(spec.Start)
 	if spec.RequestID = by.Submitted.RequestID; spec.RequestID == "" {
 		spec.RequestID = fmt.Sprintf("retry-of-%s-%s", id, rand.Text())
 	}
@@ -250,7 +251,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest) > 0 {
+	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest) > 0 || stored.Start != nil {
 		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
 			return c, err
 		}
@@ -311,6 +312,11 @@ func (a *Admission) acceptedBefore(ctx context.Context, r *Request) (Accepted, b
 		return Accepted{ID: id, Duplicate: true, Phase: snap.Run.Phase}, true
 	}
 	return Accepted{}, false
+}
+
+// SetHold holds a waiting job, or releases it. It reports whether that changed the job.
+func (a *Admission) SetHold(ctx context.Context, id ares.JobID, held bool, by string) (changed bool, run ares.Run, err error) {
+	return a.Store.SetHold(ctx, id, held, by, a.Now())
 }
 
 // Cancel asks a job to stop. If the caller names phases, the job is stopped only if it is in one of them.

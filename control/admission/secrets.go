@@ -33,8 +33,11 @@ func (a *Admission) resolveReferences(ctx context.Context, r *Request, stored *a
 			return nil, err
 		}
 	}
-	if len(stored.After) == 0 {
-		return nil, nil
+	live := map[ares.JobID]int64{}
+	if len(stored.After) > 0 {
+		if err := a.resolveDependencies(ctx, r, stored, fresh, live); err != nil {
+			return nil, err
+		}
 	}
-	return a.resolveDependencies(ctx, r, stored, fresh)
+	return live, a.resolveStart(ctx, r, stored, fresh, live)
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/cache"
@@ -44,6 +45,9 @@ func (a *Admission) addWarnings(c *candidate, level string) {
 	}
 	if level != "" {
 		c.warnings = append(c.warnings, level)
+	}
+	if s := c.Job.Start; s != nil && !s.Begin.IsZero() && s.Begin.Before(c.Job.AcceptedAt.Add(-time.Minute)) {
+		c.warnings = append(c.warnings, fmt.Sprintf("start.begin %s is in the past, so the job may start at once", s.Begin.UTC().Format(time.RFC3339)))
 	}
 	if image := c.Job.Image; image != "" {
 		c.warnings = append(c.warnings, imageWarning(image, a.View.ImageNodes()))

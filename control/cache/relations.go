@@ -22,6 +22,13 @@ func (v *View) relate(e *Entry, sign int) {
 				delete(v.awaited, ares.JobID(id))
 			}
 		}
+		if e.Job.Start != nil {
+			for _, d := range e.Job.Start.Dependencies {
+				if v.awaited[d.Job] += sign; v.awaited[d.Job] == 0 {
+					delete(v.awaited, d.Job)
+				}
+			}
+		}
 	}
 	if e.Job.ArrayOf == "" {
 		return

@@ -90,7 +90,7 @@ func (n *Node) matchesAffinity(w *Request) bool {
 // needs no devices but its requirements mention properties of devices, at least one device of the node must meet
 // them.
 func (n *Node) meetsRequirements(w *Request) bool {
-	if !w.rules.requirements.MatchesNode(n.Record.Labels, len(n.Record.Devices)) {
+	if !w.rules.requirements.MatchesNode(n.Record.ID, n.Record.Labels, len(n.Record.Devices)) {
 		return false
 	}
 	return w.NeedsDevices() || !w.rules.requirements.OnDevices() || slices.ContainsFunc(n.Type.Devices, func(d DeviceSpec) bool {

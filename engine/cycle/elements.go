@@ -12,15 +12,16 @@ func (r *Round) startableElements(e *job.Entry) int {
 		e.ElementsMade, e.MadeInCycle = 0, r.Place.Cycle
 	}
 	a := r.jobs.ArrayOf(e.ID)
-	return min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce()) - e.ElementsMade
+	most := min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay(), e.Job.ElementsAtOnce())
+	return r.jobs.CorrespondingElements(e, most) - e.ElementsMade
 }
 
 // hitElementLimit reports whether the array could start more elements in this cycle if there were no limit of
 // elements per plan.
 func (r *Round) hitElementLimit(e *job.Entry) bool {
 	a := r.jobs.ArrayOf(e.ID)
-	return e.ElementsMade == e.Job.ElementsAtOnce() &&
-		e.ElementsMade < min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
+	most := min(e.Job.Array.Count-e.NextElement(), e.Job.Array.Parallelism-a.Elements.UnderWay())
+	return e.ElementsMade == e.Job.ElementsAtOnce() && e.ElementsMade < r.jobs.CorrespondingElements(e, most)
 }
 
 // assignElement assigns a placement to the array's next element.

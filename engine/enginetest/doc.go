@@ -166,6 +166,11 @@
 //	priority=N               priority, which decides the class
 //	array=N parallelism=N    elements of an array, and how many run at once
 //	after=(J)                jobs that must succeed before
+//	hold                     the job waits until it is released with unhold
+//	begin=DURATION           earliest start, from now
+//	dependency=(TYPE:J)      dependencies, such as afterok:J, aftercorr:J and singleton
+//	unmet=wait               the job is not cancelled when a dependency can never be met
+//	name=NAME                name, J by default
 //	deadline=DURATION        deadline, from now
 //	max-runtime-minutes=N    limit on the runtime
 //	max-queue-minutes=N      limit on the waiting time
@@ -201,6 +206,7 @@
 //	    p50=DURATION p90=DURATION  its median and p90; p90 is p50 if left out
 //	    samples=N            how many runs it is based on, 1 by default
 //	cancel J, preempt J, drain J  asks the job to stop for this reason
+//	hold J, unhold J         holds a waiting job, and releases it
 //
 // # Reports of agents
 //

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 // jobSpec reads the spec of a job.
 func jobSpec(in *arguments) ares.Spec {
 	s := ares.Spec{
-		Name: in.first(), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
+		Name: in.text("name", in.first()), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
 		GPUs: in.number("gpus", 0), GPUMilli: in.number("gpu-milli", 0), GPUMemoryMB: in.number("gpu-memory-mb", 0),
 		CPUs: in.number("cpus", 0), MemoryMB: in.number("memory-mb", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),
@@ -61,12 +62,46 @@ func setDeadline(w *Cluster, in *arguments, s *ares.Spec) error {
 	return err
 }
 
+// setStart sets the start conditions of a job: hold, begin=1h from now, dependency=(afterok:a,singleton), unmet=wait.
+func setStart(w *Cluster, in *arguments, s *ares.Spec) error {
+	c := ares.StartConditions{Hold: in.hasFlag("hold"), Unmet: ares.UnmetPolicy(in.text("unmet", ""))}
+	if text := in.text("begin", ""); text != "" {
+		within, err := time.ParseDuration(text)
+		if err != nil {
+			return err
+		}
+		c.Begin = w.Now.Add(within)
+	}
+	if list := in.list("dependency"); len(list) > 0 {
+		var err error
+		if c.Dependencies, err = ares.ParseDependencies(strings.Join(list, ",")); err != nil {
+			return err
+		}
+	}
+	if c.Hold || !c.Begin.IsZero() || len(c.Dependencies) > 0 {
+		s.Start = &c
+	}
+	return nil
+}
+
+// doHold holds a job, and doUnhold releases it.
+func doHold(w *Cluster, in *arguments) (string, error) { return setHold(w, in, true) }
+
+func doUnhold(w *Cluster, in *arguments) (string, error) { return setHold(w, in, false) }
+
+func setHold(w *Cluster, in *arguments, held bool) (string, error) {
+	return "", w.UpdateRun(in.job(), func(j *ares.Job, r *ares.Run) error {
+		_, err := r.SetHold(j, held, "ann", w.Now)
+		return err
+	})
+}
+
 // doJob submits a job. With count=N, doJob submits N equal jobs with the names NAME000, NAME001 and so
 // on.
 func doJob(w *Cluster, in *arguments) (string, error) {
 	count := in.number("count", 0)
 	spec, runtime := jobSpec(in), in.text("runtime", "")
-	if err := setDeadline(w, in, &spec); err != nil {
+	if err := errors.Join(setDeadline(w, in, &spec), setStart(w, in, &spec)); err != nil {
 		return "", err
 	}
 	ids := []ares.JobID{ares.JobID(in.first())}

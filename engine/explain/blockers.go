@@ -35,12 +35,15 @@ func (ex *Explainer) blockersOf(e *job.Entry, sh *job.Shape, model string, stay 
 	return append(out, t.Preempt.PreemptionBlockers(e, now)...), c
 }
 
-// admissionWaits returns the blockers that do not depend on free capacity: delays, the parallelism of the job's array,
+// admissionWaits returns the blockers that do not depend on free capacity: start conditions, delays, the parallelism of the job's array,
 // limits and quotas.
 func (ex *Explainer) admissionWaits(e *job.Entry, sh *job.Shape, now time.Time) []ares.Blocker {
 	var out []ares.Blocker
+	if e != nil && e.Job != nil {
+		out = ex.jobs.StartBlockers(e.Job, e.Run, now)
+	}
 	if e != nil && e.Run != nil {
-		out = e.DelayBlockers(now)
+		out = append(out, e.DelayBlockers(now)...)
 	}
 	if e != nil && e.Job != nil {
 		if why := ex.jobs.ParallelismText(e); why != "" {

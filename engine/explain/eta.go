@@ -42,6 +42,10 @@ type queueWalk struct {
 func (ex *Explainer) etaOf(e *job.Entry, now time.Time) ares.ETA {
 	out := ares.ETA{}
 	if e.Queue != job.InPending {
+		if begin, ok := ex.jobs.WaitsOnlyForBegin(e, now); ok {
+			out.Earliest, out.Basis = begin, ares.PlainText("no latest time: the job begins then at the earliest")
+			return out
+		}
 		out.Basis = ares.PlainText("unknown: the job is not in the queue yet")
 		return out
 	}

@@ -68,7 +68,11 @@ func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 	if e != nil {
 		stay = ex.windows.StayOf(e, now)
 	}
-	if waits := ex.admissionWaits(e, sh, now); len(waits) == 0 {
+	waits := ex.admissionWaits(e, sh, now)
+	if e == nil {
+		waits = append(ex.jobs.StartBlockers(job, nil, now), waits...)
+	}
+	if len(waits) == 0 {
 		t := ex.round.Begin(now)
 		t.Preempt.AdvanceNominations(&ares.Plan{Now: now}, e, nil)
 		t.Preempt.HoldForRestarts(now, e)
@@ -87,5 +91,8 @@ func (ex *Explainer) Place(job *ares.Job, now time.Time) (ares.Placing, *ares.Re
 		}
 	}
 	blockers, _ := ex.blockersOf(e, sh, job.GPUModel, stay)
+	if e == nil {
+		blockers = append(ex.jobs.StartBlockers(job, nil, now), blockers...)
+	}
 	return ares.Placing{}, &ares.Refusal{Job: job.ID, Blockers: blockers}
 }

@@ -218,6 +218,9 @@ func (c *remedySearch) requiredSteps() ([]ares.Step, bool) {
 	if !e.IsSettled() || c.state.jobs.ArrayIsStopping(e) {
 		return nil, false // only the agent of the node can change that
 	}
+	if len(c.state.jobs.StartBlockers(e.Job, e.Run, c.now)) > 0 {
+		return nil, false // the blockers themselves say what the job waits for
+	}
 	if e.Queue == job.InDelayed && c.now.Before(e.DelayUntil) {
 		ms := int((e.DelayUntil.Sub(c.now) + time.Millisecond - 1).Milliseconds())
 		out = append(out, ares.Step{Kind: ares.StepWait, Amount: ms, Text: ares.Textf("wait %s until its delay ends", time.Duration(ms)*time.Millisecond)})

@@ -57,10 +57,7 @@ func (j *Table) countArray(e *Entry, sign int) {
 
 // NextElement returns the index of the next element to create.
 func (e *Entry) NextElement() int {
-	if e.Run == nil {
-		return 0
-	}
-	return e.Run.Next
+	return nextElement(e.Run)
 }
 
 // hasUnmadeElements reports whether the array still has elements to create.
@@ -77,13 +74,13 @@ func (j *Table) ArrayIsStopping(e *Entry) bool {
 	return found && j.arrays[at].stopIntent() != nil
 }
 
-// stopIntent returns the stop request for the array and its elements, or nil. An array whose queue timeout expired
-// creates no more elements, but its existing elements continue.
+// stopIntent returns the stop request for the array and its elements, or nil. An array whose queue timeout expired,
+// or that waits for what can never happen, creates no more elements, but its existing elements continue.
 func (a *Array) stopIntent() *ares.Stop {
 	if a.parent == nil || a.parent.Run == nil {
 		return nil
 	}
-	if stop := a.parent.Run.Stop; stop != nil && stop.Why != ares.StopQueue {
+	if stop := a.parent.Run.Stop; stop != nil && !stop.Why.EndsOnlyWaiting() {
 		return stop
 	}
 	return nil

@@ -115,11 +115,11 @@ func (j *Table) compareAccounts(fresh *queueTree, at time.Time) error {
 	return nil
 }
 
-// Check returns an error if the entry is in the wrong queue, or if an attempt has too few
+// CheckEntry returns an error if the entry is in the wrong queue, or if an attempt has too few
 // or too many ranks.
-func (e *Entry) Check() error {
-	if e.Queue != e.QueueFor() || e.changed {
-		return fmt.Errorf("job %s is in scheduler list %d, but it belongs in list %d", e.ID, e.Queue, e.QueueFor())
+func (j *Table) CheckEntry(e *Entry) error {
+	if to := j.QueueFor(e); e.Queue != to || e.changed {
+		return fmt.Errorf("job %s is in scheduler list %d, but it belongs in list %d", e.ID, e.Queue, to)
 	}
 	if e.Run == nil || e.Job == nil {
 		return nil

@@ -14,8 +14,8 @@
 //     moves the changed entries to the queues they belong to.
 //
 // Each rule has a file with the name of the rule: admission, tenant (with its budget), array, delay,
-// deadline, lateness, queuetimeout, orderpolicy, expectedwork, overdue, estimate (of runtimes), restart (of
-// gangs), migration and stoprate. The check methods compare the incrementally updated
+// deadline, lateness, queuetimeout, start (conditions), orderpolicy, expectedwork, overdue, estimate (of runtimes),
+// restart (of gangs, and migrations) and stoprate. The check methods compare the incrementally updated
 // values with a recount.
 //
 // This package does not choose nodes or victims, because it does not depend on placement, backfill or preemption.

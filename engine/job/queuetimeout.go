@@ -83,7 +83,7 @@ func (j *Table) keepRefused(of []*Entry, plan *ares.Plan) []*Entry {
 // or ended. The second result is false if the job does not wait for capacity. It then waits for its dependencies,
 // for its array's parallelism limit, or for its nominated seats.
 func (j *Table) waitingSince(e *Entry) (since time.Time, waits bool) {
-	since = e.Job.AcceptedAt
+	since = j.mayStartSince(e)
 	for _, id := range e.Shape.After {
 		before := j.EntryByID[id]
 		if before == nil || before.Job == nil {

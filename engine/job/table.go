@@ -29,21 +29,27 @@ type Table struct {
 	Shapes    shapes
 	arrays    []*Array // by ID
 
-	Delayed        []*Entry    // retrying or preempted jobs; sorted by ByDue
-	clock          time.Time   // the time that positions were last computed for
-	positionTimers timerHeap   // of pending jobs whose position changes with time
-	waiting        waitingList // pending jobs that need two or more GPUs, longest waiting first
-	overdue        map[*QueueLeaf]*Overdue
-	deadlineTimers timerHeap // of jobs with deadlines that have not ended
-	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
-	Running        runningIndex
-	Restarting     []*Entry // gangs that lost a node and do not run again yet, by ID
-	Migrating      []*Entry // jobs that are being migrated, by ID
-	Estimated      int      // number of jobs with a predicted or limited runtime
+	Delayed []*Entry    // retrying or preempted jobs; sorted by ByDue
+	clock   time.Time   // the time that positions and begin times were last compared with
+	waiting waitingList // pending jobs that need two or more GPUs, longest waiting first
+	overdue map[*QueueLeaf]*Overdue
+	heaps
+	starts     startIndex // of jobs with start conditions
+	Running    runningIndex
+	Restarting []*Entry // gangs that lost a node and do not run again yet, by ID
+	Migrating  []*Entry // jobs that are being migrated, by ID
+	Estimated  int      // number of jobs with a predicted or limited runtime
 
 	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
 	ChangedEntries    []*Entry             // entries changed by the current batch
 	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt
+}
+
+// The type `heaps` holds the timers of all jobs.
+type heaps struct {
+	positionTimers timerHeap // of pending jobs whose position changes with time
+	deadlineTimers timerHeap // of jobs with deadlines that have not ended
+	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
 }
 
 // NewTable returns a table without jobs.

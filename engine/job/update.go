@@ -7,10 +7,13 @@ import (
 )
 
 // QueueFor returns the queue that the entry belongs to. If a seat of a pending job may still have a live
-// process, the job belongs to no queue. This changes when an event says that the process has ended.
-func (e *Entry) QueueFor() QueueKind {
+// process, the job belongs to no queue. This changes when an event says that the process has ended. A job whose start
+// conditions are not met belongs to no queue either, so it costs nothing in a cycle; see start.go.
+func (j *Table) QueueFor(e *Entry) QueueKind {
 	switch {
 	case e.Job == nil, e.IsArray() && !e.hasUnmadeElements():
+		return InNone
+	case e.hasStartConditions() && e.Phase() != ares.Retrying && e.Phase() != ares.Preempted && !j.mayStart(e):
 		return InNone
 	case e.IsArray():
 		return InPending
@@ -33,6 +36,7 @@ func (j *Table) UpdateEntry(e *Entry, change func()) {
 	change()
 	j.Estimated += e.Estimates()
 	if e.Job != before {
+		j.indexStart(e, before)
 		j.scorer.UncountDemand(&e.Ask)
 		j.Dequeue(e)
 		j.reshape(e)
@@ -40,6 +44,11 @@ func (j *Table) UpdateEntry(e *Entry, change func()) {
 	}
 	j.chargeJob(e, +1)
 	j.countArray(e, +1)
+	j.markChanged(e)
+}
+
+// markChanged adds an entry to those that Requeue handles.
+func (j *Table) markChanged(e *Entry) {
 	if !e.changed {
 		e.changed = true
 		j.ChangedEntries = append(j.ChangedEntries, e)
@@ -69,12 +78,15 @@ func (j *Table) reshape(e *Entry) {
 // Requeue handles every entry that the batch has changed. It moves the entry to the queue
 // to which the entry belongs. Requeue drops entries that no longer have a job or a run.
 func (j *Table) Requeue() {
-	for _, e := range j.ChangedEntries {
+	changed := len(j.ChangedEntries)
+	for i := 0; i < len(j.ChangedEntries); i++ { // a change of a job adds the jobs that wait for it, but not those that wait for them
+		e := j.ChangedEntries[i]
 		e.changed = false
+		j.updateStart(e, i < changed)
 		if e.timers != nil && e.timers.deadline.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
 			j.scheduleDeadlineNote(e)
 		}
-		if to := e.QueueFor(); to != e.Queue || to == InDelayed || j.positionChanged(e) {
+		if to := j.QueueFor(e); to != e.Queue || to == InDelayed || j.positionChanged(e) {
 			j.Dequeue(e)
 			j.enqueue(e, to)
 		}

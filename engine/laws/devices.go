@@ -223,7 +223,7 @@ func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
 		}
 		return nil
 	}
-	if !rs.MatchesNode(m.Node.Labels, len(m.Node.Devices)) {
+	if !rs.MatchesNode(m.Node.ID, m.Node.Labels, len(m.Node.Devices)) {
 		return fmt.Errorf("the node does not meet the job's requirements %s", rs)
 	}
 	for _, d := range m.Node.Devices {

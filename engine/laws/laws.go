@@ -239,5 +239,5 @@ func checkGang(t *checker, p *placement) error {
 			return fmt.Errorf("the job depends on %s, but that job has not succeeded: it is %q", id, before.Phase)
 		}
 	}
-	return nil
+	return t.startConditions(p.job, &p.run, p.Index)
 }

@@ -84,8 +84,11 @@ func checkStrictOrder(t *checker, p *placement) error {
 	return nil
 }
 
-// hasOpenDependency reports whether a job waits for other jobs to succeed.
+// hasOpenDependency reports whether a job waits for other jobs, or for another start condition.
 func (t *checker) hasOpenDependency(job *ares.Job) bool {
+	if run, _ := t.state.Run(job.ID); t.startConditions(job, &run, run.Next) != nil {
+		return true
+	}
 	for _, id := range job.After {
 		if run, ok := t.state.Run(ares.JobID(id)); !ok || run.Phase != ares.Succeeded {
 			return true

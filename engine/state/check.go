@@ -23,11 +23,11 @@ func (s *State) Check() error {
 	pending, delayed, estimated := 0, 0, 0
 	for _, e := range s.Jobs.Entries() {
 		estimated += e.Estimates()
-		if err := e.Check(); err != nil {
+		if err := s.Jobs.CheckEntry(e); err != nil {
 			return err
 		}
 		c.add(e)
-		switch e.QueueFor() {
+		switch s.Jobs.QueueFor(e) {
 		case job.InPending:
 			pending++
 		case job.InDelayed:
@@ -52,7 +52,7 @@ func (s *State) Check() error {
 	if !slices.IsSortedFunc(s.Jobs.Delayed, job.ByDue) {
 		return fmt.Errorf("the queue of delayed jobs is not sorted")
 	}
-	if err := s.Jobs.CheckArrays(); err != nil {
+	if err := errors.Join(s.Jobs.CheckArrays(), s.Jobs.CheckStarts()); err != nil {
 		return err
 	}
 	if err := errors.Join(s.Jobs.Running.Check(s.Jobs.Entries()), s.Jobs.CheckStops()); err != nil {

@@ -50,6 +50,8 @@ var foreign = map[string]struct {
 	"JobService/ListJobs":          {`{"tenant_id":"{tenant}","all":true}`, filtered},
 	"JobService/ResolveJob":        {`{"reference":"{job}"}`, absent},
 	"JobService/CancelJob":         {`{"job_id":"{job}"}`, absent},
+	"JobService/HoldJob":           {`{"job_id":"{job}"}`, absent},
+	"JobService/ReleaseJob":        {`{"job_id":"{job}"}`, absent},
 	"JobService/UpdateJob":         {`{"job_id":"{job}","priority":900,"labels":{"a":"b"}}`, absent},
 	"JobService/RetryJob":          {`{"job_id":"{job}","request_id":"{id}"}`, absent},
 	"JobService/ListJobEvents":     {`{"job_id":"{job}"}`, absent},
