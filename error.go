@@ -32,8 +32,8 @@ const (
 	PolicyDenied        Code = "policy_denied"        // an administrator's policy denies it
 	Infeasible          Code = "infeasible"           // the job can never run on the nodes of this cluster
 	DeadlineUnreachable Code = "deadline_unreachable" // the deadline is past, or the job would end after it
-	DependencyUnknown   Code = "dependency_unknown"   // a job named in after does not exist
-	DependencyFailed    Code = "dependency_failed"    // a job named in after ended without success
+	DependencyUnknown   Code = "dependency_unknown"   // a job named in after or in a dependency does not exist
+	DependencyFailed    Code = "dependency_failed"    // a job named in after ended without success, or a dependency can never be met
 	FeatureDisabled     Code = "feature_disabled"     // the configuration turns this feature off
 	CertificateRequired Code = "certificate_required" // only a node with a certificate may call this
 )

@@ -154,7 +154,7 @@ func (j *Table) StartBlockers(job *ares.Job, run *ares.Run, now time.Time) []are
 		if run != nil && run.Hold != nil {
 			by = "it is held by " + run.Hold.By
 		}
-		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("%s: to let it start, run ares release %s", by, job.ID)})
+		out = append(out, ares.Blocker{Kind: ares.BlockerHold, Detail: ares.Textf("%s: run ares release %s", by, job.ID)})
 	}
 	c := job.Start
 	if c == nil {
