@@ -109,7 +109,12 @@ type JobSpec struct {
 	CodeDigest string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
 	// What must happen before the job may start. Absent for a job that may start as soon as
 	// it fits.
-	Start         *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
+	Start *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
+	// Events of the job about which its user is notified, and where: EVENTS=TARGET, such as
+	// "end,fail=mail". The events are begin, end, fail and requeue; a target is mail, slack
+	// or the URL of a webhook. At most 4 rules. An array notifies as a whole, not for each
+	// element.
+	Notify        []string `protobuf:"bytes,70,rep,name=notify,proto3" json:"notify,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,6 +425,13 @@ func (x *JobSpec) GetCodeDigest() string {
 func (x *JobSpec) GetStart() *StartConditions {
 	if x != nil {
 		return x.Start
+	}
+	return nil
+}
+
+func (x *JobSpec) GetNotify() []string {
+	if x != nil {
+		return x.Notify
 	}
 	return nil
 }
@@ -4281,7 +4293,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\r\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\r\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4331,7 +4343,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vpreemptible\x18& \x01(\bH\x03R\vpreemptible\x88\x01\x01\x12\x1f\n" +
 	"\vcode_digest\x18< \x01(\tR\n" +
 	"codeDigest\x12.\n" +
-	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x1a>\n" +
+	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x12\x16\n" +
+	"\x06notify\x18F \x03(\tR\x06notify\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

@@ -37,3 +37,19 @@ func updateOf(m *storepb.JobUpdate) *ares.JobUpdate {
 	}
 	return u
 }
+
+func notifiedRecord(marks []ares.NotifyMark) []*storepb.NotifyMark {
+	var out []*storepb.NotifyMark
+	for _, m := range marks {
+		out = append(out, &storepb.NotifyMark{Begun: m.Begun, Ended: m.Ended, Requeued: int32(m.Requeued)})
+	}
+	return out
+}
+
+func notifiedOf(marks []*storepb.NotifyMark) []ares.NotifyMark {
+	var out []ares.NotifyMark
+	for _, m := range marks {
+		out = append(out, ares.NotifyMark{Begun: m.GetBegun(), Ended: m.GetEnded(), Requeued: int(m.GetRequeued())})
+	}
+	return out
+}

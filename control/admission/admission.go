@@ -50,6 +50,8 @@ type Admission struct {
 	Secrets SecretFinder
 	// Code finds the code that a job refers to. If Code is nil, no job may refer to code.
 	Code CodeFinder
+	// Notify checks the notifications that a job asks for. If Notify is nil, no job may ask for one.
+	Notify NotifyChecker
 	// The cache Seen remembers requests that any server accepted recently. It may be nil.
 	Seen SeenCache
 }
@@ -251,7 +253,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest) > 0 || stored.Start != nil {
+	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest)+len(stored.Notify) > 0 || stored.Start != nil {
 		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
 			return c, err
 		}
