@@ -63,7 +63,7 @@ func (j *Job) Element(index int) *Job {
 	e := *j
 	e.ID, e.Revision = ElementID(j.ID, index), 0
 	e.ArrayOf, e.ArrayIndex, e.ArrayCount = j.ID, index, j.Array.Count
-	e.Array, e.After, e.Start, e.RequestID, e.RetryOf = Array{}, nil, nil, "", ""
+	e.Array, e.After, e.Start, e.Notify, e.RequestID, e.RetryOf = Array{}, nil, nil, nil, "", ""
 	e.Name = fmt.Sprintf("%s[%d]", j.Name, index)
 	return &e
 }

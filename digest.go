@@ -112,7 +112,7 @@ func (c digestWriter) life(s *Spec) digestWriter {
 	if s.Preemptible != nil {
 		c = c.flag(74, *s.Preemptible)
 	}
-	return c.start(s.Start)
+	return c.start(s.Start).list(80, s.Notify)
 }
 
 func (c digestWriter) start(s *StartConditions) digestWriter {

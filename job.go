@@ -48,6 +48,7 @@ type Spec struct {
 	Secrets           []SecretRef       `json:"secrets,omitzero"`
 	CodeDigest        string            `json:"code_digest,omitzero"` // a snapshot of a directory, which is the working directory of each rank
 	Start             *StartConditions  `json:"start,omitzero"`       // nil for a job that may start as soon as it fits
+	Notify            []string          `json:"notify,omitzero"`      // rules such as "end,fail=mail"; see ParseNotifyRule
 }
 
 // Placement constrains where a job runs.

@@ -28,6 +28,11 @@ type Run struct {
 
 	// DroppedUsage is the GPU usage of dropped attempts. It has one entry per month, so that no usage moves to another month's bill.
 	DroppedUsage []MonthUsage `json:",omitempty"`
+	// Updated holds the fields of the job that were changed after it was accepted, or nil. It is never changed in place.
+	Updated *JobUpdate `json:",omitempty"`
+	// Notified records, for each rule of the job's notifications, which of them are settled. It may be shorter than the
+	// list of rules, and is never changed in place.
+	Notified []NotifyMark `json:",omitempty"`
 }
 
 // MonthUsage is the GPU usage of dropped attempts in one month in UTC.

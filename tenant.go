@@ -133,8 +133,13 @@ func (t Tenant) Admits(s Spec, current Use) error {
 			return Errorf(QuotaExceeded, "quota exceeded for tenant %s: %s requested=%d, quota=%d, current=%d", t.ID, r.What, r.Used, r.Limit, now[i].Used)
 		}
 	}
-	if t.PriorityTier != "" && ClassOf(s.PriorityValue()).Rank() > t.PriorityTier.Rank() {
-		return Errorf(PriorityTooHigh, "tenant %s may submit jobs up to class %s: priority %d is class %s", t.ID, t.PriorityTier, s.PriorityValue(), ClassOf(s.PriorityValue())).At("priority")
+	return t.AdmitsClass(s.PriorityValue())
+}
+
+// AdmitsClass rejects a priority whose class is above the highest class of the tenant.
+func (t Tenant) AdmitsClass(priority int) error {
+	if t.PriorityTier != "" && ClassOf(priority).Rank() > t.PriorityTier.Rank() {
+		return Errorf(PriorityTooHigh, "tenant %s may submit jobs up to class %s: priority %d is class %s", t.ID, t.PriorityTier, priority, ClassOf(priority)).At("priority")
 	}
 	return nil
 }

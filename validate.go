@@ -46,6 +46,7 @@ func (s Spec) Check() error {
 	s.checkSecrets(&p)
 	s.checkLife(&p)
 	s.Start.check(&s, &p)
+	s.checkNotify(&p)
 	s.Placement.check(&p)
 	s.Retry.check(&p)
 	return p.Err()

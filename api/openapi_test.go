@@ -132,7 +132,7 @@ func TestExamples(t *testing.T) {
 	values := strings.NewReplacer("{tenant_id}", "vision", "{name}", "training", "{node_id}", "gpu-17")
 	for _, id := range []string{
 		"TenantService_CreateTenant", "TenantService_UpdateTenant", "QueueService_CreateQueue", "QueueService_UpdateQueue",
-		"JobService_SubmitJob", "JobService_SubmitJobs", "JobService_PlanJob", "JobService_RetryJob", "JobService_HoldJob", "JobService_ReleaseJob",
+		"JobService_SubmitJob", "JobService_SubmitJobs", "JobService_PlanJob", "JobService_UpdateJob", "JobService_RetryJob", "JobService_HoldJob", "JobService_ReleaseJob",
 		"ReservationService_CreateReservation", "IdentityService_CreateToken", "IdentityService_CreateBinding", "IdentityService_AcceptBinding", "TrustService_CreateJoinToken",
 		"ClusterService_CordonNode", "ClusterService_UncordonNode", "ClusterService_DrainNode", "TrustService_LabelNode", "TrustService_RevokeNode",
 		"PolicyService_ApplyPolicy", "TopologyService_ApplyTopology", "SecretService_PutSecret", "SecretService_RotateSecretKey",
@@ -145,9 +145,9 @@ func TestExamples(t *testing.T) {
 		}
 		delete(calls, id)
 		path := values.Replace(c.path)
-		if strings.Contains(path, "{job_id}") { // use a job that has ended; only a waiting job can be held
+		if strings.Contains(path, "{job_id}") {
 			job := h.submit()
-			if id != "JobService_HoldJob" {
+			if id == "JobService_RetryJob" { // only a job that has ended can be retried
 				h.do("DELETE", "/api/v1/jobs/"+job, nil)
 			}
 			path = strings.Replace(path, "{job_id}", job, 1)

@@ -25,7 +25,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), Preemptible: m.Preemptible, After: m.After,
 		Array:  ares.Array{Count: int(m.GetArray().GetCount()), Parallelism: int(m.GetArray().GetParallelism())},
-		Labels: m.Labels, Secrets: m.secrets(), Start: m.Start.conditions(),
+		Labels: m.Labels, Secrets: m.secrets(), Start: m.Start.conditions(), Notify: m.Notify,
 	}
 }
 
@@ -121,7 +121,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), Preemptible: s.Preemptible, After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start),
+		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start), Notify: s.Notify,
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}

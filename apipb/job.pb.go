@@ -109,7 +109,12 @@ type JobSpec struct {
 	CodeDigest string `protobuf:"bytes,60,opt,name=code_digest,json=codeDigest,proto3" json:"code_digest,omitempty"`
 	// What must happen before the job may start. Absent for a job that may start as soon as
 	// it fits.
-	Start         *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
+	Start *StartConditions `protobuf:"bytes,61,opt,name=start,proto3" json:"start,omitempty"`
+	// Events of the job about which its user is notified, and where: EVENTS=TARGET, such as
+	// "end,fail=mail". The events are begin, end, fail and requeue; a target is mail, slack
+	// or the URL of a webhook. At most 4 rules. An array notifies as a whole, not for each
+	// element.
+	Notify        []string `protobuf:"bytes,70,rep,name=notify,proto3" json:"notify,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,6 +425,13 @@ func (x *JobSpec) GetCodeDigest() string {
 func (x *JobSpec) GetStart() *StartConditions {
 	if x != nil {
 		return x.Start
+	}
+	return nil
+}
+
+func (x *JobSpec) GetNotify() []string {
+	if x != nil {
+		return x.Notify
 	}
 	return nil
 }
@@ -3054,8 +3066,11 @@ func (x *JobMatch) GetCreatedAt() *timestamppb.Timestamp {
 }
 
 type CancelJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Cancel the job only if it is in one of these states when it is cancelled. Otherwise the
+	// answer is a conflict.
+	State         []string `protobuf:"bytes,2,rep,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3095,6 +3110,13 @@ func (x *CancelJobRequest) GetJobId() string {
 		return x.JobId
 	}
 	return ""
+}
+
+func (x *CancelJobRequest) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
 }
 
 type CancelJobResponse struct {
@@ -3368,6 +3390,168 @@ func (x *ReleaseJobResponse) GetMessage() string {
 	return ""
 }
 
+// UpdateJobRequest lists the fields to change. Fields that are absent keep their values.
+type UpdateJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Change the job only if it is in one of these states. Otherwise the answer is a
+	// conflict.
+	State []string `protobuf:"bytes,2,rep,name=state,proto3" json:"state,omitempty"`
+	// 5 to 1,000,000. Only while the job waits.
+	Priority *int32 `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	// best-effort, low, normal, high or critical; instead of priority.
+	PriorityClass string `protobuf:"bytes,4,opt,name=priority_class,json=priorityClass,proto3" json:"priority_class,omitempty"`
+	// Time limit of one attempt; 0 for none. Only while the job waits: a running attempt
+	// keeps the limit with which it was started.
+	MaxRuntimeMinutes *int32 `protobuf:"varint,5,opt,name=max_runtime_minutes,json=maxRuntimeMinutes,proto3,oneof" json:"max_runtime_minutes,omitempty"`
+	// Labels to add or to replace.
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys of labels to remove.
+	RemoveLabels  []string `protobuf:"bytes,7,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobRequest) Reset() {
+	*x = UpdateJobRequest{}
+	mi := &file_apipb_job_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobRequest) ProtoMessage() {}
+
+func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
+func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *UpdateJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetState() []string {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetPriorityClass() string {
+	if x != nil {
+		return x.PriorityClass
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetMaxRuntimeMinutes() int32 {
+	if x != nil && x.MaxRuntimeMinutes != nil {
+		return *x.MaxRuntimeMinutes
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetRemoveLabels() []string {
+	if x != nil {
+		return x.RemoveLabels
+	}
+	return nil
+}
+
+type UpdateJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// "updated", or "unchanged" if the job had these values before.
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobResponse) Reset() {
+	*x = UpdateJobResponse{}
+	mi := &file_apipb_job_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobResponse) ProtoMessage() {}
+
+func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apipb_job_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
+func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
+	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *UpdateJobResponse) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *UpdateJobResponse) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *UpdateJobResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type RetryJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	JobId string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -3379,7 +3563,7 @@ type RetryJobRequest struct {
 
 func (x *RetryJobRequest) Reset() {
 	*x = RetryJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3575,7 @@ func (x *RetryJobRequest) String() string {
 func (*RetryJobRequest) ProtoMessage() {}
 
 func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[36]
+	mi := &file_apipb_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3588,7 @@ func (x *RetryJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{36}
+	return file_apipb_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RetryJobRequest) GetJobId() string {
@@ -3435,7 +3619,7 @@ type RetryJobResponse struct {
 
 func (x *RetryJobResponse) Reset() {
 	*x = RetryJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3631,7 @@ func (x *RetryJobResponse) String() string {
 func (*RetryJobResponse) ProtoMessage() {}
 
 func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[37]
+	mi := &file_apipb_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3644,7 @@ func (x *RetryJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobResponse.ProtoReflect.Descriptor instead.
 func (*RetryJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{37}
+	return file_apipb_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RetryJobResponse) GetJobId() string {
@@ -3510,7 +3694,7 @@ type PredictJobRequest struct {
 
 func (x *PredictJobRequest) Reset() {
 	*x = PredictJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3706,7 @@ func (x *PredictJobRequest) String() string {
 func (*PredictJobRequest) ProtoMessage() {}
 
 func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[38]
+	mi := &file_apipb_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3719,7 @@ func (x *PredictJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobRequest.ProtoReflect.Descriptor instead.
 func (*PredictJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{38}
+	return file_apipb_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PredictJobRequest) GetJob() *JobSpec {
@@ -3561,7 +3745,7 @@ type PredictJobResponse struct {
 
 func (x *PredictJobResponse) Reset() {
 	*x = PredictJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3757,7 @@ func (x *PredictJobResponse) String() string {
 func (*PredictJobResponse) ProtoMessage() {}
 
 func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[39]
+	mi := &file_apipb_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3770,7 @@ func (x *PredictJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictJobResponse.ProtoReflect.Descriptor instead.
 func (*PredictJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{39}
+	return file_apipb_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PredictJobResponse) GetForecast() *RuntimeForecast {
@@ -3605,7 +3789,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3801,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[40]
+	mi := &file_apipb_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3814,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{40}
+	return file_apipb_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExplainJobRequest) GetJobId() string {
@@ -3649,7 +3833,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3845,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[41]
+	mi := &file_apipb_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3858,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{41}
+	return file_apipb_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainJobResponse) GetExplanation() *Explanation {
@@ -3693,7 +3877,7 @@ type PlanJobRequest struct {
 
 func (x *PlanJobRequest) Reset() {
 	*x = PlanJobRequest{}
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3889,7 @@ func (x *PlanJobRequest) String() string {
 func (*PlanJobRequest) ProtoMessage() {}
 
 func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[42]
+	mi := &file_apipb_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3902,7 @@ func (x *PlanJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobRequest.ProtoReflect.Descriptor instead.
 func (*PlanJobRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{42}
+	return file_apipb_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlanJobRequest) GetJob() *JobSpec {
@@ -3747,7 +3931,7 @@ type PlanJobResponse struct {
 
 func (x *PlanJobResponse) Reset() {
 	*x = PlanJobResponse{}
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3943,7 @@ func (x *PlanJobResponse) String() string {
 func (*PlanJobResponse) ProtoMessage() {}
 
 func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[43]
+	mi := &file_apipb_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3956,7 @@ func (x *PlanJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanJobResponse.ProtoReflect.Descriptor instead.
 func (*PlanJobResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{43}
+	return file_apipb_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PlanJobResponse) GetPlaced() bool {
@@ -3833,7 +4017,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4029,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[44]
+	mi := &file_apipb_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4042,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{44}
+	return file_apipb_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListJobEventsRequest) GetJobId() string {
@@ -3879,7 +4063,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4075,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[45]
+	mi := &file_apipb_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4088,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{45}
+	return file_apipb_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -3934,7 +4118,7 @@ type JobEvent struct {
 
 func (x *JobEvent) Reset() {
 	*x = JobEvent{}
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4130,7 @@ func (x *JobEvent) String() string {
 func (*JobEvent) ProtoMessage() {}
 
 func (x *JobEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[46]
+	mi := &file_apipb_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4143,7 @@ func (x *JobEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEvent.ProtoReflect.Descriptor instead.
 func (*JobEvent) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{46}
+	return file_apipb_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *JobEvent) GetAt() *timestamppb.Timestamp {
@@ -4024,7 +4208,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4036,7 +4220,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[47]
+	mi := &file_apipb_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4049,7 +4233,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{47}
+	return file_apipb_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamLogsRequest) GetJobId() string {
@@ -4147,7 +4331,7 @@ type LogPosition struct {
 
 func (x *LogPosition) Reset() {
 	*x = LogPosition{}
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4343,7 @@ func (x *LogPosition) String() string {
 func (*LogPosition) ProtoMessage() {}
 
 func (x *LogPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[48]
+	mi := &file_apipb_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4356,7 @@ func (x *LogPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogPosition.ProtoReflect.Descriptor instead.
 func (*LogPosition) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{48}
+	return file_apipb_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogPosition) GetRank() int32 {
@@ -4214,7 +4398,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4410,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[49]
+	mi := &file_apipb_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4423,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{49}
+	return file_apipb_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StreamLogsResponse) GetData() []byte {
@@ -4316,7 +4500,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4512,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[50]
+	mi := &file_apipb_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4525,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{50}
+	return file_apipb_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogLine) GetRank() int32 {
@@ -4392,7 +4576,7 @@ type LogNotice struct {
 
 func (x *LogNotice) Reset() {
 	*x = LogNotice{}
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4588,7 @@ func (x *LogNotice) String() string {
 func (*LogNotice) ProtoMessage() {}
 
 func (x *LogNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_apipb_job_proto_msgTypes[51]
+	mi := &file_apipb_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4601,7 @@ func (x *LogNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogNotice.ProtoReflect.Descriptor instead.
 func (*LogNotice) Descriptor() ([]byte, []int) {
-	return file_apipb_job_proto_rawDescGZIP(), []int{51}
+	return file_apipb_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogNotice) GetRank() int32 {
@@ -4445,7 +4629,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\r\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\r\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4495,7 +4679,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vpreemptible\x18& \x01(\bH\x03R\vpreemptible\x88\x01\x01\x12\x1f\n" +
 	"\vcode_digest\x18< \x01(\tR\n" +
 	"codeDigest\x12.\n" +
-	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x1a>\n" +
+	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x12\x16\n" +
+	"\x06notify\x18F \x03(\tR\x06notify\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -4750,9 +4935,10 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12!\n" +
 	"\fsubmitted_by\x18\x05 \x01(\tR\vsubmittedBy\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\")\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"I\n" +
 	"\x10CancelJobRequest\x12\x15\n" +
-	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"\\\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\x05state\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05state\"\\\n" +
 	"\x11CancelJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -4766,6 +4952,23 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x11ReleaseJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\"]\n" +
 	"\x12ReleaseJobResponse\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x94\x03\n" +
+	"\x10UpdateJobRequest\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1e\n" +
+	"\x05state\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\x05state\x12\x1f\n" +
+	"\bpriority\x18\x03 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12%\n" +
+	"\x0epriority_class\x18\x04 \x01(\tR\rpriorityClass\x123\n" +
+	"\x13max_runtime_minutes\x18\x05 \x01(\x05H\x01R\x11maxRuntimeMinutes\x88\x01\x01\x12=\n" +
+	"\x06labels\x18\x06 \x03(\v2%.ares.v1.UpdateJobRequest.LabelsEntryR\x06labels\x12-\n" +
+	"\rremove_labels\x18\a \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\fremoveLabels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\x16\n" +
+	"\x14_max_runtime_minutes\"\\\n" +
+	"\x11UpdateJobResponse\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"Q\n" +
@@ -4851,7 +5054,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tLogNotice\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
-	"\amissing\x18\x03 \x01(\bR\amissing2\xb5\r\n" +
+	"\amissing\x18\x03 \x01(\bR\amissing2\x9b\x0e\n" +
 	"\n" +
 	"JobService\x12]\n" +
 	"\tSubmitJob\x12\x19.ares.v1.SubmitJobRequest\x1a\x1a.ares.v1.SubmitJobResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x03job\"\f/api/v1/jobs\x12d\n" +
@@ -4864,7 +5067,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\tCancelJob\x12\x19.ares.v1.CancelJobRequest\x1a\x1a.ares.v1.CancelJobResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/api/v1/jobs/{job_id}\x12c\n" +
 	"\aHoldJob\x12\x17.ares.v1.HoldJobRequest\x1a\x18.ares.v1.HoldJobResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/api/v1/jobs/{job_id}:hold\x12o\n" +
 	"\n" +
-	"ReleaseJob\x12\x1a.ares.v1.ReleaseJobRequest\x1a\x1b.ares.v1.ReleaseJobResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/jobs/{job_id}:release\x12g\n" +
+	"ReleaseJob\x12\x1a.ares.v1.ReleaseJobRequest\x1a\x1b.ares.v1.ReleaseJobResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/jobs/{job_id}:release\x12d\n" +
+	"\tUpdateJob\x12\x19.ares.v1.UpdateJobRequest\x1a\x1a.ares.v1.UpdateJobResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*2\x15/api/v1/jobs/{job_id}\x12g\n" +
 	"\bRetryJob\x12\x18.ares.v1.RetryJobRequest\x1a\x19.ares.v1.RetryJobResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/jobs/{job_id}/retry\x12t\n" +
 	"\rListJobEvents\x12\x1d.ares.v1.ListJobEventsRequest\x1a\x1e.ares.v1.ListJobEventsResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/jobs/{job_id}/events\x12y\n" +
 	"\n" +
@@ -4889,7 +5093,7 @@ func file_apipb_job_proto_rawDescGZIP() []byte {
 	return file_apipb_job_proto_rawDescData
 }
 
-var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_apipb_job_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_apipb_job_proto_goTypes = []any{
 	(*JobSpec)(nil),                   // 0: ares.v1.JobSpec
 	(*StartConditions)(nil),           // 1: ares.v1.StartConditions
@@ -4927,141 +5131,147 @@ var file_apipb_job_proto_goTypes = []any{
 	(*HoldJobResponse)(nil),           // 33: ares.v1.HoldJobResponse
 	(*ReleaseJobRequest)(nil),         // 34: ares.v1.ReleaseJobRequest
 	(*ReleaseJobResponse)(nil),        // 35: ares.v1.ReleaseJobResponse
-	(*RetryJobRequest)(nil),           // 36: ares.v1.RetryJobRequest
-	(*RetryJobResponse)(nil),          // 37: ares.v1.RetryJobResponse
-	(*PredictJobRequest)(nil),         // 38: ares.v1.PredictJobRequest
-	(*PredictJobResponse)(nil),        // 39: ares.v1.PredictJobResponse
-	(*ExplainJobRequest)(nil),         // 40: ares.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 41: ares.v1.ExplainJobResponse
-	(*PlanJobRequest)(nil),            // 42: ares.v1.PlanJobRequest
-	(*PlanJobResponse)(nil),           // 43: ares.v1.PlanJobResponse
-	(*ListJobEventsRequest)(nil),      // 44: ares.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),     // 45: ares.v1.ListJobEventsResponse
-	(*JobEvent)(nil),                  // 46: ares.v1.JobEvent
-	(*StreamLogsRequest)(nil),         // 47: ares.v1.StreamLogsRequest
-	(*LogPosition)(nil),               // 48: ares.v1.LogPosition
-	(*StreamLogsResponse)(nil),        // 49: ares.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 50: ares.v1.LogLine
-	(*LogNotice)(nil),                 // 51: ares.v1.LogNotice
-	nil,                               // 52: ares.v1.JobSpec.EnvironmentEntry
-	nil,                               // 53: ares.v1.JobSpec.LabelsEntry
-	nil,                               // 54: ares.v1.Placement.NodeSelectorEntry
-	nil,                               // 55: ares.v1.Job.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 56: google.protobuf.Timestamp
-	(*Explanation)(nil),               // 57: ares.v1.Explanation
-	(*Nomination)(nil),                // 58: ares.v1.Nomination
-	(*DeadlineOutlook)(nil),           // 59: ares.v1.DeadlineOutlook
-	(*PlacementScore)(nil),            // 60: ares.v1.PlacementScore
-	(*Preemption)(nil),                // 61: ares.v1.Preemption
-	(*ListPreemptionsRequest)(nil),    // 62: ares.v1.ListPreemptionsRequest
-	(*PlanConsolidationRequest)(nil),  // 63: ares.v1.PlanConsolidationRequest
-	(*ListPreemptionsResponse)(nil),   // 64: ares.v1.ListPreemptionsResponse
-	(*PlanConsolidationResponse)(nil), // 65: ares.v1.PlanConsolidationResponse
+	(*UpdateJobRequest)(nil),          // 36: ares.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 37: ares.v1.UpdateJobResponse
+	(*RetryJobRequest)(nil),           // 38: ares.v1.RetryJobRequest
+	(*RetryJobResponse)(nil),          // 39: ares.v1.RetryJobResponse
+	(*PredictJobRequest)(nil),         // 40: ares.v1.PredictJobRequest
+	(*PredictJobResponse)(nil),        // 41: ares.v1.PredictJobResponse
+	(*ExplainJobRequest)(nil),         // 42: ares.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 43: ares.v1.ExplainJobResponse
+	(*PlanJobRequest)(nil),            // 44: ares.v1.PlanJobRequest
+	(*PlanJobResponse)(nil),           // 45: ares.v1.PlanJobResponse
+	(*ListJobEventsRequest)(nil),      // 46: ares.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),     // 47: ares.v1.ListJobEventsResponse
+	(*JobEvent)(nil),                  // 48: ares.v1.JobEvent
+	(*StreamLogsRequest)(nil),         // 49: ares.v1.StreamLogsRequest
+	(*LogPosition)(nil),               // 50: ares.v1.LogPosition
+	(*StreamLogsResponse)(nil),        // 51: ares.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 52: ares.v1.LogLine
+	(*LogNotice)(nil),                 // 53: ares.v1.LogNotice
+	nil,                               // 54: ares.v1.JobSpec.EnvironmentEntry
+	nil,                               // 55: ares.v1.JobSpec.LabelsEntry
+	nil,                               // 56: ares.v1.Placement.NodeSelectorEntry
+	nil,                               // 57: ares.v1.Job.LabelsEntry
+	nil,                               // 58: ares.v1.UpdateJobRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 59: google.protobuf.Timestamp
+	(*Explanation)(nil),               // 60: ares.v1.Explanation
+	(*Nomination)(nil),                // 61: ares.v1.Nomination
+	(*DeadlineOutlook)(nil),           // 62: ares.v1.DeadlineOutlook
+	(*PlacementScore)(nil),            // 63: ares.v1.PlacementScore
+	(*Preemption)(nil),                // 64: ares.v1.Preemption
+	(*ListPreemptionsRequest)(nil),    // 65: ares.v1.ListPreemptionsRequest
+	(*PlanConsolidationRequest)(nil),  // 66: ares.v1.PlanConsolidationRequest
+	(*ListPreemptionsResponse)(nil),   // 67: ares.v1.ListPreemptionsResponse
+	(*PlanConsolidationResponse)(nil), // 68: ares.v1.PlanConsolidationResponse
 }
 var file_apipb_job_proto_depIdxs = []int32{
-	52, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
+	54, // 0: ares.v1.JobSpec.environment:type_name -> ares.v1.JobSpec.EnvironmentEntry
 	3,  // 1: ares.v1.JobSpec.placement:type_name -> ares.v1.Placement
-	56, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	59, // 2: ares.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
 	5,  // 3: ares.v1.JobSpec.retry:type_name -> ares.v1.RetryPolicy
 	6,  // 4: ares.v1.JobSpec.checkpoint:type_name -> ares.v1.Checkpoint
 	7,  // 5: ares.v1.JobSpec.array:type_name -> ares.v1.Array
-	53, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
+	55, // 6: ares.v1.JobSpec.labels:type_name -> ares.v1.JobSpec.LabelsEntry
 	2,  // 7: ares.v1.JobSpec.secrets:type_name -> ares.v1.SecretRef
 	1,  // 8: ares.v1.JobSpec.start:type_name -> ares.v1.StartConditions
-	56, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
-	54, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
+	59, // 9: ares.v1.StartConditions.begin:type_name -> google.protobuf.Timestamp
+	56, // 10: ares.v1.Placement.node_selector:type_name -> ares.v1.Placement.NodeSelectorEntry
 	4,  // 11: ares.v1.Placement.node_requirements:type_name -> ares.v1.NodeRequirement
-	56, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	56, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	56, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	56, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	59, // 12: ares.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	59, // 13: ares.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	59, // 14: ares.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	59, // 15: ares.v1.Job.not_before:type_name -> google.protobuf.Timestamp
 	12, // 16: ares.v1.Job.stop:type_name -> ares.v1.StopIntent
 	13, // 17: ares.v1.Job.progress:type_name -> ares.v1.JobProgress
 	14, // 18: ares.v1.Job.result:type_name -> ares.v1.JobResult
 	15, // 19: ares.v1.Job.attempts:type_name -> ares.v1.Attempt
 	0,  // 20: ares.v1.Job.spec:type_name -> ares.v1.JobSpec
-	57, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
+	60, // 21: ares.v1.Job.explanation:type_name -> ares.v1.Explanation
 	11, // 22: ares.v1.Job.elements:type_name -> ares.v1.ArrayElements
 	10, // 23: ares.v1.Job.forecast:type_name -> ares.v1.RuntimeForecast
-	58, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
-	59, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
+	61, // 24: ares.v1.Job.nomination:type_name -> ares.v1.Nomination
+	62, // 25: ares.v1.Job.deadline_outlook:type_name -> ares.v1.DeadlineOutlook
 	9,  // 26: ares.v1.Job.use:type_name -> ares.v1.JobUse
-	55, // 27: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
-	56, // 28: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
-	56, // 29: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
-	56, // 30: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
-	56, // 31: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
+	57, // 27: ares.v1.Job.labels:type_name -> ares.v1.Job.LabelsEntry
+	59, // 28: ares.v1.RuntimeForecast.p50_end:type_name -> google.protobuf.Timestamp
+	59, // 29: ares.v1.RuntimeForecast.p90_end:type_name -> google.protobuf.Timestamp
+	59, // 30: ares.v1.StopIntent.at:type_name -> google.protobuf.Timestamp
+	59, // 31: ares.v1.JobProgress.at:type_name -> google.protobuf.Timestamp
 	16, // 32: ares.v1.Attempt.seats:type_name -> ares.v1.JobSeat
-	56, // 33: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
-	56, // 34: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	56, // 35: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	60, // 36: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
-	56, // 37: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
-	61, // 38: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
+	59, // 33: ares.v1.Attempt.placed_at:type_name -> google.protobuf.Timestamp
+	59, // 34: ares.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	59, // 35: ares.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	63, // 36: ares.v1.Attempt.placement_score:type_name -> ares.v1.PlacementScore
+	59, // 37: ares.v1.Attempt.checkpointed_at:type_name -> google.protobuf.Timestamp
+	64, // 38: ares.v1.Attempt.preemption:type_name -> ares.v1.Preemption
 	0,  // 39: ares.v1.SubmitJobRequest.job:type_name -> ares.v1.JobSpec
 	0,  // 40: ares.v1.SubmitJobsRequest.jobs:type_name -> ares.v1.JobSpec
 	21, // 41: ares.v1.SubmitJobsResponse.results:type_name -> ares.v1.SubmitResult
 	22, // 42: ares.v1.SubmitResult.details:type_name -> ares.v1.ErrorDetail
 	8,  // 43: ares.v1.GetJobResponse.job:type_name -> ares.v1.Job
-	56, // 44: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
-	56, // 45: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
+	59, // 44: ares.v1.ListJobsRequest.from:type_name -> google.protobuf.Timestamp
+	59, // 45: ares.v1.ListJobsRequest.to:type_name -> google.protobuf.Timestamp
 	8,  // 46: ares.v1.ListJobsResponse.jobs:type_name -> ares.v1.Job
 	29, // 47: ares.v1.ResolveJobResponse.matches:type_name -> ares.v1.JobMatch
-	56, // 48: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 49: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
-	10, // 50: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
-	57, // 51: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
-	0,  // 52: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
-	16, // 53: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
-	60, // 54: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
-	57, // 55: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
-	59, // 56: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
-	46, // 57: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
-	56, // 58: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
-	56, // 59: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
-	48, // 60: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
-	50, // 61: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
-	48, // 62: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
-	51, // 63: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
-	56, // 64: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
-	56, // 65: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	17, // 66: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
-	19, // 67: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
-	23, // 68: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
-	25, // 69: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
-	27, // 70: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
-	30, // 71: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
-	32, // 72: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
-	34, // 73: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
-	36, // 74: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
-	44, // 75: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
-	40, // 76: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
-	42, // 77: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
-	38, // 78: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
-	62, // 79: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
-	63, // 80: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
-	47, // 81: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
-	18, // 82: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
-	20, // 83: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
-	24, // 84: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
-	26, // 85: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
-	28, // 86: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
-	31, // 87: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
-	33, // 88: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
-	35, // 89: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
-	37, // 90: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
-	45, // 91: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
-	41, // 92: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
-	43, // 93: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
-	39, // 94: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
-	64, // 95: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
-	65, // 96: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
-	49, // 97: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
-	82, // [82:98] is the sub-list for method output_type
-	66, // [66:82] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	59, // 48: ares.v1.JobMatch.created_at:type_name -> google.protobuf.Timestamp
+	58, // 49: ares.v1.UpdateJobRequest.labels:type_name -> ares.v1.UpdateJobRequest.LabelsEntry
+	0,  // 50: ares.v1.PredictJobRequest.job:type_name -> ares.v1.JobSpec
+	10, // 51: ares.v1.PredictJobResponse.forecast:type_name -> ares.v1.RuntimeForecast
+	60, // 52: ares.v1.ExplainJobResponse.explanation:type_name -> ares.v1.Explanation
+	0,  // 53: ares.v1.PlanJobRequest.job:type_name -> ares.v1.JobSpec
+	16, // 54: ares.v1.PlanJobResponse.seats:type_name -> ares.v1.JobSeat
+	63, // 55: ares.v1.PlanJobResponse.placement_score:type_name -> ares.v1.PlacementScore
+	60, // 56: ares.v1.PlanJobResponse.explanation:type_name -> ares.v1.Explanation
+	62, // 57: ares.v1.PlanJobResponse.deadline:type_name -> ares.v1.DeadlineOutlook
+	48, // 58: ares.v1.ListJobEventsResponse.events:type_name -> ares.v1.JobEvent
+	59, // 59: ares.v1.JobEvent.at:type_name -> google.protobuf.Timestamp
+	59, // 60: ares.v1.StreamLogsRequest.since:type_name -> google.protobuf.Timestamp
+	50, // 61: ares.v1.StreamLogsRequest.positions:type_name -> ares.v1.LogPosition
+	52, // 62: ares.v1.StreamLogsResponse.lines:type_name -> ares.v1.LogLine
+	50, // 63: ares.v1.StreamLogsResponse.positions:type_name -> ares.v1.LogPosition
+	53, // 64: ares.v1.StreamLogsResponse.notices:type_name -> ares.v1.LogNotice
+	59, // 65: ares.v1.StreamLogsResponse.complete_until:type_name -> google.protobuf.Timestamp
+	59, // 66: ares.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	17, // 67: ares.v1.JobService.SubmitJob:input_type -> ares.v1.SubmitJobRequest
+	19, // 68: ares.v1.JobService.SubmitJobs:input_type -> ares.v1.SubmitJobsRequest
+	23, // 69: ares.v1.JobService.GetJob:input_type -> ares.v1.GetJobRequest
+	25, // 70: ares.v1.JobService.ListJobs:input_type -> ares.v1.ListJobsRequest
+	27, // 71: ares.v1.JobService.ResolveJob:input_type -> ares.v1.ResolveJobRequest
+	30, // 72: ares.v1.JobService.CancelJob:input_type -> ares.v1.CancelJobRequest
+	32, // 73: ares.v1.JobService.HoldJob:input_type -> ares.v1.HoldJobRequest
+	34, // 74: ares.v1.JobService.ReleaseJob:input_type -> ares.v1.ReleaseJobRequest
+	36, // 75: ares.v1.JobService.UpdateJob:input_type -> ares.v1.UpdateJobRequest
+	38, // 76: ares.v1.JobService.RetryJob:input_type -> ares.v1.RetryJobRequest
+	46, // 77: ares.v1.JobService.ListJobEvents:input_type -> ares.v1.ListJobEventsRequest
+	42, // 78: ares.v1.JobService.ExplainJob:input_type -> ares.v1.ExplainJobRequest
+	44, // 79: ares.v1.JobService.PlanJob:input_type -> ares.v1.PlanJobRequest
+	40, // 80: ares.v1.JobService.PredictJob:input_type -> ares.v1.PredictJobRequest
+	65, // 81: ares.v1.JobService.ListPreemptions:input_type -> ares.v1.ListPreemptionsRequest
+	66, // 82: ares.v1.JobService.PlanConsolidation:input_type -> ares.v1.PlanConsolidationRequest
+	49, // 83: ares.v1.JobService.StreamLogs:input_type -> ares.v1.StreamLogsRequest
+	18, // 84: ares.v1.JobService.SubmitJob:output_type -> ares.v1.SubmitJobResponse
+	20, // 85: ares.v1.JobService.SubmitJobs:output_type -> ares.v1.SubmitJobsResponse
+	24, // 86: ares.v1.JobService.GetJob:output_type -> ares.v1.GetJobResponse
+	26, // 87: ares.v1.JobService.ListJobs:output_type -> ares.v1.ListJobsResponse
+	28, // 88: ares.v1.JobService.ResolveJob:output_type -> ares.v1.ResolveJobResponse
+	31, // 89: ares.v1.JobService.CancelJob:output_type -> ares.v1.CancelJobResponse
+	33, // 90: ares.v1.JobService.HoldJob:output_type -> ares.v1.HoldJobResponse
+	35, // 91: ares.v1.JobService.ReleaseJob:output_type -> ares.v1.ReleaseJobResponse
+	37, // 92: ares.v1.JobService.UpdateJob:output_type -> ares.v1.UpdateJobResponse
+	39, // 93: ares.v1.JobService.RetryJob:output_type -> ares.v1.RetryJobResponse
+	47, // 94: ares.v1.JobService.ListJobEvents:output_type -> ares.v1.ListJobEventsResponse
+	43, // 95: ares.v1.JobService.ExplainJob:output_type -> ares.v1.ExplainJobResponse
+	45, // 96: ares.v1.JobService.PlanJob:output_type -> ares.v1.PlanJobResponse
+	41, // 97: ares.v1.JobService.PredictJob:output_type -> ares.v1.PredictJobResponse
+	67, // 98: ares.v1.JobService.ListPreemptions:output_type -> ares.v1.ListPreemptionsResponse
+	68, // 99: ares.v1.JobService.PlanConsolidation:output_type -> ares.v1.PlanConsolidationResponse
+	51, // 100: ares.v1.JobService.StreamLogs:output_type -> ares.v1.StreamLogsResponse
+	84, // [84:101] is the sub-list for method output_type
+	67, // [67:84] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_apipb_job_proto_init() }
@@ -5076,15 +5286,16 @@ func file_apipb_job_proto_init() {
 	file_apipb_job_proto_msgTypes[5].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[10].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[26].OneofWrappers = []any{}
-	file_apipb_job_proto_msgTypes[47].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[36].OneofWrappers = []any{}
 	file_apipb_job_proto_msgTypes[49].OneofWrappers = []any{}
+	file_apipb_job_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apipb_job_proto_rawDesc), len(file_apipb_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

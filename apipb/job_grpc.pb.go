@@ -27,6 +27,7 @@ const (
 	JobService_CancelJob_FullMethodName         = "/ares.v1.JobService/CancelJob"
 	JobService_HoldJob_FullMethodName           = "/ares.v1.JobService/HoldJob"
 	JobService_ReleaseJob_FullMethodName        = "/ares.v1.JobService/ReleaseJob"
+	JobService_UpdateJob_FullMethodName         = "/ares.v1.JobService/UpdateJob"
 	JobService_RetryJob_FullMethodName          = "/ares.v1.JobService/RetryJob"
 	JobService_ListJobEvents_FullMethodName     = "/ares.v1.JobService/ListJobEvents"
 	JobService_ExplainJob_FullMethodName        = "/ares.v1.JobService/ExplainJob"
@@ -65,6 +66,9 @@ type JobServiceClient interface {
 	HoldJob(ctx context.Context, in *HoldJobRequest, opts ...grpc.CallOption) (*HoldJobResponse, error)
 	// ReleaseJob ends the hold of a job. Releasing a job that is not held changes nothing.
 	ReleaseJob(ctx context.Context, in *ReleaseJobRequest, opts ...grpc.CallOption) (*ReleaseJobResponse, error)
+	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
+	// Repeating the request changes nothing more.
+	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
 	// ListJobEvents lists the events of one job, oldest first.
@@ -169,6 +173,16 @@ func (c *jobServiceClient) ReleaseJob(ctx context.Context, in *ReleaseJobRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseJobResponse)
 	err := c.cc.Invoke(ctx, JobService_ReleaseJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateJobResponse)
+	err := c.cc.Invoke(ctx, JobService_UpdateJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -292,6 +306,9 @@ type JobServiceServer interface {
 	HoldJob(context.Context, *HoldJobRequest) (*HoldJobResponse, error)
 	// ReleaseJob ends the hold of a job. Releasing a job that is not held changes nothing.
 	ReleaseJob(context.Context, *ReleaseJobRequest) (*ReleaseJobResponse, error)
+	// UpdateJob changes some fields of a job that has not ended. All fields change, or none.
+	// Repeating the request changes nothing more.
+	UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error)
 	// RetryJob submits a finished job again as a new one with retry_of set.
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
 	// ListJobEvents lists the events of one job, oldest first.
@@ -345,6 +362,9 @@ func (UnimplementedJobServiceServer) HoldJob(context.Context, *HoldJobRequest) (
 }
 func (UnimplementedJobServiceServer) ReleaseJob(context.Context, *ReleaseJobRequest) (*ReleaseJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseJob not implemented")
+}
+func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
 }
 func (UnimplementedJobServiceServer) RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryJob not implemented")
@@ -535,6 +555,24 @@ func _JobService_ReleaseJob_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_UpdateJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).UpdateJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_UpdateJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).UpdateJob(ctx, req.(*UpdateJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_RetryJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RetryJobRequest)
 	if err := dec(in); err != nil {
@@ -710,6 +748,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseJob",
 			Handler:    _JobService_ReleaseJob_Handler,
+		},
+		{
+			MethodName: "UpdateJob",
+			Handler:    _JobService_UpdateJob_Handler,
 		},
 		{
 			MethodName: "RetryJob",

@@ -120,6 +120,7 @@ var ranks = map[string][]string{
 		"control/accounting",
 		"control/secrets",
 		"control/code",
+		"control/notices",
 		"control/cache",
 		"control/recording",
 	},

@@ -139,10 +139,17 @@ func (c *Client) PlanConsolidation(ctx context.Context) (*apipb.PlanConsolidatio
 }
 
 // Cancel cancels a job in any phase. A cancelled job's devices stay allocated until its processes
-// are dead.
-func (c *Client) Cancel(ctx context.Context, id string) (*apipb.CancelJobResponse, error) {
+// are dead. If states are given, the job is cancelled only if it is in one of them.
+func (c *Client) Cancel(ctx context.Context, id string, states ...string) (*apipb.CancelJobResponse, error) {
 	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.CancelJobResponse, error) {
-		return apipb.NewJobServiceClient(conn).CancelJob(ctx, &apipb.CancelJobRequest{JobId: id})
+		return apipb.NewJobServiceClient(conn).CancelJob(ctx, &apipb.CancelJobRequest{JobId: id, State: states})
+	})
+}
+
+// Update changes fields of a job that has not ended. Repeating the call changes nothing more.
+func (c *Client) Update(ctx context.Context, req *apipb.UpdateJobRequest) (*apipb.UpdateJobResponse, error) {
+	return try(ctx, c, func(ctx context.Context, conn *grpc.ClientConn) (*apipb.UpdateJobResponse, error) {
+		return apipb.NewJobServiceClient(conn).UpdateJob(ctx, req)
 	})
 }
 

@@ -209,6 +209,9 @@ func (m *Mail) message(a Alert) []byte {
 	var s strings.Builder
 	fmt.Fprintf(&s, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMIME-Version: 1.0\r\n", oneLine.Replace(m.From), oneLine.Replace(strings.Join(m.To, ", ")),
 		mime.QEncoding.Encode("utf-8", oneLine.Replace(a.Title)), a.At.UTC().Format(time.RFC1123Z))
+	if a.ID != "" {
+		fmt.Fprintf(&s, "Message-ID: <%s@ares>\r\n", oneLine.Replace(a.ID))
+	}
 	s.WriteString("Auto-Submitted: auto-generated\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n")
 	w := quotedprintable.NewWriter(&s)
 	fmt.Fprintf(w, "%s\n\n", a.text())

@@ -16,6 +16,8 @@ import (
 
 // Alert is a message for people.
 type Alert struct {
+	// ID identifies the event of a job that the alert is about; "" for other alerts. Repeated deliveries have the same ID.
+	ID string
 	// Key identifies the subject of the alert. If an alert with the same key was sent within the time window, the new
 	// alert is only counted, not sent.
 	Key   string

@@ -50,6 +50,7 @@ type Config struct {
 	Isolation IsolationConfig `yaml:"isolation"`
 	Audit     AuditConfig     `yaml:"audit"`
 	Alerts    AlertsConfig    `yaml:"alerts"`
+	Notify    NotifyConfig    `yaml:"notifications"`
 	Redis     RedisConfig     `yaml:"redis"`
 	History   HistoryConfig   `yaml:"history"`
 	Log       LogConfig       `yaml:"log"`
@@ -295,6 +296,7 @@ func Default() Config {
 		Isolation: agent.DefaultIsolation(),
 		Audit:     defaultAudit(),
 		Alerts:    defaultAlerts(),
+		Notify:    NotifyConfig{TenantPerMinute: 60},
 		Redis:     RedisConfig{TimeoutMS: defaultRedisTimeoutMS},
 		History:   HistoryConfig{Currency: "USD"},
 		Log:       LogConfig{Level: "info", Format: "text"},
@@ -352,6 +354,7 @@ func (c *Config) Check() error {
 	c.Scheduler.check(&p)
 	c.Auth.OIDC.check(&p)
 	c.Alerts.check(&p)
+	c.Notify.check(&c.Alerts, &p)
 	c.Redis.check(&p)
 	c.Objects.check(&p)
 	c.Limits.checkRates(&p)

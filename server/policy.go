@@ -35,6 +35,9 @@ func (s *Server) startPolicies(run context.Context, m *metrics) error {
 	s.notifier = notify.New(channels, opts)
 	s.Policies.Log, s.Policies.Count, s.Policies.Alert = s.log, counts.count, s.notifier.Tell
 	s.Admission.Policies = s.Policies
+	if err := s.openNotices(); err != nil {
+		return err
+	}
 	s.runPart("alerts", func() error { return s.notifier.Run(run) })
 	return nil
 }

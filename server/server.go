@@ -33,6 +33,7 @@ import (
 	"github.com/ares-scheduler/ares/control/code"
 	"github.com/ares-scheduler/ares/control/estimate"
 	"github.com/ares-scheduler/ares/control/lifecycle"
+	"github.com/ares-scheduler/ares/control/notices"
 	"github.com/ares-scheduler/ares/control/scheduler"
 	"github.com/ares-scheduler/ares/engine/cluster/score"
 	"github.com/ares-scheduler/ares/notify"
@@ -90,6 +91,7 @@ type Server struct {
 	auth     *auth.Auth
 	trust    *pipeline.Trust
 	notifier *notify.Notifier
+	notices  *notices.Notices
 	hosts    []string // names and addresses of this server
 	doors    *api.Server
 	grpc     *grpc.Server
@@ -273,7 +275,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 		defer cancel()
 		for name, part := range map[string]func(context.Context, *store.Leadership) error{
 			"recorder": recorder.Run, "live jobs": s.live.Run, "drainer": drainer.Run, "estimator": s.Estimator.Lead, "scorer": s.Scorer.Lead,
-			"code": s.Code.Lead,
+			"code": s.Code.Lead, "notifications": s.notices.Lead,
 		} {
 			wg.Go(func() {
 				defer cancel()

@@ -87,6 +87,7 @@ func runRecord(r *ares.Run) *storepb.Record {
 	if h := r.Hold; h != nil {
 		m.Hold = &storepb.Hold{By: h.By, At: micros(h.At), Released: h.Released}
 	}
+	m.Updated, m.Notified = updateRecord(r.Updated), notifiedRecord(r.Notified)
 	rec := &storepb.Record{Body: &storepb.Record_Run{Run: m}}
 	putUnknownFields(rec, r.Extra)
 	return rec
@@ -138,6 +139,7 @@ func runOf(rec *storepb.Record, revision int64) ares.Run {
 	for _, u := range m.GetDroppedUsage() {
 		r.DroppedUsage = append(r.DroppedUsage, ares.MonthUsage{First: fromMicros(u.First), GPUMilli: u.GpuMilliMs, Ran: time.Duration(u.RanMicros) * time.Microsecond})
 	}
+	r.Updated, r.Notified = updateOf(m.GetUpdated()), notifiedOf(m.GetNotified())
 	return r
 }
 

@@ -79,6 +79,7 @@ func (s *Store) Job(ctx context.Context, id ares.JobID) (Snapshot, error) {
 			return snap, err
 		}
 		snap.Run, snap.run = runOf(rec, kvs[0].ModRevision), string(kvs[0].Value)
+		snap.Job = snap.Job.Updated(snap.Run.Updated)
 	}
 	if kvs = resp.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
 		if rec, err = unmarshal(progressKeyOf(id), kvs[0].Value); err != nil {
@@ -161,11 +162,15 @@ func endAttempt(id ares.JobID) []clientv3.Op {
 	}
 }
 
-// RequestStop records a stop request for a running job, or ends a waiting job.
-func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop) (ares.Run, error) {
+// RequestStop records a stop request for a running job, or ends a waiting job. If the caller names phases, the request
+// is rejected unless the job is in one of them.
+func (s *Store) RequestStop(ctx context.Context, id ares.JobID, stop ares.Stop, only ...ares.Phase) (ares.Run, error) {
 	return s.update(ctx, "stop job", id, func(_ *ares.Job, r *ares.Run) error {
 		if r.Phase == ares.Cancelled && stop.Why == ares.StopCancel {
 			return errUnchanged
+		}
+		if err := inPhase(r, only); err != nil {
+			return err
 		}
 		return r.RequestStop(stop)
 	}, nil, nil, nil)
@@ -184,6 +189,35 @@ func (s *Store) SetHold(ctx context.Context, id ares.JobID, held bool, by string
 		return false, run, nil
 	}
 	return changed && err == nil, run, err
+}
+
+// UpdateJob changes fields of a job that has not ended. The function `change` returns the new values for the job as it
+// is stored; it may be called several times. The result says whether the job changed.
+func (s *Store) UpdateJob(ctx context.Context, id ares.JobID, by string, now time.Time, only []ares.Phase, change func(*ares.Job) (ares.JobUpdate, error)) (bool, ares.Run, error) {
+	changed := false
+	run, err := s.update(ctx, "update job", id, func(j *ares.Job, r *ares.Run) error {
+		changed = false
+		if err := inPhase(r, only); err != nil {
+			return err
+		}
+		u, err := change(j)
+		if err != nil {
+			return err
+		}
+		if changed, err = r.Update(j, u, by, now); err == nil && !changed {
+			return errUnchanged
+		}
+		return err
+	}, nil, nil, nil)
+	return changed && err == nil, run, err
+}
+
+// inPhase rejects a change of a job that is in none of the given phases. Without phases, every phase is right.
+func inPhase(r *ares.Run, only []ares.Phase) error {
+	if len(only) == 0 || slices.Contains(only, r.Phase) {
+		return nil
+	}
+	return ares.Errorf(ares.Conflict, "the job is %s", r.Phase)
 }
 
 // Clear frees seats of a job on one node. A seat is freed if its attempt has ended and the node no longer reports its

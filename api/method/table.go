@@ -106,6 +106,11 @@ var table = []Method{
 		Audit: change("RELEASE_JOB", "", "job_id"), Limiter: Writes,
 	},
 	{
+		// A change must pass the checks of a submission, so it needs the same permission.
+		Name: apipb.JobService_UpdateJob_FullMethodName, Permission: roles.JobSubmit, Scope: JobScope,
+		Audit: change("UPDATE_JOB", "", "job_id"), Limiter: Writes,
+	},
+	{
 		Name: apipb.JobService_RetryJob_FullMethodName, Permission: roles.JobSubmit, Scope: JobScope,
 		Audit: change("RETRY_JOB", "", "job_id"), Limiter: Writes, Status: http.StatusCreated,
 	},

@@ -380,7 +380,11 @@ func (d *jobService) CancelJob(ctx context.Context, req *apipb.CancelJobRequest)
 		return nil, err
 	}
 	was := d.Cfg.View.Job(ares.JobID(req.GetJobId()))
-	run, err := d.Cfg.Admission.Cancel(ctx, ares.JobID(req.GetJobId()), pipeline.CallerName(ctx))
+	only, err := phasesOf(req.GetState())
+	if err != nil {
+		return nil, err
+	}
+	run, err := d.Cfg.Admission.Cancel(ctx, ares.JobID(req.GetJobId()), pipeline.CallerName(ctx), only...)
 	if was != nil {
 		pipeline.AuditChange(ctx, was.Job.Tenant, was.Run, run)
 	}

@@ -75,8 +75,6 @@ func FlagError(c *cobra.Command, err error) error {
 		message = "unknown flag --" + name
 		if near := suggestFlag(c, name); near != "" {
 			message += ": did you mean --" + near + "?"
-		} else if name == "all" && c.Name() == "cancel" {
-			message += ": name the jobs to cancel; list yours with: ares ps --mine"
 		}
 	}
 	if text := NegativeNumber(err); text != "" {

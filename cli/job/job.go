@@ -24,7 +24,7 @@ import (
 func (a *commands) jobCommand() *cobra.Command {
 	return command.Group("job", "Submit, inspect and stop jobs", `  ares job submit --name hello -- echo hello
   ares job list`, "",
-		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobHoldCommand(), a.jobReleaseCommand(), a.jobRetryCommand(),
+		a.submitCommand(), a.jobListCommand(), a.jobGetCommand(), a.jobCancelCommand(), a.jobHoldCommand(), a.jobReleaseCommand(), a.jobUpdateCommand(), a.jobRetryCommand(),
 		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand(), a.jobPredictCommand())
 }
 
@@ -74,29 +74,25 @@ token of each rank.`,
 
 func (a *commands) jobCancelCommand() *cobra.Command {
 	var o output.Flags
+	var s selector
+	ch := &change{verb: "cancel", done: "cancelled", why: toCancel, apply: func(ctx context.Context, c *client.Client, id string, only []string) (proto.Message, string, error) {
+		answer, err := c.Cancel(ctx, id, only...)
+		return answer, answer.GetStatus(), err
+	}}
 	c := &cobra.Command{
-		Use: "cancel JOB...", Short: "Cancel jobs", Example: `  job=$(ares job submit -- sleep 600)
-  ares job cancel "$job"`, Args: command.MinOneArg("JOB"),
+		Use: "cancel JOB... | cancel --name PATTERN --state STATE ...", Short: "Cancel jobs", Example: `  job=$(ares job submit -- sleep 600)
+  ares job cancel "$job"
+  ares job cancel --name 'sweep-*' --state pending --dry-run`, Args: cobra.ArbitraryArgs,
 		Long: addressing + `
 If a name or the beginning of an ID matches several jobs, the command lists them and cancels
-none.`,
-		RunE: a.withJobs(toCancel, func(ctx context.Context, c *client.Client, args []string) error {
-			for _, id := range args {
-				answer, err := c.Cancel(ctx, id)
-				if err != nil {
-					return err
-				}
-				err = a.Print(&o, answer, func(w io.Writer, _ proto.Message) {
-					output.Printf(w, "%s %s\n", output.Clean(answer.GetJobId()), output.Clean(answer.GetStatus()))
-				})
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
+none.
+
+` + selecting + `
+With --state, a job that has left these states when it is about to be cancelled is not cancelled.`,
+		RunE: ch.run(a, &s, &o),
 	}
 	o.AddOutput(c)
+	s.add(c, "cancel")
 	return c
 }
 

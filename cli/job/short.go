@@ -12,7 +12,7 @@ func (a *commands) shortCommands() []*cobra.Command {
 	list := a.jobListCommand()
 	list.Use, list.Aliases = "ps", nil
 	list.Example = "  ares ps --mine\n  ares ps --state pending,running"
-	out := []*cobra.Command{a.submitCommand(), a.runCommand(), list, a.jobLogsCommand(), a.jobCancelCommand(), a.jobHoldCommand(), a.jobReleaseCommand()}
+	out := []*cobra.Command{a.submitCommand(), a.runCommand(), list, a.jobLogsCommand(), a.jobCancelCommand(), a.jobHoldCommand(), a.jobReleaseCommand(), a.jobUpdateCommand()}
 	for _, c := range out {
 		c.Example = strings.ReplaceAll(c.Example, "ares job "+c.Name(), "ares "+c.Name())
 		c.Example = strings.ReplaceAll(c.Example, "ares job submit", "ares submit")

@@ -267,6 +267,7 @@ type specFlags struct {
 	labels    []string
 	after     []string
 	require   []string
+	notify    []string
 	gang      bool
 	preempt   bool
 	mixed     bool
@@ -316,6 +317,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	}
 	f.Int32("max-retries", 0, "maximum number of retries after a failure (default 3)")
 	f.StringVar(&s.deadline, "deadline", "", "time by which the job should end, such as 2026-03-01T18:00:00Z, or 2h30m from now")
+	f.StringArrayVar(&s.notify, "notify", nil, "notify you about events of the job: begin, end, fail or requeue, by mail, slack or a webhook, such as end,fail=mail;\nmay be repeated")
 	f.StringVar(&s.requestID, "request-id", "", "ID of this request: repeating it returns the same job")
 	f.StringArrayVar(&s.env, "env", nil, "environment variable NAME=VALUE; may be repeated")
 	f.StringArrayVar(&s.secretEnv, "secret-env", nil, "secret as an environment variable, VARIABLE=SECRET or VARIABLE=SECRET/KEY; may be repeated")
@@ -375,6 +377,14 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 	}
 	if f.Changed("preemptible") {
 		spec.Preemptible = &s.preempt
+	}
+	for _, text := range s.notify {
+		if _, err := ares.ParseNotifyRule(text); err != nil {
+			return exit.Usagef("--notify: %s", err)
+		}
+	}
+	if len(s.notify) > 0 {
+		spec.Notify = s.notify
 	}
 	if len(s.after) > 0 {
 		spec.After = s.after

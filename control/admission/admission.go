@@ -50,6 +50,8 @@ type Admission struct {
 	Secrets SecretFinder
 	// Code finds the code that a job refers to. If Code is nil, no job may refer to code.
 	Code CodeFinder
+	// Notify checks the notifications that a job asks for. If Notify is nil, no job may ask for one.
+	Notify NotifyChecker
 	// The cache Seen remembers requests that any server accepted recently. It may be nil.
 	Seen SeenCache
 }
@@ -251,7 +253,7 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		}
 		addPolicyLabels(&stored, &c.verdict)
 	}
-	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest) > 0 || stored.Start != nil {
+	if len(stored.After)+len(stored.Secrets)+len(stored.CodeDigest)+len(stored.Notify) > 0 || stored.Start != nil {
 		if c.After, err = a.resolveReferences(ctx, r, &stored, fresh); err != nil {
 			return c, err
 		}
@@ -319,11 +321,11 @@ func (a *Admission) SetHold(ctx context.Context, id ares.JobID, held bool, by st
 	return a.Store.SetHold(ctx, id, held, by, a.Now())
 }
 
-// Cancel asks a job to stop, whatever its phase.
-func (a *Admission) Cancel(ctx context.Context, id ares.JobID, by string) (ares.Run, error) {
+// Cancel asks a job to stop. If the caller names phases, the job is stopped only if it is in one of them.
+func (a *Admission) Cancel(ctx context.Context, id ares.JobID, by string, only ...ares.Phase) (ares.Run, error) {
 	grace := time.Duration(0)
 	if e := a.View.Job(id); e != nil {
 		grace = e.Job.Grace()
 	}
-	return a.Store.RequestStop(ctx, id, ares.Stop{Why: ares.StopCancel, By: by, At: a.Now(), Grace: grace})
+	return a.Store.RequestStop(ctx, id, ares.Stop{Why: ares.StopCancel, By: by, At: a.Now(), Grace: grace}, only...)
 }

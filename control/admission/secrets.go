@@ -33,6 +33,11 @@ func (a *Admission) resolveReferences(ctx context.Context, r *Request, stored *a
 			return nil, err
 		}
 	}
+	if len(stored.Notify) > 0 {
+		if err := a.checkNotify(stored, r.Owner); err != nil {
+			return nil, err
+		}
+	}
 	live := map[ares.JobID]int64{}
 	if len(stored.After) > 0 {
 		if err := a.resolveDependencies(ctx, r, stored, fresh, live); err != nil {

@@ -290,7 +290,7 @@ func (v *View) putRun(re *ares.RunEvent, rev int64, live bool) {
 	if was == nil {
 		return
 	}
-	now := &Entry{Job: was.Job, Run: re.Run, Progress: was.Progress, Forecast: was.Forecast}
+	now := &Entry{Job: was.Job.Updated(re.Run.Updated), Run: re.Run, Progress: was.Progress, Forecast: was.Forecast}
 	v.count(was, -1)
 	v.put(now)
 	v.count(now, 1)

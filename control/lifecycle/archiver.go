@@ -94,13 +94,16 @@ func (r *Archiver) warn(ctx context.Context, doing string, err error) {
 	}
 }
 
+// maxNoticeTime is how much longer a job stays live while notifications about it are not delivered.
+const maxNoticeTime = 2 * time.Hour
+
 // ArchiveDue archives the jobs that finished at least ArchiveAfter ago. ArchiveDue writes to the archive file before it removes the live
 // job. After a crash, a job may therefore be in the archive file twice, but it is never missing.
 func (r *Archiver) ArchiveDue(ctx context.Context, lead *store.Leadership) error {
 	before := r.Now().Add(-cmp.Or(r.ArchiveAfter, 24*time.Hour))
 	finished := []ares.Phase{ares.Succeeded, ares.Failed, ares.Cancelled, ares.Lost}
 	for _, e := range r.View.Jobs(cache.Filter{Phases: finished, Elements: true}).Entries {
-		if e.Run.FinishedAt.After(before) || !e.Run.Free() || r.unrecorded(e) {
+		if e.Run.FinishedAt.After(before) || !e.Run.Free() || r.unrecorded(e) || len(e.Run.DueNotices(e.Job)) > 0 && !e.Run.FinishedAt.Before(before.Add(-maxNoticeTime)) {
 			continue
 		}
 		if e.Job.ArrayOf != "" && r.View.Job(e.Job.ArrayOf) != nil {

@@ -37,10 +37,14 @@ func (s *State) applyEvent(ev *ares.Event) {
 	switch {
 	case ev.Job != nil:
 		e := s.Jobs.Entry(ev.Job.ID)
-		s.Jobs.UpdateEntry(e, func() { e.Job = ev.Job })
+		s.Jobs.UpdateEntry(e, func() {
+			if e.Job = ev.Job; e.Run != nil {
+				e.Job = e.Job.Updated(e.Run.Updated)
+			}
+		})
 	case ev.Run != nil:
 		e := s.Jobs.Entry(ev.Run.Job)
-		s.Jobs.UpdateEntry(e, func() { e.Run = &ev.Run.Run })
+		s.Jobs.UpdateEntry(e, func() { e.Run, e.Job = &ev.Run.Run, e.Job.Updated(ev.Run.Run.Updated) })
 		if !ev.Run.Seen.IsZero() {
 			if s.Jobs.DelaysLearned == nil {
 				s.Jobs.DelaysLearned = map[*job.Entry]time.Time{}

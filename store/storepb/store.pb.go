@@ -1124,6 +1124,8 @@ type Run struct {
 	Lateness      string                 `protobuf:"bytes,16,opt,name=lateness,proto3" json:"lateness,omitempty"`                             // what was noted of its deadline
 	DroppedUsage  []*MonthUsage          `protobuf:"bytes,17,rep,name=dropped_usage,json=droppedUsage,proto3" json:"dropped_usage,omitempty"` // usage of attempts no longer kept, by month
 	Hold          *Hold                  `protobuf:"bytes,18,opt,name=hold,proto3" json:"hold,omitempty"`                                     // the last hold or release
+	Updated       *JobUpdate             `protobuf:"bytes,30,opt,name=updated,proto3" json:"updated,omitempty"`                               // fields of the job that were changed after it was accepted
+	Notified      []*NotifyMark          `protobuf:"bytes,31,rep,name=notified,proto3" json:"notified,omitempty"`                             // by the job's rules for notifications
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1284,6 +1286,81 @@ func (x *Run) GetHold() *Hold {
 	return nil
 }
 
+func (x *Run) GetUpdated() *JobUpdate {
+	if x != nil {
+		return x.Updated
+	}
+	return nil
+}
+
+func (x *Run) GetNotified() []*NotifyMark {
+	if x != nil {
+		return x.Notified
+	}
+	return nil
+}
+
+// NotifyMark records which notifications of one rule are settled.
+type NotifyMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Begun         bool                   `protobuf:"varint,1,opt,name=begun,proto3" json:"begun,omitempty"`
+	Ended         bool                   `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	Requeued      int32                  `protobuf:"varint,3,opt,name=requeued,proto3" json:"requeued,omitempty"` // the number of the last attempt whose requeue was notified
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotifyMark) Reset() {
+	*x = NotifyMark{}
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotifyMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotifyMark) ProtoMessage() {}
+
+func (x *NotifyMark) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotifyMark.ProtoReflect.Descriptor instead.
+func (*NotifyMark) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NotifyMark) GetBegun() bool {
+	if x != nil {
+		return x.Begun
+	}
+	return false
+}
+
+func (x *NotifyMark) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *NotifyMark) GetRequeued() int32 {
+	if x != nil {
+		return x.Requeued
+	}
+	return 0
+}
+
 // Hold is the last decision to hold or release a job.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1296,7 +1373,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1385,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1398,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Hold) GetBy() string {
@@ -1345,6 +1422,75 @@ func (x *Hold) GetReleased() bool {
 	return false
 }
 
+// JobUpdate is the changed fields of a job.
+type JobUpdate struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Priority          *int32                 `protobuf:"varint,1,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	MaxRuntimeMinutes *int32                 `protobuf:"varint,2,opt,name=max_runtime_minutes,json=maxRuntimeMinutes,proto3,oneof" json:"max_runtime_minutes,omitempty"`
+	Labels            map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // all labels, if has_labels is set
+	HasLabels         bool                   `protobuf:"varint,4,opt,name=has_labels,json=hasLabels,proto3" json:"has_labels,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *JobUpdate) Reset() {
+	*x = JobUpdate{}
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobUpdate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobUpdate) ProtoMessage() {}
+
+func (x *JobUpdate) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobUpdate.ProtoReflect.Descriptor instead.
+func (*JobUpdate) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *JobUpdate) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *JobUpdate) GetMaxRuntimeMinutes() int32 {
+	if x != nil && x.MaxRuntimeMinutes != nil {
+		return *x.MaxRuntimeMinutes
+	}
+	return 0
+}
+
+func (x *JobUpdate) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *JobUpdate) GetHasLabels() bool {
+	if x != nil {
+		return x.HasLabels
+	}
+	return false
+}
+
 // MonthUsage is the usage of dropped attempts in one month in UTC.
 type MonthUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1357,7 +1503,7 @@ type MonthUsage struct {
 
 func (x *MonthUsage) Reset() {
 	*x = MonthUsage{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1515,7 @@ func (x *MonthUsage) String() string {
 func (*MonthUsage) ProtoMessage() {}
 
 func (x *MonthUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1528,7 @@ func (x *MonthUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonthUsage.ProtoReflect.Descriptor instead.
 func (*MonthUsage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MonthUsage) GetFirst() int64 {
@@ -1420,7 +1566,7 @@ type Nomination struct {
 
 func (x *Nomination) Reset() {
 	*x = Nomination{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1578,7 @@ func (x *Nomination) String() string {
 func (*Nomination) ProtoMessage() {}
 
 func (x *Nomination) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1591,7 @@ func (x *Nomination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nomination.ProtoReflect.Descriptor instead.
 func (*Nomination) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Nomination) GetSeats() []*Seat {
@@ -1494,7 +1640,7 @@ type Victim struct {
 
 func (x *Victim) Reset() {
 	*x = Victim{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1652,7 @@ func (x *Victim) String() string {
 func (*Victim) ProtoMessage() {}
 
 func (x *Victim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1665,7 @@ func (x *Victim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Victim.ProtoReflect.Descriptor instead.
 func (*Victim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Victim) GetJob() string {
@@ -1559,7 +1705,7 @@ type Yield struct {
 
 func (x *Yield) Reset() {
 	*x = Yield{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1717,7 @@ func (x *Yield) String() string {
 func (*Yield) ProtoMessage() {}
 
 func (x *Yield) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1730,7 @@ func (x *Yield) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Yield.ProtoReflect.Descriptor instead.
 func (*Yield) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Yield) GetTo() string {
@@ -1658,7 +1804,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1816,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1829,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attempt) GetNumber() int32 {
@@ -1798,7 +1944,7 @@ type Merit struct {
 
 func (x *Merit) Reset() {
 	*x = Merit{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1956,7 @@ func (x *Merit) String() string {
 func (*Merit) ProtoMessage() {}
 
 func (x *Merit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1969,7 @@ func (x *Merit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merit.ProtoReflect.Descriptor instead.
 func (*Merit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Merit) GetLevel() string {
@@ -1926,7 +2072,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2084,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2097,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Seat) GetNode() string {
@@ -2024,7 +2170,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2182,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2195,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Result) GetOutcome() string {
@@ -2107,7 +2253,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2265,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2278,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Stop) GetWhy() string {
@@ -2182,7 +2328,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2340,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2353,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Transition) GetAt() int64 {
@@ -2248,7 +2394,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2406,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2419,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lease) GetAttempt() int32 {
@@ -2294,7 +2440,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2452,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2465,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Claim) GetNode() string {
@@ -2347,7 +2493,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2505,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2518,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Session) GetInstance() string {
@@ -2410,7 +2556,7 @@ type Cordon struct {
 
 func (x *Cordon) Reset() {
 	*x = Cordon{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2568,7 @@ func (x *Cordon) String() string {
 func (*Cordon) ProtoMessage() {}
 
 func (x *Cordon) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2581,7 @@ func (x *Cordon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cordon.ProtoReflect.Descriptor instead.
 func (*Cordon) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cordon) GetBy() string {
@@ -2497,7 +2643,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2655,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2668,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tenant) GetName() string {
@@ -2650,7 +2796,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2808,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2821,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Quota) GetModel() string {
@@ -2725,7 +2871,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +2883,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +2896,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Queue) GetParent() string {
@@ -2847,7 +2993,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3005,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3018,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reservation) GetTenant() string {
@@ -2973,7 +3119,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3131,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3144,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Topology) GetDomains() []*Domain {
@@ -3050,7 +3196,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3208,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3221,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Domain) GetName() string {
@@ -3131,7 +3277,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3289,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3302,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Switch) GetName() string {
@@ -3193,7 +3339,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3351,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3364,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Weights) GetAvailability() int32 {
@@ -3265,7 +3411,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3423,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3436,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetAt() int64 {
@@ -3346,7 +3492,7 @@ type LoopPlan struct {
 
 func (x *LoopPlan) Reset() {
 	*x = LoopPlan{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3504,7 @@ func (x *LoopPlan) String() string {
 func (*LoopPlan) ProtoMessage() {}
 
 func (x *LoopPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3517,7 @@ func (x *LoopPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopPlan.ProtoReflect.Descriptor instead.
 func (*LoopPlan) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LoopPlan) GetSequence() int64 {
@@ -3397,7 +3543,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3555,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3568,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Leader) GetServer() string {
@@ -3444,7 +3590,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3602,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3615,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Progress) GetPercent() float64 {
@@ -3516,7 +3662,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3674,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3687,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3598,7 +3744,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3756,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3769,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Grant) GetRole() string {
@@ -3663,7 +3809,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3821,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3834,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Binding) GetSubject() string {
@@ -3738,7 +3884,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3750,7 +3896,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +3909,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Identity) GetStore() string {
@@ -3794,7 +3940,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3806,7 +3952,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3819,7 +3965,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Restored) GetRestore() string {
@@ -3864,7 +4010,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4022,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4035,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Batch) GetRevision() int64 {
@@ -3934,7 +4080,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4092,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4105,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Change) GetKey() string {
@@ -4012,7 +4158,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4170,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4183,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Forecast) GetP50() int64 {
@@ -4093,7 +4239,7 @@ type Forecaster struct {
 
 func (x *Forecaster) Reset() {
 	*x = Forecaster{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4251,7 @@ func (x *Forecaster) String() string {
 func (*Forecaster) ProtoMessage() {}
 
 func (x *Forecaster) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4264,7 @@ func (x *Forecaster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecaster.ProtoReflect.Descriptor instead.
 func (*Forecaster) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Forecaster) GetAt() int64 {
@@ -4157,7 +4303,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4315,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4328,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Score) GetScore() int64 {
@@ -4295,7 +4441,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4453,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4466,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JoinToken) GetHash() []byte {
@@ -4399,7 +4545,7 @@ type Authority struct {
 
 func (x *Authority) Reset() {
 	*x = Authority{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4557,7 @@ func (x *Authority) String() string {
 func (*Authority) ProtoMessage() {}
 
 func (x *Authority) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4570,7 @@ func (x *Authority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Authority.ProtoReflect.Descriptor instead.
 func (*Authority) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Authority) GetCertificate() []byte {
@@ -4461,7 +4607,7 @@ type Joined struct {
 
 func (x *Joined) Reset() {
 	*x = Joined{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4619,7 @@ func (x *Joined) String() string {
 func (*Joined) ProtoMessage() {}
 
 func (x *Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4632,7 @@ func (x *Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Joined.ProtoReflect.Descriptor instead.
 func (*Joined) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Joined) GetToken() string {
@@ -4523,7 +4669,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4681,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4694,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Revocation) GetBy() string {
@@ -4591,7 +4737,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4749,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +4762,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Secret) GetVersion() int64 {
@@ -4771,7 +4917,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x19\n" +
 	"\bended_at\x18\x03 \x01(\x03R\aendedAt\x12\x16\n" +
-	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\xfa\x04\n" +
+	"\x06tenant\x18\x04 \x01(\aR\x06tenant\"\xe5\x05\n" +
 	"\x03Run\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x122\n" +
 	"\battempts\x18\x02 \x03(\v2\x16.ares.store.v1.AttemptR\battempts\x12\x16\n" +
@@ -4794,11 +4940,29 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06yields\x18\x0f \x01(\x05R\x06yields\x12\x1a\n" +
 	"\blateness\x18\x10 \x01(\tR\blateness\x12>\n" +
 	"\rdropped_usage\x18\x11 \x03(\v2\x19.ares.store.v1.MonthUsageR\fdroppedUsage\x12'\n" +
-	"\x04hold\x18\x12 \x01(\v2\x13.ares.store.v1.HoldR\x04hold\"B\n" +
+	"\x04hold\x18\x12 \x01(\v2\x13.ares.store.v1.HoldR\x04hold\x122\n" +
+	"\aupdated\x18\x1e \x01(\v2\x18.ares.store.v1.JobUpdateR\aupdated\x125\n" +
+	"\bnotified\x18\x1f \x03(\v2\x19.ares.store.v1.NotifyMarkR\bnotified\"T\n" +
+	"\n" +
+	"NotifyMark\x12\x14\n" +
+	"\x05begun\x18\x01 \x01(\bR\x05begun\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x1a\n" +
+	"\brequeued\x18\x03 \x01(\x05R\brequeued\"B\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x1a\n" +
-	"\breleased\x18\x03 \x01(\bR\breleased\"c\n" +
+	"\breleased\x18\x03 \x01(\bR\breleased\"\x9e\x02\n" +
+	"\tJobUpdate\x12\x1f\n" +
+	"\bpriority\x18\x01 \x01(\x05H\x00R\bpriority\x88\x01\x01\x123\n" +
+	"\x13max_runtime_minutes\x18\x02 \x01(\x05H\x01R\x11maxRuntimeMinutes\x88\x01\x01\x12<\n" +
+	"\x06labels\x18\x03 \x03(\v2$.ares.store.v1.JobUpdate.LabelsEntryR\x06labels\x12\x1d\n" +
+	"\n" +
+	"has_labels\x18\x04 \x01(\bR\thasLabels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\x16\n" +
+	"\x14_max_runtime_minutes\"c\n" +
 	"\n" +
 	"MonthUsage\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12 \n" +
@@ -5123,7 +5287,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Record)(nil),            // 0: ares.store.v1.Record
 	(*AuditMark)(nil),         // 1: ares.store.v1.AuditMark
@@ -5133,120 +5297,126 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*Awaited)(nil),           // 5: ares.store.v1.Awaited
 	(*Tombstone)(nil),         // 6: ares.store.v1.Tombstone
 	(*Run)(nil),               // 7: ares.store.v1.Run
-	(*Hold)(nil),              // 8: ares.store.v1.Hold
-	(*MonthUsage)(nil),        // 9: ares.store.v1.MonthUsage
-	(*Nomination)(nil),        // 10: ares.store.v1.Nomination
-	(*Victim)(nil),            // 11: ares.store.v1.Victim
-	(*Yield)(nil),             // 12: ares.store.v1.Yield
-	(*Attempt)(nil),           // 13: ares.store.v1.Attempt
-	(*Merit)(nil),             // 14: ares.store.v1.Merit
-	(*Seat)(nil),              // 15: ares.store.v1.Seat
-	(*Result)(nil),            // 16: ares.store.v1.Result
-	(*Stop)(nil),              // 17: ares.store.v1.Stop
-	(*Transition)(nil),        // 18: ares.store.v1.Transition
-	(*Lease)(nil),             // 19: ares.store.v1.Lease
-	(*Claim)(nil),             // 20: ares.store.v1.Claim
-	(*Session)(nil),           // 21: ares.store.v1.Session
-	(*Cordon)(nil),            // 22: ares.store.v1.Cordon
-	(*Tenant)(nil),            // 23: ares.store.v1.Tenant
-	(*Quota)(nil),             // 24: ares.store.v1.Quota
-	(*Queue)(nil),             // 25: ares.store.v1.Queue
-	(*Reservation)(nil),       // 26: ares.store.v1.Reservation
-	(*Topology)(nil),          // 27: ares.store.v1.Topology
-	(*Domain)(nil),            // 28: ares.store.v1.Domain
-	(*Switch)(nil),            // 29: ares.store.v1.Switch
-	(*Weights)(nil),           // 30: ares.store.v1.Weights
-	(*Usage)(nil),             // 31: ares.store.v1.Usage
-	(*LoopPlan)(nil),          // 32: ares.store.v1.LoopPlan
-	(*Leader)(nil),            // 33: ares.store.v1.Leader
-	(*Progress)(nil),          // 34: ares.store.v1.Progress
-	(*Token)(nil),             // 35: ares.store.v1.Token
-	(*Grant)(nil),             // 36: ares.store.v1.Grant
-	(*Binding)(nil),           // 37: ares.store.v1.Binding
-	(*Identity)(nil),          // 38: ares.store.v1.Identity
-	(*Restored)(nil),          // 39: ares.store.v1.Restored
-	(*Batch)(nil),             // 40: ares.store.v1.Batch
-	(*Change)(nil),            // 41: ares.store.v1.Change
-	(*Forecast)(nil),          // 42: ares.store.v1.Forecast
-	(*Forecaster)(nil),        // 43: ares.store.v1.Forecaster
-	(*Score)(nil),             // 44: ares.store.v1.Score
-	(*JoinToken)(nil),         // 45: ares.store.v1.JoinToken
-	(*Authority)(nil),         // 46: ares.store.v1.Authority
-	(*Joined)(nil),            // 47: ares.store.v1.Joined
-	(*Revocation)(nil),        // 48: ares.store.v1.Revocation
-	(*Secret)(nil),            // 49: ares.store.v1.Secret
-	nil,                       // 50: ares.store.v1.PolicyNote.LabelsEntry
-	nil,                       // 51: ares.store.v1.Reservation.SelectorEntry
-	(*apipb.NodeInfo)(nil),    // 52: ares.v1.NodeInfo
-	(*apipb.JobSpec)(nil),     // 53: ares.v1.JobSpec
-	(*apipb.DeviceShare)(nil), // 54: ares.v1.DeviceShare
-	(*apipb.NodeGrant)(nil),   // 55: ares.v1.NodeGrant
+	(*NotifyMark)(nil),        // 8: ares.store.v1.NotifyMark
+	(*Hold)(nil),              // 9: ares.store.v1.Hold
+	(*JobUpdate)(nil),         // 10: ares.store.v1.JobUpdate
+	(*MonthUsage)(nil),        // 11: ares.store.v1.MonthUsage
+	(*Nomination)(nil),        // 12: ares.store.v1.Nomination
+	(*Victim)(nil),            // 13: ares.store.v1.Victim
+	(*Yield)(nil),             // 14: ares.store.v1.Yield
+	(*Attempt)(nil),           // 15: ares.store.v1.Attempt
+	(*Merit)(nil),             // 16: ares.store.v1.Merit
+	(*Seat)(nil),              // 17: ares.store.v1.Seat
+	(*Result)(nil),            // 18: ares.store.v1.Result
+	(*Stop)(nil),              // 19: ares.store.v1.Stop
+	(*Transition)(nil),        // 20: ares.store.v1.Transition
+	(*Lease)(nil),             // 21: ares.store.v1.Lease
+	(*Claim)(nil),             // 22: ares.store.v1.Claim
+	(*Session)(nil),           // 23: ares.store.v1.Session
+	(*Cordon)(nil),            // 24: ares.store.v1.Cordon
+	(*Tenant)(nil),            // 25: ares.store.v1.Tenant
+	(*Quota)(nil),             // 26: ares.store.v1.Quota
+	(*Queue)(nil),             // 27: ares.store.v1.Queue
+	(*Reservation)(nil),       // 28: ares.store.v1.Reservation
+	(*Topology)(nil),          // 29: ares.store.v1.Topology
+	(*Domain)(nil),            // 30: ares.store.v1.Domain
+	(*Switch)(nil),            // 31: ares.store.v1.Switch
+	(*Weights)(nil),           // 32: ares.store.v1.Weights
+	(*Usage)(nil),             // 33: ares.store.v1.Usage
+	(*LoopPlan)(nil),          // 34: ares.store.v1.LoopPlan
+	(*Leader)(nil),            // 35: ares.store.v1.Leader
+	(*Progress)(nil),          // 36: ares.store.v1.Progress
+	(*Token)(nil),             // 37: ares.store.v1.Token
+	(*Grant)(nil),             // 38: ares.store.v1.Grant
+	(*Binding)(nil),           // 39: ares.store.v1.Binding
+	(*Identity)(nil),          // 40: ares.store.v1.Identity
+	(*Restored)(nil),          // 41: ares.store.v1.Restored
+	(*Batch)(nil),             // 42: ares.store.v1.Batch
+	(*Change)(nil),            // 43: ares.store.v1.Change
+	(*Forecast)(nil),          // 44: ares.store.v1.Forecast
+	(*Forecaster)(nil),        // 45: ares.store.v1.Forecaster
+	(*Score)(nil),             // 46: ares.store.v1.Score
+	(*JoinToken)(nil),         // 47: ares.store.v1.JoinToken
+	(*Authority)(nil),         // 48: ares.store.v1.Authority
+	(*Joined)(nil),            // 49: ares.store.v1.Joined
+	(*Revocation)(nil),        // 50: ares.store.v1.Revocation
+	(*Secret)(nil),            // 51: ares.store.v1.Secret
+	nil,                       // 52: ares.store.v1.PolicyNote.LabelsEntry
+	nil,                       // 53: ares.store.v1.JobUpdate.LabelsEntry
+	nil,                       // 54: ares.store.v1.Reservation.SelectorEntry
+	(*apipb.NodeInfo)(nil),    // 55: ares.v1.NodeInfo
+	(*apipb.JobSpec)(nil),     // 56: ares.v1.JobSpec
+	(*apipb.DeviceShare)(nil), // 57: ares.v1.DeviceShare
+	(*apipb.NodeGrant)(nil),   // 58: ares.v1.NodeGrant
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	2,  // 0: ares.store.v1.Record.job:type_name -> ares.store.v1.Job
 	6,  // 1: ares.store.v1.Record.tombstone:type_name -> ares.store.v1.Tombstone
 	7,  // 2: ares.store.v1.Record.run:type_name -> ares.store.v1.Run
-	19, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
-	20, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
-	21, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
-	52, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
-	22, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
-	23, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
-	32, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
-	33, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
-	34, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
-	35, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
-	38, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
-	39, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
-	25, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
-	27, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
-	31, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
+	21, // 3: ares.store.v1.Record.lease:type_name -> ares.store.v1.Lease
+	22, // 4: ares.store.v1.Record.claim:type_name -> ares.store.v1.Claim
+	23, // 5: ares.store.v1.Record.session:type_name -> ares.store.v1.Session
+	55, // 6: ares.store.v1.Record.node:type_name -> ares.v1.NodeInfo
+	24, // 7: ares.store.v1.Record.cordon:type_name -> ares.store.v1.Cordon
+	25, // 8: ares.store.v1.Record.tenant:type_name -> ares.store.v1.Tenant
+	34, // 9: ares.store.v1.Record.plan:type_name -> ares.store.v1.LoopPlan
+	35, // 10: ares.store.v1.Record.leader:type_name -> ares.store.v1.Leader
+	36, // 11: ares.store.v1.Record.progress:type_name -> ares.store.v1.Progress
+	37, // 12: ares.store.v1.Record.token:type_name -> ares.store.v1.Token
+	40, // 13: ares.store.v1.Record.identity:type_name -> ares.store.v1.Identity
+	41, // 14: ares.store.v1.Record.restored:type_name -> ares.store.v1.Restored
+	27, // 15: ares.store.v1.Record.queue:type_name -> ares.store.v1.Queue
+	29, // 16: ares.store.v1.Record.topology:type_name -> ares.store.v1.Topology
+	33, // 17: ares.store.v1.Record.usage:type_name -> ares.store.v1.Usage
 	5,  // 18: ares.store.v1.Record.awaited:type_name -> ares.store.v1.Awaited
-	42, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
-	43, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
-	26, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
-	44, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
-	37, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
+	44, // 19: ares.store.v1.Record.forecast:type_name -> ares.store.v1.Forecast
+	45, // 20: ares.store.v1.Record.forecaster:type_name -> ares.store.v1.Forecaster
+	28, // 21: ares.store.v1.Record.reservation:type_name -> ares.store.v1.Reservation
+	46, // 22: ares.store.v1.Record.score:type_name -> ares.store.v1.Score
+	39, // 23: ares.store.v1.Record.binding:type_name -> ares.store.v1.Binding
 	4,  // 24: ares.store.v1.Record.policy:type_name -> ares.store.v1.Policy
-	45, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
-	46, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
-	48, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
-	47, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
+	47, // 25: ares.store.v1.Record.join_token:type_name -> ares.store.v1.JoinToken
+	48, // 26: ares.store.v1.Record.authority:type_name -> ares.store.v1.Authority
+	50, // 27: ares.store.v1.Record.revocation:type_name -> ares.store.v1.Revocation
+	49, // 28: ares.store.v1.Record.joined:type_name -> ares.store.v1.Joined
 	1,  // 29: ares.store.v1.Record.audit_mark:type_name -> ares.store.v1.AuditMark
-	49, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
-	53, // 31: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
+	51, // 30: ares.store.v1.Record.secret:type_name -> ares.store.v1.Secret
+	56, // 31: ares.store.v1.Job.spec:type_name -> ares.v1.JobSpec
 	3,  // 32: ares.store.v1.Job.notes:type_name -> ares.store.v1.PolicyNote
-	50, // 33: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
-	13, // 34: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
-	17, // 35: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
-	18, // 36: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
-	10, // 37: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
-	9,  // 38: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
-	8,  // 39: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
-	15, // 40: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
-	11, // 41: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
-	12, // 42: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
-	15, // 43: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
-	14, // 44: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
-	12, // 45: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
-	54, // 46: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
-	16, // 47: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
-	12, // 48: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
-	24, // 49: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
-	24, // 50: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
-	51, // 51: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
-	28, // 52: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
-	29, // 53: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
-	30, // 54: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
-	36, // 55: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
-	41, // 56: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
-	55, // 57: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
-	55, // 58: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	52, // 33: ares.store.v1.PolicyNote.labels:type_name -> ares.store.v1.PolicyNote.LabelsEntry
+	15, // 34: ares.store.v1.Run.attempts:type_name -> ares.store.v1.Attempt
+	19, // 35: ares.store.v1.Run.stop:type_name -> ares.store.v1.Stop
+	20, // 36: ares.store.v1.Run.transitions:type_name -> ares.store.v1.Transition
+	12, // 37: ares.store.v1.Run.nominated:type_name -> ares.store.v1.Nomination
+	11, // 38: ares.store.v1.Run.dropped_usage:type_name -> ares.store.v1.MonthUsage
+	9,  // 39: ares.store.v1.Run.hold:type_name -> ares.store.v1.Hold
+	10, // 40: ares.store.v1.Run.updated:type_name -> ares.store.v1.JobUpdate
+	8,  // 41: ares.store.v1.Run.notified:type_name -> ares.store.v1.NotifyMark
+	53, // 42: ares.store.v1.JobUpdate.labels:type_name -> ares.store.v1.JobUpdate.LabelsEntry
+	17, // 43: ares.store.v1.Nomination.seats:type_name -> ares.store.v1.Seat
+	13, // 44: ares.store.v1.Nomination.victims:type_name -> ares.store.v1.Victim
+	14, // 45: ares.store.v1.Victim.yield:type_name -> ares.store.v1.Yield
+	17, // 46: ares.store.v1.Attempt.seats:type_name -> ares.store.v1.Seat
+	16, // 47: ares.store.v1.Attempt.merit:type_name -> ares.store.v1.Merit
+	14, // 48: ares.store.v1.Attempt.yield:type_name -> ares.store.v1.Yield
+	57, // 49: ares.store.v1.Seat.shares:type_name -> ares.v1.DeviceShare
+	18, // 50: ares.store.v1.Seat.result:type_name -> ares.store.v1.Result
+	14, // 51: ares.store.v1.Stop.yield:type_name -> ares.store.v1.Yield
+	26, // 52: ares.store.v1.Tenant.quotas:type_name -> ares.store.v1.Quota
+	26, // 53: ares.store.v1.Queue.quotas:type_name -> ares.store.v1.Quota
+	54, // 54: ares.store.v1.Reservation.selector:type_name -> ares.store.v1.Reservation.SelectorEntry
+	30, // 55: ares.store.v1.Topology.domains:type_name -> ares.store.v1.Domain
+	31, // 56: ares.store.v1.Topology.switches:type_name -> ares.store.v1.Switch
+	32, // 57: ares.store.v1.Topology.weights:type_name -> ares.store.v1.Weights
+	38, // 58: ares.store.v1.Token.grants:type_name -> ares.store.v1.Grant
+	43, // 59: ares.store.v1.Batch.changes:type_name -> ares.store.v1.Change
+	58, // 60: ares.store.v1.JoinToken.grant:type_name -> ares.v1.NodeGrant
+	58, // 61: ares.store.v1.Joined.grant:type_name -> ares.v1.NodeGrant
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -5287,13 +5457,14 @@ func file_store_storepb_store_proto_init() {
 		(*Record_AuditMark)(nil),
 		(*Record_Secret)(nil),
 	}
+	file_store_storepb_store_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

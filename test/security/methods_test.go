@@ -52,6 +52,7 @@ var foreign = map[string]struct {
 	"JobService/CancelJob":         {`{"job_id":"{job}"}`, absent},
 	"JobService/HoldJob":           {`{"job_id":"{job}"}`, absent},
 	"JobService/ReleaseJob":        {`{"job_id":"{job}"}`, absent},
+	"JobService/UpdateJob":         {`{"job_id":"{job}","priority":900,"labels":{"a":"b"}}`, absent},
 	"JobService/RetryJob":          {`{"job_id":"{job}","request_id":"{id}"}`, absent},
 	"JobService/ListJobEvents":     {`{"job_id":"{job}"}`, absent},
 	"JobService/StreamLogs":        {`{"job_id":"{job}","grep":"secret","all_ranks":true,"tail_lines":5,"timestamps":true}`, absent},

@@ -1,0 +1,3 @@
+// Package many tests commands that change many jobs: a command that is killed midway and repeated changes every job
+// exactly once.
+package many
