@@ -35,7 +35,7 @@ require (
 
 require (
 	github.com/googleapis/gax-go/v2 v2.24.1 // indirect
-	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/rivo/uniseg v0.4.7
 	go.opentelemetry.io/otel/sdk/metric v1.47.0 // indirect
 	golang.org/x/xerrors v0.0.0-20240903120638-7835f813f4da // indirect
 	google.golang.org/api v0.297.0 // indirect
