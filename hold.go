@@ -32,13 +32,13 @@ func (r *Run) SetHold(j *Job, held bool, by string, now time.Time) (changed bool
 	waits := r.Phase.Waiting() || j.IsArray() && !r.Phase.Final() && r.Next < j.Array.Count
 	switch {
 	case r.Phase.Final():
-		return false, Errorf(Conflict, "the job is already %s, so it cannot be held", r.Phase)
+		return false, Errorf(Conflict, "job %s is already %s, so it cannot be held", j.ID, r.Phase)
 	case !waits && j.IsArray():
-		return false, Errorf(Conflict, "every element of the array has started, so it cannot be held: hold a waiting element, or cancel the array")
+		return false, Errorf(Conflict, "every element of array %s has started, so it cannot be held: hold a waiting element, or cancel the array", j.ID)
 	case !waits:
-		return false, Errorf(Conflict, "the job is %s, and only a waiting job can be held: cancel it, or let it end", r.Phase)
+		return false, Errorf(Conflict, "job %s is %s, and only a waiting job can be held: cancel it, or let it end", j.ID, r.Phase)
 	case r.Stop != nil:
-		return false, Errorf(Conflict, "the job is being stopped (%s), so it cannot be held", r.Stop.Why)
+		return false, Errorf(Conflict, "job %s is being stopped (%s), so it cannot be held", j.ID, r.Stop.Why)
 	case r.IsHeld(j):
 		return false, nil
 	}

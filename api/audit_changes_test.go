@@ -53,6 +53,8 @@ func changesInTurn() []change {
 		{"DELETE", "/api/v1/tenants/red", nil, "DELETE_TENANT", "tenant/red", "red", true, false},
 		{"POST", "/api/v1/jobs", job("request_id", "r-1"), "SUBMIT_JOB", firstJob, "default", false, true},
 		{"POST", "/api/v1/jobs", job("request_id", "r-1"), "SUBMIT_JOB", firstJob, "default", false, false},
+		{"POST", "/api/v1/jobs/" + firstJob + ":hold", map[string]any{}, "HOLD_JOB", firstJob, "default", true, true},
+		{"POST", "/api/v1/jobs/" + firstJob + ":release", map[string]any{}, "RELEASE_JOB", firstJob, "default", true, true},
 		{"PATCH", "/api/v1/jobs/" + firstJob, map[string]any{"priority": 700}, "UPDATE_JOB", firstJob, "default", true, true},
 		{"PATCH", "/api/v1/jobs/" + firstJob, map[string]any{"priority": 700}, "UPDATE_JOB", firstJob, "default", false, false},
 		{"DELETE", "/api/v1/jobs/" + firstJob, nil, "CANCEL_JOB", firstJob, "default", true, true},

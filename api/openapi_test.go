@@ -132,7 +132,7 @@ func TestExamples(t *testing.T) {
 	values := strings.NewReplacer("{tenant_id}", "vision", "{name}", "training", "{node_id}", "gpu-17")
 	for _, id := range []string{
 		"TenantService_CreateTenant", "TenantService_UpdateTenant", "QueueService_CreateQueue", "QueueService_UpdateQueue",
-		"JobService_SubmitJob", "JobService_SubmitJobs", "JobService_PlanJob", "JobService_UpdateJob", "JobService_RetryJob",
+		"JobService_SubmitJob", "JobService_SubmitJobs", "JobService_PlanJob", "JobService_UpdateJob", "JobService_RetryJob", "JobService_HoldJob", "JobService_ReleaseJob",
 		"ReservationService_CreateReservation", "IdentityService_CreateToken", "IdentityService_CreateBinding", "IdentityService_AcceptBinding", "TrustService_CreateJoinToken",
 		"ClusterService_CordonNode", "ClusterService_UncordonNode", "ClusterService_DrainNode", "TrustService_LabelNode", "TrustService_RevokeNode",
 		"PolicyService_ApplyPolicy", "TopologyService_ApplyTopology", "SecretService_PutSecret", "SecretService_RotateSecretKey",

@@ -108,7 +108,7 @@ func setGPUs(spec *apipb.JobSpec, text string) error {
 		}
 	}
 	n, err := strconv.ParseInt(count, 10, 32)
-	if err != nil || n < 0 {
+	if err != nil { // the server rejects a negative number
 		return fmt.Errorf("%q is not a number of GPUs: write it as 4, or with a model as h100:4", ares.Clip(count))
 	}
 	if spec.GpuCount = int32(n); model != "" {

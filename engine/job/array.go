@@ -55,6 +55,14 @@ func (j *Table) countArray(e *Entry, sign int) {
 	}
 }
 
+// nextElement returns the index of the next element of an array with the given run.
+func nextElement(run *ares.Run) int {
+	if run == nil {
+		return 0
+	}
+	return run.Next
+}
+
 // NextElement returns the index of the next element to create.
 func (e *Entry) NextElement() int {
 	return nextElement(e.Run)

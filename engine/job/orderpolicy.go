@@ -182,25 +182,6 @@ func (j *Table) positionChanged(e *Entry) bool {
 	return !e.hasPosition(&p) || j.positionChangesWithTime(e) && !e.positionTimer.at.Equal(p.until)
 }
 
-// AdvanceClock moves the pending jobs to the positions that they have at the time `now`, and lets jobs start whose begin
-// time has come. The result depends only on
-// the jobs and on the time `now`, not on earlier calls. The given time may be earlier than the time in the last
-// call.
-func (j *Table) AdvanceClock(now time.Time) {
-	back := now.Before(j.clock)
-	j.clock = now
-	j.moveBegun()
-	if back {
-		for _, a := range append(timerHeap(nil), j.positionTimers...) {
-			j.updatePosition(a.entry)
-		}
-		return
-	}
-	for len(j.positionTimers) > 0 && j.positionTimers[0].isDue(now) {
-		j.updatePosition(j.positionTimers[0].entry)
-	}
-}
-
 // updatePosition moves a pending job to the position that it has now, and sets its timer.
 func (j *Table) updatePosition(e *Entry) {
 	p := j.positionOf(e, j.clock)

@@ -15,21 +15,6 @@ import (
 // not apply any more once the job was placed, or once the first element of an array was. Jobs without start conditions
 // have no part in the index below.
 
-// startIndex is the index over jobs with start conditions.
-type startIndex struct {
-	begins []*Entry // jobs with a begin time, by that time and ID
-	begun  int      // Invariant: begins[:begun] are those whose begin time is not after Table.clock
-	unmet  []*Entry // jobs that are cancelled because a dependency can never be met, by ID
-
-	dependents map[ares.JobID][]*Entry // by the job that they depend on, in no order
-
-	singletons int                  // live jobs with the dependency singleton
-	byName     map[nameKey][]*Entry // unfinished jobs, by acceptance; nil while there are no singletons
-}
-
-// nameKey identifies the jobs that a singleton waits for.
-type nameKey struct{ tenant, owner, name string }
-
 // hasStartConditions reports whether the job may have a start condition. It is false for nearly all jobs.
 func (e *Entry) hasStartConditions() bool {
 	return e.Job.Start != nil || e.Run != nil && e.Run.Hold != nil
@@ -97,14 +82,6 @@ func (j *Table) elementState(job *ares.Job, run *ares.Run, array ares.JobID) (ar
 		return ares.DependencyNever, e
 	}
 	return ares.DependencyWaits, e
-}
-
-// nextElement returns the index of the next element of an array with the given run.
-func nextElement(run *ares.Run) int {
-	if run == nil {
-		return 0
-	}
-	return run.Next
 }
 
 // CorrespondingElements returns how many of the next elements of an array may be made, up to `most`. With the dependency

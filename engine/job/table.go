@@ -52,6 +52,21 @@ type heaps struct {
 	queueTimeouts  timerHeap // of pending jobs with max_queue_minutes that were never placed
 }
 
+// startIndex is the index over jobs with start conditions.
+type startIndex struct {
+	begins []*Entry // jobs with a begin time, by that time and ID
+	begun  int      // Invariant: begins[:begun] are those whose begin time is not after Table.clock
+	unmet  []*Entry // jobs that are cancelled because a dependency can never be met, by ID
+
+	dependents map[ares.JobID][]*Entry // by the job that they depend on, in no order
+
+	singletons int                  // live jobs with the dependency singleton
+	byName     map[nameKey][]*Entry // unfinished jobs, by acceptance; nil while there are no singletons
+}
+
+// nameKey identifies the jobs that a singleton waits for.
+type nameKey struct{ tenant, owner, name string }
+
 // NewTable returns a table without jobs.
 func NewTable(cfg *config.Config, queues *queueTree, cluster *cluster.Cluster, scorer *score.Scorer) *Table {
 	return &Table{
