@@ -85,7 +85,11 @@ func (f *files) handle(ctx context.Context, m *apipb.ServeFilesResponse) {
 		f.readers[m.StreamId] = r
 		f.wg.Go(func() {
 			defer cancel()
-			f.end(m.StreamId, f.copy(reading, r, m))
+			problem := f.copy(reading, r, m)
+			if ctx.Err() != nil {
+				return // the agent stops, so the log may go on: the server must not take this for its end
+			}
+			f.end(m.StreamId, problem)
 		})
 	case m.Cancel && r != nil:
 		r.cancel()
