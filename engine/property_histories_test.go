@@ -25,7 +25,8 @@ import (
 // random seed.
 func TestHistories(t *testing.T) { testHistories(t, 20_000, drawHistory) }
 
-// TestHistoriesOfStartConditions is TestHistories with jobs that are held, that begin later and that depend on other jobs.
+// TestHistoriesOfStartConditions is TestHistories with jobs that are held, that begin later, that depend on other jobs
+// and that are updated while they wait.
 func TestHistoriesOfStartConditions(t *testing.T) {
 	testHistories(t, 10_000, func(seed uint64) []string { return drawLines(seed, true) })
 }
@@ -228,6 +229,9 @@ func drawLines(seed uint64, starts bool) []string {
 		d.step()
 		if starts && d.jobs > 0 && d.IntN(4) == 0 {
 			d.say("%s j%d", d.of("hold", "hold", "unhold"), d.IntN(d.jobs))
+		}
+		if starts && d.jobs > 0 && d.IntN(4) == 0 {
+			d.say("update j%d%s%s", d.IntN(d.jobs), d.maybe(2, "priority=%s", d.of("100", "500", "1000", "1500", "2500")), d.maybe(2, "max-runtime-minutes=%s", d.of("0", "5", "600")))
 		}
 		if seed%3 == 0 { // in some histories single ranks end before the rest of their gang
 			d.rank()
