@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"regexp"
 	"sync"
 	"time"
 
@@ -29,6 +28,9 @@ const lineCost = 100
 // maxStreams is the maximum number of logs that are read from this node at the same time.
 const maxStreams = 256
 
+// maxSearches is the maximum number of these logs that are searched at the same time. Jobs need the other processors.
+const maxSearches = 2
+
 // serveFiles answers a server's requests for logs over the agent's bulk connection. Each stream sends only as much as
 // its reader has requested.
 func (a *Agent) serveFiles(ctx context.Context, c apipb.AgentServiceClient, ref *apipb.SessionRef) error {
@@ -38,7 +40,7 @@ func (a *Agent) serveFiles(ctx context.Context, c apipb.AgentServiceClient, ref 
 		cancel()
 		return apipb.FromStatus(err)
 	}
-	f := &files{agent: a, stream: stream, readers: map[int64]*reader{}}
+	f := &files{agent: a, stream: stream, readers: map[int64]*reader{}, searches: make(chan struct{}, maxSearches)}
 	defer f.wg.Wait()
 	defer cancel()
 	if err := f.send(&apipb.ServeFilesRequest{Ref: ref}); err != nil {
@@ -62,6 +64,8 @@ type files struct {
 	sending sync.Mutex // a gRPC stream allows only one sender at a time
 	mu      sync.Mutex
 	readers map[int64]*reader
+
+	searches chan struct{} // has a value for each search for a line that runs now
 }
 
 // The type `reader` is one log stream that the agent sends to a server.
@@ -115,11 +119,15 @@ func (f *files) copy(ctx context.Context, r *reader, m *apipb.ServeFilesResponse
 	defer func() { _ = log.Close() }()
 	var match func([]byte) bool
 	if q.Grep != "" {
-		expression, err := regexp.Compile(q.Grep)
+		expression, err := apipb.CompileGrep(q.Grep)
 		if err != nil {
 			return err.Error()
 		}
-		match = expression.Match
+		match = func(line []byte) bool {
+			f.searches <- struct{}{} // the search for one line ends soon
+			defer func() { <-f.searches }()
+			return expression.Match(line)
+		}
 	}
 	if err := seek(ctx, log, q, match); err != nil {
 		return err.Error()

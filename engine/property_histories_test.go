@@ -23,8 +23,15 @@ import (
 //
 // The environment variable ARES_STEPS is the number of cycles and events to simulate, and ARES_SEED is the first
 // random seed.
-func TestHistories(t *testing.T) {
-	steps := 20_000
+func TestHistories(t *testing.T) { testHistories(t, 20_000, drawHistory) }
+
+// TestHistoriesOfStartConditions is TestHistories with jobs that are held, that begin later, that depend on other jobs
+// and that are updated while they wait.
+func TestHistoriesOfStartConditions(t *testing.T) {
+	testHistories(t, 10_000, func(seed uint64) []string { return drawLines(seed, true) })
+}
+
+func testHistories(t *testing.T, steps int, drawHistory func(seed uint64) []string) {
 	if text := os.Getenv("ARES_STEPS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -142,12 +149,33 @@ func runToEnd(w *enginetest.Cluster) error {
 		if run != nil && run.Phase.Final() || job.IsArray() {
 			continue
 		}
+		if job.Start != nil {
+			if waitsForNothing(w, job, run) {
+				return fmt.Errorf("%s still waits at the end, though its start conditions are met", job.ID)
+			}
+			continue
+		}
 		if alone(w, job.ID) {
 			why := engine.Explain(w.State, job.ID, w.Now).Refusal
 			return fmt.Errorf("%s still waits at the end, though it fits (%s)", job.ID, &why)
 		}
 	}
 	return nil
+}
+
+// waitsForNothing reports whether a waiting job with start conditions is not held, depends on no job that has not ended, and
+// would be placed without its start conditions if no other job existed.
+func waitsForNothing(w *enginetest.Cluster, job *ares.Job, run *ares.Run) bool {
+	if run.IsHeld(job) {
+		return false
+	}
+	for _, d := range job.Start.Dependencies {
+		other, _ := w.State.Run(d.Job)
+		if _, known := w.State.Job(d.Job); d.Type == ares.Singleton || !known || d.Type.State(other.Phase, other.HasStarted()) != ares.DependencyMet {
+			return false
+		}
+	}
+	return alone(w, job.ID)
 }
 
 // The function `alone` reports whether a waiting job would be placed if no other job existed.
@@ -186,8 +214,10 @@ func shrink(lines []string) []string {
 var historyNodes = []string{"a", "b", "c", "d", "e"}
 
 // drawHistory draws the lines of a history.
-func drawHistory(seed uint64) []string {
-	d := &dice{rand.New(rand.NewPCG(seed, 7)), 0, nil}
+func drawHistory(seed uint64) []string { return drawLines(seed, false) }
+
+func drawLines(seed uint64, starts bool) []string {
+	d := &dice{Rand: rand.New(rand.NewPCG(seed, 7)), starts: starts}
 	d.config()
 	for _, id := range historyNodes[:2+d.IntN(4)] {
 		d.node(id)
@@ -197,11 +227,43 @@ func drawHistory(seed uint64) []string {
 	}
 	for range 40 + d.IntN(160) {
 		d.step()
+		if starts && d.jobs > 0 && d.IntN(4) == 0 {
+			d.say("%s j%d", d.of("hold", "hold", "unhold"), d.IntN(d.jobs))
+		}
+		if starts && d.jobs > 0 && d.IntN(4) == 0 {
+			d.say("update j%d%s%s", d.IntN(d.jobs), d.maybe(2, "priority=%s", d.of("100", "500", "1000", "1500", "2500")), d.maybe(2, "max-runtime-minutes=%s", d.of("0", "5", "600")))
+		}
 		if seed%3 == 0 { // in some histories single ranks end before the rest of their gang
 			d.rank()
 		}
 	}
+	for i := range d.jobs {
+		if starts {
+			d.say("unhold j%d", i)
+		}
+	}
 	return d.lines
+}
+
+// startConditions draws the start conditions of a job.
+func (d *dice) startConditions() string {
+	if !d.starts || d.IntN(2) == 0 {
+		return ""
+	}
+	out := d.maybe(4, "hold") + d.maybe(4, "begin=%s", d.of("1h", "10m", "30h")) + d.maybe(3, "name=%s", d.of("x", "y")) + d.maybe(3, "unmet=wait")
+	var list []string
+	for range d.IntN(4) {
+		if d.jobs > 0 {
+			list = append(list, fmt.Sprintf("%s:j%d", d.of("afterok", "afterany", "afternotok", "after", "aftercorr"), d.IntN(d.jobs)))
+		}
+	}
+	if strings.Contains(out, "name=") {
+		list = append(list, "singleton")
+	}
+	if len(list) > 0 {
+		out += " dependency=(" + strings.Join(list, ",") + ")"
+	}
+	return out
 }
 
 // The method `rank` adds two lines with a probability of 1 in 4. These lines end and release one rank of a
@@ -220,8 +282,9 @@ var historyTenants = []string{"ann", "bob", "eve"}
 // The type `dice` draws random values for the lines of a history.
 type dice struct {
 	*rand.Rand
-	jobs  int
-	lines []string
+	jobs   int
+	lines  []string
+	starts bool // jobs have start conditions
 }
 
 func (d *dice) say(format string, args ...any) {
@@ -273,10 +336,10 @@ func (d *dice) job() {
 	case 3:
 		size = fmt.Sprintf("members=%d gpus=%s%s", 2+d.IntN(3), d.of("1", "2", "4"), d.maybe(3, "min-members=1"))
 	}
-	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runtime=%s%s%s%s%s%s%s%s%s", d.jobs, d.of(historyTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
+	d.say("job j%d tenant=%s%s %s cpus=%d priority=%s runtime=%s%s%s%s%s%s%s%s%s%s", d.jobs, d.of(historyTenants...), d.maybe(4, "queue=%s", d.of("q1", "q2")), size, d.IntN(5),
 		d.of("500", "0", "100", "300", "500", "1000", "1500", "2000", "2500"), d.of("10m", "1m", "1h", "5h", "30h"),
 		d.maybe(2, "checkpoint"), d.maybe(8, "latency-sensitive"), d.maybe(3, "max-runtime-minutes=%s", d.of("5", "60", "600")), d.maybe(10, "model=%s", d.of("h100", "a100")),
-		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallelism=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "required-level=leaf"), d.maybe(20, "mode=at_most_once"))
+		d.maybe(12, "after=(j%d)", d.IntN(max(d.jobs, 1))), d.maybe(12, "array=%d parallelism=%d", 2+d.IntN(4), 1+d.IntN(2)), d.maybe(15, "required-level=leaf"), d.maybe(20, "mode=at_most_once"), d.startConditions())
 	if d.IntN(2) == 0 {
 		d.say("estimate j%d p50=%s", d.jobs, d.of("10m", "1m", "1h", "5h", "30h"))
 	}

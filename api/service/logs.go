@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
 
@@ -83,7 +82,7 @@ func (d *Services) ReadLogs(ctx context.Context, req *apipb.StreamLogsRequest, s
 // checkLogSelection rejects a request whose selection of lines is wrong.
 func (d *Services) checkLogSelection(req *apipb.StreamLogsRequest) error {
 	var p ares.Problems
-	if _, err := regexp.Compile(req.GetGrep()); err != nil {
+	if _, err := apipb.CompileGrep(req.GetGrep()); err != nil {
 		p.Add("grep", "is not a regular expression: %s: use the syntax of RE2", ares.Clip(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 	}
 	if since := req.GetSince(); since != nil && since.AsTime().After(d.Cfg.Now().Add(maxSkew)) {

@@ -53,6 +53,8 @@ type Notices struct {
 	paces   map[string]*rate.Limiter // by tenant
 	sending map[string]int           // deliveries under way, by tenant
 	total   int
+	changed bool      // a notification became due, or a try ended, since `start` was called
+	wakeAt  time.Time // when `start` has something to do although nothing changed
 }
 
 // A key identifies a notification.
@@ -88,6 +90,7 @@ func (n *Notices) Lead(ctx context.Context, lead *store.Leadership) error {
 		return ctx.Err()
 	}
 	n.due, n.paces, n.sending, n.total = map[key]*delivery{}, map[string]*rate.Limiter{}, map[string]int{}, 0
+	n.changed = true
 	results := make(chan result)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -106,7 +109,7 @@ func (n *Notices) Lead(ctx context.Context, lead *store.Leadership) error {
 			}
 		}
 		seen = upTo
-		wake := time.NewTimer(n.start(ctx, &wg, results))
+		wake := time.NewTimer(n.startDue(ctx, &wg, results))
 		select {
 		case <-ctx.Done():
 			wake.Stop()
@@ -139,8 +142,21 @@ func (n *Notices) collect(e *cache.Entry) {
 		k := key{e.Job.ID, notice.Rule, notice.Event, notice.Attempt}
 		if n.due[k] == nil {
 			n.due[k] = &delivery{notice: notice, tenant: e.Job.Tenant}
+			n.changed = true
 		}
 	}
+}
+
+// startDue calls `start` when a delivery may be able to start, and returns how long to wait for the next one. It is called
+// after each event of the cluster, and a tenant can have many notifications that wait for its rate.
+func (n *Notices) startDue(ctx context.Context, wg *sync.WaitGroup, results chan<- result) time.Duration {
+	now := n.Now()
+	if !n.changed && now.Before(n.wakeAt) {
+		return n.wakeAt.Sub(now)
+	}
+	wait := n.start(ctx, wg, results)
+	n.changed, n.wakeAt = false, now.Add(wait)
+	return wait
 }
 
 // The method `start` starts the deliveries whose time has come, and returns how long to wait for the next one.
@@ -223,7 +239,7 @@ func (e errRecord) Error() string { return "the notification is not recorded yet
 // The method `settle` handles the result of a try.
 func (n *Notices) settle(r result) {
 	d := n.due[r.key]
-	d.busy = false
+	d.busy, n.changed = false, true
 	n.total--
 	if n.sending[d.tenant]--; n.sending[d.tenant] == 0 {
 		delete(n.sending, d.tenant)

@@ -89,6 +89,21 @@ func doHold(w *Cluster, in *arguments) (string, error) { return setHold(w, in, t
 
 func doUnhold(w *Cluster, in *arguments) (string, error) { return setHold(w, in, false) }
 
+// doUpdate changes the priority or the time limit of a waiting job.
+func doUpdate(w *Cluster, in *arguments) (string, error) {
+	var u ares.JobUpdate
+	if p := in.number("priority", -1); p >= 0 {
+		u.Priority = &p
+	}
+	if m := in.number("max-runtime-minutes", -1); m >= 0 {
+		u.MaxRuntimeMinutes = &m
+	}
+	return "", w.UpdateRun(in.job(), func(j *ares.Job, r *ares.Run) error {
+		_, err := r.Update(j, u, "ann", w.Now)
+		return err
+	})
+}
+
 func setHold(w *Cluster, in *arguments, held bool) (string, error) {
 	return "", w.UpdateRun(in.job(), func(j *ares.Job, r *ares.Run) error {
 		_, err := r.SetHold(j, held, "ann", w.Now)

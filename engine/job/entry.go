@@ -21,11 +21,11 @@ type Entry struct {
 
 	// The following fields are adjacent to Item in memory, because a cycle reads them for every job and spends
 	// most of its time on cache misses.
-	Plain      bool  // neither an array nor an element of one
-	array      bool  // it is an array
-	class      uint8 // the submitted class, 0 for the lowest
-	changed    bool  // the entry is in Table.ChangedEntries
-	listed     bool  // its item in Table.waiting is not stale
+	Plain bool  // neither an array nor an element of one
+	array bool  // it is an array
+	class uint8 // the submitted class, 0 for the lowest
+	changeMarks
+	listed     bool // its item in Table.waiting is not stale
 	Queue      QueueKind
 	Item       queueItem // its position, when it is in the pending queue
 	DelayUntil time.Time // the end of its delay, when it is in the delayed queue
@@ -44,6 +44,12 @@ type Entry struct {
 	activeAt      int32           // 1 + its index in Tenant.Active; 0 when it is not there
 
 	ElementsMade, MadeInCycle int // for an array: elements created by a cycle, and the number of that cycle
+}
+
+// changeMarks say what the current batch has changed.
+type changeMarks struct {
+	changed      bool // the entry is in Table.ChangedEntries
+	stateChanged bool // the entry's dependedState has changed
 }
 
 // The type `holdings` holds the amounts that an entry adds to the accounts for shares, limits and quotas.

@@ -256,7 +256,7 @@ func (j *Table) indexStart(e *Entry, before *ares.Job) {
 			if x.dependents == nil {
 				x.dependents = map[ares.JobID][]*Entry{}
 			}
-			if list := x.dependents[d.Job]; !slices.Contains(list, e) {
+			if list := x.dependents[d.Job]; len(list) == 0 || list[len(list)-1] != e { // another dependency of e may name the same job
 				x.dependents[d.Job] = append(list, e)
 			}
 		}
@@ -264,24 +264,45 @@ func (j *Table) indexStart(e *Entry, before *ares.Job) {
 	j.indexNames()
 }
 
-// indexNames makes the index of names when the first singleton arrives, and drops it after the last.
+// indexNames makes the index of names when the first singleton arrives. The index is kept afterwards: a user who submits one
+// singleton after another must not make each cycle index all jobs.
 func (j *Table) indexNames() {
 	x := &j.starts
-	switch {
-	case x.singletons == 0:
-		x.byName = nil
-	case x.byName == nil:
-		x.byName = map[nameKey][]*Entry{}
-		for _, e := range j.Entries() {
-			j.updateName(e)
+	if x.singletons == 0 || x.byName != nil {
+		return
+	}
+	x.byName = map[nameKey][]*Entry{}
+	for _, e := range j.EntryByID { // order-free: sorted right below
+		if e.isNamed() {
+			x.byName[nameKeyOf(e.Job)] = append(x.byName[nameKeyOf(e.Job)], e)
 		}
+	}
+	for _, list := range x.byName { // order-free: each list is sorted alone
+		slices.SortFunc(list, byEntryAcceptance)
 	}
 }
 
-// updateStart brings the index up to date with an entry. If the records of the entry have changed, it also marks the jobs
-// that wait for it as changed.
-func (j *Table) updateStart(e *Entry, changed bool) {
+// dependedState is all that jobs which depend on a job can see of it.
+type dependedState struct {
+	live, started bool
+	phase         ares.Phase
+}
+
+// The method `dependedState` returns the state of a job for the jobs that depend on it. It is empty while no job depends on
+// another.
+func (j *Table) dependedState(e *Entry) dependedState {
+	if len(j.starts.dependents) == 0 || e.Job == nil {
+		return dependedState{}
+	}
+	return dependedState{true, e.Run != nil && e.Run.HasStarted(), e.Phase()}
+}
+
+// updateStart brings the index up to date with an entry. If the entry's dependedState has changed, it also marks the jobs that
+// wait for it as changed. Other changes of a job, such as new labels, must cost nothing for the many jobs that may wait for it.
+func (j *Table) updateStart(e *Entry) {
 	x := &j.starts
+	changed := e.stateChanged
+	e.stateChanged = false
 	if x.byName != nil {
 		j.updateName(e)
 	}

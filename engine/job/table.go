@@ -61,7 +61,7 @@ type startIndex struct {
 	dependents map[ares.JobID][]*Entry // by the job that they depend on, in no order
 
 	singletons int                  // live jobs with the dependency singleton
-	byName     map[nameKey][]*Entry // unfinished jobs, by acceptance; nil while there are no singletons
+	byName     map[nameKey][]*Entry // unfinished jobs, by acceptance; nil until there is a singleton
 }
 
 // nameKey identifies the jobs that a singleton waits for.

@@ -33,8 +33,9 @@ func (j *Table) UpdateEntry(e *Entry, change func()) {
 	j.chargeJob(e, -1)
 	j.countArray(e, -1)
 	j.Estimated -= e.Estimates()
-	before := e.Job
+	before, state := e.Job, j.dependedState(e)
 	change()
+	e.stateChanged = e.stateChanged || j.dependedState(e) != state
 	j.Estimated += e.Estimates()
 	if e.Job != before {
 		j.indexStart(e, before)
@@ -79,11 +80,10 @@ func (j *Table) reshape(e *Entry) {
 // Requeue handles every entry that the batch has changed. It moves the entry to the queue
 // to which the entry belongs. Requeue drops entries that no longer have a job or a run.
 func (j *Table) Requeue() {
-	changed := len(j.ChangedEntries)
 	for i := 0; i < len(j.ChangedEntries); i++ { // a change of a job adds the jobs that wait for it, but not those that wait for them
 		e := j.ChangedEntries[i]
 		e.changed = false
-		j.updateStart(e, i < changed)
+		j.updateStart(e)
 		if e.timers != nil && e.timers.deadline.heapIndex > 0 || e.Job != nil && !e.Job.Deadline.IsZero() {
 			j.scheduleDeadlineNote(e)
 		}
