@@ -66,7 +66,7 @@ const maxSum = 1e6
 // The method `check` forgets restored sums that cannot be right.
 func (s *skill) check() {
 	for _, sum := range s.sums() {
-		if math.Abs(*sum) > maxSum {
+		if !(math.Abs(*sum) <= maxSum) { // also if it is not a number
 			*s = skill{}
 			return
 		}

@@ -13,7 +13,7 @@ import (
 // HoldForMigrating holds capacity for each job that is being moved, except for the given job.
 func (r *Round) HoldForMigrating(now time.Time, except *job.Entry) {
 	for _, e := range r.Jobs.Migrating {
-		if e == except || !e.HoldsDestination(now) || r.Jobs.ArrayIsStopping(e) || e.Run.Nominated != nil {
+		if e == except || !e.HoldsDestination(now) || r.Jobs.ArrayIsStopping(e) || e.Run.Nominated != nil || e.Run.IsHeld(e.Job) {
 			continue
 		}
 		has := len(e.Run.Last().Seats)

@@ -25,7 +25,7 @@ type restartHold struct {
 // HoldForRestarts holds the free seats of every restarting gang except the given job.
 func (r *Round) HoldForRestarts(now time.Time, except *job.Entry) {
 	for _, e := range r.Jobs.Restarting {
-		if e == except || e.Run.Nominated != nil || !e.HoldsSeats(now) || !e.IsRestarting() && !r.wouldFit(e, now) {
+		if e == except || e.Run.Nominated != nil || e.Run.IsHeld(e.Job) || !e.HoldsSeats(now) || !e.IsRestarting() && !r.wouldFit(e, now) {
 			continue
 		}
 		mark, last := r.Txn.Mark(), e.Run.Last()
