@@ -1,6 +1,9 @@
 package ares
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Phase is the state of a job in its life cycle.
 type Phase string
@@ -54,5 +57,14 @@ func ParsePhase(s string) (Phase, error) {
 	if slices.Contains(Phases(), Phase(s)) {
 		return Phase(s), nil
 	}
-	return "", Errorf(Invalid, "state %q is unknown: use one of %v", s, Phases()).At("state")
+	return "", Errorf(Invalid, "state %q is unknown: use one of %s", Clip(s), joinNames(Phases())).At("state")
+}
+
+// joinNames writes the values that a text may have as a list for users, such as "pending, running".
+func joinNames[S ~string](names []S) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -90,7 +90,7 @@ func ParseDependencies(list string) ([]Dependency, error) {
 		t := DependencyType(words[0])
 		switch {
 		case !slices.Contains(dependencyTypes, t):
-			return nil, Errorf(Invalid, "%q is no type of dependency: use one of %v, such as afterok:JOB", Clip(words[0]), dependencyTypes)
+			return nil, Errorf(Invalid, "%q is no type of dependency: use one of %s, such as afterok:JOB", Clip(words[0]), joinNames(dependencyTypes))
 		case t == Singleton && len(words) > 1:
 			return nil, Errorf(Invalid, "singleton names no job: it waits for the earlier jobs of the same name and user")
 		case t == Singleton:
@@ -176,7 +176,7 @@ func (c *StartConditions) check(s *Spec, p *Problems) {
 	for _, d := range c.Dependencies {
 		switch {
 		case !slices.Contains(dependencyTypes, d.Type):
-			p.Add("start.dependencies", "%q is no type of dependency: use one of %v, such as afterok:JOB", Clip(string(d.Type)), dependencyTypes)
+			p.Add("start.dependencies", "%q is no type of dependency: use one of %s, such as afterok:JOB", Clip(string(d.Type)), joinNames(dependencyTypes))
 		case d.Type == Singleton && s.Name == "":
 			p.Add("start.dependencies", "singleton needs a name: it waits for the earlier jobs of the same name and user; set name")
 		case d.Type == Singleton && d.Job != "":

@@ -93,7 +93,7 @@ func (s Spec) checkSizes(p *Problems) {
 	}
 	if s.PriorityClass != "" {
 		if s.PriorityClass.Rank() < 0 {
-			p.Add("priority_class", "%q is unknown: use one of %v", s.PriorityClass, Classes())
+			p.Add("priority_class", "%q is unknown: use one of %s", s.PriorityClass, joinNames(Classes()))
 		} else if s.Priority != nil && ClassOf(*s.Priority) != s.PriorityClass {
 			is := ""
 			if _, level := LevelOf(*s.Priority); level {

@@ -113,6 +113,8 @@ func expectedValue(bad *pflag.InvalidValueError) string {
 		return "a number"
 	case kind == "bool":
 		return "true or false"
+	case kind == "stringToString":
+		return "KEY=VALUE"
 	case kind == "duration":
 		return "a time such as 90s or 10m"
 	default:

@@ -13,8 +13,9 @@ const (
 	Refused = 3
 	// TimedOut is the exit code of "ares job wait --timeout" when the time is over. It is that of timeout(1).
 	TimedOut = 124
-	// AresFailed and Interrupted are exit codes of "ares run", which otherwise ends with the exit code of the job.
-	AresFailed  = 125
+	// AresFailed is an exit code of "ares run", which otherwise ends with the exit code of the job.
+	AresFailed = 125
+	// Interrupted is the exit code of "ares run", "ares logs" and a question that the user ends with Ctrl-C.
 	Interrupted = 130
 )
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -69,11 +70,7 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job, wide bool) {
 	s.Line("Tenant", j.GetTenantId())
 	s.Line("Queue", j.GetQueue())
 	s.Line("Priority", fmt.Sprintf("%d (%s)", j.GetPriority(), j.GetPriorityClass()))
-	s.Line("Asks", asks(j))
-	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
-	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
-	s.Line("Image", j.GetImage())
-	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
+	writeRequest(s, j)
 	s.List("Policies", j.GetPolicyNotes())
 	s.Line("Submitted by", j.GetSubmittedBy())
 	s.Line("Retry of", j.GetRetryOf())
@@ -85,6 +82,19 @@ func (a *commands) writeJob(w io.Writer, j *apipb.Job, wide bool) {
 		s.Line("Finished", a.When(j.GetFinishedAt()))
 	}
 	a.writeAttempts(w, j.GetAttempts(), wide)
+}
+
+// writeRequest shows what the user has requested: resources, limits, nodes, the command and notifications.
+func writeRequest(s output.Sheet, j *apipb.Job) {
+	s.Line("Asks", asks(j))
+	if n := j.GetSpec().GetMaxRuntimeMinutes(); n > 0 {
+		s.Line("Time limit", strings.TrimSuffix((time.Duration(n)*time.Minute).String(), "0s")+" for each attempt")
+	}
+	s.Line("Constraints", apipb.Requirements(j.GetSpec().GetPlacement().GetNodeRequirements()).String())
+	s.Line("Command", output.CommandLine(append(slices.Clone(j.GetCommand()), j.GetArgs()...)))
+	s.Line("Image", j.GetImage())
+	s.Line("Labels", output.Pairs(j.GetSpec().GetLabels()))
+	s.List("Notify", j.GetSpec().GetNotify())
 }
 
 // stateText describes the state of a job and of its current attempt.

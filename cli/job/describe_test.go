@@ -63,6 +63,19 @@ ATTEMPT  RANK  NODE  GPUS   SEAT      OUTCOME  EXIT  RAN  FENCE  REASON
 	}
 }
 
+// TestJobShowsLimitAndNotifications checks that a user sees the time limit, which "ares update" changes, and the notifications.
+func TestJobShowsLimitAndNotifications(t *testing.T) {
+	a, out := newTestCommands()
+	j := sampleJob()
+	j.Spec = &apipb.JobSpec{MaxRuntimeMinutes: 90, Notify: []string{"end,fail=mail"}}
+	a.writeJob(out, j, false)
+	for _, want := range []string{"\nTime limit   1h30m for each attempt\n", "\nNotify       - end,fail=mail\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+}
+
 func TestJobTable(t *testing.T) {
 	a, out := newTestCommands()
 	a.WriteTable(out, a.jobTable(&apipb.ListJobsResponse{Jobs: []*apipb.Job{sampleJob(), {JobId: "job-22", Name: "überlang", State: "running"}}, Total: new(int32(5))}, false))

@@ -28,7 +28,8 @@ func (a *commands) jobCommand() *cobra.Command {
 		a.jobLogsCommand(), a.jobWaitCommand(), a.jobEventsCommand(), a.jobExplainCommand(), a.jobPlanCommand(), a.jobPredictCommand())
 }
 
-// The function `gpus` formats a job's GPU request, for example as 2x4 for two members with four GPUs each.
+// The function `gpus` formats a job's GPU request, for example as 2x4 for two members with four GPUs each. The number of
+// elements of an array comes before it: 100x2x4.
 func gpus(j *apipb.Job) string {
 	count := strconv.Itoa(int(j.GetGpuCount()))
 	if milli := j.GetGpuMilli(); milli > 0 {
@@ -38,7 +39,7 @@ func gpus(j *apipb.Job) string {
 		count = fmt.Sprintf("%dx%s", j.GetMembers(), count)
 	}
 	if e := j.GetElements(); e != nil {
-		count = fmt.Sprintf("%d of %s", e.GetTotal(), count)
+		count = fmt.Sprintf("%dx%s", e.GetTotal(), count)
 	}
 	return count
 }

@@ -146,7 +146,11 @@ func (a *commands) logs(ctx context.Context, c *client.Client, id string, o clie
 	} else {
 		err = c.Logs(ctx, id, o, out)
 	}
-	if err = errors.Join(err, flush()); ares.CodeOf(err) == ares.NotFound {
+	err = errors.Join(err, flush())
+	if err != nil && ctx.Err() != nil { // the user has ended the command
+		return &exit.Error{Code: exit.Interrupted}
+	}
+	if ares.CodeOf(err) == ares.NotFound {
 		if job, failed := c.Job(ctx, id); failed == nil && job.GetElements() != nil {
 			return a.listElements(ctx, c, job)
 		}

@@ -128,8 +128,8 @@ func (ch *change) confirm(ctx context.Context, a *commands, jobs []*apipb.Job) (
 	}()
 	select {
 	case <-ctx.Done():
-		output.Printf(a.Err, "\n")
-		return false, ctx.Err()
+		output.Printf(a.Err, "\nnothing is %s\n", ch.done)
+		return false, &exit.Error{Code: exit.Interrupted}
 	case text := <-line:
 		if word := strings.ToLower(strings.TrimSpace(text)); word == "y" || word == "yes" {
 			return true, nil

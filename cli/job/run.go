@@ -235,17 +235,17 @@ func (s *submission) askToCancel(ctx context.Context, id string, second <-chan o
 	}
 }
 
-// resolveDependencies replaces references in `after`, such as names, by the IDs of the jobs. A reference to no job stays,
-// and the server rejects it as an unknown dependency.
+// resolveDependencies replaces references in `after`, such as names, by the IDs of the jobs. A reference to no job is an
+// unknown dependency.
 func (s *submission) resolveDependencies(ctx context.Context, c *client.Client, specs []*apipb.JobSpec) error {
-	for _, spec := range specs {
+	for n, spec := range specs {
 		for i, reference := range spec.GetAfter() {
 			id, err := s.app.resolve(ctx, c, reference, toAwait)
 			switch {
 			case err == nil:
 				spec.After[i] = id
-			case ares.CodeOf(err) != ares.NotFound:
-				return err
+			default:
+				return s.located(n, unknownDependency(fmt.Sprintf("after[%d]", i), err))
 			}
 		}
 		for i, text := range spec.GetStart().GetDependencies() {
@@ -262,12 +262,20 @@ func (s *submission) resolveDependencies(ctx context.Context, c *client.Client, 
 				switch {
 				case err == nil:
 					words[k] = ares.Dependency{Type: d.Type, Job: ares.JobID(id)}.String()
-				case ares.CodeOf(err) != ares.NotFound:
-					return err
+				default:
+					return s.located(n, unknownDependency(fmt.Sprintf("start.dependencies[%d]", i), err))
 				}
 			}
 			spec.Start.Dependencies[i] = strings.Join(words, ",")
 		}
 	}
 	return nil
+}
+
+// unknownDependency returns the error for a dependency that could not be resolved.
+func unknownDependency(field string, err error) error {
+	if ares.CodeOf(err) != ares.NotFound {
+		return err
+	}
+	return ares.Errorf(ares.DependencyUnknown, "%s: %s", field, err).At(field)
 }

@@ -43,6 +43,14 @@ func (s *startFlags) add(f *pflag.FlagSet) {
 
 // The method `apply` sets the fields of a job for which the user gave one of these flags.
 func (s *startFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec, now time.Time) error {
+	for _, pair := range [][2]string{{"mem", "memory-mb"}, {"time", "max-runtime-minutes"}} {
+		if f.Changed(pair[0]) && f.Changed(pair[1]) {
+			return exit.Usagef("--%s and --%s set the same field: use one of them", pair[0], pair[1])
+		}
+	}
+	if f.Changed("gpu-model") && strings.Contains(s.gpus, ":") {
+		return exit.Usagef("--gpus %s and --gpu-model both name a model: leave out one of them", s.gpus)
+	}
 	var errs []error
 	set := func(flag, text string, apply func(string) error) {
 		if !f.Changed(flag) {

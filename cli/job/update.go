@@ -54,7 +54,7 @@ values must pass the same checks as a submission.
 	}
 	o.AddOutput(c)
 	f := c.Flags()
-	f.Int32Var(&u.priority, "priority", 0, "new priority, from 5 to 1000000, higher first")
+	f.Int32Var(&u.priority, "priority", 0, "new priority, 5 to 1000000, higher first; 0 to 4 are the levels critical, high, normal, low and best-effort")
 	f.StringVar(&u.class, "priority-class", "", "new class instead of a priority: best-effort, low, normal, high or critical")
 	f.StringVar(&u.limit, "time", "", "new time limit of one attempt, such as 4h, 90m or 1-12:00:00; 0 for none")
 	f.StringToStringVar(&u.setLabels, "set-label", nil, "label to add or replace, KEY=VALUE; can be repeated")

@@ -72,7 +72,11 @@ func cellValue(text string) (float64, bool) {
 		return 0, false
 	}
 	rest := text[end:]
-	if rest == "" || strings.ContainsAny(rest[:1], " /x%") {
+	if each, ok := strings.CutPrefix(rest, "x"); ok { // 2x4 is 8
+		m, isNumber := cellValue(each)
+		return n * m, isNumber
+	}
+	if rest == "" || strings.ContainsAny(rest[:1], " /%") {
 		return n, true
 	}
 	days := 0.0

@@ -114,7 +114,7 @@ func (t *Table) layout(width int) *layout {
 	if t.Drop == nil && t.columns == nil {
 		return l // not a list: a long line is better than a number without its end
 	}
-	for !l.shrink(width, func(int) int { return 1 }) && len(l.columns) > 1 {
+	for !l.shrink(width, l.minimum) && len(l.columns) > 1 {
 		l.columns, l.widths = l.columns[:len(l.columns)-1], l.widths[:len(l.widths)-1]
 	}
 	return l
@@ -194,6 +194,16 @@ func (l *layout) reset() {
 	for i, column := range l.columns {
 		l.widths[i] = l.natural[column]
 	}
+}
+
+// The method `minimum` returns the smallest width of a printed column. A column of job IDs is not cut, because no command accepts
+// an ID that ends with "…", except if it is the only one.
+func (l *layout) minimum(i int) int {
+	column := l.columns[i]
+	if len(l.columns) > 1 && len(l.t.Rows) > 0 && column < len(l.t.Rows[0]) && ares.ValidJobID(l.t.Rows[0][column]) {
+		return l.natural[column]
+	}
+	return 1
 }
 
 // The method `shrink` makes the widest columns smaller until the table has at most `width` columns, but none smaller than its

@@ -50,6 +50,12 @@ job-aaaaaaaab  two   pending  short
 `; got != want {
 		t.Errorf("44 columns:\n%s", got)
 	}
+	// A command accepts the whole of a shortened ID, so other columns are cut before it.
+	for _, width := range []int{20, 25, 30, 40} {
+		if got := show(example(), width); !strings.Contains(got, "\njob-aaaaaaaab ") {
+			t.Errorf("%d columns:\n%s", width, got)
+		}
+	}
 	full := example()
 	full.Full = true
 	if got := show(full, 20); !strings.Contains(got, "NOTES") || !strings.Contains(got, "narrow terminal") || !strings.Contains(got, "job-aaaaaaaabbbbbbbbbbbbbbbb") {
@@ -82,7 +88,7 @@ func TestSort(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][]string{
 		{"2", "10"}, {"1/16", "9/16", "10/16"}, {"0.5s", "10s", "2m00s", "1h00m", "47h59m", "2d00h", "2d01h", "11d00h"}, {"1.5 %", "12 %"},
-		{"2x4", "10x1"}, {"a", "B", "c"}, {"7", "-"}, {"3", "three"}, {"1", "1 of 4"}, {"5s ago", "2m00s ago"},
+		{"2x4", "10x1"}, {"3", "4x1", "2x4", "3x2x4"}, {"a", "B", "c"}, {"7", "-"}, {"3", "three"}, {"1", "1 of 4"}, {"5s ago", "2m00s ago"},
 	} {
 		for i := range c {
 			for k := range c {

@@ -53,7 +53,7 @@ func totals(s *apipb.GetClusterStatusResponse, width int) string {
 	}
 	online := fmt.Sprintf("%d of %d nodes online", s.GetOnlineNodes(), s.GetTotalNodes())
 	devices := fmt.Sprintf("%d of %d GPUs free", s.GetAvailableGpus(), s.GetTotalGpus())
-	jobs := fmt.Sprintf("%d jobs running, %d pending", s.GetRunningJobs(), s.GetPendingJobs())
+	jobs := fmt.Sprintf("%s running, %d pending", output.Count(s.GetRunningJobs(), "job"), s.GetPendingJobs())
 	var odd []string
 	for _, n := range []struct {
 		count int32
