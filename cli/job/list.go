@@ -39,6 +39,9 @@ the jobs that --limit allows.
 With --watch on a terminal, running jobs come first, then the newest. In a pipe, --watch
 prints the list, then one line for each change of a job's state.`,
 		RunE: a.WithClient(func(ctx context.Context, c *client.Client, _ []string) error {
+			if strings.ContainsAny(req.Name, "*?") { // the same pattern selects the jobs to cancel or to hold
+				req.NamePattern, req.Name = req.Name, ""
+			}
 			if err := checkList(&req, limit); err != nil {
 				return err
 			}
@@ -71,7 +74,7 @@ prints the list, then one line for each change of a job's state.`,
 	who.add(c)
 	c.Flags().StringSliceVar(&req.State, "state", nil, "only jobs in these states")
 	c.Flags().StringVar(&req.TenantId, "tenant-id", "", "only jobs of this tenant")
-	c.Flags().StringVar(&req.Name, "name", "", "only jobs with this text in their name")
+	c.Flags().StringVar(&req.Name, "name", "", "only jobs with this text in their name, or whose name matches a pattern such as 'sweep-*'")
 	c.Flags().StringArrayVar(&req.Labels, "label", nil, "only jobs with this label, KEY=VALUE or KEY; can be repeated")
 	c.Flags().StringVar(&req.ArrayOf, "array", "", "list the elements of this array, by index")
 	c.Flags().IntVar(&limit, "limit", 100, "maximum number of rows; 0 for all")
@@ -94,6 +97,9 @@ func checkList(req *apipb.ListJobsRequest, limit int) error {
 	if req.GetAll() && len(req.GetLabels()) > 0 {
 		return exit.Usagef("--all and --label cannot be combined, because history cannot be searched by labels: leave out --all")
 	}
+	if req.GetAll() && req.GetNamePattern() != "" {
+		return exit.Usagef("--all and a pattern in --name cannot be combined, because history cannot be searched by patterns: leave out --all, or the characters * and ?")
+	}
 	if limit < 0 {
 		return exit.Usagef("--limit %d: use 0 for all, or a positive maximum", limit)
 	}
@@ -102,7 +108,7 @@ func checkList(req *apipb.ListJobsRequest, limit int) error {
 
 // isFiltered reports whether a list leaves out jobs because of their properties.
 func isFiltered(req *apipb.ListJobsRequest) bool {
-	return len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetArrayOf() != "" || req.GetQueue() != "" || req.GetUser() != "" ||
+	return len(req.GetState()) > 0 || req.GetTenantId() != "" || req.GetName() != "" || req.GetNamePattern() != "" || req.GetArrayOf() != "" || req.GetQueue() != "" || req.GetUser() != "" ||
 		req.GetFrom() != nil || req.GetTo() != nil || len(req.GetLabels()) > 0
 }
 
