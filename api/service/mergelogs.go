@@ -31,11 +31,11 @@ func (d *Services) mergeLogs(ctx context.Context, q LogQuery, positions []*apipb
 	if n := len(a.Seats); n > maxMergedRanks {
 		return ares.Errorf(ares.TooLarge, "job %s has %d ranks, but the output of at most %d ranks can be read at once: read the output of one rank", q.Job, n, maxMergedRanks).At("all_ranks")
 	}
-	ranks := int64(len(a.Seats))
-	defer d.merged.Add(-ranks)
-	if d.merged.Add(ranks) > allMergedRanks {
-		return ares.Errorf(ares.Exhausted, "this server already reads the output of %d ranks for readers of all ranks: try again later, or read the output of one rank", allMergedRanks)
+	tenant, ranks := q.Entry.Job.Tenant, len(a.Seats)
+	if !d.merged.take(tenant, ranks) {
+		return ares.Errorf(ares.Exhausted, "this server already reads the output of many ranks for readers of all ranks (%d for all tenants, and a share of them for one): try again later, or read the output of one rank", allMergedRanks)
 	}
+	defer d.merged.giveBack(tenant, ranks)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -83,8 +82,8 @@ type Services struct {
 	Cfg   *Config
 	ready readiness
 	began time.Time
-	// merged is the number of ranks that readers of all ranks read now.
-	merged atomic.Int64
+	// merged counts the ranks that readers of all ranks read now.
+	merged mergedRanks
 
 	Heartbeat time.Duration // a constant, except that tests change it
 }
