@@ -208,6 +208,8 @@
 //	    samples=N            how many runs it is based on, 1 by default
 //	cancel J, preempt J, drain J  asks the job to stop for this reason
 //	hold J, unhold J         holds a waiting job, and releases it
+//	update J                 changes a waiting job
+//	    priority=N max-runtime-minutes=N  its priority and its time limit
 //
 // # Reports of agents
 //
