@@ -28,8 +28,8 @@ var bounds = map[string]int{
 
 // TestManyAtTheEdgeOfAQuota submits 10,000 jobs from 64 clients through two servers. The
 // two tenants may run only a few of these jobs at the same time. The test checks that a
-// tenant's jobs never use more GPUs than its limit. It also checks that two decisions in
-// a row never skip a job that fits. All jobs must run.
+// tenant's jobs never use more GPUs than its limit. It also checks that decisions
+// do not go on skipping a job that fits. All jobs must run.
 func TestManyAtTheEdgeOfAQuota(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Etcd(1), cluster.Servers(2))
