@@ -25,8 +25,8 @@ import (
 
 const masterKey = "0123456789abcdef0123456789abcdef"
 
-// mailbox is a real SMTP listener. It sends each mail that it accepts to the channel.
-func mailbox(t *testing.T) (addr string, mails <-chan string) {
+// smtpServer is a real SMTP listener. It sends each mail that it accepts to the channel.
+func smtpServer(t *testing.T) (addr string, mails <-chan string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ type hook struct {
 // was killed and started again, and then gets the event with the ID of the first try and a valid signature.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
-	smtp, mails := mailbox(t)
+	smtp, mails := smtpServer(t)
 	var healthy atomic.Bool
 	hooks := make(chan hook, 64)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
