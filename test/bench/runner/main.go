@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -28,23 +29,35 @@ func main() {
 	tiny := flag.Bool("tiny", false, "run every benchmark once in its tiny form, and write nothing")
 	set := flag.String("set", "", "the benchmarks to run whole: bench, sim or failover")
 	only := flag.String("only", "", "run only the benchmarks that match this regular expression, such as Submit or bench/load")
+	compileTo := flag.String("compile", "", "compile the chosen benchmarks into this directory and run nothing")
+	compiled := flag.String("compiled", "", "use the programs that -compile wrote to this directory, on a machine without Go and git")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *tiny, *set, *only); err != nil {
+	if err := run(ctx, &options{*tiny, *set, *only, *compileTo, *compiled}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, tiny bool, set, only string) error {
-	if !tiny && !slices.Contains([]string{setBench, setSim, setFailover}, set) {
-		return fmt.Errorf("-set %q is unknown: use -tiny, or -set with bench, sim or failover", set)
+// options are the flags of this program; the texts above explain them.
+type options struct {
+	tiny                bool
+	set, only           string
+	compileTo, compiled string
+}
+
+func run(ctx context.Context, o *options) error {
+	if !o.tiny && !slices.Contains([]string{setBench, setSim, setFailover}, o.set) {
+		return fmt.Errorf("-set %q is unknown: use -tiny, or -set with bench, sim or failover", o.set)
 	}
-	if !tiny && rounds.Tiny() {
+	if o.tiny && (o.compileTo != "" || o.compiled != "") {
+		return errors.New("-compile and -compiled need -set: the tiny forms are for machines with Go")
+	}
+	if !o.tiny && rounds.Tiny() {
 		return errors.New("ARES_BENCH_TINY is set: the figures of tiny benchmarks mean nothing, so unset it")
 	}
-	pattern, err := regexp.Compile(only)
+	pattern, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
@@ -64,16 +77,24 @@ func run(ctx context.Context, tiny bool, set, only string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }() // it is below the directory for temporary files
-	selected := slices.DeleteFunc(all, func(b benchmark) bool { return !pattern.MatchString(b.String()) || !tiny && b.set() != set })
-	if tiny {
-		return runTiny(ctx, root, scratch, selected)
+	selected := slices.DeleteFunc(all, func(b benchmark) bool { return !pattern.MatchString(b.String()) || !o.tiny && b.set() != o.set })
+	if o.compiled != "" {
+		if o.compiled, err = filepath.Abs(o.compiled); err != nil {
+			return err
+		}
 	}
-	return runWhole(ctx, root, scratch, selected)
+	switch {
+	case o.tiny:
+		return runTiny(ctx, root, scratch, selected)
+	case o.compileTo != "":
+		return compileAll(ctx, root, o.compileTo, selected)
+	}
+	return runWhole(ctx, root, scratch, o.compiled, selected)
 }
 
 // runWhole runs the benchmarks that have a block on the page, and those below test/bench, which exist for the page.
 // It writes the results of each benchmark as soon as it ends, and returns the failures of all of them.
-func runWhole(ctx context.Context, root, scratch string, selected []benchmark) error {
+func runWhole(ctx context.Context, root, scratch, compiled string, selected []benchmark) error {
 	p, err := readPage(filepath.Join(root, pagePath))
 	if err != nil {
 		return err
@@ -91,7 +112,7 @@ func runWhole(ctx context.Context, root, scratch string, selected []benchmark) e
 	if len(blocks) == 0 {
 		return errors.New("no benchmark of this set is chosen: say make bench, bench-sim or failover, and look at ONLY")
 	}
-	id, err := commit(ctx, root)
+	id, err := versionOf(ctx, root, compiled)
 	if err != nil {
 		return err
 	}
@@ -103,7 +124,9 @@ func runWhole(ctx context.Context, root, scratch string, selected []benchmark) e
 		if ctx.Err() != nil {
 			return errors.Join(append(failures, ctx.Err())...)
 		}
-		if programs[b.dir] == nil {
+		if compiled != "" {
+			programs[b.dir] = &program{root: root, dir: b.dir, path: programPath(compiled, b.dir)}
+		} else if programs[b.dir] == nil {
 			if programs[b.dir], err = obtain(ctx, root, b.dir, scratch); err != nil {
 				failures = append(failures, err)
 				continue
@@ -123,7 +146,8 @@ func measure(ctx context.Context, p *program, b block, id string) (string, error
 		args[i] = "-test." + strings.TrimPrefix(arg, "-")
 	}
 	done := p.bench(ctx, "^"+b.name+"$", args, wholeLimit, os.Stdout)
-	head := fmt.Sprintf("*%s, commit %s, load %s to %s, %.0f s.*", date.Format("2006-01-02 15:04 UTC"), id, before, load(), done.wall.Seconds())
+	head := fmt.Sprintf("*%s, commit %s, %d cores, load %s to %s, %.0f s, %.0f s of CPU time.*",
+		date.Format("2006-01-02 15:04 UTC"), id, runtime.NumCPU(), before, load(), done.wall.Seconds(), done.cpu.Seconds())
 	results := head + "\n\n" + section(done.output)
 	failed, skipped := problems(done.output, []string{b.name})
 	why := append(failed, skipped...)
