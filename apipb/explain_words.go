@@ -73,7 +73,7 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 		names[i] = string(fields.Get(i).Name())
 	}
 	word := strings.ToLower(key)
-	if best := Nearest(key, names); best != "" && distance(word, best) <= 1 {
+	if best := ares.Nearest(key, names); best != "" && ares.EditDistance(word, best) <= 1 {
 		return best
 	}
 	for i := range fields.Len() {
@@ -86,51 +86,14 @@ func nearest(d protoreflect.MessageDescriptor, key string) string {
 	alike := func(names []string) []string {
 		return slices.DeleteFunc(names, func(name string) bool { return word == "" || name[0] != word[0] })
 	}
-	if wrong := Nearest(word, alike(slices.Sorted(maps.Keys(spellings)))); len(word) >= 3 && wrong != "" && distance(word, wrong) <= 1 {
+	if wrong := ares.Nearest(word, alike(slices.Sorted(maps.Keys(spellings)))); len(word) >= 3 && wrong != "" && ares.EditDistance(word, wrong) <= 1 {
 		for _, name := range spellings[wrong] {
 			if fields.ByName(name) != nil {
 				return string(name)
 			}
 		}
 	}
-	return Nearest(key, alike(names))
-}
-
-// Nearest returns the element of `names` that is most similar to `word`. If no element is
-// similar, it returns "".
-func Nearest(word string, names []string) string {
-	if len(word) > 64 {
-		return ""
-	}
-	word = strings.ToLower(word)
-	best, bestCost := "", max(2, len(word)/3)+1
-	for _, name := range names {
-		if cost := distance(word, name); cost < bestCost && cost < len(name) {
-			best, bestCost = name, cost
-		}
-	}
-	return best
-}
-
-// The function `distance` returns the edit distance: how many letters must be changed, added
-// or removed to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
+	return ares.Nearest(key, alike(names))
 }
 
 // The function `wanted` describes the values that a field accepts.

@@ -25,6 +25,7 @@ var layers = map[string]int{
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
 	"client":     3,
+	"kube":       3, // pods of a Kubernetes cluster, scheduled by the engine
 	"api":        4,
 	"agent":      4,
 	"sim":        4,
@@ -65,8 +66,8 @@ var soleImporters = []struct {
 	{"github.com/pressly/goose", "history", "SQL holds history only; a decision never reads it"},
 	{"github.com/redis/go-redis", "rediscache", "Redis is optional, so one package handles its absence"},
 	{"gocloud.dev", "objects", "the bucket of objects is private to objects"},
-	{"k8s.io", "", "Ares runs without Kubernetes"},
-	{"sigs.k8s.io/controller-runtime", "", "Ares runs without Kubernetes"},
+	{"k8s.io", "kube", "everything else runs without Kubernetes"},
+	{"sigs.k8s.io", "kube", "everything else runs without Kubernetes"},
 }
 
 // The variable `ranks` lists the packages of a component from top to bottom. A package imports only

@@ -14,7 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/engine/config"
 )
 
@@ -372,7 +371,7 @@ func unknownSection(key, only string) string {
 	if only != "" && isAresKey(key) {
 		return mixed(key, only)
 	}
-	if near := apipb.Nearest(key, append([]string{"scheduler"}, gpuSchedulerOnly...)); near != "" {
+	if near := ares.Nearest(key, append([]string{"scheduler"}, gpuSchedulerOnly...)); near != "" {
 		return "the gpu-scheduler has no such section; did you mean " + near + "?"
 	}
 	return "Ares has no such setting"
@@ -382,7 +381,7 @@ func unknownSetting(key, only string) string {
 	if only != "" && isAresKey(key) {
 		return mixed(key, only)
 	}
-	if near := apipb.Nearest(key, gpuSchedulerKeys()); near != "" {
+	if near := ares.Nearest(key, gpuSchedulerKeys()); near != "" {
 		return "the gpu-scheduler has no such key; did you mean " + near + "?"
 	}
 	return "Ares has no such setting"

@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 )
 
 // Load reads the defaults, then the file if a path is given, then the environment. It fails only when the file cannot
@@ -127,7 +126,7 @@ func setFromMapping(v reflect.Value, at string, n *yaml.Node, wrong *ares.Proble
 		switch first := lines[key]; {
 		case !known:
 			message := "there is no key " + at + key
-			if near := apipb.Nearest(key, names); near != "" {
+			if near := ares.Nearest(key, names); near != "" {
 				message += "; did you mean " + at + near + "?"
 			}
 			wrong.Add(fmt.Sprintf("line %d", line), "%s", message)

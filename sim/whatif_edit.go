@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/engine/config"
 )
@@ -260,7 +259,7 @@ func (d *editResolver) nodes(e *Edit) error {
 // This function returns an error for an unknown name. The error suggests the known name that is most
 // similar.
 func unknown(what, name string, names []string) error {
-	if near := apipb.Nearest(name, names); near != "" {
+	if near := ares.Nearest(name, names); near != "" {
 		return ares.Errorf(ares.NotFound, "there is no %s %q: did you mean %s?", what, name, near)
 	}
 	few := slices.Sorted(slices.Values(names))

@@ -15,7 +15,6 @@ import (
 
 	"github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/agent/gpu"
-	"github.com/ares-scheduler/ares/apipb"
 	"github.com/ares-scheduler/ares/cli/command"
 	"github.com/ares-scheduler/ares/cli/exit"
 	"github.com/ares-scheduler/ares/cli/output"
@@ -193,7 +192,7 @@ func addedNodes(ctx context.Context, s *sim.Snapshot, asked []string) ([]sim.Add
 		}
 		made := s.Like(name, count)
 		if made == nil {
-			near := apipb.Nearest(name, append(gpu.Profiles(), s.Nodes()...))
+			near := ares.Nearest(name, append(gpu.Profiles(), s.Nodes()...))
 			if near != "" {
 				return nil, exit.Usagef("--add-nodes %s: no profile or node %q: did you mean %s?", text, name, near)
 			}
