@@ -1,0 +1,154 @@
+package planner
+
+import (
+	"fmt"
+	"strconv"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/watch"
+)
+
+// Assignment is the plan for one pod.
+type Assignment struct {
+	Node     string
+	Devices  []int // indexes of its GPUs
+	Rank     int
+	Fence    int64
+	Sequence int64  // orders the plans
+	Domain   string // the narrowest domain that holds the whole unit, such as leaf/leaf-1
+	Score    int
+	// Leader is the pod of the unit that is bound first. Only its binding carries the gang's plan.
+	Leader string
+	// LeaderBound is true if the leader is bound already.
+	LeaderBound bool
+	Gang        []watch.PlannedPod
+}
+
+// Assignment returns the plan for a pod, or false if there is none.
+func (p *Planner) Assignment(uid string) (Assignment, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.pods[uid]
+	if o == nil || o.unit == nil || o.unit.fence == 0 || o.unit.leaving {
+		return Assignment{}, false
+	}
+	u := o.unit
+	seat := u.seat(o.rank)
+	if seat == nil {
+		return Assignment{}, false
+	}
+	a := Assignment{Node: seat.Node, Devices: indexes(seat), Rank: o.rank, Fence: int64(u.fence), Sequence: u.sequence}
+	attempt := u.run.Last()
+	a.Score = attempt.Score
+	if s := attempt.PlacementScore; s.Domain != "" {
+		a.Domain = string(s.Level) + "/" + s.Domain
+	}
+	for _, other := range u.ranks {
+		if other != nil {
+			a.Leader, a.LeaderBound = other.UID, other.Node != ""
+			break
+		}
+	}
+	if a.Leader == uid && len(u.ranks) > 1 {
+		for rank, other := range u.ranks {
+			if s := u.seat(rank); other != nil && s != nil {
+				a.Gang = append(a.Gang, watch.PlannedPod{Pod: other.Name, UID: other.UID, Rank: rank, Node: s.Node, Devices: indexes(s)})
+			}
+		}
+	}
+	return a, true
+}
+
+func indexes(s *ares.SeatStatus) []int {
+	out := make([]int, len(s.Shares))
+	for i, share := range s.Shares {
+		out[i] = share.Index
+	}
+	return out
+}
+
+// Order returns the place of a pod's plan among all plans, and its rank. A pod without a plan comes last.
+func (p *Planner) Order(uid string) (sequence int64, rank int, planned bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.pods[uid]; o != nil && o.unit != nil && o.unit.fence != 0 {
+		return o.unit.sequence, o.rank, true
+	}
+	return 0, 0, false
+}
+
+// Arrive records that a pod is ready to be bound. When the last pod of the unit arrives, it returns all pods of the unit
+// that wait to be bound.
+func (p *Planner) Arrive(uid string) (release []string, complete bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.pods[uid]
+	if o == nil || o.unit == nil || o.unit.arrived == nil {
+		return nil, false
+	}
+	u := o.unit
+	u.arrived[uid] = true
+	for _, other := range u.ranks {
+		if other == nil || other.Node != "" {
+			continue
+		}
+		if !u.arrived[other.UID] {
+			return nil, false
+		}
+		release = append(release, other.UID)
+	}
+	return release, true
+}
+
+// Depart records that a pod that had arrived cannot be bound now. It will be tried again on the same node.
+func (p *Planner) Depart(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.pods[uid]; o != nil && o.unit != nil && o.Node == "" {
+		delete(o.unit.arrived, uid)
+	}
+}
+
+// Reject records that the cluster does not accept a pod on its planned node. The node is excluded for the pod until the
+// node changes. If no pod of the unit is bound, the whole unit is planned again; otherwise only this pod is.
+func (p *Planner) Reject(uid, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.pods[uid]
+	if o == nil || o.unit == nil || o.Node != "" || o.unit.fence == 0 {
+		return
+	}
+	if o.excluded == nil {
+		o.excluded = map[string]string{}
+	}
+	o.excluded[o.seatNode()] = why
+	for _, other := range o.unit.ranks {
+		if other != nil && other.Node != "" { // the unit is half bound
+			p.release(o)
+			o.unit = nil
+			p.changed[o.gang] = true
+			p.withdrawn = append(p.withdrawn, Ref{o.UID, o.Namespace, o.Name})
+			return
+		}
+	}
+	p.dissolve(o.unit)
+}
+
+// readmit lets pods use a node again that rejected them, because the node changed.
+func (p *Planner) readmit(name string) {
+	for _, u := range p.units {
+		for _, o := range u.ranks {
+			if o == nil || u.fence != 0 || o.excluded[name] == "" {
+				continue
+			}
+			delete(o.excluded, name)
+			p.dissolve(u)
+			break
+		}
+	}
+}
+
+func formatFence(f int64) string { return strconv.FormatInt(f, 10) }
+
+// String names a pod for logs.
+func (r Ref) String() string { return fmt.Sprintf("%s/%s", r.Namespace, r.Name) }

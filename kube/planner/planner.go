@@ -1,0 +1,193 @@
+package planner
+
+import (
+	"sync"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/kube/watch"
+)
+
+// Planner holds the engine's state of one cluster and the plans that are not carried out yet.
+type Planner struct {
+	scheduler string // the schedulerName of the pods that it plans
+
+	mu       sync.Mutex
+	state    *engine.State
+	revision int64 // of the state; it counts batches
+	fence    int64 // of the last plan
+	events   []ares.Event
+
+	nodes map[string]*node
+	pods  map[string]*pod // by UID
+	gangs map[string]*gang
+	units map[ares.JobID]*unit
+	// changed has the gangs whose waiting pods may form a unit.
+	changed map[*gang]bool
+	// withdrawn has the pods whose plan ended since the last cycle.
+	withdrawn []Ref
+}
+
+// A node is a node of the cluster with the devices that pods use or will use.
+type node struct {
+	record *ares.Node
+	online bool
+	cordon bool
+	taken  map[int]string // device index → UID of the pod
+}
+
+// A pod is a pod that uses GPUs.
+type pod struct {
+	*watch.Pod
+	gang *gang
+	unit *unit // nil while it waits for the other pods of its gang
+	rank int   // its rank in the unit
+	// excluded lists the nodes that rejected this pod, until they change.
+	excluded map[string]string
+	told     string // the last reason that was reported for it
+}
+
+// New returns a planner for the pods that name the given scheduler.
+func New(scheduler string) *Planner {
+	return &Planner{
+		scheduler: scheduler,
+		state:     engine.New(),
+		nodes:     map[string]*node{},
+		pods:      map[string]*pod{},
+		gangs:     map[string]*gang{},
+		units:     map[ares.JobID]*unit{},
+		changed:   map[*gang]bool{},
+	}
+}
+
+// SetTopology applies the weights and limits of the configuration.
+func (p *Planner) SetTopology(t ares.Topology) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, ares.Event{Topology: &t})
+}
+
+// SetNode adds or changes a node. A node that is not ready is offline: it gets no pods, but its pods keep their devices.
+func (p *Planner) SetNode(record *ares.Node, ready, cordoned bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.node(record.ID)
+	n.record = record
+	p.events = append(p.events, ares.Event{Node: record})
+	if ready != n.online {
+		n.online = ready
+		if ready {
+			p.events = append(p.events, ares.Event{Session: &ares.Session{Node: record.ID, Instance: record.ID}})
+		} else {
+			p.gone(ares.KindSession, record.ID)
+		}
+	}
+	if cordoned != n.cordon {
+		n.cordon = cordoned
+		if cordoned {
+			p.events = append(p.events, ares.Event{Cordon: &ares.Cordon{Node: record.ID, Why: "cordoned in Kubernetes"}})
+		} else {
+			p.gone(ares.KindCordon, record.ID)
+		}
+	}
+	p.readmit(record.ID)
+}
+
+// DeleteNode removes a node. Pods that are bound to it keep their seats until they are deleted too.
+func (p *Planner) DeleteNode(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.nodes[name]; n == nil || n.record == nil {
+		return
+	}
+	if p.nodes[name].online {
+		p.gone(ares.KindSession, name)
+	}
+	p.gone(ares.KindNode, name)
+	p.nodes[name].record, p.nodes[name].online, p.nodes[name].cordon = nil, false, false
+	if len(p.nodes[name].taken) == 0 {
+		delete(p.nodes, name)
+	}
+}
+
+// SetPod adds or changes a pod that uses GPUs, of this scheduler or another.
+func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.pods[seen.UID]
+	if seen.Ended {
+		if known != nil {
+			p.remove(known)
+		}
+		return
+	}
+	if known == nil {
+		known = &pod{Pod: seen, gang: p.gang(seen.Gang)}
+		p.pods[seen.UID] = known
+		known.gang.pods[seen.UID] = known
+	} else {
+		if seen.Gang != known.Gang && known.unit == nil {
+			p.leaveGang(known)
+			known.gang = p.gang(seen.Gang)
+			known.gang.pods[seen.UID] = known
+		}
+		known.Pod = seen
+	}
+	if known.unit != nil && seen.Node != "" {
+		p.claim(known, now)
+	}
+	p.changed[known.gang] = true
+}
+
+// DeletePod removes a pod that no longer exists.
+func (p *Planner) DeletePod(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.pods[uid]; known != nil {
+		p.remove(known)
+	}
+}
+
+// remove takes a pod out of its gang and unit, and frees its devices.
+func (p *Planner) remove(o *pod) {
+	if o.unit != nil {
+		p.release(o)
+	}
+	p.leaveGang(o)
+	delete(p.pods, o.UID)
+}
+
+func (p *Planner) leaveGang(o *pod) {
+	delete(o.gang.pods, o.UID)
+	if len(o.gang.pods) == 0 {
+		delete(p.gangs, o.gang.key)
+		delete(p.changed, o.gang)
+		return
+	}
+	p.changed[o.gang] = true
+}
+
+func (p *Planner) node(name string) *node {
+	if p.nodes[name] == nil {
+		p.nodes[name] = &node{taken: map[int]string{}}
+	}
+	return p.nodes[name]
+}
+
+func (p *Planner) gone(kind ares.Kind, id string) {
+	p.events = append(p.events, ares.Event{Gone: ares.Gone{Kind: kind, ID: id}})
+}
+
+// ours reports whether this planner places the pod.
+func (p *Planner) ours(o *watch.Pod) bool { return o.Scheduler == p.scheduler }
+
+// apply passes the collected events to the engine.
+func (p *Planner) apply(now time.Time) {
+	if len(p.events) == 0 {
+		return
+	}
+	p.revision++
+	p.state.Apply(ares.Batch{Revision: p.revision, Events: p.events, At: now})
+	p.events = nil
+}

@@ -1,0 +1,78 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+)
+
+// Reason says why a pod waits.
+type Reason struct {
+	Pod  Ref
+	Text string
+}
+
+// WaitingReasons returns the reasons of waiting pods that changed since they were last returned, for at most `limit` pods. The
+// oldest pods come first.
+func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apply(now)
+	list := slices.SortedFunc(maps.Values(p.pods), func(a, b *pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
+	})
+	var out []Reason
+	refusals := map[ares.JobID]string{}
+	for _, o := range list {
+		if len(out) == limit {
+			break
+		}
+		if !p.ours(o.Pod) || o.Node != "" || o.Gated || o.Leaving {
+			continue
+		}
+		text := p.reason(o, refusals, now)
+		if text == "" || text == o.told {
+			continue
+		}
+		o.told = text
+		out = append(out, Reason{Ref{o.UID, o.Namespace, o.Name}, text})
+	}
+	return out
+}
+
+// reason returns why a pod waits, or "" if it does not.
+func (p *Planner) reason(o *pod, refusals map[ares.JobID]string, now time.Time) string {
+	switch {
+	case o.Problem != "":
+		return o.Problem
+	case o.unit == nil:
+		have := len(p.waiting(o.gang))
+		if want := o.Gang.Size; have < want {
+			return fmt.Sprintf("the gang is not complete: %d of %d pods exist", have, want)
+		}
+		return ""
+	case o.unit.fence != 0:
+		return ""
+	case o.unit.run.Nominated != nil:
+		return fmt.Sprintf("waits until %d preempted workloads have stopped", len(o.unit.run.Nominated.Victims))
+	}
+	id := o.unit.job.ID
+	text, known := refusals[id]
+	if !known {
+		text = engine.Refusal(p.state, id, now).String()
+		refusals[id] = text
+	}
+	return text
+}
+
+// State calls a function with the engine's state. The function must not keep it.
+func (p *Planner) State(read func(*engine.State)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	read(p.state)
+}

@@ -1,0 +1,129 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/ares-scheduler/ares/kube/planner"
+	"github.com/ares-scheduler/ares/kube/watch"
+)
+
+func asUID(uid string) types.UID { return types.UID(uid) }
+
+// Bind binds a pod to its node. The same write adds the planned devices to the pod's annotations. The leader of a gang
+// is bound first and carries the plan of the whole gang. So if this process ends in between, the next leader finds where
+// the other pods of the gang belong.
+func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	uid := string(pod.UID)
+	annotations := map[string]string{}
+	if watch.UsesGPUs(pod) {
+		a, planned := p.planner.Assignment(uid)
+		if !planned || a.Node != node {
+			return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn before it was bound")
+		}
+		if a.Leader != uid {
+			if err := p.binds.await(ctx, a.Fence, a.LeaderBound); err != nil {
+				return fwk.AsStatus(fmt.Errorf("the first pod of its gang was not bound: %w", err))
+			}
+		}
+		annotations = annotationsOf(&a)
+		err := p.bind(ctx, pod, node, annotations)
+		if a.Leader == uid {
+			p.binds.finish(a.Fence, err)
+		}
+		return fwk.AsStatus(err)
+	}
+	return fwk.AsStatus(p.bind(ctx, pod, node, annotations))
+}
+
+func (p *Plugin) bind(ctx context.Context, pod *v1.Pod, node string, annotations map[string]string) error {
+	return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+}
+
+// annotationsOf returns what a binding writes into the pod.
+func annotationsOf(a *planner.Assignment) map[string]string {
+	out := map[string]string{
+		watch.AnnotationDevices: watch.FormatDevices(a.Devices),
+		watch.AnnotationFence:   strconv.FormatInt(a.Fence, 10),
+		watch.AnnotationScore:   strconv.Itoa(a.Score),
+	}
+	if a.Domain != "" {
+		out[watch.AnnotationDomain] = a.Domain
+	}
+	if len(a.Gang) > 0 {
+		if text, fits := watch.FormatGang(a.Gang); fits {
+			out[watch.AnnotationGang] = text
+		}
+	}
+	return out
+}
+
+// bindOrder lets the pods of a gang wait until their leader is bound.
+type bindOrder struct {
+	mu     sync.Mutex
+	bounds map[int64]*leaderBind // by fence
+}
+
+type leaderBind struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// leadersKept limits how many finished bindings of leaders are remembered.
+const leadersKept = 4096
+
+func newBindOrder() *bindOrder { return &bindOrder{bounds: map[int64]*leaderBind{}} }
+
+func (b *bindOrder) entry(fence int64) *leaderBind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bounds[fence] == nil {
+		b.bounds[fence] = &leaderBind{done: make(chan struct{})}
+	}
+	return b.bounds[fence]
+}
+
+// await waits until the leader of a gang is bound. The argument says that it was bound before this process began.
+func (b *bindOrder) await(ctx context.Context, fence int64, bound bool) error {
+	if bound {
+		return nil
+	}
+	e := b.entry(fence)
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// finish records whether the leader of a gang is bound. After a failure, the next try of the gang starts anew.
+func (b *bindOrder) finish(fence int64, err error) {
+	e := b.entry(fence)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.err = err
+	close(e.done)
+	if err != nil {
+		delete(b.bounds, fence)
+		return
+	}
+	for old := range b.bounds {
+		if len(b.bounds) <= leadersKept {
+			break
+		}
+		if old < fence-leadersKept {
+			delete(b.bounds, old)
+		}
+	}
+}

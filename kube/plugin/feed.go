@@ -1,0 +1,292 @@
+package plugin
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/planner"
+	"github.com/ares-scheduler/ares/kube/watch"
+)
+
+// A feed passes what informers see to the planner.
+type feed struct {
+	factory   informers.SharedInformerFactory
+	planner   *planner.Planner
+	scheduler string
+	wake      func()
+	synced    []cache.InformerSynced
+
+	mu    sync.Mutex
+	nodes map[string]*nodeUse
+	pods  map[string]podUse             // by UID: all bound pods that use no GPU
+	owned map[string]map[string]*v1.Pod // owner's UID → the pods that wait and use GPUs, by UID
+}
+
+// nodeUse is a node with what the pods without GPUs use of it.
+type nodeUse struct {
+	node            *v1.Node
+	used            watch.Resources
+	sent            *ares.Node // the record that the planner has
+	ready, cordoned bool
+}
+
+type podUse struct {
+	node string
+	uses watch.Resources
+}
+
+func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func()) (*feed, error) {
+	f := &feed{
+		factory: factory, planner: to, scheduler: scheduler, wake: wake,
+		nodes: map[string]*nodeUse{}, pods: map[string]podUse{}, owned: map[string]map[string]*v1.Pod{},
+	}
+	for _, h := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{factory.Core().V1().Nodes().Informer(), handle(f.setNode, f.deleteNode)},
+		{factory.Core().V1().Pods().Informer(), handle(f.setPod, f.deletePod)},
+		{factory.Batch().V1().Jobs().Informer(), handle(func(o *batchv1.Job) { f.ownerChanged(o.UID) }, nil)},
+		{factory.Apps().V1().StatefulSets().Informer(), handle(func(o *appsv1.StatefulSet) { f.ownerChanged(o.UID) }, nil)},
+		{factory.Apps().V1().ReplicaSets().Informer(), handle(func(o *appsv1.ReplicaSet) { f.ownerChanged(o.UID) }, nil)},
+		{factory.Apps().V1().Deployments().Informer(), handle(f.deploymentChanged, nil)},
+		{factory.Core().V1().Namespaces().Informer(), handle[*v1.Namespace](nil, nil)},
+	} {
+		r, err := h.informer.AddEventHandler(h.handler)
+		if err != nil {
+			return nil, err
+		}
+		f.synced = append(f.synced, r.HasSynced)
+	}
+	return f, nil
+}
+
+// handle adapts two functions to the handler of an informer.
+func handle[T any](set, remove func(T)) cache.ResourceEventHandler {
+	h := cache.ResourceEventHandlerFuncs{}
+	if set != nil {
+		h.AddFunc = func(o any) {
+			if t, ok := o.(T); ok {
+				set(t)
+			}
+		}
+		h.UpdateFunc = func(_, o any) {
+			if t, ok := o.(T); ok {
+				set(t)
+			}
+		}
+	}
+	if remove != nil {
+		h.DeleteFunc = func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if t, ok := o.(T); ok {
+				remove(t)
+			}
+		}
+	}
+	return h
+}
+
+// waitForSync waits until the planner knows everything that existed when the informers started.
+func (f *feed) waitForSync(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), f.synced...)
+}
+
+func (f *feed) setNode(n *v1.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := f.use(n.Name)
+	u.node = n
+	f.send(u)
+}
+
+func (f *feed) deleteNode(n *v1.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u := f.nodes[n.Name]; u != nil {
+		u.node, u.sent = nil, nil
+	}
+	f.planner.DeleteNode(n.Name)
+	f.wake()
+}
+
+func (f *feed) use(name string) *nodeUse {
+	if f.nodes[name] == nil {
+		f.nodes[name] = &nodeUse{}
+	}
+	return f.nodes[name]
+}
+
+// send passes a node to the planner if it has GPUs and if something that matters has changed.
+func (f *feed) send(u *nodeUse) {
+	if u.node == nil || !watch.HasGPUs(u.node) && u.sent == nil {
+		return
+	}
+	record, ready, cordoned := watch.Node(u.node, u.used), watch.IsReady(u.node), u.node.Spec.Unschedulable
+	if u.sent != nil && ready == u.ready && cordoned == u.cordoned && reflect.DeepEqual(record, u.sent) {
+		return
+	}
+	u.sent, u.ready, u.cordoned = record, ready, cordoned
+	f.planner.SetNode(record, ready, cordoned)
+	f.wake()
+}
+
+func (f *feed) setPod(pod *v1.Pod) {
+	if !watch.UsesGPUs(pod) {
+		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
+		return
+	}
+	if pod.Spec.NodeName == "" && pod.Spec.SchedulerName != f.scheduler {
+		return // another scheduler has not decided about it
+	}
+	owner := metav1.GetControllerOf(pod)
+	if owner != nil {
+		f.mu.Lock()
+		if f.owned[string(owner.UID)] == nil {
+			f.owned[string(owner.UID)] = map[string]*v1.Pod{}
+		}
+		if pod.Spec.NodeName == "" {
+			f.owned[string(owner.UID)][string(pod.UID)] = pod
+		} else {
+			f.disown(string(owner.UID), pod)
+		}
+		f.mu.Unlock()
+	}
+	f.planner.SetPod(watch.TranslatePod(pod, f.owner(pod, owner), f.namespaceLabels(pod.Namespace)), time.Now())
+	f.wake()
+}
+
+func (f *feed) disown(owner string, pod *v1.Pod) {
+	delete(f.owned[owner], string(pod.UID))
+	if len(f.owned[owner]) == 0 {
+		delete(f.owned, owner)
+	}
+}
+
+func (f *feed) deletePod(pod *v1.Pod) {
+	if !watch.UsesGPUs(pod) {
+		f.count(pod, false)
+		return
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		f.mu.Lock()
+		f.disown(string(owner.UID), pod)
+		f.mu.Unlock()
+	}
+	f.planner.DeletePod(string(pod.UID))
+	f.wake()
+}
+
+// count adds what a pod without GPUs uses to its node, or takes it away.
+func (f *feed) count(pod *v1.Pod, present bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	uid := string(pod.UID)
+	before, counted := f.pods[uid]
+	after := podUse{pod.Spec.NodeName, watch.Uses(pod)}
+	if counted == present && (!present || before == after) {
+		return
+	}
+	if counted {
+		u := f.use(before.node)
+		u.used = u.used.Sub(before.uses)
+		delete(f.pods, uid)
+		f.send(u)
+	}
+	if present {
+		u := f.use(after.node)
+		u.used = u.used.Add(after.uses)
+		f.pods[uid] = after
+		f.send(u)
+	}
+}
+
+// owner returns the workload that created a pod, or nil if there is none or it is not known yet.
+func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) *watch.Owner {
+	if ref == nil {
+		return nil
+	}
+	switch ref.Kind {
+	case "Job":
+		if o, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
+			return watch.JobOwner(o)
+		}
+	case "StatefulSet":
+		if o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
+			return watch.ReplicasOwner(o, o.Spec.Replicas)
+		}
+	case "ReplicaSet":
+		set, err := f.factory.Apps().V1().ReplicaSets().Lister().ReplicaSets(pod.Namespace).Get(ref.Name)
+		if err != nil || set.UID != ref.UID {
+			return nil
+		}
+		if up := metav1.GetControllerOf(set); up != nil && up.Kind == "Deployment" {
+			if o, err := f.factory.Apps().V1().Deployments().Lister().Deployments(pod.Namespace).Get(up.Name); err == nil && o.UID == up.UID {
+				return watch.ReplicasOwner(o, o.Spec.Replicas)
+			}
+		}
+		return watch.ReplicasOwner(set, set.Spec.Replicas)
+	}
+	return nil
+}
+
+// ownerChanged translates the waiting pods of a workload again.
+func (f *feed) ownerChanged(uid types.UID) {
+	f.mu.Lock()
+	var list []*v1.Pod
+	for _, pod := range f.owned[string(uid)] {
+		list = append(list, pod)
+	}
+	f.mu.Unlock()
+	for _, pod := range list {
+		f.setPod(pod)
+	}
+}
+
+func (f *feed) deploymentChanged(d *appsv1.Deployment) {
+	f.mu.Lock()
+	var list []*v1.Pod
+	for _, pods := range f.owned {
+		for _, pod := range pods {
+			if pod.Namespace == d.Namespace {
+				list = append(list, pod)
+			}
+		}
+	}
+	f.mu.Unlock()
+	for _, pod := range list {
+		ref := metav1.GetControllerOf(pod)
+		if set, err := f.factory.Apps().V1().ReplicaSets().Lister().ReplicaSets(pod.Namespace).Get(ref.Name); err == nil && metav1.IsControlledBy(set, d) {
+			f.setPod(pod)
+		}
+	}
+}
+
+func (f *feed) namespaceLabels(name string) map[string]string {
+	if ns, err := f.factory.Core().V1().Namespaces().Lister().Get(name); err == nil {
+		return ns.Labels
+	}
+	return nil
+}
+
+// pod returns the informer's copy of a pod, or nil if there is none with this UID.
+func (f *feed) pod(r planner.Ref) *v1.Pod {
+	pod, err := f.factory.Core().V1().Pods().Lister().Pods(r.Namespace).Get(r.Name)
+	if err != nil || string(pod.UID) != r.UID {
+		return nil
+	}
+	return pod
+}

@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// batchDelay is how long the loop collects events before it decides. Pods that are created together are then placed
+// together, which is cheaper and packs better.
+const batchDelay = 5 * time.Millisecond
+
+// A loop runs the planner's cycles while this process leads.
+type loop struct {
+	plugin *Plugin
+	signal chan struct{}
+}
+
+func newLoop(p *Plugin) *loop { return &loop{plugin: p, signal: make(chan struct{}, 1)} }
+
+// wake asks for a cycle. It never blocks.
+func (l *loop) wake() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (l *loop) run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithName("ares")
+	if !l.plugin.feed.waitForSync(ctx) {
+		return
+	}
+	go l.plugin.report(ctx)
+	l.wake()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.signal:
+			timer.Reset(batchDelay)
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+		case <-timer.C:
+		}
+		timer.Reset(l.cycle(ctx, logger))
+	}
+}
+
+// idle is the time between two cycles if nothing happens.
+const idle = time.Minute
+
+// cycle runs one cycle and returns the time until the next one is due.
+func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
+	p := l.plugin
+	begin := time.Now()
+	d, err := p.planner.Cycle(begin)
+	if err != nil {
+		logger.Error(err, "The planner cannot decide; it tries again in a second")
+		return time.Second
+	}
+	if d.Placed > 0 || len(d.Evictions) > 0 {
+		logger.Info("Decided", "units", d.Placed, "pods", len(d.Planned), "evictions", len(d.Evictions), "took", time.Since(begin))
+	}
+	p.reject(d.Withdrawn)
+	p.activate(logger, d.Planned)
+	for _, e := range d.Evictions {
+		go p.evict(ctx, e)
+	}
+	if d.Again {
+		l.wake()
+	}
+	if !d.Wake.IsZero() {
+		return min(max(d.Wake.Sub(begin), batchDelay), idle)
+	}
+	return idle
+}

@@ -1,0 +1,177 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/ares-scheduler/ares/kube/planner"
+	"github.com/ares-scheduler/ares/kube/watch"
+)
+
+// Name is the name of the plugin in the configuration of a scheduler.
+const Name = "Ares"
+
+// gangWait is how long the pods of a gang wait at Permit for the last one. After that, all of them are rejected, and the
+// gang is planned again.
+const gangWait = 30 * time.Second
+
+// Plugin carries out the plans of a planner for the pods that use GPUs. It leaves all other pods to the other plugins.
+type Plugin struct {
+	handle  fwk.Handle
+	planner *planner.Planner
+	feed    *feed
+	binds   *bindOrder
+	loop    *loop
+}
+
+var (
+	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
+	_ fwk.QueueSortPlugin   = (*Plugin)(nil)
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.PermitPlugin      = (*Plugin)(nil)
+	_ fwk.BindPlugin        = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+)
+
+// New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
+func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
+	p := &Plugin{handle: handle, planner: planner.New(handle.ProfileName()), binds: newBindOrder()}
+	p.loop = newLoop(p)
+	var err error
+	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
+	return p, err
+}
+
+// Lead starts to decide. It is called once, when this process has become the leader.
+func (p *Plugin) Lead(ctx context.Context) { go p.loop.run(ctx) }
+
+// Name returns the plugin's name.
+func (*Plugin) Name() string { return Name }
+
+// EventsToRegister returns nothing: only the planner moves a pod that it holds back, with Activate.
+func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{}, nil
+}
+
+// PreEnqueue holds a pod back until it has a plan. This costs no scheduling cycle.
+func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if !watch.UsesGPUs(pod) {
+		return nil
+	}
+	if _, planned := p.planner.Assignment(string(pod.UID)); planned {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waits for a plan")
+}
+
+// Less orders pods by the sequence of their plans, and inside a gang by rank. Pods without GPUs are ordered as usual, and
+// come before: they take no GPU from others.
+func (p *Plugin) Less(a, b fwk.QueuedEntityInfo) bool {
+	aSequence, aRank, aPlanned := p.order(a)
+	bSequence, bRank, bPlanned := p.order(b)
+	switch {
+	case aPlanned != bPlanned:
+		return bPlanned
+	case aPlanned && aSequence != bSequence:
+		return aSequence < bSequence
+	case aPlanned && aRank != bRank:
+		return aRank < bRank
+	case a.GetPriority() != b.GetPriority():
+		return a.GetPriority() > b.GetPriority()
+	}
+	return a.GetTimestamp().Before(b.GetTimestamp())
+}
+
+func (p *Plugin) order(e fwk.QueuedEntityInfo) (sequence int64, rank int, planned bool) {
+	info, ok := e.(interface{ GetPodInfo() fwk.PodInfo })
+	if !ok {
+		return 0, 0, false
+	}
+	return p.planner.Order(string(info.GetPodInfo().GetPod().UID))
+}
+
+// PreFilter restricts a pod to its planned node, so that the filters run for one node and no node is scored.
+func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !watch.UsesGPUs(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	a, planned := p.planner.Assignment(string(pod.UID))
+	if !planned {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "its plan was withdrawn")
+	}
+	return &fwk.PreFilterResult{NodeNames: sets.New(a.Node)}, nil
+}
+
+// PreFilterExtensions returns nil: the plugin has no filter of its own.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// PostFilter is called when the planned node does not accept a pod. The node is excluded for the pod, and the planner
+// looks for another. Nothing is preempted here: only a plan preempts.
+func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if watch.UsesGPUs(pod) {
+		if a, planned := p.planner.Assignment(string(pod.UID)); planned {
+			p.planner.Reject(string(pod.UID), fmt.Sprintf("node %s: %s", a.Node, nodes.Get(a.Node).Message()))
+			p.loop.wake()
+		}
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// Reserve has nothing to do: the planner reserved the devices when it made the plan.
+func (*Plugin) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
+
+// Unreserve records that a pod could not be bound. The pod is tried again, on the same node while the plan holds.
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	if watch.UsesGPUs(pod) {
+		p.planner.Depart(string(pod.UID))
+	}
+}
+
+// Permit lets the pods of a gang wait for each other, so that all of them are bound or none.
+func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+	if !watch.UsesGPUs(pod) {
+		return nil, 0
+	}
+	release, complete := p.planner.Arrive(string(pod.UID))
+	if !complete {
+		return fwk.NewStatus(fwk.Wait), gangWait
+	}
+	for _, uid := range release {
+		if w := p.handle.GetWaitingPod(asUID(uid)); w != nil {
+			w.Allow(Name)
+		}
+	}
+	return nil, 0
+}
+
+// reject ends the wait of pods whose plan was withdrawn.
+func (p *Plugin) reject(refs []planner.Ref) {
+	for _, r := range refs {
+		if w := p.handle.GetWaitingPod(asUID(r.UID)); w != nil {
+			w.Reject(Name, "the plan of its gang was withdrawn")
+		}
+	}
+}
+
+// activate lets the scheduler take up the pods that have a plan now.
+func (p *Plugin) activate(logger klog.Logger, refs []planner.Ref) {
+	if len(refs) == 0 {
+		return
+	}
+	pods := make(map[string]*v1.Pod, len(refs))
+	for _, r := range refs {
+		if pod := p.feed.pod(r); pod != nil {
+			pods[r.String()] = pod
+		}
+	}
+	p.handle.Activate(logger, pods)
+}

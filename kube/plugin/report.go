@@ -1,0 +1,67 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/ares-scheduler/ares/kube/planner"
+)
+
+// The reasons of waiting pods are written at most this often, because each is a write to the API server.
+const (
+	reportsPerSecond = 20
+	reportEvery      = 250 * time.Millisecond
+	// reportAfter keeps the reasons of pods that are about to be placed out of the API server.
+	maxMessage = 1024
+)
+
+// report writes why pods wait into their condition PodScheduled, which autoscalers and people read, and records an event
+// whenever the reason changes.
+func (p *Plugin) report(ctx context.Context) {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	perTick := reportsPerSecond * int(reportEvery) / int(time.Second)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, r := range p.planner.WaitingReasons(perTick, now) {
+				p.explain(ctx, r)
+			}
+		}
+	}
+}
+
+func (p *Plugin) explain(ctx context.Context, r planner.Reason) {
+	logger := klog.FromContext(ctx).WithName("ares")
+	pod := p.feed.pod(r.Pod)
+	if pod == nil {
+		return
+	}
+	message := r.Text
+	if len(message) > maxMessage {
+		message = message[:maxMessage] + " …"
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.PodCondition{{
+		Type:               v1.PodScheduled,
+		Status:             v1.ConditionFalse,
+		Reason:             v1.PodReasonUnschedulable,
+		Message:            message,
+		LastTransitionTime: metav1.Now(),
+	}}}})
+	if err == nil {
+		_, err = p.handle.ClientSet().CoreV1().Pods(r.Pod.Namespace).Patch(ctx, r.Pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if err != nil {
+		logger.V(2).Info("The condition of a waiting pod was not written", "pod", r.Pod.String(), "err", err)
+		return
+	}
+	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", message)
+}
