@@ -126,6 +126,7 @@ func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 		spec.Placement.NodeRequirements = append(slices.Clone(spec.Placement.NodeRequirements),
 			ares.NodeRequirement{Key: ares.KeyNodeName, Operator: ares.OperatorNotIn, Values: excluded})
 	}
+	p.addTenant(spec.Tenant)
 	spec = spec.WithDefaults()
 	u := &unit{
 		job:   &ares.Job{Spec: spec, ID: spec.JobID(), AcceptedAt: first.Created, Revision: p.revision + 1, Owner: first.Namespace, Trusted: true},
