@@ -105,10 +105,7 @@ func (p *Planner) Protect(e Eviction, why string, now time.Time) {
 	defer p.mu.Unlock()
 	if u := p.units[e.Job]; u != nil {
 		u.leaving = false
-		protected := *u.job
-		protected.Mode = ares.AtMostOnce
-		u.job = &protected
-		p.events = append(p.events, ares.Event{Job: u.job})
+		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: e.Job, Why: why}})
 		p.changeRun(u, func(r *ares.Run) { r.Stop = nil })
 	}
 	if u := p.units[e.For]; u != nil && u.run.Nominated != nil {
@@ -120,12 +117,7 @@ func (p *Planner) Protect(e Eviction, why string, now time.Time) {
 func (p *Planner) Unprotect(id ares.JobID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u := p.units[id]
-	if u == nil || u.foreign || u.job.Mode != ares.AtMostOnce {
-		return
+	if p.units[id] != nil {
+		p.gone(ares.KindProtection, string(id))
 	}
-	job := *u.job
-	job.Mode = ares.Restart
-	u.job = &job
-	p.events = append(p.events, ares.Event{Job: u.job})
 }

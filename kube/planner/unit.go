@@ -39,7 +39,6 @@ type unit struct {
 	arrived map[string]bool
 	// leaving is true once its pods are evicted.
 	leaving bool
-	foreign bool // its pod belongs to another scheduler
 }
 
 // waiting returns the gang's pods that are in no unit, are this scheduler's and can be planned, ordered by index and name.
