@@ -70,8 +70,18 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 		}
 	}
 	p.apply(now)
-	d.Again, d.Wake = !plan.Empty(), plan.Wake
+	again, next := p.returning(now)
+	d.Planned = append(d.Planned, again...)
+	d.Again, d.Wake = !plan.Empty(), earlier(plan.Wake, next)
 	return d, nil
+}
+
+// earlier returns the earlier of two times. The zero time means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // place notes the seats of a unit.

@@ -28,6 +28,7 @@ type Planner struct {
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.
 	withdrawn []Ref
+	departed  []departure // in the order of their times
 }
 
 // A node is a node of the cluster with the devices that pods use or will use.

@@ -369,6 +369,45 @@ func TestProtectedWorkloadIsNotPreempted(t *testing.T) {
 	}
 }
 
+func TestPodsOfAGangMayDiffer(t *testing.T) {
+	c := newCluster(t, 2)
+	c.pod("launcher", 1, "gang", 3)
+	c.pod("w0", 6, "gang", 3)
+	if d := c.cycle(); len(d.Planned) != 0 {
+		t.Fatalf("planned %v before the gang is complete", d.Planned)
+	}
+	c.pod("w1", 6, "gang", 3)
+	c.cycle()
+	for i, name := range []string{"w0", "launcher", "w1"} {
+		release, complete := c.Arrive("uid-" + name)
+		if complete != (i == 2) || complete && len(release) != 3 {
+			t.Errorf("%s arrives: complete %v, releases %v", name, complete, release)
+		}
+	}
+	c.checkSeats()
+	c.DeletePod("uid-launcher")
+	delete(c.pods, "launcher")
+	c.cycle()
+	if c.plan("w0") != "" || c.plan("w1") != "" {
+		t.Errorf("the workers keep their plan without the launcher: %q %q", c.plan("w0"), c.plan("w1"))
+	}
+}
+
+func TestPodThatWasNotBoundIsTriedAgain(t *testing.T) {
+	c := newCluster(t, 1)
+	c.pod("a", 8, "", 1)
+	c.cycle()
+	c.Arrive("uid-a")
+	c.Depart("uid-a", c.now)
+	if d := c.cycle(); len(d.Planned) != 0 {
+		t.Errorf("tried again at once: %v", d.Planned)
+	}
+	c.now = c.now.Add(2 * time.Second)
+	if d := c.cycle(); len(d.Planned) != 1 {
+		t.Errorf("not tried again: %v", d.Planned)
+	}
+}
+
 func TestReasonOfAPodThatFitsNowhere(t *testing.T) {
 	c := newCluster(t, 3)
 	c.pod("huge", 16, "", 1)
