@@ -33,5 +33,5 @@ func GPUs(request Request, perPod, pods int) (int, error) {
 	case pods == 1:
 		return wrong("\"%d\" differs from the GPU limits of the pod, which are %d: write \"%d\", or change the limits", n, perPod, perPod)
 	}
-	return wrong("\"%d\" agrees neither with the GPU limits of one pod, which are %d, nor with those of all %d pods: write \"%d\", or change the limits", n, perPod, pods, perPod)
+	return wrong("\"%d\" agrees neither with the GPU limits of one pod, which are %d, nor with those of all %d pods: write \"%d\" or \"%d\", or change the limits", n, perPod, pods, perPod, perPod*pods)
 }

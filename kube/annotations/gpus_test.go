@@ -23,7 +23,7 @@ func TestGPUs(t *testing.T) {
 		{"indivisible", 10, 0, 4, 0, `10 GPUs cannot be divided among 4 pods: write "8" or "12", or set the GPU limit of one pod`},
 		{"fewer GPUs than pods", 2, 0, 4, 0, `2 GPUs cannot be divided among 4 pods: write "4", or set the GPU limit of one pod`},
 		{"against the limits of one pod", 8, 4, 1, 0, `"8" differs from the GPU limits of the pod, which are 4: write "4", or change the limits`},
-		{"against the limits of four pods", 8, 4, 4, 0, `"8" agrees neither with the GPU limits of one pod, which are 4, nor with those of all 4 pods: write "4", or change the limits`},
+		{"against the limits of four pods", 8, 4, 4, 0, `"8" agrees neither with the GPU limits of one pod, which are 4, nor with those of all 4 pods: write "4" or "16", or change the limits`},
 		{"less than one pod's limits", 2, 4, 2, 0, `agrees neither`},
 	} {
 		got, err := GPUs(Request{GPUs: c.count}, c.perPod, c.pods)
