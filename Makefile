@@ -17,6 +17,10 @@ SHARED  := ^$(MODULE)/(agent|api|audit|auth|client|control|history|notify|pki|re
 # How long `make fuzz` tries each parser.
 FUZZTIME ?= 10m
 
+# Kubernetes for tests. kube-controller-manager is replaced by a small program of ours, which compiles in a fraction of the time.
+KUBE_PROGRAMS := $(addprefix $(TOOLS)/kube/,kube-apiserver kube-scheduler kwok controllers)
+KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' tools/k8s/go.mod)
+
 # What the tests need from outside. They fail without it; nothing is skipped.
 export ARES_TEST_ETCD    := $(TOOLS)/etcd
 export ARES_TEST_ETCDCTL := $(TOOLS)/etcdctl
@@ -25,12 +29,13 @@ export ARES_TEST_FAILPOINTS := $(TOOLS)/failpoints/ares
 export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
 export ARES_TEST_VERSION    := $(VERSION)
 export ARES_TEST_WITNESS    := $(TOOLS)/witness
+export ARES_TEST_KUBE_BIN   := $(TOOLS)/kube
 
 # The directory for the data of tests: in memory if there is room. Tests kill processes, never the machine, so nothing
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
 DISK   := $(or $(TMPDIR),/tmp)
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail --block-size=1G /dev/shm | tail -1) -ge 6 && echo /dev/shm || echo $(DISK))
-test race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
+test test-kube bench-kube race robustness robustness-short failover bench-tiny mutations: export TMPDIR := $(MEMORY)
 
 .PHONY: help
 help: ## List the targets
@@ -92,6 +97,7 @@ test: needs browser docker format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCT
 	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
 	$(MAKE) robustness-short
 	$(MAKE) bench-tiny
+	$(MAKE) test-kube
 
 # The runs of `make robustness`: so many minutes of faults for each seed, so many seeds at once.
 SEEDS   ?= $(shell seq 1 40)
@@ -138,6 +144,10 @@ bench: build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## Benchmarks of the whole s
 bench-tiny: build robustness-needs ## Run every benchmark once, in a tiny form (ONLY=Submit for some)
 	go run ./test/bench/runner -tiny -only '$(ONLY)'
 
+.PHONY: bench-kube
+bench-kube: kube-tools $(ARES_TEST_ETCD) ## Compare schedulers on 1,000 fake nodes of a real Kubernetes (ARGS='-nodes 50 -pods 100 -rounds 1' for a short form)
+	cd kube/plugin && CGO_ENABLED=0 go run -trimpath $(MODULE)/kube/plugin/benchkube $(ARGS)
+
 .PHONY: bench-turns
 bench-turns: ## Measure submissions and placements in turns with another version: make bench-turns OLD=commit
 	@test -n '$(OLD)' || { echo 'say which version to compare with: make bench-turns OLD=commit' >&2; exit 2; }
@@ -156,6 +166,13 @@ bench-sim: build ## Placement, waiting, fairness, prediction and scale on real t
 .PHONY: bench-sim-long
 bench-sim-long: ## Queue orders on all generated workloads, those for tuning too, with 40 seeds: an hour or two
 	ARES_REGIMES=all ARES_REGIMES_SEEDS=40 go test -run '^$$' -bench Regimes -benchtime 1x -timeout 6h ./test/bench/sim/regimes
+
+# Everything that links k8s.io modules is compiled with one set of flags and without -race, or it is compiled twice.
+KUBETEST := CGO_ENABLED=0 $(GOTEST) -trimpath
+
+.PHONY: test-kube
+test-kube: kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes
+	cd kube/plugin && CGO_ENABLED=0 go vet -trimpath -p $(P) ./... && $(KUBETEST) ./...
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
@@ -199,6 +216,9 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 
 .PHONY: tools
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
+
+.PHONY: kube-tools
+kube-tools: $(KUBE_PROGRAMS) ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s changes
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -250,3 +270,10 @@ $(TOOLS)/toxiproxy: tools/toxiproxy/go.mod tools/toxiproxy/go.sum
 $(TOOLS)/etcdctl: tools/etcd/go.mod tools/etcd/go.sum
 	mkdir -p $(TOOLS)
 	$(call tool,tools/etcd,$@,go.etcd.io/etcd/etcdctl/v3)
+
+# The version is linked in as in upstream's builds; without it the programs would call themselves v0.0.0.
+$(KUBE_PROGRAMS) &: tools/k8s/go.mod tools/k8s/go.sum $(wildcard tools/k8s/controllers/*.go)
+	mkdir -p $(TOOLS)/kube
+	cd tools/k8s && CGO_ENABLED=0 go build -p $(P) -trimpath \
+		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' -o $(TOOLS)/kube/ tool ./controllers
+	touch $(KUBE_PROGRAMS)

@@ -58,12 +58,9 @@ func (p *Planner) adoptUnit(list []*pod, now time.Time) (u *unit, waiting bool) 
 		waiting = true
 	}
 	u = p.addUnit(g, list, nil)
-	u.foreign = !p.ours(list[0].Pod)
-	if u.foreign {
-		job := *u.job
-		job.Mode = ares.AtMostOnce
-		u.job = &job
-		p.events = append(p.events, ares.Event{Job: u.job})
+	if first := list[0]; !p.ours(first.Pod) {
+		why := "the pod " + first.FullName() + " belongs to the scheduler " + first.Scheduler
+		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: u.job.ID, Why: why}})
 	}
 	p.fence = max(p.fence, list[0].Plan.Fence)
 	if u.fence = ares.Fence(list[0].Plan.Fence); u.fence == 0 {

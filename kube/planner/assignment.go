@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/kube/watch"
@@ -86,27 +87,66 @@ func (p *Planner) Arrive(uid string) (release []string, complete bool) {
 	if o == nil || o.unit == nil || o.unit.arrived == nil {
 		return nil, false
 	}
-	u := o.unit
-	u.arrived[uid] = true
-	for _, other := range u.ranks {
-		if other == nil || other.Node != "" {
-			continue
+	o.unit.arrived[uid] = true
+	for _, u := range o.unit.party() {
+		for _, other := range u.ranks {
+			if other == nil || other.Node != "" {
+				continue
+			}
+			if !u.arrived[other.UID] {
+				return nil, false
+			}
+			release = append(release, other.UID)
 		}
-		if !u.arrived[other.UID] {
-			return nil, false
-		}
-		release = append(release, other.UID)
 	}
 	return release, true
 }
 
-// Depart records that a pod that had arrived cannot be bound now. It will be tried again on the same node.
-func (p *Planner) Depart(uid string) {
+// departDelay is how long a pod waits that could not be bound, before it is tried again.
+const departDelay = time.Second
+
+// Depart records that a pod that had arrived cannot be bound now. It is tried again on the same node after a while. If
+// the rest of its gang has no plan, the whole gang is planned again, so that it does not keep devices for nothing.
+func (p *Planner) Depart(uid string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o := p.pods[uid]; o != nil && o.unit != nil && o.Node == "" {
-		delete(o.unit.arrived, uid)
+	o := p.pods[uid]
+	if o == nil || o.unit == nil || o.Node != "" || o.unit.fence == 0 {
+		return
 	}
+	delete(o.unit.arrived, uid)
+	for _, u := range o.unit.party() {
+		if u.fence == 0 {
+			p.release(o)
+			return
+		}
+	}
+	p.departed = append(p.departed, departure{o, now.Add(departDelay)})
+}
+
+// A departure is a pod that could not be bound, and when it is tried again.
+type departure struct {
+	pod *pod
+	at  time.Time
+}
+
+// returning returns the pods that are tried again now, and when the next one is due.
+func (p *Planner) returning(now time.Time) (refs []Ref, next time.Time) {
+	var later []departure
+	for _, d := range p.departed {
+		switch o := d.pod; {
+		case p.pods[o.UID] != o || o.unit == nil || o.unit.fence == 0 || o.Node != "":
+		case d.at.After(now):
+			later = append(later, d)
+		default:
+			refs = append(refs, Ref{o.UID, o.Namespace, o.Name})
+		}
+	}
+	p.departed = later
+	if len(later) > 0 {
+		next = later[0].at
+	}
+	return refs, next
 }
 
 // Reject records that the cluster does not accept a pod on its planned node. The node is excluded for the pod until the
@@ -122,16 +162,12 @@ func (p *Planner) Reject(uid, why string) {
 		o.excluded = map[string]string{}
 	}
 	o.excluded[o.seatNode()] = why
-	for _, other := range o.unit.ranks {
-		if other != nil && other.Node != "" { // the unit is half bound
-			p.release(o)
-			o.unit = nil
-			p.changed[o.gang] = true
-			p.withdrawn = append(p.withdrawn, Ref{o.UID, o.Namespace, o.Name})
-			return
-		}
+	p.release(o) // dissolves the units of the gang if none of its pods is bound
+	if o.unit != nil {
+		o.unit = nil
+		p.changed[o.gang] = true
+		p.withdrawn = append(p.withdrawn, Ref{o.UID, o.Namespace, o.Name})
 	}
-	p.dissolve(o.unit)
 }
 
 // readmit lets pods use a node again that rejected them, because the node changed.

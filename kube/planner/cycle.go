@@ -70,8 +70,18 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 		}
 	}
 	p.apply(now)
-	d.Again, d.Wake = !plan.Empty(), plan.Wake
+	again, next := p.returning(now)
+	d.Planned = append(d.Planned, again...)
+	d.Again, d.Wake = !plan.Empty(), earlier(plan.Wake, next)
 	return d, nil
+}
+
+// earlier returns the earlier of two times. The zero time means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // place notes the seats of a unit.
@@ -105,10 +115,7 @@ func (p *Planner) Protect(e Eviction, why string, now time.Time) {
 	defer p.mu.Unlock()
 	if u := p.units[e.Job]; u != nil {
 		u.leaving = false
-		protected := *u.job
-		protected.Mode = ares.AtMostOnce
-		u.job = &protected
-		p.events = append(p.events, ares.Event{Job: u.job})
+		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: e.Job, Why: why}})
 		p.changeRun(u, func(r *ares.Run) { r.Stop = nil })
 	}
 	if u := p.units[e.For]; u != nil && u.run.Nominated != nil {
@@ -120,12 +127,7 @@ func (p *Planner) Protect(e Eviction, why string, now time.Time) {
 func (p *Planner) Unprotect(id ares.JobID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u := p.units[id]
-	if u == nil || u.foreign || u.job.Mode != ares.AtMostOnce {
-		return
+	if p.units[id] != nil {
+		p.gone(ares.KindProtection, string(id))
 	}
-	job := *u.job
-	job.Mode = ares.Restart
-	u.job = &job
-	p.events = append(p.events, ares.Event{Job: u.job})
 }

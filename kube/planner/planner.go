@@ -19,14 +19,16 @@ type Planner struct {
 	fence    int64 // of the last plan
 	events   []ares.Event
 
-	nodes map[string]*node
-	pods  map[string]*pod // by UID
-	gangs map[string]*gang
-	units map[ares.JobID]*unit
+	nodes   map[string]*node
+	pods    map[string]*pod // by UID
+	gangs   map[string]*gang
+	units   map[ares.JobID]*unit
+	tenants map[string]bool
 	// changed has the gangs whose waiting pods may form a unit.
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.
 	withdrawn []Ref
+	departed  []departure // in the order of their times
 }
 
 // A node is a node of the cluster with the devices that pods use or will use.
@@ -57,6 +59,7 @@ func New(scheduler string) *Planner {
 		pods:      map[string]*pod{},
 		gangs:     map[string]*gang{},
 		units:     map[ares.JobID]*unit{},
+		tenants:   map[string]bool{},
 		changed:   map[*gang]bool{},
 	}
 }
@@ -177,6 +180,14 @@ func (p *Planner) node(name string) *node {
 
 func (p *Planner) gone(kind ares.Kind, id string) {
 	p.events = append(p.events, ares.Event{Gone: ares.Gone{Kind: kind, ID: id}})
+}
+
+// addTenant makes the engine know a tenant: without limits, of the same weight as the others.
+func (p *Planner) addTenant(id string) {
+	if !p.tenants[id] {
+		p.tenants[id] = true
+		p.events = append(p.events, ares.Event{Tenant: &ares.Tenant{ID: id, Name: id, Weight: 1, Limits: ares.NoLimits(), MayPreempt: true}})
+	}
 }
 
 // ours reports whether this planner places the pod.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -37,9 +38,11 @@ type unit struct {
 	sequence int64
 	// arrived has the pods that wait at Permit for the rest of the gang.
 	arrived map[string]bool
+	// parts has all units of a gang whose pods differ in what they request, or is nil. Each of them is a job of its own for
+	// the engine, but their pods are bound together.
+	parts []*unit
 	// leaving is true once its pods are evicted.
 	leaving bool
-	foreign bool // its pod belongs to another scheduler
 }
 
 // waiting returns the gang's pods that are in no unit, are this scheduler's and can be planned, ordered by index and name.
@@ -85,14 +88,16 @@ func (p *Planner) formUnits() {
 			continue
 		}
 		if near := g.placed(); near != nil {
-			p.addUnit(g, list, near)
+			for _, part := range alike(list) {
+				p.addUnit(g, part, near)
+			}
 			continue
 		}
 		size := max(list[0].Gang.Size, 1)
 		if len(list) < size || g.evicted() || g.hasUnit() {
 			continue
 		}
-		p.addUnit(g, list[:size], nil)
+		p.addGang(g, list[:size])
 		for _, o := range list[size:] {
 			p.addUnit(g, []*pod{o}, nil)
 		}
@@ -109,8 +114,47 @@ func (g *gang) hasUnit() bool {
 	return false
 }
 
-// addUnit makes a job of pods. All pods of a unit have the same requests; pods that differ become units of their own.
-// The argument `near` is a placed pod of the same gang, or nil.
+// addGang makes the units of a whole gang: one, or several if its pods differ.
+func (p *Planner) addGang(g *gang, list []*pod) {
+	groups := alike(list)
+	parts := make([]*unit, len(groups))
+	for i, part := range groups {
+		parts[i] = p.addUnit(g, part, nil)
+	}
+	if len(parts) > 1 {
+		for _, u := range parts {
+			u.parts = parts
+		}
+	}
+}
+
+// alike divides pods into groups that request the same. The order of the pods stays.
+func alike(list []*pod) [][]*pod {
+	var groups [][]*pod
+	for _, o := range list {
+		i := slices.IndexFunc(groups, func(g []*pod) bool { return sameRequest(&g[0].Spec, &o.Spec) })
+		if i < 0 {
+			groups = append(groups, []*pod{o})
+			continue
+		}
+		groups[i] = append(groups[i], o)
+	}
+	return groups
+}
+
+func sameRequest(a, b *ares.Spec) bool {
+	return a.GPUs == b.GPUs && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Placement, b.Placement)
+}
+
+// party returns the units whose pods are bound together with those of this unit.
+func (u *unit) party() []*unit {
+	if u.parts == nil {
+		return []*unit{u}
+	}
+	return u.parts
+}
+
+// addUnit makes a job of pods that request the same. The argument `near` is a placed pod of the same gang, or nil.
 func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 	g.made++
 	first := list[0]
@@ -126,6 +170,7 @@ func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 		spec.Placement.NodeRequirements = append(slices.Clone(spec.Placement.NodeRequirements),
 			ares.NodeRequirement{Key: ares.KeyNodeName, Operator: ares.OperatorNotIn, Values: excluded})
 	}
+	p.addTenant(spec.Tenant)
 	spec = spec.WithDefaults()
 	u := &unit{
 		job:   &ares.Job{Spec: spec, ID: spec.JobID(), AcceptedAt: first.Created, Revision: p.revision + 1, Owner: first.Namespace, Trusted: true},
@@ -220,11 +265,15 @@ func (p *Planner) changeRun(u *unit, change func(*ares.Run)) {
 func (p *Planner) release(o *pod) {
 	u := o.unit
 	bound := false
-	for _, other := range u.ranks {
-		bound = bound || other != nil && other.Node != ""
+	for _, part := range u.party() {
+		for _, other := range part.ranks {
+			bound = bound || other != nil && other.Node != ""
+		}
 	}
 	if !bound {
-		p.dissolve(u)
+		for _, part := range u.party() {
+			p.dissolve(part)
+		}
 		return
 	}
 	if s := u.seat(o.rank); s != nil {
@@ -239,6 +288,9 @@ func (p *Planner) release(o *pod) {
 
 // dissolve takes a unit back, with its plan. Its pods wait again.
 func (p *Planner) dissolve(u *unit) {
+	if p.units[u.job.ID] != u {
+		return // it ended before the other units of its gang
+	}
 	if u.fence != 0 {
 		p.withdrawn = append(p.withdrawn, u.refs()...)
 	}

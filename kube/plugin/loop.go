@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -29,7 +30,12 @@ func (l *loop) wake() {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	if !l.plugin.feed.waitForSync(ctx) {
+	configured, err := l.plugin.watchConfig(ctx)
+	if err != nil {
+		logger.Error(err, "The configuration cannot be watched; the defaults apply")
+		configured = func() bool { return true }
+	}
+	if !l.plugin.feed.waitForSync(ctx) || !cache.WaitForCacheSync(ctx.Done(), configured) {
 		return
 	}
 	go l.plugin.report(ctx)

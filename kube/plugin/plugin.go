@@ -132,7 +132,8 @@ func (*Plugin) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.St
 // Unreserve records that a pod could not be bound. The pod is tried again, on the same node while the plan holds.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if watch.UsesGPUs(pod) {
-		p.planner.Depart(string(pod.UID))
+		p.planner.Depart(string(pod.UID), time.Now())
+		p.loop.wake()
 	}
 }
 

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
+)
+
+// latency creates pods at a steady rate for a scheduler that already runs, and returns how long each took from the request
+// that creates it until its binding was seen.
+func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
+	count := s.ratePods
+	if room := s.nodes * gpusPerNode / 2; count*sum(mix)/len(mix) > room {
+		count = room * len(mix) / sum(mix)
+	}
+	progress("latency: %d pods at %d/s on %d nodes", count, s.rate, s.nodes)
+	c, stop, err := cluster(ctx, s.nodes, kubetest.Options{NodeLease: longLease})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen, err := watch(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	process, err := s.startAres(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.warmUp(ctx, c, seen, process); err != nil {
+		return nil, err
+	}
+	if err := s.awaitIdle(ctx, c); err != nil {
+		return nil, err
+	}
+	sent, err := s.arrive(ctx, c, count)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitCount(ctx, seen, process, count+1); err != nil {
+		return nil, err
+	}
+	var all []time.Duration
+	for _, pod := range seen.records() {
+		if at, ok := sent[pod.name]; ok {
+			all = append(all, pod.bound.Sub(at))
+		}
+	}
+	return all, nil
+}
+
+// warmUp waits until the scheduler binds a first pod, so that its start is not measured.
+func (s settings) warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) error {
+	first := kubetest.Pod("first", aresScheduler, 1)
+	if _, err := c.Client.CoreV1().Pods(first.Namespace).Create(ctx, first, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return awaitCount(ctx, seen, process, 1)
+}
+
+// arrive creates the pods, each at its time even if the requests before it are slow, and returns when each was sent.
+func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, count int) (map[string]time.Time, error) {
+	sent := map[string]time.Time{}
+	errs := make(chan error, count)
+	var group sync.WaitGroup
+	tick := time.NewTicker(time.Second / time.Duration(s.rate))
+	defer tick.Stop()
+	for i := range count {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), aresScheduler, mix[i%len(mix)])
+		sent[pod.Name] = time.Now()
+		group.Go(func() {
+			_, err := c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+			errs <- err
+		})
+	}
+	group.Wait()
+	for range count {
+		if err := <-errs; err != nil {
+			return nil, err
+		}
+	}
+	return sent, nil
+}
+
+// awaitCount waits until so many pods were bound since the watch began. It gives up when there was no binding for a while.
+func awaitCount(ctx context.Context, seen *recorder, process *kubetest.Process, want int) error {
+	const patience = time.Minute
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	begin := time.Now()
+	for {
+		bound, last := seen.count()
+		if bound >= want {
+			return nil
+		}
+		if last.Before(begin) {
+			last = begin
+		}
+		if time.Since(last) > patience {
+			return fmt.Errorf("%d of %d pods are bound, and none more for %s; the end of %s:\n%s", bound, want, patience, process.Log, process.Tail())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-process.Ended():
+			return fmt.Errorf("%s ended; the end of %s:\n%s", process.Name, process.Log, process.Tail())
+		}
+	}
+}
+
+func sum(numbers []int) int {
+	total := 0
+	for _, n := range numbers {
+		total += n
+	}
+	return total
+}

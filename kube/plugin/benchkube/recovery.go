@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
+)
+
+// recovery of a gang after the loss of one of its nodes.
+type recovery struct {
+	pods   int           // replacements that were needed
+	exist  time.Duration // from the loss of the node until all replacements exist
+	bound  time.Duration // from the loss of the node until all are bound
+	placed time.Duration // from when all exist until all are bound
+}
+
+// recoverLease and recoverToleration are how long Kubernetes itself waits before it replaces the pods of a lost node. They are
+// short here, because the benchmark is about the scheduler.
+const (
+	recoverLease      = 8 * time.Second
+	recoverToleration = time.Second
+)
+
+// recovery runs one gang, loses one of its nodes after the other and measures each replacement.
+func (s settings) recovery(ctx context.Context) ([]recovery, error) {
+	progress("recovery: a gang of %d pods on %d nodes, %d of which are lost", s.gang, s.lostNodes, s.losses)
+	c, stop, err := cluster(ctx, s.lostNodes, kubetest.Options{NodeLease: recoverLease, Toleration: recoverToleration})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen, err := watch(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	process, err := s.startAres(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := createGang(ctx, c, s.gang); err != nil {
+		return nil, err
+	}
+	if err := awaitCount(ctx, seen, process, s.gang); err != nil {
+		return nil, err
+	}
+	var all []recovery
+	for range s.losses {
+		got, err := s.lose(ctx, c, seen, process)
+		if err != nil {
+			return nil, err
+		}
+		progress("replacements: %d, exist after %s, bound %s later", got.pods, got.exist.Round(time.Millisecond), got.placed.Round(time.Millisecond))
+		all = append(all, got)
+	}
+	return all, nil
+}
+
+// createGang creates an indexed Job whose pods each need a whole node.
+func createGang(ctx context.Context, c *kubetest.Cluster, size int) error {
+	pods, indexed, retries := int32(size), batchv1.IndexedCompletion, int32(1000)
+	_, err := c.Client.BatchV1().Jobs(metav1.NamespaceDefault).Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "gang"},
+		Spec: batchv1.JobSpec{
+			Parallelism: &pods, Completions: &pods, CompletionMode: &indexed, BackoffLimit: &retries,
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+					"topology.scheduler/gpu-count": strconv.Itoa(size * gpusPerNode),
+				}},
+				Spec: kubetest.PodSpec(aresScheduler, gpusPerNode),
+			},
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// lose loses the node of one member and waits until the gang is whole again.
+func (s settings) lose(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) (recovery, error) {
+	node := ""
+	for _, pod := range seen.records() {
+		if !pod.gone && pod.node != "" {
+			node = pod.node
+		}
+	}
+	lost := time.Now()
+	if err := c.LoseNode(ctx, node); err != nil {
+		return recovery{}, err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	const patience = 2 * time.Minute
+	for {
+		got, whole := replaced(seen.records(), lost, s.gang)
+		if whole {
+			return got, nil
+		}
+		if time.Since(lost) > patience {
+			return recovery{}, fmt.Errorf("%d replacements, and the gang is not whole %s after node %s was lost; the end of %s:\n%s",
+				got.pods, patience, node, process.Log, process.Tail())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return recovery{}, ctx.Err()
+		}
+	}
+}
+
+// replaced says whether the gang is whole again after the loss, and how long that took.
+func replaced(pods []record, lost time.Time, size int) (got recovery, whole bool) {
+	members := 0
+	for _, pod := range pods {
+		if pod.gone {
+			continue
+		}
+		if pod.node != "" {
+			members++
+		}
+		if pod.created.Before(lost) {
+			continue
+		}
+		got.pods++
+		got.exist = max(got.exist, pod.created.Sub(lost))
+		got.bound = max(got.bound, pod.bound.Sub(lost))
+	}
+	got.placed = got.bound - got.exist
+	return got, got.pods > 0 && members == size
+}

@@ -1,0 +1,86 @@
+package plugin
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbase "k8s.io/component-base/config/v1alpha1"
+	v1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Settings are the settings of ares-kube-scheduler that its flags give.
+type Settings struct {
+	Kubeconfig     string // "" for the service account of the pod
+	SchedulerName  string
+	LeaderElect    bool
+	LeaseNamespace string
+	LeaseName      string
+}
+
+// The API server must take thousands of bindings per second. The limit of 50 requests per second that a client has by
+// default would be the first bottleneck.
+const (
+	clientQPS   = 2000
+	clientBurst = 4000
+)
+
+// configuration returns the configuration of the Kubernetes scheduler: one profile, in which the plugin orders the queue,
+// restricts pods with GPUs to their planned node and binds. Preemption by the framework is off, because only a plan
+// preempts.
+func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
+	enabled := func(off ...string) v1.PluginSet {
+		set := v1.PluginSet{Enabled: []v1.Plugin{{Name: Name}}}
+		for _, name := range off {
+			set.Disabled = append(set.Disabled, v1.Plugin{Name: name})
+		}
+		return set
+	}
+	return &v1.KubeSchedulerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"},
+		ClientConnection: componentbase.ClientConnectionConfiguration{
+			Kubeconfig:  s.Kubeconfig,
+			QPS:         clientQPS,
+			Burst:       clientBurst,
+			ContentType: "application/vnd.kubernetes.protobuf",
+		},
+		LeaderElection: componentbase.LeaderElectionConfiguration{
+			LeaderElect:       &s.LeaderElect,
+			ResourceLock:      "leases",
+			ResourceNamespace: s.LeaseNamespace,
+			ResourceName:      s.LeaseName,
+		},
+		Profiles: []v1.KubeSchedulerProfile{{
+			SchedulerName: &s.SchedulerName,
+			Plugins: &v1.Plugins{
+				QueueSort:  enabled("*"),
+				PreEnqueue: enabled(),
+				PreFilter:  enabled(),
+				PostFilter: enabled("*"),
+				Reserve:    enabled(),
+				Permit:     enabled(),
+				Bind:       enabled("*"),
+			},
+		}},
+	}
+}
+
+// configFile writes the configuration into a file in memory and returns its path. The scheduler reads its configuration
+// only from a file, and the container's file system is read-only.
+func configFile(s *Settings) (string, error) {
+	text, err := yaml.Marshal(configuration(s))
+	if err != nil {
+		return "", err
+	}
+	fd, err := unix.MemfdCreate("scheduler.yaml", unix.MFD_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("memfd_create: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "scheduler.yaml")
+	if _, err = file.Write(text); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil // the file stays open until the process ends
+}

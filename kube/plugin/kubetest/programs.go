@@ -1,0 +1,68 @@
+package kubetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Names of the programs that `make kube-tools` builds.
+const (
+	APIServer     = "kube-apiserver"
+	KubeScheduler = "kube-scheduler"
+	Controllers   = "controllers"
+	KWOK          = "kwok"
+)
+
+// Program returns the path of a program that the Makefile builds into .bin/kube, or into the directory named by
+// ARES_TEST_KUBE_BIN.
+func Program(name string) (string, error) {
+	dir := os.Getenv("ARES_TEST_KUBE_BIN")
+	if dir == "" {
+		root, err := repository()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, ".bin", "kube")
+	}
+	return existing(filepath.Join(dir, name), "make kube-tools", "ARES_TEST_KUBE_BIN")
+}
+
+func etcdProgram() (string, error) {
+	path := os.Getenv("ARES_TEST_ETCD")
+	if path == "" {
+		root, err := repository()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(root, ".bin", "etcd")
+	}
+	return existing(path, "make tools", "ARES_TEST_ETCD")
+}
+
+func existing(path, remedy, env string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: run `%s` at the root of the repository, or set %s", err, remedy, env)
+	}
+	return abs, nil
+}
+
+// repository returns the root of the repository: the directory above the working directory that holds tools/k8s.
+func repository() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "tools", "k8s", "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no directory above %s holds tools/k8s: run this inside the repository", start)
+		}
+	}
+}
