@@ -57,9 +57,28 @@ install: build ## Install bin/ares, its manual pages and the completion of shell
 	tools/install bin/ares '$(DESTDIR)$(PREFIX)'
 
 .PHONY: docker-build
-docker-build: build $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the images of docker-compose.yml from this checkout; no registry is needed
+docker-build: build kube-scheduler $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the images of docker-compose.yml and of the Kubernetes scheduler; no registry is needed
 	@tools/needs busybox
 	deploy/docker/build
+	deploy/docker/build-kube
+
+.PHONY: kube-scheduler
+kube-scheduler: ## Build the Kubernetes scheduler, .bin/kube/ares-kube-scheduler
+	mkdir -p $(TOOLS)/kube
+	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(TOOLS)/kube/ares-kube-scheduler ./cmd/ares-kube-scheduler
+
+.PHONY: deploy
+deploy: ## Install the Kubernetes scheduler into the cluster of kubectl (ARES_KUBE_IMAGE for an image of a registry)
+	scripts/deploy.sh
+
+# The chart is the source of deploy/*.yaml and deploy/kustomize. Helm's library is in a module of its own.
+.PHONY: chart
+chart: ## Render deploy/*.yaml and deploy/kustomize from the Helm chart deploy/charts/ares
+	cd tools/chart && CGO_ENABLED=0 go run -trimpath . ../..
+
+.PHONY: chart-check
+chart-check:
+	cd tools/chart && CGO_ENABLED=0 go run -trimpath . --check ../.. && CGO_ENABLED=0 go test -trimpath -count 1 ./...
 
 .PHONY: run
 run: build ## Build and start a whole Ares on this machine
@@ -72,6 +91,7 @@ export RAPID_SEED ?= 20261115
 .PHONY: test
 test: needs browser docker format vet build $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) ## All Go and CLI tests, against a real external etcd
 	$(GOTEST) ./archtest/...
+	$(MAKE) chart-check
 	go list ./... | awk '$$0 !~ "/(archtest|test/chaos/(faults|robustness))(/|$$)" && $$0 !~ "$(SHARED)"' | xargs -r $(GOTEST)
 	go list ./... | awk '$$0 ~ "$(SHARED)"' | CGO_ENABLED=1 xargs -r $(GOTEST) -race
 	$(GOTEST) ./test/chaos/faults # alone, because its sessions last only seconds
@@ -173,7 +193,7 @@ model: ## Search the model of the protocol, and find the bugs planted in it
 	test/model/run mutations
 
 .PHONY: verify
-verify: $(TOOLS)/buf lint model ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model
+verify: $(TOOLS)/buf lint model chart-check ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model
 	$(TOOLS)/buf lint
 	tools/contract --check
 	tools/generate --check
