@@ -18,6 +18,7 @@ type Event struct {
 	Progress *ProgressEvent
 	Forecast *RuntimePredicted
 	Score    *NodeScore
+	Protect  *Protection
 	Gone     Gone
 
 	Reservation *Reservation
@@ -40,6 +41,16 @@ type ProgressEvent struct {
 	Progress Progress
 }
 
+// Protection marks a running job that must not be preempted. A program that drives the engine from another system
+// uses it for rules of that system which the engine does not know, such as a PodDisruptionBudget. A Protection is never
+// stored: the store has no such record, so a server's engine never receives one. It ends with the job, or with a Gone
+// of KindProtection.
+type Protection struct {
+	Job JobID
+	// Why says what protects the job. It is shown to every tenant whose job would otherwise preempt this one.
+	Why string
+}
+
 // Kind is the kind of a deleted record.
 type Kind string
 
@@ -59,7 +70,8 @@ const (
 	KindScore    Kind = "score" // its ID is the node's ID
 
 	KindReservation Kind = "reservation"
-	KindPolicy      Kind = "policy" // its ID is what PolicyID returns
+	KindPolicy      Kind = "policy"     // its ID is what PolicyID returns
+	KindProtection  Kind = "protection" // its ID is the job's ID; never in the store
 )
 
 // Gone identifies a deleted record.

@@ -161,3 +161,29 @@ func TestNoPreemptionCycle(t *testing.T) {
 		t.Errorf("%+v: a job preempts its own preemptor", plan.Stop)
 	}
 }
+
+// TestProtectedVictimEndsNomination checks that a nomination ends when a victim is protected before it was asked to
+// stop, and that another job is then preempted.
+func TestProtectedVictimEndsNomination(t *testing.T) {
+	w := fullCluster(t, 1, 4, config.Default())
+	w.Submit("urgent", ares.Spec{Tenant: "ops", GPUs: 4, Priority: new(2000)})
+	first := decideAndCommit(t, w)
+	if len(first.Stop) != 1 {
+		t.Fatalf("the first plan stops %v", first.Stop)
+	}
+	victim := first.Stop[0].Job
+	run, _ := w.State.Run(victim)
+	run.Stop = nil // as if the plan had been too full for this stop
+	w.PutEvents(
+		ares.Event{Run: &ares.RunEvent{Job: victim, Run: run}},
+		ares.Event{Protect: &ares.Protection{Job: victim, Why: "a rule of another system"}},
+	)
+	second := decideAndCommit(t, w)
+	if len(second.Stop) != 1 || second.Stop[0].Job == victim {
+		t.Errorf("%s is protected, and the second plan stops %v", victim, second.Stop)
+	}
+	w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: string(victim)}})
+	if why, ok := w.State.Protection(victim); ok {
+		t.Errorf("the protection of a deleted job is kept: %s", why)
+	}
+}

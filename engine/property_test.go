@@ -238,6 +238,19 @@ func (m *machine) Predict(t *rapid.T) {
 	m.w.PutEvents(ares.Event{Forecast: &ares.RuntimePredicted{Job: id, P50: half, P90: half * time.Duration(pick(t, "late", 1, 3)), Samples: pick(t, "samples", 0, 7), Own: pick(t, "own", 0, 7), Doubt: pick(t, "doubt", 0, 0, 35, 100)}})
 }
 
+// The action Protect protects a job from preemption, or ends its protection.
+func (m *machine) Protect(t *rapid.T) {
+	if m.jobs == 0 {
+		t.Skip("no jobs")
+	}
+	id := ares.JobID(fmt.Sprintf("j%03d", rapid.IntRange(0, m.jobs-1).Draw(t, "job")))
+	if rapid.Bool().Draw(t, "end") {
+		m.w.PutEvents(ares.Event{Gone: ares.Gone{Kind: ares.KindProtection, ID: string(id)}})
+		return
+	}
+	m.w.PutEvents(ares.Event{Protect: &ares.Protection{Job: id, Why: pick(t, "why", "rule a", "rule b")}})
+}
+
 // The action Score writes or deletes the history score of a node.
 func (m *machine) Score(t *rapid.T) {
 	id := m.node(t)

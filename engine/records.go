@@ -121,6 +121,9 @@ func (s *State) Snapshot() ares.Batch {
 		if e.Forecast != nil {
 			add(ares.Event{Revision: b.Revision, Forecast: e.Forecast})
 		}
+		if p := s.core.Jobs.Protection(id); p != nil {
+			add(ares.Event{Revision: b.Revision, Protect: p})
+		}
 	}
 	return b
 }
@@ -319,6 +322,15 @@ func (s *State) Forecast(id ares.JobID) (ares.RuntimePredicted, bool) {
 		return ares.RuntimePredicted{}, false
 	}
 	return *e.Forecast, true
+}
+
+// Protection returns the reason for which a job is protected from preemption, or false if it is not protected by an
+// event. Other rules may protect it too; see package preempt.
+func (s *State) Protection(id ares.JobID) (why string, ok bool) {
+	if p := s.core.Jobs.Protection(id); p != nil {
+		return p.Why, true
+	}
+	return "", false
 }
 
 // Reservations yields the record of every reservation, sorted by start, then by name. The records must

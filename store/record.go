@@ -111,7 +111,8 @@ func encodeEvent(ev *ares.Event) (*storepb.Change, error) {
 	return c, err
 }
 
-// recordOf returns an event's key and record as the store holds them.
+// recordOf returns an event's key and record as the store holds them. The record is nil for an event that is never
+// stored, such as a Protection.
 func recordOf(ev *ares.Event) (string, *storepb.Record) {
 	switch {
 	case ev.Job != nil:

@@ -213,6 +213,7 @@ func (v *View) apply(e *ares.Event, live bool) {
 	case e.Reservation != nil:
 		v.windows[e.Reservation.Name] = e.Reservation
 	case e.Policy != nil: // admission.Policies handles policies
+	case e.Protect != nil: // only the engine uses it, and it never comes from a store
 	case e.Progress != nil:
 		if was := v.entry(e.Progress.Job); was != nil {
 			v.put(&Entry{Job: was.Job, Run: was.Run, Progress: &e.Progress.Progress, Forecast: was.Forecast})
@@ -264,7 +265,7 @@ func (v *View) gone(e *ares.Event, live bool) {
 		}
 	case ares.KindRun, ares.KindForecast: // removed together with their job
 	case ares.KindPolicy: // admission.Policies handles policies
-	case ares.KindUsage: // only the engine needs it
+	case ares.KindUsage, ares.KindProtection: // only the engine needs them
 	}
 }
 

@@ -181,6 +181,9 @@ func rank(e *ares.Event) (kind int, id string) {
 	if e.Policy != nil {
 		return 13, e.Policy.ID()
 	}
+	if e.Protect != nil { // the store refuses to encode it; the order is complete nevertheless
+		return 15, string(e.Protect.Job)
+	}
 	return 14, string(e.Gone.Kind) + "/" + e.Gone.ID
 }
 

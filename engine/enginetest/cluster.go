@@ -342,6 +342,7 @@ func (w *Cluster) Snapshot() ares.Batch {
 				if ev.Gone.Kind == ares.KindJob {
 					delete(records, "run/"+ev.Gone.ID)
 					delete(records, "forecast/"+ev.Gone.ID)
+					delete(records, "protection/"+ev.Gone.ID)
 				}
 				continue
 			}
@@ -384,6 +385,8 @@ func recordKey(ev ares.Event) (key string, gone bool) {
 		return "topology/", false
 	case ev.Forecast != nil:
 		return "forecast/" + string(ev.Forecast.Job), false
+	case ev.Protect != nil:
+		return "protection/" + string(ev.Protect.Job), false
 	case ev.Score != nil:
 		return "score/" + ev.Score.Node, false
 	case ev.Usage != nil:

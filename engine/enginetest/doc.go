@@ -206,6 +206,8 @@
 //	    p50=DURATION p90=DURATION  its median and p90; p90 is p50 if left out
 //	    doubt=PERCENT        how little recent forecasts told short jobs from long ones
 //	    samples=N            how many runs it is based on, 1 by default
+//	protect J                protects a job from preemption; delete protection J ends it
+//	    why=(REASON)         the reason
 //	cancel J, preempt J, drain J  asks the job to stop for this reason
 //	hold J, unhold J         holds a waiting job, and releases it
 //	update J                 changes a waiting job

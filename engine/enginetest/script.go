@@ -67,7 +67,7 @@ func init() { // a composite literal would be an initialization cycle, because c
 		"temperature": doTemperature, "unhealthy": doUnhealthy, "node-score": doNodeScore,
 		"topology": doTopology, "domain": doDomain, "switch": doSwitch,
 		"tenant": doTenant, "queue": doQueue, "archived-usage": doArchivedUsage, "reservation": doReservation, "delete": doDelete,
-		"job": doJob, "estimate": doEstimate, "cancel": doStop, "preempt": doStop, "drain": doStop, "hold": doHold, "unhold": doUnhold, "update": doUpdate,
+		"job": doJob, "estimate": doEstimate, "protect": doProtect, "cancel": doStop, "preempt": doStop, "drain": doStop, "hold": doHold, "unhold": doUnhold, "update": doUpdate,
 		"claim": doClaim, "checkpoint": doCheckpoint, "finish": doFinish, "release": doRelease, "decline": doDecline,
 		"void-node": doVoidNode, "archive": doArchive, "change-leader": doChangeLeader,
 		"advance": doAdvance, "decide": doDecide, "decide-until-stable": doDecideUntilStable, "consolidate": doConsolidate,

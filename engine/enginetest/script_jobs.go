@@ -157,6 +157,12 @@ func doEstimate(w *Cluster, in *arguments) (string, error) {
 	return "", nil
 }
 
+// doProtect protects a job from preemption, as a program that drives the engine from another system does.
+func doProtect(w *Cluster, in *arguments) (string, error) {
+	w.PutEvents(ares.Event{Protect: &ares.Protection{Job: in.job(), Why: in.text("why", "by the script")}})
+	return "", nil
+}
+
 // doWhatIf prints what would happen to a job if it were submitted now.
 func doWhatIf(w *Cluster, in *arguments) (string, error) {
 	job := &ares.Job{Spec: jobSpec(in).WithDefaults(), ID: ares.JobID(in.first())}

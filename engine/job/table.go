@@ -40,6 +40,8 @@ type Table struct {
 	Migrating  []*Entry // jobs that are being migrated, by ID
 	Estimated  int      // number of jobs with a predicted or limited runtime
 
+	protections map[ares.JobID]*ares.Protection // nil until a job has one
+
 	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
 	ChangedEntries    []*Entry             // entries changed by the current batch
 	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt

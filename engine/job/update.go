@@ -95,6 +95,7 @@ func (j *Table) Requeue() {
 		j.updateMigrating(e)
 		if e.Job == nil && e.Run == nil {
 			delete(j.EntryByID, e.ID)
+			delete(j.protections, e.ID)
 			j.Slots[e.Slot] = nil
 			j.freeSlots = append(j.freeSlots, e.Slot)
 		}

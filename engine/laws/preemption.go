@@ -41,6 +41,9 @@ func checkVictims(t *checker) error {
 		case run.MustFinish(job):
 			return fmt.Errorf("%s is preempted, but it is an at_most_once job that has started", job.ID)
 		}
+		if why, protected := t.state.Protection(job.ID); protected {
+			return fmt.Errorf("%s is preempted, but it is protected: %s", job.ID, why)
+		}
 		if waiting.Nominated != nil {
 			continue // the rest was checked when the seats were nominated
 		}

@@ -45,6 +45,9 @@ func checkPreemptionBasis(t *checker) error {
 // checkVictimBasis checks one victim. It assumes that the jobs in the parameter `gone` have already stopped.
 func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, why ares.PreemptionBasis, gone []*ares.Job) error {
 	run, _ := t.state.Run(victim.ID)
+	if reason, protected := t.state.Protection(victim.ID); protected {
+		return fmt.Errorf("the victim is protected: %s", reason)
+	}
 	mine, its := ares.ClassOf(job.PriorityValue()).Rank(), ares.ClassOf(victim.PriorityValue()).Rank()
 	switch tenant := t.tenants[job.Tenant]; {
 	case run.MustFinish(victim):

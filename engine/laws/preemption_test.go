@@ -18,6 +18,8 @@ type preemptionCase struct {
 	teams map[string]*ares.Tenant
 	plan  ares.Plan
 	now   time.Time
+
+	protect ares.JobID // the job with a Protection, or ""
 }
 
 func newPreemptionCase(t *testing.T) *preemptionCase {
@@ -82,6 +84,9 @@ func (c *preemptionCase) check() []laws.Violation {
 			b.Events = append(b.Events, ares.Event{Run: &ares.RunEvent{Job: id, Run: *run}})
 		}
 	}
+	if c.protect != "" {
+		b.Events = append(b.Events, ares.Event{Protect: &ares.Protection{Job: c.protect, Why: "a rule of another system"}})
+	}
 	s.Apply(b)
 	return laws.Check(s, &c.plan)
 }
@@ -113,6 +118,15 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 		{"one that runs at most once", func(c *preemptionCase) {
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce
 		}, "rights"},
+		{"a protected one", func(c *preemptionCase) {
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).protect = "low"
+		}, "rights"},
+		{"a protected one whose seats were nominated earlier", func(c *preemptionCase) {
+			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).protect = "low"
+			run := ares.NewRun(epoch)
+			run.Nominated = c.nomination()
+			c.runs["urgent"], c.plan.Nominate = &run, nil
+		}, "yields"},
 		{"another attempt", func(c *preemptionCase) {
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).nomination().Victims[0].Fence = 6
 		}, "reckonings"},

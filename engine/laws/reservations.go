@@ -79,8 +79,9 @@ func (t *checker) mayDrain(name string, id ares.JobID) bool {
 	if !known {
 		return false
 	}
+	_, protected := t.state.Protection(id)
 	for r := range t.state.Reservations() {
-		if r.Name != name || !r.Drain || r.StateAt(t.plan.Now) != ares.ReservationOpen || r.Entitles(job.Tenant, job.Queue) {
+		if r.Name != name || !r.Drain || r.StateAt(t.plan.Now) != ares.ReservationOpen || r.Entitles(job.Tenant, job.Queue) || protected && !r.Force {
 			continue
 		}
 		for _, m := range t.nodes { // order-free: any match is enough

@@ -89,6 +89,9 @@ func (s *victimSearch) markEligible(rights preemptionRights) bool {
 			}
 			if !v.mayBePreemptedBy(s.rank) {
 				s.outcome.protections.add(v)
+				if v.protection == protectedByEvent {
+					s.outcome.protections.addEvent(s.round.Jobs.Protection(e.ID))
+				}
 				continue
 			}
 			if s.ancestry[e.ID] || slices.Contains(s.round.Stopping, e) {

@@ -132,8 +132,12 @@ func (r *Round) invalidReason(e *job.Entry, now time.Time) string {
 		return "its devices have different models"
 	}
 	for i := range n.Victims {
-		if v := r.pendingVictim(&n.Victims[i]); v != nil && v.Run.MustFinish(v.Job) {
-			return "a job to be preempted has started and runs at most once" // not named: it may be of another tenant
+		switch v := r.pendingVictim(&n.Victims[i]); { // not named: it may be of another tenant
+		case v == nil:
+		case v.Run.MustFinish(v.Job):
+			return "a job to be preempted has started and runs at most once"
+		case r.Jobs.Protection(v.ID) != nil:
+			return "a job to be preempted is now protected from preemption"
 		}
 	}
 	return ""

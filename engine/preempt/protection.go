@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ type protection uint8
 const (
 	unprotected       protection = iota
 	protectedOnce                // the job runs at most once, and may have started
+	protectedByEvent             // an ares.Protection marks the job
 	protectedLatency             // the job is latency-sensitive, so only critical jobs preempt it
 	protectedCooldown            // the job was preempted and restarted only recently
 	protectedCount               // it was preempted max_preemptions times
@@ -28,6 +30,9 @@ func (r *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time
 	cfg, run := &r.Cfg.Preemption, e.Run
 	if run.MustFinish(e.Job) {
 		return protectedOnce, time.Time{}
+	}
+	if r.Jobs.Protection(e.ID) != nil {
+		return protectedByEvent, time.Time{}
 	}
 	if r.Jobs.ArrayIsStopping(e) {
 		return protectedHold, time.Time{}
@@ -56,6 +61,29 @@ func (v *candidateVictim) mayBePreemptedBy(rank int) bool {
 type protectionCounts struct {
 	count     [protectedHold + 1]int
 	firstEnds time.Time // when the first cooldown ends
+	events    []protectionReason
+}
+
+// A protectionReason is the reason of an ares.Protection, with the number of jobs that it protects.
+type protectionReason struct {
+	why   string
+	count int
+}
+
+// maxProtectionReasons limits how many different reasons of ares.Protection the text lists.
+const maxProtectionReasons = 3
+
+// isEmpty reports whether no protected job was counted.
+func (counts *protectionCounts) isEmpty() bool { return counts.count == [protectedHold + 1]int{} }
+
+// addEvent counts a job that an ares.Protection marks. Jobs with the same reason are counted together.
+func (counts *protectionCounts) addEvent(p *ares.Protection) {
+	at := slices.IndexFunc(counts.events, func(r protectionReason) bool { return r.why == p.Why })
+	if at < 0 {
+		at = len(counts.events)
+		counts.events = append(counts.events, protectionReason{why: p.Why})
+	}
+	counts.events[at].count++
 }
 
 func (counts *protectionCounts) add(v *candidateVictim) {
@@ -90,6 +118,19 @@ func (counts *protectionCounts) text(cfg *config.PreemptionConfig) string {
 	add(counts.count[protectedCooldown], "was preempted recently and is protected until "+until, "were preempted recently and are protected, the first until "+until)
 	add(counts.count[protectedCount], "was preempted "+times+" (max_preemptions)", "were preempted "+times+" each (max_preemptions)")
 	add(counts.count[protectedOnce], "has started and runs at most once", "have started and run at most once")
+	// Running jobs are visited in the order of an index, which depends on history. The sort makes the text depend on the records alone.
+	slices.SortFunc(counts.events, func(a, b protectionReason) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.why, b.why))
+	})
+	others := 0
+	for i, r := range counts.events {
+		if i < maxProtectionReasons {
+			add(r.count, "is protected: "+r.why, "are protected: "+r.why)
+		} else {
+			others += r.count
+		}
+	}
+	add(others, "is protected for another reason", "are protected for other reasons")
 	add(counts.count[protectedLatency], "is latency sensitive", "are latency sensitive")
 	add(counts.count[protectedHold], "uses devices held for another job", "use devices held for other jobs")
 	return out

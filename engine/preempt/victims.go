@@ -103,7 +103,7 @@ func (s *victimSearch) finish(rights preemptionRights, plan *ares.Plan) (victimS
 	case s.outcome.overCeiling != nil:
 		_, milli := s.outcome.overCeiling.cost()
 		s.round.notePreemption("preemption would stop %s for a job of %s, more than %s times its size (preemption_ceiling)", gpuText(milli), gpuText(job.GPUMilliOf(s.outcome.overCeiling.seats)), decimalText(s.round.Cfg.Preemption.Ceiling))
-	case s.outcome.protections != protectionCounts{}:
+	case !s.outcome.protections.isEmpty():
 		s.round.notePreemption("the jobs it could preempt are protected: %s", s.outcome.protections.text(&s.round.Cfg.Preemption))
 	case s.outcome.eligible > 0:
 		s.round.notePreemption("the jobs it may preempt would not free enough capacity")

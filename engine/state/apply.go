@@ -78,6 +78,8 @@ func (s *State) applyEvent(ev *ares.Event) {
 		s.Cluster.SetTopology(ev.Topology)
 	case ev.Forecast != nil:
 		s.Jobs.SetForecast(ev.Forecast.Job, ev.Forecast)
+	case ev.Protect != nil:
+		s.Jobs.SetProtection(ev.Protect.Job, ev.Protect)
 	case ev.Gone.Kind != "":
 		s.applyDeletion(ev.Gone)
 	}
@@ -90,6 +92,7 @@ func (s *State) applyDeletion(g ares.Gone) {
 	case ares.KindJob:
 		if e := s.Jobs.EntryByID[ares.JobID(g.ID)]; e != nil {
 			s.Jobs.UpdateEntry(e, func() { e.Job, e.Run, e.Forecast = nil, nil, nil })
+			s.Jobs.SetProtection(e.ID, nil)
 		}
 	case ares.KindRun:
 		if e := s.Jobs.EntryByID[ares.JobID(g.ID)]; e != nil {
@@ -114,6 +117,8 @@ func (s *State) applyDeletion(g ares.Gone) {
 		s.Cluster.SetTopology(&ares.Topology{})
 	case ares.KindForecast:
 		s.Jobs.SetForecast(ares.JobID(g.ID), nil)
+	case ares.KindProtection:
+		s.Jobs.SetProtection(ares.JobID(g.ID), nil)
 	case ares.KindProgress, ares.KindPolicy: // decisions do not depend on these records
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // If an open window drains its nodes, EvictFromWindows stops the jobs on these nodes, except jobs that may use
-// the window. When the plan is full, EvictFromWindows leaves the remaining jobs to the next plan.
+// the window and, unless the drain is forced, jobs that must finish or are protected. When the plan is full, EvictFromWindows leaves the remaining jobs to the next plan.
 func (c *Calendar) EvictFromWindows(plan *ares.Plan) {
 	if len(c.Windows) == 0 {
 		return
@@ -45,7 +45,11 @@ func (c *Calendar) jobsToEvict(w *Window) []*job.Entry {
 	for i := in.Next(0); i >= 0; i = in.Next(i + 1) {
 		n := c.Cluster.Nodes[i]
 		for _, occupant := range n.Occupants {
-			if e := c.Jobs.Owner(occupant); e.Job != nil && !w.Entitles(e.Job.Tenant, e.Job.Queue) && e.Run.IsStoppedByDrain(e.Job, n.ID, w.Force) {
+			e := c.Jobs.Owner(occupant)
+			if e.Job == nil || w.Entitles(e.Job.Tenant, e.Job.Queue) || !w.Force && c.Jobs.Protection(e.ID) != nil {
+				continue
+			}
+			if e.Run.IsStoppedByDrain(e.Job, n.ID, w.Force) {
 				out = append(out, e)
 			}
 		}

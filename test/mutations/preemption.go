@@ -61,6 +61,11 @@ var preemption = []Mutation{
 		script("preemption/protected_jobs"), "is preempted, but it is an at_most_once job",
 	},
 	{
+		"preempt-protected", "the protection of jobs that a rule of another system marks",
+		edit(preemptProtection, "if r.Jobs.Protection(e.ID) != nil {", "if r.Jobs.Protection(e.ID) != nil && run.Preemptions < 0 {"),
+		script("preemption/protected_by_event"), "is preempted, but it is protected",
+	},
+	{
 		"preempt-cheapest", "the checkpoint in the cost of a victim",
 		edit("engine/preempt/costs.go", "if savedAt := e.Run.Current().SavedUntil(); !savedAt.IsZero() {", "if savedAt := e.Run.Current().StartedAt; !savedAt.IsZero() {"),
 		script("peer_schedulers/volcano_5984_no_more_victims_than_needed"), "preempted were",
