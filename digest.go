@@ -87,6 +87,7 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	c = c.list(51, p.Affinity)
 	c = c.list(52, p.AntiAffinity)
 	c = c.requirements(53, p.NodeRequirements)
+	c = c.list(54, p.PreferredAntiAffinity)
 	return c
 }
 

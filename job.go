@@ -72,6 +72,9 @@ type Placement struct {
 	// With AntiAffinity, it is never placed near them.
 	Affinity     []string `json:"affinity,omitzero"`
 	AntiAffinity []string `json:"anti_affinity,omitzero"`
+	// PreferredAntiAffinity selects jobs as AntiAffinity does. The job is placed near as few of them as possible, and it
+	// never waits for that. It spreads replicas, each of which is a job of its own.
+	PreferredAntiAffinity []string `json:"preferred_anti_affinity,omitzero"`
 	// The job runs only on nodes and GPUs that meet all NodeRequirements.
 	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
 }

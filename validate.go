@@ -181,6 +181,7 @@ func (pl Placement) check(p *Problems) {
 	each(p, "placement.preferred_node_affinity", pl.PreferredNodeAffinity, ParseCondition)
 	each(p, "placement.affinity", pl.Affinity, ParseNear)
 	each(p, "placement.anti_affinity", pl.AntiAffinity, ParseNear)
+	each(p, "placement.preferred_anti_affinity", pl.PreferredAntiAffinity, ParseNear)
 }
 
 func (r RetryPolicy) check(p *Problems) {

@@ -67,7 +67,7 @@ func (m *Placement) placement() ares.Placement {
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
 		NodeAffinity: m.NodeAffinity, PreferredNodeAffinity: m.PreferredNodeAffinity,
-		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity, NodeRequirements: Requirements(m.NodeRequirements),
+		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity, PreferredAntiAffinity: m.PreferredAntiAffinity, NodeRequirements: Requirements(m.NodeRequirements),
 	}
 }
 
@@ -137,7 +137,7 @@ func newPlacement(p *ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
 		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil &&
-		len(p.NodeRequirements) == 0 {
+		p.PreferredAntiAffinity == nil && len(p.NodeRequirements) == 0 {
 		return nil
 	}
 	return &Placement{
@@ -145,7 +145,7 @@ func newPlacement(p *ares.Placement) *Placement {
 		PreferredDomain: p.PreferredDomain, NetworkBandwidth: p.NetworkBandwidth, LatencySensitive: p.LatencySensitive,
 		NodeSelector: p.NodeSelector, Tolerations: p.Tolerations, Regions: p.Regions,
 		NodeAffinity: p.NodeAffinity, PreferredNodeAffinity: p.PreferredNodeAffinity,
-		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity, NodeRequirements: NewRequirements(p.NodeRequirements),
+		Affinity: p.Affinity, AntiAffinity: p.AntiAffinity, PreferredAntiAffinity: p.PreferredAntiAffinity, NodeRequirements: NewRequirements(p.NodeRequirements),
 	}
 }
 

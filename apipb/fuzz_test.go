@@ -36,7 +36,7 @@ func FuzzConvert(f *testing.F) {
 		&apipb.JobSpec{Command: []string{"x"}, Deadline: &timestamppb.Timestamp{Seconds: -62135596801}},
 		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{Regions: []string{""}, NodeSelector: map[string]string{"a": "b"}}},
 		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{NodeRequirements: []*apipb.NodeRequirement{{Key: "a", Operator: "In", Values: []string{"b", ""}}, {}}}},
-		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{NodeAffinity: []string{"a in (b)"}, PreferredNodeAffinity: []string{"!c"}, Affinity: []string{"a=b @leaf"}, AntiAffinity: []string{"c=d"}}},
+		&apipb.JobSpec{Command: []string{"x"}, Placement: &apipb.Placement{NodeAffinity: []string{"a in (b)"}, PreferredNodeAffinity: []string{"!c"}, Affinity: []string{"a=b @leaf"}, AntiAffinity: []string{"c=d"}, PreferredAntiAffinity: []string{"e=f @zone"}}},
 	} {
 		data, err := proto.Marshal(m)
 		if err != nil {

@@ -621,8 +621,12 @@ type Placement struct {
 	// Conditions on a node and on the GPUs that the job gets there, at most 32. All
 	// of them must hold.
 	NodeRequirements []*NodeRequirement `protobuf:"bytes,14,rep,name=node_requirements,json=nodeRequirements,proto3" json:"node_requirements,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// As anti_affinity, but only a preference: the job is placed near as few such jobs
+	// as possible, and it never waits for that. It spreads replicas, each of which is
+	// a job of its own.
+	PreferredAntiAffinity []string `protobuf:"bytes,15,rep,name=preferred_anti_affinity,json=preferredAntiAffinity,proto3" json:"preferred_anti_affinity,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -749,6 +753,13 @@ func (x *Placement) GetAntiAffinity() []string {
 func (x *Placement) GetNodeRequirements() []*NodeRequirement {
 	if x != nil {
 		return x.NodeRequirements
+	}
+	return nil
+}
+
+func (x *Placement) GetPreferredAntiAffinity() []string {
+	if x != nil {
+		return x.PreferredAntiAffinity
 	}
 	return nil
 }
@@ -4700,7 +4711,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
 	"\x03env\x18\x03 \x01(\tR\x03env\x12\x12\n" +
-	"\x04file\x18\x04 \x01(\tR\x04file\"\xa9\x05\n" +
+	"\x04file\x18\x04 \x01(\tR\x04file\"\xe1\x05\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12%\n" +
 	"\x0erequired_level\x18\x02 \x01(\tR\rrequiredLevel\x12'\n" +
@@ -4716,7 +4727,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x17preferred_node_affinity\x18\v \x03(\tR\x15preferredNodeAffinity\x12\x1a\n" +
 	"\baffinity\x18\f \x03(\tR\baffinity\x12#\n" +
 	"\ranti_affinity\x18\r \x03(\tR\fantiAffinity\x12E\n" +
-	"\x11node_requirements\x18\x0e \x03(\v2\x18.ares.v1.NodeRequirementR\x10nodeRequirements\x1a?\n" +
+	"\x11node_requirements\x18\x0e \x03(\v2\x18.ares.v1.NodeRequirementR\x10nodeRequirements\x126\n" +
+	"\x17preferred_anti_affinity\x18\x0f \x03(\tR\x15preferredAntiAffinity\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +

@@ -22,6 +22,7 @@ var layers = map[string]int{
 	"notify":     2, // alerts by webhook and mail
 	"rediscache": 2, // the optional Redis cache
 	"objects":    2, // the code of jobs, in chunks named by their content
+	"metrics":    3, // the metrics of a scheduler that owns an engine.State: the server, and the Kubernetes scheduler
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
 	"client":     3,

@@ -212,6 +212,9 @@ func drawPlacement(t *rapid.T) ares.Placement {
 	if once(t, 5, "wish") {
 		p.PreferredNodeAffinity = []string{"gen=4"}
 	}
+	if once(t, 4, "spread") {
+		p.PreferredAntiAffinity = []string{pick(t, "from", "app=db", "app=web @leaf", "app=web @zone")}
+	}
 	if once(t, 4, "near") {
 		p.Affinity = []string{pick(t, "near", "app=db", "app=db @leaf", "app=web @region")}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ares-scheduler/ares/engine/config"
 	"github.com/ares-scheduler/ares/engine/job"
 	"github.com/ares-scheduler/ares/engine/queue"
+	"github.com/ares-scheduler/ares/engine/topology"
 )
 
 // Config returns the configuration of the state.
@@ -205,6 +206,39 @@ type NodeView struct {
 	Cordon  *ares.Cordon    // nil if there is none
 	Score   *ares.NodeScore // nil if there is none
 }
+
+// NodeAllocation is a node with its location, and the allocated part of each of its devices.
+type NodeAllocation struct {
+	NodeView
+	Location topology.Location
+	// Taken has the allocated thousandths of each device in Node.Devices, in the same order. The seats of a lost node
+	// count until they are released or cleared. Invariant: 0 <= Taken[i].
+	Taken []int
+}
+
+// Allocations yields every node that has a record, in no particular order. A yielded value is valid until the next value
+// is yielded, and the caller must not change it. Allocations costs little even in a large cluster with many jobs, because
+// it reads only the nodes.
+func (s *State) Allocations() iter.Seq[*NodeAllocation] {
+	return func(yield func(*NodeAllocation) bool) {
+		var out NodeAllocation
+		for _, n := range s.core.Cluster.NodesByID { // order-free: the result is in no particular order
+			if n.Record == nil {
+				continue
+			}
+			out = NodeAllocation{NodeView{n.Record, n.Session, n.Cordon, n.Score}, n.Place, out.Taken[:0]}
+			for i := range n.Record.Devices {
+				out.Taken = append(out.Taken, n.TakenMilliOf(n.Record.Devices[i].ID))
+			}
+			if !yield(&out) {
+				return
+			}
+		}
+	}
+}
+
+// WaitingJobs returns the number of live jobs that wait for an allocation, now or after a delay.
+func (s *State) WaitingJobs() int { return s.core.Jobs.Waiting }
 
 // Tenant returns a tenant and the resources that its jobs hold now. Every seat counts as held until it is
 // released or cleared, regardless of the phase of its job.

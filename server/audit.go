@@ -12,7 +12,7 @@ import (
 
 // openAudit opens the audit log and writes entries until the context "run" is cancelled. This happens after the
 // listeners have closed.
-func (s *Server) openAudit(ctx, run context.Context, m *metrics) error {
+func (s *Server) openAudit(ctx, run context.Context, m *serverMetrics) error {
 	id, _, err := s.Store.Identity(ctx)
 	if err != nil {
 		return fmt.Errorf("read the store's identity: %w", err)

@@ -17,7 +17,7 @@ import (
 const markWithin = 3 * time.Second
 
 // startMarker writes the position of the audit log into the store until the context "run" is cancelled.
-func (s *Server) startMarker(run context.Context, m *metrics) {
+func (s *Server) startMarker(run context.Context, m *serverMetrics) {
 	s.marker = &audit.Marker{Log: s.Audit, Store: s.Store, Now: time.Now, Slog: s.log, Scope: s.markScope}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ares_audit_behind", Help: "1 if the audit log lacks an entry that the store remembers: it was cut, or an older copy was put back.",

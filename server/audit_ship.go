@@ -24,7 +24,7 @@ type shippedAudit struct {
 const pruneAuditEvery = time.Hour
 
 // shipAudit copies the audit log to the history database until the context "run" is cancelled.
-func (s *Server) shipAudit(run context.Context, m *metrics) *shippedAudit {
+func (s *Server) shipAudit(run context.Context, m *serverMetrics) *shippedAudit {
 	errors := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ares_audit_ship_errors_total", Help: "Failed attempts to copy the audit log to history. Entries stay in the log and are copied later.",
 	})

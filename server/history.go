@@ -40,7 +40,7 @@ func (s *Server) closeHistory() {
 }
 
 // startHistory makes the Archiver write to the history database, and registers the metrics of that database.
-func (s *Server) startHistory(r *lifecycle.Archiver, m *metrics) {
+func (s *Server) startHistory(r *lifecycle.Archiver, m *serverMetrics) {
 	r.Accounting, r.Currency = s.Accounting, s.cfg.History.Currency
 	r.Retention = time.Duration(s.cfg.History.RetentionDays) * 24 * time.Hour
 	writes := prometheus.NewCounter(prometheus.CounterOpts{

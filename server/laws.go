@@ -11,7 +11,7 @@ import (
 // checkLaws checks each decision against the invariants in package engine/laws, and reports each violation. checkLaws
 // does not stop a decision. The store decides what is committed, and seeing the consequences of a violation helps
 // debugging.
-func (m *metrics) checkLaws(log *slog.Logger) func(*engine.State, *ares.Plan) {
+func (m *serverMetrics) checkLaws(log *slog.Logger) func(*engine.State, *ares.Plan) {
 	for _, law := range laws.Laws() {
 		m.violations.WithLabelValues(law.Name) // so that the metric is exported with 0
 	}

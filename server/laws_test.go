@@ -50,7 +50,7 @@ func TestJudgeReportsAPlantedViolation(t *testing.T) {
 }
 
 // counterSum returns the sum of a counter over all its labels.
-func counterSum(t *testing.T, m *metrics, name string) float64 {
+func counterSum(t *testing.T, m *serverMetrics, name string) float64 {
 	t.Helper()
 	families, err := m.registry.Gather()
 	if err != nil {

@@ -11,36 +11,36 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/api"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/scheduler"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/metrics"
 )
 
-// The type `metrics` contains the metrics that the path /metrics serves. Some metrics have names that begin with
-// gpu_scheduler_. These names are the same as in the earlier program gpu-scheduler, so that its dashboards keep
-// working. The type topologyMetrics contains more metrics with such names.
-type metrics struct {
+// serverMetrics contains the metrics that the path /metrics serves. The metrics of earlier schedulers, topology_* and
+// gpu_scheduler_*, are in the field scheduler.
+type serverMetrics struct {
 	registry   *prometheus.Registry
+	scheduler  *metrics.Scheduler
 	decisions  prometheus.Histogram
-	decisions2 prometheus.Histogram
 	claims     prometheus.Counter
 	store      *prometheus.HistogramVec
 	api        *prometheus.HistogramVec
 	shed       *prometheus.CounterVec
 	refused    *prometheus.CounterVec
-	topology   *topologyMetrics
-	recovery   *recoveryMetrics
 	violations *prometheus.CounterVec
 }
 
 // `latencies` are the histogram buckets for durations, from 50 µs to about 13 s.
-var latencies = prometheus.ExponentialBuckets(50e-6, 2, 18)
+var latencies = metrics.Latencies
 
-func newMetrics(view *cache.View) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
+// newMetrics returns the metrics of a server with the given view. The metrics of the scheduling loop are registered when
+// the loop exists, see watchLoop.
+func newMetrics(view *cache.View) *serverMetrics {
+	m := &serverMetrics{
+		registry:  prometheus.NewRegistry(),
+		scheduler: metrics.New(),
 		decisions: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "ares_scheduling_latency_seconds", Help: "Time of one scheduling decision.", Buckets: latencies,
-		}),
-		decisions2: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "gpu_scheduler_scheduling_latency", Help: "Time of one scheduling decision, in seconds.", Buckets: latencies,
 		}),
 		claims: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ares_lease_acquisitions_total", Help: "Seats claimed by agents through this server.",
@@ -57,38 +57,47 @@ func newMetrics(view *cache.View) *metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_connections_refused_total", Help: "Connections that were closed because their listener or their address had reached its limit.",
 		}, []string{"door"}),
-		topology: newTopologyMetrics(view),
-		recovery: newRecoveryMetrics(view, time.Now),
 		violations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ares_law_violations_total", Help: "Violations of the engine's laws by decisions, while scheduler.check_laws is on. Each is a bug of Ares.",
 		}, []string{"law"}),
 	}
-	m.registry.MustRegister(m.decisions, m.decisions2, m.claims, m.store, m.api, m.shed, m.refused, m.violations, m.topology, m.recovery.durations, newClusterMetrics(view), newPreemptionMetrics(view),
+	view.Feed(func(b ares.Batch) { m.scheduler.Follow(b, view.Now()) })
+	m.registry.MustRegister(m.decisions, m.claims, m.store, m.api, m.shed, m.refused, m.violations, newClusterMetrics(view, m.scheduler), newPreemptionMetrics(view),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-func (m *metrics) decided(took time.Duration) {
+func (m *serverMetrics) decided(took time.Duration) {
 	m.decisions.Observe(took.Seconds())
-	m.decisions2.Observe(took.Seconds())
-	m.topology.latency.Observe(took.Seconds())
+	m.scheduler.ObserveDecision(took)
 }
 
-func (m *metrics) stored(op string, took time.Duration, err error) {
+// watchLoop exports the metrics of the scheduling loop. They are read from the state of the engine that decides.
+func (m *serverMetrics) watchLoop(l *scheduler.Loop) {
+	err := m.scheduler.Register(m.registry, func() (out metrics.Snapshot) {
+		l.Inspect(func(s *engine.State) { out = metrics.Measure(s) })
+		return out
+	})
+	if err != nil {
+		panic(err) // two metrics have the same name, as for MustRegister
+	}
+}
+
+func (m *serverMetrics) stored(op string, took time.Duration, err error) {
 	m.store.WithLabelValues(op, okLabel(err == nil)).Observe(took.Seconds())
 }
 
-func (m *metrics) observeCall(method string, code ares.Code, took time.Duration) {
+func (m *serverMetrics) observeCall(method string, code ares.Code, took time.Duration) {
 	if code == "" {
 		code = "ok"
 	}
 	m.api.WithLabelValues(method, string(code)).Observe(took.Seconds())
 }
 
-func (m *metrics) countShed(class string) { m.shed.WithLabelValues(class).Inc() }
+func (m *serverMetrics) countShed(class string) { m.shed.WithLabelValues(class).Inc() }
 
 // limitConnections limits a listener's connections, and exports the number of open ones as a metric.
-func (m *metrics) limitConnections(door string, l net.Listener, limit, perAddress int) *connections {
+func (m *serverMetrics) limitConnections(door string, l net.Listener, limit, perAddress int) *connections {
 	b := newConnections(l, limit, perAddress, m.refused.WithLabelValues(door).Inc)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ares_connections", Help: "Open connections of a listener.", ConstLabels: prometheus.Labels{"door": door},
@@ -97,7 +106,7 @@ func (m *metrics) limitConnections(door string, l net.Listener, limit, perAddres
 }
 
 // watchDoors exports a metric with the number of API calls in flight.
-func (m *metrics) watchDoors(d *api.Server) { m.registry.MustRegister(inFlightMetrics{d}) }
+func (m *serverMetrics) watchDoors(d *api.Server) { m.registry.MustRegister(inFlightMetrics{d}) }
 
 // At each scrape, inFlightMetrics collects the number of API calls in flight.
 type inFlightMetrics struct{ doors *api.Server }
@@ -131,51 +140,43 @@ func okLabel(ok bool) string {
 // At each scrape, clusterMetrics collects metrics from the view. The view is the server's copy of the stored
 // state.
 type clusterMetrics struct {
-	view *cache.View
+	view      *cache.View
+	scheduler *metrics.Scheduler
 
-	mu      sync.Mutex
-	entered map[ares.Phase]int // number of jobs that entered each phase while this server was watching
-	phase   map[ares.JobID]ares.Phase
-	due     map[ares.JobID]*ares.Job // live jobs with a deadline
-	met     int                      // ended jobs that met their deadline
-	missed  int
+	mu     sync.Mutex
+	due    map[ares.JobID]*ares.Job // live jobs with a deadline
+	met    int                      // ended jobs that met their deadline
+	missed int
 
-	deadlines, jobs, oldJobs, queue, oldQueue, preemptions, nodes, scores *prometheus.Desc
+	deadlines, jobs, queue, nodes, scores *prometheus.Desc
 }
 
-func newClusterMetrics(view *cache.View) *clusterMetrics {
+func newClusterMetrics(view *cache.View, scheduler *metrics.Scheduler) *clusterMetrics {
 	f := &clusterMetrics{
-		view: view, entered: map[ares.Phase]int{}, phase: map[ares.JobID]ares.Phase{}, due: map[ares.JobID]*ares.Job{},
-		deadlines:   prometheus.NewDesc("ares_deadlines_total", "Jobs with a deadline that ended, by whether they met it, as seen by this server since its start.", []string{"met"}, nil),
-		jobs:        prometheus.NewDesc("ares_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
-		oldJobs:     prometheus.NewDesc("gpu_scheduler_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
-		queue:       prometheus.NewDesc("ares_queue_depth", "Jobs that wait for an allocation.", nil, nil),
-		oldQueue:    prometheus.NewDesc("gpu_scheduler_queue_size", "Jobs that wait for an allocation.", nil, nil),
-		preemptions: prometheus.NewDesc("gpu_scheduler_preemptions_total", "Jobs that were preempted, as seen by this server since its start.", nil, nil),
-		scores:      prometheus.NewDesc("ares_node_score", "Reliability and speed score of a node, 0 to 1000; 1000 without failures or slow runs.", []string{"node"}, nil),
-		nodes:       prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
+		view: view, scheduler: scheduler, due: map[ares.JobID]*ares.Job{},
+		deadlines: prometheus.NewDesc("ares_deadlines_total", "Jobs with a deadline that ended, by whether they met it, as seen by this server since its start.", []string{"met"}, nil),
+		jobs:      prometheus.NewDesc("ares_jobs_total", "Jobs that entered a state, as seen by this server since its start.", []string{"state"}, nil),
+		queue:     prometheus.NewDesc("ares_queue_depth", "Jobs that wait for an allocation.", nil, nil),
+		scores:    prometheus.NewDesc("ares_node_score", "Reliability and speed score of a node, 0 to 1000; 1000 without failures or slow runs.", []string{"node"}, nil),
+		nodes:     prometheus.NewDesc("ares_nodes", "Nodes by state.", []string{"state"}, nil),
 	}
 	view.Feed(f.count)
 	return f
 }
 
-// This method counts how many jobs enter each phase. It is called for each batch of changes in the
-// view.
+// The method `count` counts deadlines. It is called for each batch of changes in the view.
 func (f *clusterMetrics) count(b ares.Batch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range b.Events {
 		switch e := &b.Events[i]; {
 		case e.Job != nil:
-			f.enter(e.Job.ID, ares.Pending)
 			if !e.Job.Deadline.IsZero() && !e.Job.IsArray() { // an array's elements count instead of the array
 				f.due[e.Job.ID] = e.Job
 			}
 		case e.Run != nil:
-			f.enter(e.Run.Job, e.Run.Run.Phase)
 			f.countDeadline(&e.Run.Run, e.Run.Job)
 		case e.Gone.Kind == ares.KindJob:
-			delete(f.phase, ares.JobID(e.Gone.ID))
 			delete(f.due, ares.JobID(e.Gone.ID))
 		}
 	}
@@ -196,42 +197,24 @@ func (f *clusterMetrics) countDeadline(r *ares.Run, id ares.JobID) {
 	}
 }
 
-func (f *clusterMetrics) enter(id ares.JobID, p ares.Phase) {
-	was, known := f.phase[id]
-	if known && (was == p || p == ares.Pending && was != ares.Retrying && was != ares.Preempted && !was.Active()) {
-		return // already counted, because a snapshot repeats known jobs
-	}
-	f.phase[id] = p
-	f.entered[p]++
-}
-
 // Describe is part of prometheus.Collector.
 func (f *clusterMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.oldJobs, f.queue, f.oldQueue, f.preemptions, f.nodes, f.scores} {
+	for _, d := range []*prometheus.Desc{f.deadlines, f.jobs, f.queue, f.nodes, f.scores} {
 		ch <- d
 	}
 }
 
 // Collect is part of prometheus.Collector.
 func (f *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
-	f.mu.Lock()
+	entered := f.scheduler.Entered()
 	for _, p := range ares.Phases() {
-		n := float64(f.entered[p])
-		ch <- prometheus.MustNewConstMetric(f.jobs, prometheus.CounterValue, n, string(p))
-		ch <- prometheus.MustNewConstMetric(f.oldJobs, prometheus.CounterValue, n, string(p))
+		ch <- prometheus.MustNewConstMetric(f.jobs, prometheus.CounterValue, float64(entered[p]), string(p))
 	}
+	f.mu.Lock()
 	ch <- prometheus.MustNewConstMetric(f.deadlines, prometheus.CounterValue, float64(f.met), "true")
 	ch <- prometheus.MustNewConstMetric(f.deadlines, prometheus.CounterValue, float64(f.missed), "false")
-	ch <- prometheus.MustNewConstMetric(f.preemptions, prometheus.CounterValue, float64(f.entered[ares.Preempted]))
 	f.mu.Unlock()
-	depth := 0
-	for p, n := range f.view.Phases() {
-		if p.Waiting() {
-			depth += n
-		}
-	}
-	ch <- prometheus.MustNewConstMetric(f.queue, prometheus.GaugeValue, float64(depth))
-	ch <- prometheus.MustNewConstMetric(f.oldQueue, prometheus.GaugeValue, float64(depth))
+	ch <- prometheus.MustNewConstMetric(f.queue, prometheus.GaugeValue, float64(f.view.Waiting()))
 	states := map[ares.NodeState]int{}
 	nodes, _ := f.view.Nodes()
 	for _, n := range nodes {

@@ -12,22 +12,49 @@ import (
 
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/control/cache"
+	"github.com/ares-scheduler/ares/control/scheduler"
+	"github.com/ares-scheduler/ares/engine/config"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// This function returns the values of all topology metrics. The map's key is the metric's name
-// with its labels.
+// watchedView returns a view whose batches go to a scheduling loop, and the metrics of both.
+func watchedView() (*cache.View, *serverMetrics) {
+	view := cache.NewView(func() time.Time { return noon })
+	m := newMetrics(view)
+	loop := scheduler.NewLoop(view, config.Default())
+	loop.Now = view.Now
+	m.watchLoop(loop)
+	return view, m
+}
+
+// This function returns the values of a collector's metrics. The map's key is the metric's name with its labels.
 func gathered(t *testing.T, c prometheus.Collector) map[string]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
+	return valuesOf(t, registry, func(string) bool { return true })
+}
+
+// deviceUse returns the values of a server's metrics about topology and the use of devices.
+func deviceUse(t *testing.T, m *serverMetrics) map[string]string {
+	t.Helper()
+	return valuesOf(t, m.registry, func(name string) bool {
+		return strings.HasPrefix(name, "topology_") || name == "ares_gpu_allocation_ratio"
+	})
+}
+
+func valuesOf(t *testing.T, registry *prometheus.Registry, wanted func(name string) bool) map[string]string {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
 	for _, f := range families {
+		if !wanted(f.GetName()) {
+			continue
+		}
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
@@ -65,9 +92,8 @@ func holding(t *testing.T, id ares.JobID, node string, milli int, devices ...int
 }
 
 func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
-	view := cache.NewView(func() time.Time { return noon })
-	m := newTopologyMetrics(view)
-	if got := gathered(t, m); len(got) != 2 { // only the histograms
+	view, m := watchedView()
+	if got := deviceUse(t, m); len(got) != 3 { // only the histograms
 		t.Errorf("without nodes: %v", got)
 	}
 	ill := machine("n5", "r2", "A100")
@@ -80,6 +106,7 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 	want := map[string]string{
 		"scheduler_latency_seconds ":                       "0.000",
 		"scheduler_placement_duration_seconds ":            "0.000",
+		"scheduler_recovery_duration_seconds ":             "0.000",
 		"domain_utilization_ratio fleet fleet":             "0.283", // 6.8 of 24
 		"domain_utilization_ratio z zone":                  "0.283",
 		"domain_utilization_ratio r1 leaf":                 "0.400", // 4.8 of 12
@@ -97,61 +124,33 @@ func TestTopologyMetricsTellWhatIsTaken(t *testing.T) {
 		"scheduler_domain_fragmentation_ratio r1 leaf":     "0.444", // 3.2 of 7.2
 		"scheduler_domain_fragmentation_ratio r2 leaf":     "0.200", // 1 of 5
 	}
-	if got := gathered(t, m); !maps.Equal(got, want) {
+	if got := deviceUse(t, m); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	// The declared topology takes precedence over the labels of a node.
 	view.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Topology: &ares.Topology{Domains: []ares.Domain{{Name: "away", Level: ares.LevelLeaf, Nodes: []string{"n1"}}}}}}})
-	if got := gathered(t, m); got["domain_utilization_ratio away leaf"] != "1.000" || got["domain_utilization_ratio r1 leaf"] != "0.100" {
+	if got := deviceUse(t, m); got["domain_utilization_ratio away leaf"] != "1.000" || got["domain_utilization_ratio r1 leaf"] != "0.100" {
 		t.Errorf("after the topology was applied: %v", got)
 	}
 	// After this batch, all devices are free again.
 	view.Apply(ares.Batch{Revision: 3, Reset: true, Events: machine("n1", "r1", "H100")})
-	if got := gathered(t, m); got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" || got["gpu_allocation_ratio A100"] != "" {
+	if got := deviceUse(t, m); got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" || got["gpu_allocation_ratio A100"] != "" {
 		t.Errorf("with one free node: %v", got)
 	}
 }
 
 // A node without a session has no value, although its jobs still have its devices until another node gets them.
 func TestAllocationOfALostNode(t *testing.T) {
-	view := cache.NewView(func() time.Time { return noon })
-	m := newTopologyMetrics(view)
+	view, m := watchedView()
 	view.Apply(ares.Batch{Revision: 1, Reset: true, Events: slices.Concat(
 		machine("n1", "r1", "H100"), machine("n2", "r1", "H100"), holding(t, "whole", "n1", 1000, 0, 1, 2, 3),
 	)})
-	if got := gathered(t, m); got["ares_gpu_allocation_ratio n1"] != "1.000" || got["gpu_allocation_ratio H100"] != "0.500" {
+	if got := deviceUse(t, m); got["ares_gpu_allocation_ratio n1"] != "1.000" || got["gpu_allocation_ratio H100"] != "0.500" {
 		t.Errorf("while the node is online: %v", got)
 	}
 	view.Apply(ares.Batch{Revision: 2, Events: []ares.Event{{Gone: ares.Gone{Kind: ares.KindSession, ID: "n1"}}}})
-	got := gathered(t, m)
+	got := deviceUse(t, m)
 	if value, shown := got["ares_gpu_allocation_ratio n1"]; shown || got["gpu_allocation_ratio H100"] != "0.000" || got["domain_utilization_ratio r1 leaf"] != "0.000" {
 		t.Errorf("after its session ended: n1 %q, all %v", value, got)
-	}
-}
-
-func TestTopologyMetricsCountDecisions(t *testing.T) {
-	m := newTopologyMetrics(cache.NewView(func() time.Time { return noon }))
-	m.decided(&ares.Plan{
-		Place: []ares.Placing{
-			{Job: "a", PlacementScore: ares.PlacementScore{Level: ares.LevelNode}},
-			{Job: "b", PlacementScore: ares.PlacementScore{Level: ares.LevelLeaf}},
-			{Job: "c", PlacementScore: ares.PlacementScore{Level: ares.LevelLeaf}},
-			{Job: "d"},
-			{Job: "e"},
-		},
-		Refuse: make([]ares.Refusal, 3),
-	}, []ares.JobID{"c"}, time.Second)
-	m.decided(&ares.Plan{Refuse: make([]ares.Refusal, 2)}, nil, time.Second)
-	want := map[string]string{
-		"placement_decisions_total node placed":  "1.000",
-		"placement_decisions_total leaf placed":  "1.000",
-		"placement_decisions_total fleet placed": "2.000",
-		"placement_decisions_total  dropped":     "1.000",
-		"placement_decisions_total  refused":     "5.000",
-		"scheduler_placement_duration_seconds ":  "1.000",
-		"scheduler_latency_seconds ":             "0.000",
-	}
-	if got := gathered(t, m); !maps.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // startPolicies loads the policies and starts the part of the server that sends their alerts. It must be called
 // before the view runs.
-func (s *Server) startPolicies(run context.Context, m *metrics) error {
+func (s *Server) startPolicies(run context.Context, m *serverMetrics) error {
 	var err error
 	if s.Policies, err = admission.NewPolicies(s.View); err != nil {
 		return err

@@ -66,7 +66,7 @@ const recordingFreeMB = 128
 
 // startRecording starts the recording of the loop's decisions, if recording is configured. The digests of the recordings
 // become entries of the audit log. The method must be called before the loop sees any event.
-func (s *Server) startRecording(run context.Context, m *metrics) {
+func (s *Server) startRecording(run context.Context, m *serverMetrics) {
 	cfg := s.cfg.Recording
 	if !cfg.Enabled {
 		s.Audit.Note(recording.Stopped("recording.enabled is false"))

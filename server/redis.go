@@ -33,7 +33,7 @@ func (r *RedisConfig) check(p *ares.Problems) {
 
 // startRedis connects admission and the rate limits to Redis, if a Redis is configured. Redis need not be reachable at
 // the start.
-func (s *Server) startRedis(run context.Context, m *metrics) (*rediscache.Redis, error) {
+func (s *Server) startRedis(run context.Context, m *serverMetrics) (*rediscache.Redis, error) {
 	if s.cfg.Redis.URL == "" {
 		return nil, nil
 	}

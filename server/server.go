@@ -232,7 +232,7 @@ func (s *Server) register(ctx context.Context) error {
 
 // startLoop starts the scheduling loop. On the leader, the Reaper, Drainer and Archiver also run. The returned function
 // `alert` returns a warning for administrators about the state of the cluster.
-func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string) {
+func (s *Server) startLoop(run context.Context, m *serverMetrics) (alert func() string) {
 	run, s.resign = context.WithCancel(run)
 	s.startMark(run)
 	decisions := &lifecycle.Journal{Path: filepath.Join(s.cfg.DataDir, "decisions.jsonl"), MaxBytes: 64 << 20}
@@ -253,7 +253,8 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	s.Loop = scheduler.NewLoop(s.View, s.cfg.engine())
 	recorder.AddUsage = s.Loop.AddUsage
 	s.Loop.Store, s.Loop.Server, s.Loop.Now, s.Loop.Log, s.Loop.Observe = s.Store, s.name, time.Now, s.log, m.decided
-	s.Loop.Decided = m.topology.decided
+	s.Loop.Decided = m.scheduler.ObservePlan
+	m.watchLoop(s.Loop)
 	s.Loop.TTL = time.Duration(s.cfg.Scheduler.LeaderTTLSeconds) * time.Second
 	s.Loop.Interval = time.Duration(s.cfg.Scheduler.SchedulingIntervalMS) * time.Millisecond
 	if s.cfg.Scheduler.CheckLaws {
@@ -268,7 +269,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 	hold := &scheduler.RestoreDelay{Store: s.Store, Log: s.log}
 	s.Loop.Before = s.beforeLeading(hold.Wait)
 	s.Loop.WhileLeading = func(ctx context.Context, lead *store.Leadership) error {
-		defer m.recovery.whileLeading()()
+		defer m.scheduler.Recovery.Lead()()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(ctx)
@@ -301,7 +302,7 @@ func (s *Server) startLoop(run context.Context, m *metrics) (alert func() string
 // startEstimator starts the Estimator with its stored state. The Estimator predicts runtimes. The method also starts
 // the scoring of nodes. If the stored state cannot be read, the Estimator starts learning from scratch. No other part
 // of the server depends on the Estimator.
-func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
+func (s *Server) startEstimator(ctx, run context.Context, m *serverMetrics) {
 	s.Estimator = estimate.NewEstimator(s.View)
 	s.Estimator.Store, s.Estimator.Now, s.Estimator.Log = s.Store, time.Now, s.log
 	if err := s.Estimator.Load(ctx); err != nil {
@@ -317,7 +318,7 @@ func (s *Server) startEstimator(ctx, run context.Context, m *metrics) {
 // Advertised returns the address at which other machines reach this server's gRPC listener.
 func (s *Server) Advertised() string { return cmp.Or(s.cfg.AdvertiseAddr, s.Endpoints.GRPC) }
 
-func (s *Server) openDoors(m *metrics, alert func() string, beside *rediscache.Redis, shipped *shippedAudit) error {
+func (s *Server) openDoors(m *serverMetrics, alert func() string, beside *rediscache.Redis, shipped *shippedAudit) error {
 	advertise := s.Advertised()
 	peers, err := s.peers()
 	if err != nil {
@@ -449,7 +450,7 @@ func (s *Server) listen(ctx context.Context) (l listeners, err error) {
 	return l, nil
 }
 
-func (s *Server) serve(l listeners, m *metrics) {
+func (s *Server) serve(l listeners, m *serverMetrics) {
 	limits := &s.cfg.Limits
 	s.fitOpenFiles(limits)
 	rest := m.limitConnections("http", l.http, limits.HTTPConnections, limits.ConnectionsPerAddress)

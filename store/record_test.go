@@ -64,7 +64,7 @@ func TestBatchesAreRecordedWhole(t *testing.T) {
 }
 
 // TestEveryKindOfEventIsRecorded fails if somebody adds a kind of event but does not record
-// events of that kind.
+// events of that kind. A Protection is never stored, so it must be refused.
 func TestEveryKindOfEventIsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[ares.Event]()) {
@@ -74,6 +74,12 @@ func TestEveryKindOfEventIsRecorded(t *testing.T) {
 		var ev ares.Event
 		reflect.ValueOf(&ev).Elem().FieldByIndex(field.Index).Set(reflect.New(field.Type.Elem()))
 		data, err := EncodeBatch(ares.Batch{Events: []ares.Event{ev}})
+		if ev.Protect != nil {
+			if err == nil {
+				t.Error("a Protection was recorded, which the store must never hold")
+			}
+			continue
+		}
 		if err != nil {
 			t.Errorf("%s: %v", field.Name, err)
 			continue

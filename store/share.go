@@ -58,7 +58,7 @@ func (s *sharedValues) job(j *ares.Job) {
 	}
 	for _, v := range []*[]string{
 		&j.Command, &j.Args, &j.Retry.RetryOn, &j.After,
-		&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity,
+		&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity, &p.PreferredAntiAffinity,
 	} {
 		s.list(v)
 	}

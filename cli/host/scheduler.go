@@ -35,12 +35,16 @@ an embedded store.
 Without flags of the server, "scheduler" first looks for a server. If a server answers at the
 address of --server, at the address in the data directory, or at ` + command.DefaultServer + `, the command
 submits a test job to it, with the request ID ` + testRequest + `. If none
-answers, the command runs a server. But if you set --server or ARES_SERVER, it fails instead.`,
+answers, the command runs a server. But if you set --server or ARES_SERVER, it fails instead.
+
+With --kubeconfig or --scheduler-name, "scheduler" schedules the pods of a Kubernetes cluster: it runs
+the program ` + kubeScheduler + `, which is in the same directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for flag, value := range map[string]string{"kubeconfig": kubeconfig, "scheduler-name": name} {
-				if value != "" {
-					return exit.Usagef("--%s: Ares does not schedule the pods of Kubernetes yet: leave --kubeconfig and --scheduler-name out to run a server for nodes with an agent", flag)
+			if kubeconfig != "" || name != "" {
+				if f.given() {
+					return exit.Usagef("--kubeconfig and --scheduler-name are for the scheduler of a Kubernetes cluster, which has no other flags here: leave them out to run a server, or run %s --help", kubeScheduler)
 				}
+				return execKubeScheduler(kubeconfig, name)
 			}
 			if !f.given() {
 				found, err := a.namesServer(), error(nil)
@@ -62,8 +66,8 @@ answers, the command runs a server. But if you set --server or ARES_SERVER, it f
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "not supported yet")
-	c.Flags().StringVar(&name, "scheduler-name", "", "not supported yet")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "schedule the pods of the Kubernetes cluster in this file, with "+kubeScheduler)
+	c.Flags().StringVar(&name, "scheduler-name", "", "schedule the pods with this schedulerName (default topology-aware-scheduler)")
 	return c
 }
 

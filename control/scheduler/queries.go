@@ -62,6 +62,14 @@ func (l *Loop) AddUsage(id ares.JobID, before ares.Usage, at time.Time) ares.Usa
 	return engine.FoldUsage(l.state, id, before, at)
 }
 
+// Inspect calls the function `read` with the engine's state. The loop waits until `read` returns, so `read` must be short.
+// It must neither change nor retain the state.
+func (l *Loop) Inspect(read func(*engine.State)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	read(l.state)
+}
+
 // Snapshot writes the current state as a recording of one batch. The loop waits while the state is
 // copied, but not while the copy is written.
 func (l *Loop) Snapshot(w io.Writer, build string) error {

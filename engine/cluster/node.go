@@ -262,6 +262,19 @@ func (n *Node) FreeMilli() int {
 // FreeMilliOf returns the free capacity of a device, in thousandths.
 func (n *Node) FreeMilliOf(device int) int { return max(WholeMilli-n.Devices[device].Taken, 0) }
 
+// TakenMilliOf returns the allocated part of the device with the given ID, in thousandths. The device need not be in the
+// node's record.
+func (n *Node) TakenMilliOf(id string) int {
+	for _, list := range [2][]Device{n.Devices, n.Unlisted} {
+		for i := range list {
+			if list[i].ID == id {
+				return list[i].Taken
+			}
+		}
+	}
+	return 0
+}
+
 // DeviceIndex finds the device that a seat's share is on, and returns its position in Devices. The result is -1
 // if the node's record does not list the device.
 func (n *Node) DeviceIndex(sh *ares.Share) int {

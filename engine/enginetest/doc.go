@@ -185,6 +185,7 @@
 //	preferred-node-affinity=(COND)  conditions that should hold
 //	affinity=(NAME=VALUE@LEVEL)     only near running jobs of the tenant with this label
 //	anti-affinity=(NAME=VALUE@LEVEL)  not near them
+//	preferred-anti-affinity=(NAME=VALUE@LEVEL)  near as few of them as possible
 //	tolerations=(TAINT)      taints that it tolerates
 //	regions=(R)              allowed regions
 //	required-level=LEVEL     all members in one domain of this level

@@ -23,6 +23,7 @@ func jobSpec(in *arguments) ares.Spec {
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
 			PreferredLevel: in.text("preferred-level", ""), PreferredDomain: in.text("preferred-domain", ""), Tolerations: in.list("tolerations"),
 			NodeAffinity: in.list("node-affinity"), PreferredNodeAffinity: in.list("preferred-node-affinity"), Affinity: in.list("affinity"), AntiAffinity: in.list("anti-affinity"),
+			PreferredAntiAffinity: in.list("preferred-anti-affinity"),
 		},
 		After: in.list("after"), MinMembers: in.number("min-members", 0),
 		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallelism", 0)},

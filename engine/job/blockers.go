@@ -11,6 +11,14 @@ import (
 // Waits reports whether the job is waiting, or is an array that still has elements to create.
 func (e *Entry) Waits() bool { return e.Job != nil && (e.Phase().Waiting() || e.hasUnmadeElements()) }
 
+// CountWaiting returns 1 for a job in a waiting phase, and 0 for another.
+func (e *Entry) CountWaiting() int {
+	if e.Job != nil && e.Phase().Waiting() {
+		return 1
+	}
+	return 0
+}
+
 // BorrowBlockedText explains why a job waits although it fits: it would borrow quota that waiting jobs of the
 // lending tenants need.
 const BorrowBlockedText = "it would borrow quota that waiting jobs of the lending tenants would reclaim"

@@ -23,6 +23,7 @@ type Shape struct {
 	After          []ares.JobID      // dependencies, sorted
 	Affinity       []ares.Near       // jobs that must be nearby
 	AntiAffinity   []ares.Near       // jobs that must not be nearby
+	SpreadFrom     []ares.Near       // jobs of which as few as possible should be nearby
 	NoRoomRefusal  [2][]ares.Blocker // NoRoomBlocker of the shape, with one model and with several in the cluster; nil until first needed
 	RefusedInCycle int               // the last cycle that refused a job of the shape and continued with other jobs of it
 
@@ -84,6 +85,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 			Domain: p.PreferredDomain, Latency: p.LatencySensitive,
 		},
 		Affinity: cluster.ParseAll(p.Affinity, ares.ParseNear), AntiAffinity: cluster.ParseAll(p.AntiAffinity, ares.ParseNear),
+		SpreadFrom: cluster.ParseAll(p.PreferredAntiAffinity, ares.ParseNear),
 	}
 	sh.Wish.OneModel = sh.Members > 1 && w.NeedsDevices() && job.NeedsOneModel()
 	sh.MinMembers = sh.Members
@@ -107,6 +109,9 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 	sh.After = slices.Compact(sh.After)
 	sh.Key = fmt.Sprintf("%q %q %s %d %d %d %q %v %v %v %v", job.Tenant, job.Queue, w.Key, sh.Members, sh.MinMembers, sh.perMember.GPUMemoryMB, sh.After, sh.Wish,
 		sh.Affinity, sh.AntiAffinity, sh.Labels)
+	if len(sh.SpreadFrom) > 0 {
+		sh.Key += fmt.Sprintf(" spread %v", sh.SpreadFrom)
+	}
 	return sh
 }
 
@@ -210,7 +215,7 @@ type ShapeKey struct {
 func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 	p := &j.Placement
 	lists := len(p.NodeSelector) + len(p.Tolerations) + len(p.Regions) + len(p.NodeAffinity) + len(p.NodeRequirements) + len(p.PreferredNodeAffinity) + len(p.Affinity) +
-		len(p.AntiAffinity) + len(j.After)
+		len(p.AntiAffinity) + len(p.PreferredAntiAffinity) + len(j.After)
 	return ShapeKey{
 		tenant: j.Tenant, Queue: j.Queue, members: j.Members, least: j.MinMembers,
 		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.CPUs, memory: j.MemoryMB,

@@ -38,13 +38,21 @@ type Table struct {
 	Running    runningIndex
 	Restarting []*Entry // gangs that lost a node and do not run again yet, by ID
 	Migrating  []*Entry // jobs that are being migrated, by ID
-	Estimated  int      // number of jobs with a predicted or limited runtime
+	jobCounts
+
+	protections map[ares.JobID]*ares.Protection // nil until a job has one
 
 	protections map[ares.JobID]*ares.Protection // nil until a job has one
 
 	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
 	ChangedEntries    []*Entry             // entries changed by the current batch
 	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt
+}
+
+// jobCounts holds numbers of jobs. UpdateEntry keeps them up to date.
+type jobCounts struct {
+	Estimated int // jobs with a predicted or limited runtime
+	Waiting   int // jobs in a waiting phase, whatever they wait for
 }
 
 // The type `heaps` holds the timers of all jobs.

@@ -33,10 +33,12 @@ func (j *Table) UpdateEntry(e *Entry, change func()) {
 	j.chargeJob(e, -1)
 	j.countArray(e, -1)
 	j.Estimated -= e.Estimates()
+	j.Waiting -= e.CountWaiting()
 	before, state := e.Job, j.dependedState(e)
 	change()
 	e.stateChanged = e.stateChanged || j.dependedState(e) != state
 	j.Estimated += e.Estimates()
+	j.Waiting += e.CountWaiting()
 	if e.Job != before {
 		j.indexStart(e, before)
 		j.scorer.UncountDemand(&e.Ask)

@@ -25,8 +25,8 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 	if e != nil && e.Run != nil {
 		ask.PreviousNodes = pl.Jobs.LastNodes(e)
 	}
-	view := gangView{pl, r, r, pl.Scorer.RefreshScores(r), allowed, sh.SpreadsMembers()}
-	picks, m, ok := pl.chooseNodes(sh, &ask, &view)
+	view := gangView{pl, r, r, pl.Scorer.RefreshScores(r), allowed, pl.crowdFor(sh), sh.SpreadsMembers()}
+	picks, m, ok := pl.chooseSpread(sh, &ask, &view)
 	if !ok {
 		return ares.Placing{}, false
 	}
@@ -57,11 +57,15 @@ func (pl *Placer) placeGang(sh *job.Shape, r *cluster.Request, most int, e *job.
 func (pl *Placer) chooseNodes(sh *job.Shape, ask *topology.Request, view *gangView) ([]topology.Assignment, ares.PlacementScore, bool) {
 	domains := pl.Cluster.Domains
 	if !sh.Wish.OneModel || len(pl.Cluster.ModelsPresent) < 2 {
-		return domains.Choose(ask, view)
+		picks, merit, ok := domains.Choose(ask, view)
+		pl.gangCost = domains.ChosenCost()
+		return picks, merit, ok
 	}
 	models := pl.Cluster.ModelsOf(view.request)
 	if len(models) < 2 {
-		return domains.Choose(ask, view)
+		picks, merit, ok := domains.Choose(ask, view)
+		pl.gangCost = domains.ChosenCost()
+		return picks, merit, ok
 	}
 	var chosen *cluster.Request
 	var best topology.PlacementCost
@@ -81,7 +85,7 @@ func (pl *Placer) chooseNodes(sh *job.Shape, ask *topology.Request, view *gangVi
 			picks = append(picks[:0], found...)
 		}
 	}
-	pl.modelPicks, view.fits = picks, chosen
+	pl.modelPicks, view.fits, pl.gangCost = picks, chosen, best
 	return picks, score, chosen != nil
 }
 
@@ -92,6 +96,7 @@ type gangView struct {
 	fits       *cluster.Request // for capacity: the request, or the request for one model only
 	scores     *score.ScoreCache
 	allowed    *cluster.Set
+	crowd      *crowd
 	onePerNode bool // no two members on one node
 }
 
@@ -108,13 +113,13 @@ func (v gangView) Capacity(at int) int {
 	return room
 }
 
-// Penalty returns the cost of a member on a node, plus WarmCost if the node is not preferred. If the member does
-// not fit, the penalty is 0.
+// Penalty returns the cost of a member on a node, plus WarmCost if the node is not preferred, plus the cost of jobs
+// nearby that the gang should be spread from. If the member does not fit, the penalty is 0.
 func (v gangView) Penalty(at int) int {
 	if v.scores.Costs[at] == score.NoFit {
 		return 0
 	}
-	cost := int(v.scores.Costs[at])
+	cost := int(v.scores.Costs[at]) + v.crowd.penalty(at)
 	if f := &v.request.Constraints.Feasible; f.HasPreference && !f.Preferred.Has(at) {
 		cost += score.WarmCost
 	}

@@ -22,16 +22,18 @@ type Placer struct {
 	Windows *window.Calendar
 	Txn     *cluster.Txn
 
-	At                    time.Time             // when jobs of this pass would start; administrators' reservations are evaluated at that time
-	FeasibleScratch       cluster.Set           // result of FeasibleNodes when it differs from the request's own set
-	Cycle                 int                   // number of the current pass
-	Epoch                 int                   // increases with each pass, and when held capacity is released during one; failures are remembered for one epoch
-	Placed                []PlacedJob           // jobs placed in this pass
-	Offer                 ares.Placing          // placing of the current job
-	modelPicks            []topology.Assignment // scratch of chooseNodes
-	recordedUnschedulable bool                  // RememberUnschedulable was called in this pass
-	WouldDelay            bool                  // the current job is skipped alone, because others of its shape may still be placed
-	WindowBlocked         bool                  // administrators' reservations alone block the current job
+	At                    time.Time              // when jobs of this pass would start; administrators' reservations are evaluated at that time
+	FeasibleScratch       cluster.Set            // result of FeasibleNodes when it differs from the request's own set
+	Cycle                 int                    // number of the current pass
+	Epoch                 int                    // increases with each pass, and when held capacity is released during one; failures are remembered for one epoch
+	Placed                []PlacedJob            // jobs placed in this pass
+	Offer                 ares.Placing           // placing of the current job
+	crowd                 crowd                  // scratch of crowdFor
+	gangCost              topology.PlacementCost // of the nodes that chooseNodes returned last
+	modelPicks            []topology.Assignment  // scratch of chooseNodes
+	recordedUnschedulable bool                   // RememberUnschedulable was called in this pass
+	WouldDelay            bool                   // the current job is skipped alone, because others of its shape may still be placed
+	WindowBlocked         bool                   // administrators' reservations alone block the current job
 }
 
 // Close clears the list of jobs that the pass placed.

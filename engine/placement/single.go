@@ -37,25 +37,26 @@ func (pl *Placer) placeSingle(sh *job.Shape, r *cluster.Request, allowed *cluste
 
 // bestSingleNode returns the node for a job of one member, or nil if the job fits on no node. bestSingleNode tries
 // preferred nodes in the preferred domain, then all nodes of that domain, then preferred nodes anywhere, and then
-// all allowed nodes.
+// all allowed nodes. In each of these steps, nodes with fewer jobs nearby that the job should be spread from come first.
 func (pl *Placer) bestSingleNode(sh *job.Shape, r *cluster.Request, allowed *cluster.Set) *cluster.Node {
 	preferred := allowed
 	if r.Constraints.Feasible.HasPreference {
 		preferred = pl.Cluster.PreferredNodes(&r.Constraints.Feasible, allowed)
 	}
+	crowd := pl.crowdFor(sh)
 	for _, in := range [2]*cluster.Set{preferred, allowed} {
 		for i := 0; ; i++ {
 			lo, hi, ok := pl.Cluster.Domains.NamedDomain(sh.Wish.Domain, i)
 			if !ok {
 				break
 			}
-			if n := pl.Scorer.BestNode(r, in, lo, hi); n != nil {
+			if n := crowd.bestNode(pl.Scorer, r, in, lo, hi); n != nil {
 				return n
 			}
 		}
 	}
-	if n := pl.Scorer.BestNode(r, preferred, 0, len(pl.Cluster.Nodes)); n != nil || preferred == allowed {
+	if n := crowd.bestNode(pl.Scorer, r, preferred, 0, len(pl.Cluster.Nodes)); n != nil || preferred == allowed {
 		return n
 	}
-	return pl.Scorer.BestNode(r, allowed, 0, len(pl.Cluster.Nodes))
+	return crowd.bestNode(pl.Scorer, r, allowed, 0, len(pl.Cluster.Nodes))
 }

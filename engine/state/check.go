@@ -20,9 +20,10 @@ func (s *State) Check() error {
 	if len(s.Jobs.ChangedEntries)+len(s.Cluster.Stale.Nodes) > 0 {
 		return fmt.Errorf("some changes of the last batch were not applied")
 	}
-	pending, delayed, estimated := 0, 0, 0
+	pending, delayed, estimated, waiting := 0, 0, 0, 0
 	for _, e := range s.Jobs.Entries() {
 		estimated += e.Estimates()
+		waiting += e.CountWaiting()
 		if err := s.Jobs.CheckEntry(e); err != nil {
 			return err
 		}
@@ -41,6 +42,9 @@ func (s *State) Check() error {
 	restarting := slices.DeleteFunc(s.Jobs.Entries(), func(e *job.Entry) bool { return !e.AwaitsRestart() })
 	if !slices.Equal(restarting, s.Jobs.Restarting) {
 		return fmt.Errorf("%d gangs wait to restart after losing a node, but the list has %d gangs", len(restarting), len(s.Jobs.Restarting))
+	}
+	if waiting != s.Jobs.Waiting {
+		return fmt.Errorf("%d jobs are in a waiting phase, but the counter says %d", waiting, s.Jobs.Waiting)
 	}
 	if estimated != s.Jobs.Estimated {
 		return fmt.Errorf("%d jobs have a runtime estimate, but the counter says %d", estimated, s.Jobs.Estimated)

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"slices"
 )
 
 // PlacementCost is the cost of a placement. Costs are compared part by part. Two placements are compared by the
@@ -60,6 +61,16 @@ func (v *PlacementCost) Compare(o *PlacementCost) int {
 	}
 	return 0
 }
+
+// ObeysRulesAs reports whether the placement is as good as another one by all parts that come before the balance and the
+// score of the leaves: the members placed, the rules of the job, the members that move, and the network.
+func (v *PlacementCost) ObeysRulesAs(o *PlacementCost) bool {
+	a, b := v.components(), o.components()
+	return slices.Compare(a[:rulesAndNetwork], b[:rulesAndNetwork]) <= 0
+}
+
+// rulesAndNetwork is the number of parts before Imbalance.
+const rulesAndNetwork = 15
 
 // The method `components` returns all parts of the cost in the order in which they are compared.
 func (v *PlacementCost) components() [20]int {

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,9 +77,8 @@ func configFile(s *Settings) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("memfd_create: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "scheduler.yaml")
-	if _, err = file.Write(text); err != nil {
+	if _, err = unix.Write(fd, text); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("/proc/self/fd/%d", fd), nil // the file stays open until the process ends
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil // the descriptor stays open until the process ends
 }

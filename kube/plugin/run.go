@@ -21,6 +21,9 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		return fmt.Errorf("write the configuration of the scheduler: %w", err)
 	}
 	opts.ConfigFile = path
+	if err = opts.ComponentGlobalsRegistry.Set(); err != nil { // as the framework wants it, after all flags are read
+		return err
+	}
 	// The flags of leader election would override the file.
 	opts.LeaderElection.LeaderElect = s.LeaderElect
 	opts.LeaderElection.ResourceName, opts.LeaderElection.ResourceNamespace = s.LeaseName, s.LeaseNamespace

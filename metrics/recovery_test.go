@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"slices"
@@ -8,39 +8,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	ares "github.com/ares-scheduler/ares"
-	"github.com/ares-scheduler/ares/control/cache"
 )
 
-// The type `recovering` is a view that feeds a recoveryMetrics, with a clock that the test sets.
+// The type `recovering` feeds a Scheduler that leads, with a clock that the test sets.
 type recovering struct {
 	t        *testing.T
-	view     *cache.View
-	metrics  *recoveryMetrics
-	now      time.Time
+	metrics  *Scheduler
 	revision int64
 }
 
 func newRecovering(t *testing.T) *recovering {
 	t.Helper()
-	r := &recovering{t: t, now: noon}
-	r.view = cache.NewView(func() time.Time { return r.now })
-	r.metrics = newRecoveryMetrics(r.view, func() time.Time { return r.now })
-	r.metrics.whileLeading()
+	r := &recovering{t: t, metrics: New()}
+	r.metrics.Recovery.Lead()
 	return r
 }
 
 // The method `at` applies one revision at a time after noon.
 func (r *recovering) at(after time.Duration, events ...ares.Event) {
 	r.revision++
-	r.now = noon.Add(after)
-	r.view.Apply(ares.Batch{Revision: r.revision, Reset: r.revision == 1, Events: events})
+	r.metrics.Follow(ares.Batch{Revision: r.revision, Reset: r.revision == 1, Events: events}, noon.Add(after))
 }
 
 // The method `counted` checks how many recoveries were counted, and the sum of their durations.
 func (r *recovering) counted(n uint64, sum time.Duration) {
 	r.t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.metrics.durations)
+	registry.MustRegister(r.metrics.Recovery.durations)
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 || families[0].GetName() != "topology_scheduler_recovery_duration_seconds" {
 		r.t.Fatalf("%v, %v", families, err)
@@ -63,7 +57,7 @@ func newGangRun(t *testing.T, id ares.JobID) *gangRun {
 	return &gangRun{t: t, job: ares.Job{ID: id, AcceptedAt: noon, Spec: ares.Spec{Command: []string{"true"}}.WithDefaults()}, run: ares.NewRun(noon)}
 }
 
-// The method `event` returns the run's current state as an event. The view and the metrics never see later changes.
+// The method `event` returns the run's current state as an event. The metrics never see later changes.
 func (g *gangRun) event() ares.Event {
 	r := g.run
 	r.Attempts = slices.Clone(r.Attempts)
@@ -125,7 +119,7 @@ func gone(kind ares.Kind, id string) ares.Event {
 }
 
 // TestRecoveryIsMeasuredFromTheLastRenewal loses one node of a gang. The recovery begins with the node's last renewal, one TTL before the
-// server sees its session end. The recovery ends when the last rank of the next attempt is claimed.
+// scheduler sees its session end. The recovery ends when the last rank of the next attempt is claimed.
 func TestRecoveryIsMeasuredFromTheLastRenewal(t *testing.T) {
 	r := newRecovering(t)
 	g := newGangRun(t, "gang")
@@ -173,7 +167,7 @@ func TestRecoveryAfterARevocation(t *testing.T) {
 	r.counted(1, 26*time.Second)
 }
 
-// TestRecoveriesThatAreNotCounted checks jobs that end, servers that do not lead, and losses whose beginning is not known.
+// TestRecoveriesThatAreNotCounted checks jobs that end, replicas that do not lead, and losses whose beginning is not known.
 func TestRecoveriesThatAreNotCounted(t *testing.T) {
 	lose := func(edit func(*recovering, *gangRun)) *recovering {
 		r := newRecovering(t)
@@ -191,12 +185,11 @@ func TestRecoveriesThatAreNotCounted(t *testing.T) {
 	}
 	lose(runs).counted(1, 26*time.Second)
 	lose(func(r *recovering, g *gangRun) {
-		r.metrics.leads.Store(false)
+		r.metrics.Recovery.Lead()()
 		runs(r, g)
 	}).counted(0, 0)
 	lose(func(r *recovering, g *gangRun) { // the whole state was read again
-		r.view.Apply(ares.Batch{Revision: 10, Reset: true, Events: []ares.Event{{Node: &ares.Node{ID: "n1"}}, {Job: &g.job}, g.event()}})
-		r.revision = 10
+		r.metrics.Follow(ares.Batch{Revision: 10, Reset: true, Events: []ares.Event{{Node: &ares.Node{ID: "n1"}}, {Job: &g.job}, g.event()}}, noon.Add(25*time.Second))
 		runs(r, g)
 	}).counted(0, 0)
 	cancelled := lose(func(r *recovering, g *gangRun) {
@@ -206,7 +199,23 @@ func TestRecoveriesThatAreNotCounted(t *testing.T) {
 		r.at(26*time.Second, g.event())
 	})
 	cancelled.counted(0, 0)
-	if n := len(cancelled.metrics.lost); n != 0 {
+	if n := len(cancelled.metrics.Recovery.lost); n != 0 {
 		t.Errorf("%d ended jobs are remembered", n)
 	}
+}
+
+// TestRecoveryOfOtherLosses checks the calls for schedulers whose jobs lose nodes without a voided seat.
+func TestRecoveryOfOtherLosses(t *testing.T) {
+	r := newRecovering(t)
+	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	r.metrics.Recovery.Recovered("a", at(1)) // its first start
+	r.counted(0, 0)
+	r.metrics.Recovery.Lost("a", at(10))
+	r.metrics.Recovery.Lost("a", at(12)) // a second node; the first loss counts
+	r.metrics.Recovery.Lost("b", at(10))
+	r.metrics.Recovery.Forget("b")
+	r.metrics.Recovery.Recovered("a", at(15))
+	r.metrics.Recovery.Recovered("a", at(20))
+	r.metrics.Recovery.Recovered("b", at(20))
+	r.counted(1, 5*time.Second)
 }
