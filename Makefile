@@ -62,11 +62,6 @@ docker-build: build kube-scheduler $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the i
 	deploy/docker/build
 	deploy/docker/build-kube
 
-.PHONY: kube-scheduler
-kube-scheduler: ## Build the Kubernetes scheduler, .bin/kube/ares-kube-scheduler
-	mkdir -p $(TOOLS)/kube
-	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(TOOLS)/kube/ares-kube-scheduler ./cmd/ares-kube-scheduler
-
 .PHONY: deploy
 deploy: ## Install the Kubernetes scheduler into the cluster of kubectl (ARES_KUBE_IMAGE for an image of a registry)
 	scripts/deploy.sh
