@@ -29,6 +29,7 @@ type Plugin struct {
 	metrics *observer
 	feed    *feed
 	binds   *bindOrder
+	binding chan struct{} // has one element for each binding that is being written
 	loop    *loop
 }
 
@@ -45,7 +46,7 @@ var (
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
 func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder()}
+	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
 		return nil, err
