@@ -32,15 +32,15 @@ func TestEachStopsAfterAnError(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	broken := errors.New("broken")
-	err := Each(2, 1000, func(i int) error {
+	err := Each(1, 1000, func(i int) error {
 		calls.Add(1)
-		if i == 0 {
+		if i == 2 {
 			return broken
 		}
 		return nil
 	})
-	if !errors.Is(err, broken) {
-		t.Errorf("got %v, want the error of the first call", err)
+	if !errors.Is(err, broken) || calls.Load() != 3 {
+		t.Errorf("got %v after %d calls, want the error of the third call", err, calls.Load())
 	}
 	calls.Store(0)
 	if err := Each(8, 100, func(int) error { calls.Add(1); return nil }); err != nil || calls.Load() != 100 {
