@@ -74,7 +74,7 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 	if s.nodes < 1 || s.pods < 1 || s.rounds < 1 {
 		return fmt.Errorf("-nodes %d, -pods %d and -rounds %d must be at least 1", s.nodes, s.pods, s.rounds)
 	}
-	ares, err := kubetest.Program("ares-kube-scheduler")
+	ares, err := kubetest.AresScheduler()
 	if err != nil {
 		progress("ares-kube-scheduler is left out: %v", err)
 	}

@@ -28,6 +28,20 @@ func Program(name string) (string, error) {
 	return existing(filepath.Join(dir, name), "make kube-tools", "ARES_TEST_KUBE_BIN")
 }
 
+// AresScheduler returns the path of ares-kube-scheduler, which `make kube-scheduler` builds. The variable
+// ARES_TEST_KUBE_SCHEDULER names another one.
+func AresScheduler() (string, error) {
+	path := os.Getenv("ARES_TEST_KUBE_SCHEDULER")
+	if path == "" {
+		root, err := repository()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(root, "bin", "ares-kube-scheduler")
+	}
+	return existing(path, "make kube-scheduler", "ARES_TEST_KUBE_SCHEDULER")
+}
+
 func etcdProgram() (string, error) {
 	path := os.Getenv("ARES_TEST_ETCD")
 	if path == "" {
