@@ -66,7 +66,7 @@ docker-build: build kube-scheduler $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the i
 .PHONY: kube-scheduler
 kube-scheduler: ## Build bin/ares-kube-scheduler, the scheduler of a Kubernetes cluster
 	mkdir -p bin
-	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler ./cmd/ares-kube-scheduler
+	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler $(MODULE)/kube/plugin/cmd/ares-kube-scheduler
 
 .PHONY: deploy
 deploy: ## Install the Kubernetes scheduler into the cluster of kubectl (ARES_KUBE_IMAGE for an image of a registry)
