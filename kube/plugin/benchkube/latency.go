@@ -30,10 +30,12 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := s.startAres(c)
+	process, err := startAres(c)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel = process.While(ctx)
+	defer cancel()
 	if err := s.warmUp(ctx, c, seen, process); err != nil {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 
 // warmUp waits until the scheduler binds a first pod, so that its start is not measured.
 func (s settings) warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) error {
-	first := kubetest.Pod("first", aresScheduler, 1)
+	first := kubetest.Pod("first", kubetest.AresSchedulerName, 1)
 	if _, err := c.Client.CoreV1().Pods(first.Namespace).Create(ctx, first, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, count int) (m
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), aresScheduler, mix[i%len(mix)])
+		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), kubetest.AresSchedulerName, mix[i%len(mix)])
 		sent[pod.Name] = time.Now()
 		group.Go(func() {
 			_, err := c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -114,9 +116,7 @@ func awaitCount(ctx context.Context, seen *recorder, process *kubetest.Process, 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-process.Ended():
-			return fmt.Errorf("%s ended; the end of %s:\n%s", process.Name, process.Log, process.Tail())
+			return fmt.Errorf("%w; the end of %s:\n%s", context.Cause(ctx), process.Log, process.Tail())
 		}
 	}
 }
