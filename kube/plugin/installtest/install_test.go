@@ -19,6 +19,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
+	"github.com/ares-scheduler/ares/kube/watch"
 )
 
 const account = "system:serviceaccount:kube-system:topology-scheduler"
@@ -66,11 +67,9 @@ func testExamples(t *testing.T, c *kubetest.Cluster, a *applier) {
 	if _, err := c.StartProcess("ares-kube-scheduler", program, "--kubeconfig="+config, "--secure-port=0", "--v=2"); err != nil {
 		t.Fatal(err)
 	}
-	// Numbers from 4 put the nodes below leaf-1 and spine-1.
-	if _, err := c.CreateNodes(t.Context(), 4, kubetest.NodeShape{First: 4, NodesPerLeaf: 4, LeavesPerSpine: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateNodes(t.Context(), 2, kubetest.NodeShape{Prefix: "other", First: 8, NodesPerLeaf: 4, LeavesPerSpine: 1}); err != nil {
+	// Numbers from 4 put the first four nodes below leaf-1 and spine-1, and the others below leaf-2 and spine-2.
+	shape := kubetest.NodeShape{First: 4, NodesPerLeaf: 4, LeavesPerSpine: 1, Labels: map[string]string{watch.LabelBandwidth: "200Gb"}}
+	if _, err := c.CreateNodes(t.Context(), 6, shape); err != nil {
 		t.Fatal(err)
 	}
 	a.apply(t, "docs/examples/kubernetes/*.yaml")
@@ -152,6 +151,7 @@ var unusedHere = map[right]string{
 	{"authentication.k8s.io", "tokenreviews", "create"}:        "/metrics is read",
 	{"authorization.k8s.io", "subjectaccessreviews", "create"}: "/metrics is read",
 	{"", "configmaps", "update"}:                               "what the scheduler learned is stored",
+	{"", "configmaps", "get"}:                                  "what the scheduler learned is read, and the certificates of those who read /metrics",
 }
 
 // testRights compares the rights of the service account with its requests: none was forbidden, and every right was used
