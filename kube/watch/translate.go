@@ -53,13 +53,14 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Labels:        p.Labels,
 		Priority:      new(priority(p.Spec.Priority)),
 		PriorityClass: ares.ClassOf(priority(p.Spec.Priority)),
-		Placement:     request.Placement(),
+		Constraints:   new(request.Placement()),
 		// Kubernetes starts a failed pod again, or its controller creates another. The engine only places it.
 		Retry: ares.RetryPolicy{MaxRetries: new(0)},
 	}
-	out.Spec.Placement.NodeSelector = p.Spec.NodeSelector
-	out.Spec.Placement.Tolerations = tolerations(p.Spec.Tolerations)
-	out.Spec.Placement.NodeRequirements = requirements(p.Spec.Affinity)
+	where := out.Spec.Constraints
+	where.NodeSelector = p.Spec.NodeSelector
+	where.Tolerations = tolerations(p.Spec.Tolerations)
+	where.NodeRequirements = requirements(p.Spec.Affinity)
 	return out
 }
 
