@@ -70,7 +70,7 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	if s.AllowMixedModels {
 		c = c.flag(34, true)
 	}
-	p := &s.Placement
+	p := s.Placement()
 	c = c.text(40, p.Strategy)
 	c = c.text(41, p.RequiredLevel)
 	c = c.text(42, p.PreferredLevel)

@@ -67,7 +67,7 @@ func FuzzNodeRequirements(f *testing.F) {
 		if again, err := ares.ParseNodeRequirements(rs.String()); err != nil || again.String() != rs.String() || len(again) != len(rs) {
 			t.Fatalf("%q is written as %s, which is read as %s, %v", s, rs, again, err)
 		}
-		spec := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: rs}}
+		spec := ares.Spec{Command: []string{"x"}, Constraints: &ares.Placement{NodeRequirements: rs}}
 		if err := spec.Check(); err != nil && len(rs) <= ares.MaxNodeRequirements {
 			t.Fatalf("%q is accepted, but not in a job: %v", s, err)
 		}

@@ -1,6 +1,7 @@
 package ares
 
 import (
+	"reflect"
 	"strings"
 	"time"
 )
@@ -32,7 +33,7 @@ type Spec struct {
 	WorkingDir        string            `json:"working_dir,omitzero"`
 	Gang              *bool             `json:"gang_scheduling,omitzero"`
 	MinMembers        int               `json:"min_members,omitzero"`
-	Placement         Placement         `json:"placement,omitzero"`
+	Constraints       *Placement        `json:"placement,omitzero"` // see Placement and EditPlacement
 	Deadline          time.Time         `json:"deadline,omitzero"`
 	MaxQueueMinutes   int               `json:"max_queue_minutes,omitzero"`
 	MaxRuntimeMinutes int               `json:"max_runtime_minutes,omitzero"`
@@ -79,6 +80,25 @@ type Placement struct {
 	NodeRequirements NodeRequirements `json:"node_requirements,omitzero"`
 }
 
+// IsZero reports whether no field is set. The JSON form of a spec leaves out such a placement.
+func (p *Placement) IsZero() bool { return p == nil || reflect.ValueOf(p).Elem().IsZero() }
+
+// Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
+// as many others, so a spec has only a pointer to them.
+func (s *Spec) Placement() Placement {
+	if s.Constraints == nil {
+		return Placement{}
+	}
+	return *s.Constraints
+}
+
+// EditPlacement returns a placement that belongs to this spec alone and can be changed. Copies of a spec share their
+// placement, so the placement is copied first.
+func (s *Spec) EditPlacement() *Placement {
+	s.Constraints = new(s.Placement())
+	return s.Constraints
+}
+
 // RetryPolicy says which failures are retried, how often, and after what delay.
 type RetryPolicy struct {
 	MaxRetries            *int     `json:"max_retries,omitzero"`
@@ -122,8 +142,11 @@ type Array struct {
 type Job struct {
 	Spec
 
-	ID         JobID
-	Digest     Digest       // digest of the submission as received
+	ID     JobID
+	Digest Digest // digest of the submission as received
+	// Trusted is true if a platform administrator submitted the job. It is decided from the authenticated caller when the job is
+	// accepted, and never from the submission. Only a trusted job may run on a node with Node.TrustedOnly.
+	Trusted    bool         `json:",omitempty"`
 	AcceptedAt time.Time    // wall clock of the accepting server
 	Revision   int64        // store revision at which the job was accepted; it orders jobs
 	Owner      string       // the identity that submitted it
@@ -132,9 +155,6 @@ type Job struct {
 	ArrayIndex int          // of an element: its index, from 0
 	ArrayCount int          // of an element: how many there are
 	Notes      []PolicyNote // notes that policies added when the job was accepted
-	// Trusted is true if a platform administrator submitted the job. It is decided from the authenticated caller when the job is
-	// accepted, and never from the submission. Only a trusted job may run on a node with Node.TrustedOnly.
-	Trusted bool `json:",omitempty"`
 }
 
 // DefaultsVersion is the version of the defaults below. A stored job consists of the submitted
@@ -174,7 +194,7 @@ func (s Spec) WithDefaultsOf(version int) Spec {
 		fill(&s.LostAfterSeconds, int(EarlierLostAfter/time.Second))
 	}
 	fill(&s.LostAfterSeconds, int(DefaultLostAfter/time.Second))
-	fill(&s.Placement.Strategy, "balanced")
+	fill(&s.EditPlacement().Strategy, "balanced")
 	if version >= 2 && s.Gang != nil && !*s.Gang {
 		fill(&s.MinMembers, 1) // without a gang, the job starts with as many members as fit
 	}
@@ -237,7 +257,7 @@ func (s Spec) Grace() time.Duration {
 // much less time. A job that saves checkpoints is preemptible unless it says otherwise. A job that must not run twice or
 // is latency-sensitive never is.
 func (s Spec) IsPreemptible() bool {
-	if s.Mode == AtMostOnce || s.Placement.LatencySensitive {
+	if s.Mode == AtMostOnce || s.Placement().LatencySensitive {
 		return false
 	}
 	if s.Preemptible != nil {

@@ -18,7 +18,7 @@ func TestIsPreemptible(t *testing.T) {
 		{"says yes", ares.Spec{Preemptible: new(true)}, true},
 		{"checkpoints, says no", ares.Spec{Checkpoint: ares.Checkpoint{Enabled: true}, Preemptible: new(false)}, false},
 		{"at most once", ares.Spec{Checkpoint: ares.Checkpoint{Enabled: true}, Mode: ares.AtMostOnce}, false},
-		{"latency-sensitive", ares.Spec{Checkpoint: ares.Checkpoint{Enabled: true}, Placement: ares.Placement{LatencySensitive: true}}, false},
+		{"latency-sensitive", ares.Spec{Checkpoint: ares.Checkpoint{Enabled: true}, Constraints: &ares.Placement{LatencySensitive: true}}, false},
 	} {
 		if got := c.spec.WithDefaults().IsPreemptible(); got != c.want {
 			t.Errorf("%s: preemptible %t, want %t", c.name, got, c.want)
@@ -34,7 +34,7 @@ func TestPreemptibleContradicts(t *testing.T) {
 	}
 	for name, change := range map[string]func(*ares.Spec){
 		"at_most_once":      func(s *ares.Spec) { s.Mode = ares.AtMostOnce },
-		"latency-sensitive": func(s *ares.Spec) { s.Placement.LatencySensitive = true },
+		"latency-sensitive": func(s *ares.Spec) { s.EditPlacement().LatencySensitive = true },
 	} {
 		s := good
 		if change(&s); s.Check() == nil {

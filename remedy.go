@@ -95,7 +95,7 @@ func (s Step) Changed(spec Spec) Spec {
 }
 
 func (s Step) relax(spec *Spec) {
-	p := &spec.Placement
+	p := spec.EditPlacement()
 	switch s.Field {
 	case "after":
 		spec.After = nil

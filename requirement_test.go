@@ -132,7 +132,7 @@ func TestCheckNodeRequirements(t *testing.T) {
 		{ares.NodeRequirement{"gpu.count", ">=", []string{"8k"}}, `[0].values[0]: "8k" is not a number of GPUs`},
 		{ares.NodeRequirement{"gpu.count", "In", []string{"-1"}}, `"-1" is not a number of GPUs`},
 	} {
-		spec := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: ares.NodeRequirements{c.r}}}
+		spec := ares.Spec{Command: []string{"x"}, Constraints: &ares.Placement{NodeRequirements: ares.NodeRequirements{c.r}}}
 		err := spec.Check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "placement.node_requirements[0].")) {
 			t.Errorf("%+v: %v, want %s", c.r, err, c.want)
@@ -140,12 +140,12 @@ func TestCheckNodeRequirements(t *testing.T) {
 	}
 	spec := ares.Spec{Command: []string{"x"}}
 	for range ares.MaxNodeRequirements {
-		spec.Placement.NodeRequirements = append(spec.Placement.NodeRequirements, ares.NodeRequirement{Key: "a", Operator: ares.OperatorExists})
+		spec.EditPlacement().NodeRequirements = append(spec.Placement().NodeRequirements, ares.NodeRequirement{Key: "a", Operator: ares.OperatorExists})
 	}
 	if err := spec.Check(); err != nil {
 		t.Errorf("%d requirements: %v", ares.MaxNodeRequirements, err)
 	}
-	spec.Placement.NodeRequirements = append(spec.Placement.NodeRequirements, ares.NodeRequirement{})
+	spec.EditPlacement().NodeRequirements = append(spec.Placement().NodeRequirements, ares.NodeRequirement{})
 	if err := spec.Check(); err == nil || err.Error() != "placement.node_requirements: at most 32 requirements, got 33: list several values in one with In or NotIn" {
 		t.Errorf("%d requirements: %v", ares.MaxNodeRequirements+1, err)
 	}

@@ -47,7 +47,7 @@ func (s Spec) Check() error {
 	s.checkLife(&p)
 	s.Start.check(&s, &p)
 	s.checkNotify(&p)
-	s.Placement.check(&p)
+	s.Placement().check(&p)
 	s.Retry.check(&p)
 	return p.Err()
 }
@@ -157,7 +157,7 @@ func (s Spec) checkLife(p *Problems) {
 	switch preemptible := s.Preemptible != nil && *s.Preemptible; {
 	case preemptible && s.Mode == AtMostOnce:
 		p.Add("preemptible", "a job with execution_mode %s cannot be stopped and run again: leave preemptible out, or use execution_mode %s", AtMostOnce, Restart)
-	case preemptible && s.Placement.LatencySensitive:
+	case preemptible && s.Placement().LatencySensitive:
 		p.Add("preemptible", "a latency-sensitive job is preempted by critical jobs only: leave preemptible or placement.latency_sensitive out")
 	}
 }

@@ -75,18 +75,22 @@ func FuzzJobJSON(f *testing.F) {
 
 // The function `plain` replaces empty lists and maps with nil, so that specs can be compared.
 func plain(s ares.Spec) ares.Spec {
-	for _, l := range []*[]string{&s.Command, &s.Args, &s.After, &s.Placement.Tolerations, &s.Placement.Regions, &s.Retry.RetryOn} {
+	p := s.EditPlacement()
+	for _, l := range []*[]string{&s.Command, &s.Args, &s.After, &p.Tolerations, &p.Regions, &s.Retry.RetryOn} {
 		if len(*l) == 0 {
 			*l = nil
 		}
 	}
-	if len(s.Placement.NodeRequirements) == 0 {
-		s.Placement.NodeRequirements = nil
+	if len(p.NodeRequirements) == 0 {
+		p.NodeRequirements = nil
 	}
-	for _, m := range []*map[string]string{&s.Environment, &s.Labels, &s.Placement.NodeSelector} {
+	for _, m := range []*map[string]string{&s.Environment, &s.Labels, &p.NodeSelector} {
 		if len(*m) == 0 {
 			*m = nil
 		}
+	}
+	if p.IsZero() {
+		s.Constraints = nil
 	}
 	return s
 }

@@ -20,7 +20,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		AcceleratorType: m.AcceleratorType, GPUModel: m.GpuModel, AllowMixedModels: m.AllowMixedModels, MIGProfile: m.MigProfile,
 		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
 		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir, CodeDigest: m.CodeDigest,
-		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Placement: m.Placement.placement(),
+		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Constraints: m.Placement.placement(),
 		Deadline: Time(m.Deadline), MaxQueueMinutes: int(m.MaxQueueMinutes), MaxRuntimeMinutes: int(m.MaxRuntimeMinutes),
 		Retry: m.Retry.policy(), Mode: ares.Mode(m.ExecutionMode), LostAfterSeconds: int(m.LostAfterSeconds),
 		GraceSeconds: intPtr(m.GraceSeconds), Checkpoint: m.Checkpoint.checkpoint(), Preemptible: m.Preemptible, After: m.After,
@@ -58,17 +58,22 @@ func newStartConditions(c *ares.StartConditions) *StartConditions {
 	return out
 }
 
-func (m *Placement) placement() ares.Placement {
+// The method `placement` returns nil if no placement option is set.
+func (m *Placement) placement() *ares.Placement {
 	if m == nil {
-		return ares.Placement{}
+		return nil
 	}
-	return ares.Placement{
+	p := &ares.Placement{
 		Strategy: m.Strategy, RequiredLevel: m.RequiredLevel, PreferredLevel: m.PreferredLevel,
 		PreferredDomain: m.PreferredDomain, NetworkBandwidth: m.NetworkBandwidth, LatencySensitive: m.LatencySensitive,
 		NodeSelector: m.NodeSelector, Tolerations: m.Tolerations, Regions: m.Regions,
 		NodeAffinity: m.NodeAffinity, PreferredNodeAffinity: m.PreferredNodeAffinity,
 		Affinity: m.Affinity, AntiAffinity: m.AntiAffinity, PreferredAntiAffinity: m.PreferredAntiAffinity, NodeRequirements: Requirements(m.NodeRequirements),
 	}
+	if p.IsZero() {
+		return nil
+	}
+	return p
 }
 
 // Requirements translates node-selection conditions from their wire form. For
@@ -121,7 +126,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
 		ExecutionMode: string(s.Mode), LostAfterSeconds: int32(s.LostAfterSeconds),
 		GraceSeconds: int32Ptr(s.GraceSeconds), Preemptible: s.Preemptible, After: s.After, Labels: s.Labels,
-		Placement: newPlacement(&s.Placement), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start), Notify: s.Notify,
+		Placement: newPlacement(s.Placement()), Retry: newRetryPolicy(&s.Retry), Secrets: newSecretRefs(s.Secrets), Start: newStartConditions(s.Start), Notify: s.Notify,
 	}
 	if s.Checkpoint != (ares.Checkpoint{}) {
 		m.Checkpoint = &Checkpoint{Enabled: s.Checkpoint.Enabled, IntervalMinutes: int32(s.Checkpoint.IntervalMinutes), Path: s.Checkpoint.Path}
@@ -133,7 +138,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 }
 
 // newPlacement returns nil if no placement option is set.
-func newPlacement(p *ares.Placement) *Placement {
+func newPlacement(p ares.Placement) *Placement {
 	if p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
 		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil &&
 		p.NodeAffinity == nil && p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil &&

@@ -21,7 +21,7 @@ func TestNodeRequirementsTravel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: rs}}
+	want := ares.Spec{Command: []string{"x"}, Constraints: &ares.Placement{NodeRequirements: rs}}
 	sent := apipb.NewJobSpec(&want)
 	data, err := proto.Marshal(sent)
 	if err != nil {
@@ -48,14 +48,14 @@ func TestNodeRequirementsTravel(t *testing.T) {
 		t.Errorf("the public form is %s", data)
 	}
 
-	none := ares.Spec{Command: []string{"x"}, Placement: ares.Placement{NodeRequirements: ares.NodeRequirements{}, Regions: []string{"eu"}}}
-	if data, err = json.Marshal(ares.Spec{Placement: ares.Placement{Regions: []string{"eu"}}}); err != nil || string(data) != `{"placement":{"regions":["eu"]}}` {
+	none := ares.Spec{Command: []string{"x"}, Constraints: &ares.Placement{NodeRequirements: ares.NodeRequirements{}, Regions: []string{"eu"}}}
+	if data, err = json.Marshal(ares.Spec{Constraints: &ares.Placement{Regions: []string{"eu"}}}); err != nil || string(data) != `{"placement":{"regions":["eu"]}}` {
 		t.Errorf("%s, %v", data, err)
 	}
 	if got := apipb.NewJobSpec(&none).GetPlacement(); got.NodeRequirements != nil {
 		t.Errorf("%v", got)
 	}
-	none.Placement.Regions = nil
+	none.EditPlacement().Regions = nil
 	if got := apipb.NewJobSpec(&none); got.Placement != nil || ares.DigestOf(none) != ares.DigestOf(ares.Spec{Command: []string{"x"}}) {
 		t.Errorf("an empty list counts as something said: %v", got)
 	}

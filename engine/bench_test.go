@@ -85,10 +85,10 @@ func BenchmarkDecide(b *testing.B) {
 		{"10k of one shape on an empty cluster", false, 10_000, sameShape, config.MaxPlacings},
 		{"10k distinct on an empty cluster", false, 10_000, distinctShapes, config.MaxPlacings},
 		{"10k labelled for no node", false, 10_000, func(int) ares.Spec {
-			return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
+			return ares.Spec{GPUs: 1, Constraints: &ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
 		}, 0},
 		{"10k distinct labelled for no node", false, 10_000, func(i int) ares.Spec {
-			return ares.Spec{GPUs: 1, MemoryMB: i, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
+			return ares.Spec{GPUs: 1, MemoryMB: i, Constraints: &ares.Placement{NodeSelector: map[string]string{"pool": "none"}}}
 		}, 0},
 		{"one gang of 1000 nodes", false, 1, func(int) ares.Spec { return ares.Spec{Members: 1000, GPUs: 8} }, 1},
 	} {
@@ -167,7 +167,7 @@ func BenchmarkTakeSnapshot(b *testing.B) {
 // nodes.
 func TestScanAllocatesNothing(t *testing.T) {
 	nowhere := func(int) ares.Spec {
-		return ares.Spec{GPUs: 1, Placement: ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
+		return ares.Spec{GPUs: 1, Constraints: &ares.Placement{NodeSelector: map[string]string{"pool": "none"}, Regions: []string{"eu"}}}
 	}
 	few := func(i int) ares.Spec { return ares.Spec{GPUs: 1 + i%8, CPUs: 1 + i%4} }
 	wide := func(i int) ares.Spec { return ares.Spec{Members: 2 + i%3, GPUs: 8} }

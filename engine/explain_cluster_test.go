@@ -148,10 +148,10 @@ func (t *randomCluster) submit() {
 			s.MinMembers = 1 + t.r.IntN(s.Members)
 		}
 		if t.chance(40) {
-			s.Placement.RequiredLevel = t.one("leaf", "node", "region")
+			s.EditPlacement().RequiredLevel = t.one("leaf", "node", "region")
 		}
 		if t.chance(10) {
-			s.Placement.NetworkBandwidth = "40Gb"
+			s.EditPlacement().NetworkBandwidth = "40Gb"
 		}
 	}
 	t.wishes(&s)
@@ -161,7 +161,7 @@ func (t *randomCluster) submit() {
 }
 
 func (t *randomCluster) wishes(s *ares.Spec) {
-	p := &s.Placement
+	p := s.EditPlacement()
 	if _, ok := t.queues[ares.QueueID(s.Tenant, "q")]; ok && t.chance(50) {
 		s.Queue = "q"
 	}

@@ -163,7 +163,7 @@ func reasonOf(detail string) string {
 
 // The method `reason` returns the first reason why the job does not fit on a node.
 func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
-	n, p := v.Node, &job.Placement
+	n, p := v.Node, job.Placement()
 	switch {
 	case v.Session == nil:
 		return "session"
@@ -205,7 +205,7 @@ func (o *oracle) reason(job *ares.Job, v *engine.NodeView) string {
 		return "cpus"
 	case n.MemoryMB-o.mem[n.ID] < job.MemoryMB:
 		return "memory"
-	case (job.NUMAPolicy == "required" || job.Placement.LatencySensitive && job.GPUs > 0) && !o.withinNUMA(job, n):
+	case (job.NUMAPolicy == "required" || job.Placement().LatencySensitive && job.GPUs > 0) && !o.withinNUMA(job, n):
 		return "numa"
 	}
 	return "room"

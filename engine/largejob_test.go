@@ -132,7 +132,7 @@ func TestLargeJobStartsUnderSmallJobs(t *testing.T) {
 		bound time.Duration // counted from submission; small jobs run for at most two hours
 	}{
 		{"8 x 8", ares.Spec{Members: 8, GPUs: 8}, 12 * time.Hour},
-		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Placement: ares.Placement{RequiredLevel: "leaf"}}, 12 * time.Hour},
+		{"4 x 8 on a leaf", ares.Spec{Members: 4, GPUs: 8, Constraints: &ares.Placement{RequiredLevel: "leaf"}}, 12 * time.Hour},
 		{"16 x 4", ares.Spec{Members: 16, GPUs: 4}, 12 * time.Hour},
 		{"a whole node", ares.Spec{GPUs: 8}, 12 * time.Hour},
 	} {

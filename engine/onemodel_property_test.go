@@ -68,8 +68,8 @@ func drawModelGang(t *rapid.T) ares.Spec {
 	if s.GPUMilli = pick(t, "share", 0, 0, 300, 500); s.GPUMilli == 0 {
 		s.GPUs = rapid.IntRange(1, 2).Draw(t, "gpus of a member")
 	}
-	s.Placement.RequiredLevel = pick(t, "required", "", "", "leaf", "node")
-	s.Placement.Strategy = pick(t, "strategy", "", "consolidated", "distributed")
+	s.EditPlacement().RequiredLevel = pick(t, "required", "", "", "leaf", "node")
+	s.EditPlacement().Strategy = pick(t, "strategy", "", "consolidated", "distributed")
 	return s
 }
 
@@ -108,7 +108,7 @@ func membersThatFit(w *enginetest.Cluster, s *ares.Spec) int {
 					shares += free / max(s.GPUMilli, 1)
 				}
 			}
-			domain := map[string]string{"leaf": n.Node.Labels["leaf"], "node": n.Node.ID}[s.Placement.RequiredLevel]
+			domain := map[string]string{"leaf": n.Node.Labels["leaf"], "node": n.Node.ID}[s.Placement().RequiredLevel]
 			if s.GPUMilli > 0 {
 				byDomain[domain] += shares
 			} else {

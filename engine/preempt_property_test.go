@@ -66,14 +66,14 @@ func (m *contendedCluster) submit(t *rapid.T) {
 		s.MinMembers = 2
 	}
 	if s.Members > 1 {
-		s.Placement.RequiredLevel = pick(t, "level", "", "leaf", "node")
+		s.EditPlacement().RequiredLevel = pick(t, "level", "", "leaf", "node")
 	}
 	s.Priority = new(pick(t, "priority", 500, 0, 100, 1000, 2000))
-	s.Checkpoint.Enabled, s.Placement.LatencySensitive = rapid.Bool().Draw(t, "checkpoint"), s.GPUMilli == 0 && once(t, 8, "latency")
+	s.Checkpoint.Enabled, s.EditPlacement().LatencySensitive = rapid.Bool().Draw(t, "checkpoint"), s.GPUMilli == 0 && once(t, 8, "latency")
 	if once(t, 8, "once") {
 		s.Mode = ares.AtMostOnce
 	}
-	if s.Mode != ares.AtMostOnce && !s.Placement.LatencySensitive {
+	if s.Mode != ares.AtMostOnce && !s.Placement().LatencySensitive {
 		s.Preemptible = pick(t, "preemptible", nil, nil, new(true), new(false))
 	}
 	s.MaxRuntimeMinutes = pick(t, "minutes", 0, 0, 1, 60)

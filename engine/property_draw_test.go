@@ -182,13 +182,13 @@ func drawSpec(t *rapid.T) ares.Spec {
 		s.Array.Parallelism = rapid.IntRange(1, s.Array.Count).Draw(t, "parallelism")
 	}
 	if once(t, 2, "placed") {
-		s.Placement = drawPlacement(t)
+		s.Constraints = drawPlacement(t)
 	}
 	return s
 }
 
-func drawPlacement(t *rapid.T) ares.Placement {
-	p := ares.Placement{
+func drawPlacement(t *rapid.T) *ares.Placement {
+	p := &ares.Placement{
 		Strategy:       pick(t, "strategy", "", "consolidated", "distributed", "balanced"),
 		RequiredLevel:  pick(t, "required", "", "", "node", "leaf", "rack", "spine", "zone", "region", "numa"),
 		PreferredLevel: pick(t, "preferred", "", "node", "leaf", "zone"), PreferredDomain: pick(t, "domain", "", "l0", "l1", "eu", "nowhere"),

@@ -61,7 +61,7 @@ func drawFabric(t *rapid.T) *ares.Topology {
 func drawGang(t *rapid.T) ares.Spec {
 	s := ares.Spec{Members: rapid.IntRange(1, 6).Draw(t, "members"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus"), Labels: map[string]string{"app": "g"}}
 	s.MinMembers = rapid.IntRange(1, s.Members).Draw(t, "least")
-	s.Placement = ares.Placement{
+	s.Constraints = &ares.Placement{
 		Strategy:      pick(t, "strategy", "", "consolidated", "distributed"),
 		RequiredLevel: pick(t, "required", "", "", "leaf", "spine", "zone", "node"), PreferredLevel: pick(t, "preferred", "", "leaf", "spine"),
 		PreferredDomain: pick(t, "domain", "", "l1", "s1"), NetworkBandwidth: pick(t, "bandwidth", "", "10Gb", "40Gb", "100Gb"),

@@ -71,7 +71,8 @@ func (f *StaticFeasibility) Infeasible(spec ares.Spec, trusted bool) *ares.Refus
 		return nil
 	}
 	spec.Tenant, spec.After, spec.Start, spec.Array = ares.DefaultTenant, nil, nil, ares.Array{}
-	spec.Placement.Affinity, spec.Placement.AntiAffinity = nil, nil // other jobs start and end
+	where := spec.EditPlacement()
+	where.Affinity, where.AntiAffinity = nil, nil // other jobs start and end
 	b, plain := job.ShapeKeyOf(&ares.Job{Spec: spec, Trusted: trusted})
 	b.Queue = "" // the verdict does not depend on the queue
 	if verdict, known := f.verdictsByKey[b]; plain && known {

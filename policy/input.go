@@ -122,13 +122,14 @@ type Object struct {
 // NewJob converts a submission to the form that policies read.
 func NewJob(said ares.Spec) Job {
 	s := said.WithDefaults()
+	p := s.Placement()
 	j := Job{
 		Name: s.Name, Queue: s.Queue, Priority: s.PriorityValue(), PriorityClass: string(s.PriorityClass), Members: s.Members, MinMembers: s.MinMembers,
 		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MIGProfile: s.MIGProfile,
 		GPUMemoryMB: s.GPUMemoryMB, CPUCores: s.CPUs, MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
-		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: s.Placement.NodeSelector,
-		NodeRequirements: s.Placement.NodeRequirements.Strings(),
-		Regions:          s.Placement.Regions, LatencySensitive: s.Placement.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
+		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: p.NodeSelector,
+		NodeRequirements: p.NodeRequirements.Strings(),
+		Regions:          p.Regions, LatencySensitive: p.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
 		MaxQueueMinutes: s.MaxQueueMinutes, MaxRuntimeMinutes: s.MaxRuntimeMinutes, ExecutionMode: string(s.Mode), Checkpoints: s.Checkpoint.Enabled,
 		Preemptible: s.IsPreemptible(), ArrayCount: s.Array.Count, Labels: s.Labels,
 	}

@@ -205,7 +205,7 @@ func TestPlacement(t *testing.T) {
 	pool := ares.Policy{Name: "pool", On: ares.OnPlacement, Match: "job.gpus >= 8", Require: `{"pool": "a100"}`}
 	rack := ares.Policy{Name: "rack", On: ares.OnPlacement, Require: `job.gpu_model == "" ? {} : {"gpu": job.gpu_model}`}
 	asks := func(labels map[string]string) ares.Spec {
-		return ares.Spec{GPUs: 8, GPUModel: "h100", Placement: ares.Placement{NodeSelector: labels}}
+		return ares.Spec{GPUs: 8, GPUModel: "h100", Constraints: &ares.Placement{NodeSelector: labels}}
 	}
 	with := func(p ares.Policy, change func(*ares.Policy)) ares.Policy { change(&p); return p }
 	for name, c := range map[string]struct {
@@ -357,7 +357,7 @@ func TestJobShowsItsNodeRequirements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := policy.NewJob(ares.Spec{Placement: ares.Placement{NodeRequirements: rs}}).NodeRequirements
+	got := policy.NewJob(ares.Spec{Constraints: &ares.Placement{NodeRequirements: rs}}).NodeRequirements
 	if !slices.Equal(got, []string{"gpu.memory>=80G", "!spot"}) {
 		t.Errorf("%q", got)
 	}

@@ -57,7 +57,7 @@ type request struct {
 // requestOf returns the request of a job. The function returns false for a job with placement constraints, which
 // this check does not model.
 func requestOf(j *ares.Job) (request, bool) {
-	p := &j.Placement
+	p := j.Placement()
 	plain := p.RequiredLevel == "" && p.NetworkBandwidth == "" && !p.LatencySensitive && len(p.NodeSelector) == 0 && len(p.Regions) == 0 &&
 		len(p.NodeAffinity) == 0 && len(p.NodeRequirements) == 0 && len(p.Affinity) == 0 && j.MIGProfile == "" && j.GPUMemoryMB == 0 && len(j.After) == 0 && !j.IsArray() &&
 		(j.NUMAPolicy == "" || j.NUMAPolicy == "none")

@@ -121,7 +121,7 @@ func kueueLargeScale() *Workload {
 func kueueTopology() *Workload {
 	c := cohorts{cohorts: 5, queues: 6, nominal: 16, borrow: 80}
 	const rack = "leaf"
-	required, preferred := ares.Placement{RequiredLevel: rack}, ares.Placement{PreferredLevel: rack}
+	required, preferred := &ares.Placement{RequiredLevel: rack}, &ares.Placement{PreferredLevel: rack}
 	for _, class := range []struct {
 		name                           string
 		required, preferred, sliced    int // number of jobs
@@ -135,11 +135,11 @@ func kueueTopology() *Workload {
 		for _, part := range []struct {
 			name  string
 			count int
-			where ares.Placement
+			where *ares.Placement
 		}{{"required", class.required, required}, {"preferred", class.preferred, preferred}, {"balanced", class.sliced, required}} {
 			c.series = append(c.series, kueueSeries{
 				class.name + "-" + part.name + "-rack", part.count, class.every, class.runs, class.priority,
-				ares.Spec{Members: class.members, GPUs: class.gpus, GPUMilli: class.milli, Placement: part.where},
+				ares.Spec{Members: class.members, GPUs: class.gpus, GPUMilli: class.milli, Constraints: part.where},
 			})
 		}
 	}

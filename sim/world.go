@@ -209,7 +209,7 @@ func (w *World) arrive(a *Arrival) bool {
 	}
 	spec.GraceSeconds = new(w.policy.CheckpointSeconds) // in a simulation, stopping takes exactly as long as the checkpoint
 	w.demandMilli += w.jobs[len(w.jobs)-1].gpus
-	w.hasAffinity = w.hasAffinity || len(spec.Placement.Affinity) > 0
+	w.hasAffinity = w.hasAffinity || len(spec.Placement().Affinity) > 0
 	// A simulation does not ask who submits a job, so each job may use every node.
 	job := &ares.Job{Spec: spec, ID: id, AcceptedAt: w.now, Revision: w.revision + 1, Owner: a.Owner, Trusted: true}
 	w.batch = append(w.batch, ares.Event{Job: job})

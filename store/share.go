@@ -3,6 +3,7 @@ package store
 import (
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -17,7 +18,7 @@ const sharedSlots = 4096
 // gone, so large values would waste more memory than they save.
 const maxSharedBytes = 2048
 
-// sharedValues lets decoded jobs share equal strings, lists and maps. Jobs that are submitted in bulk differ in little
+// sharedValues lets decoded jobs share equal strings, lists, maps and placements. Jobs that are submitted in bulk differ in little
 // more than their IDs, and each would otherwise have its own copy of its command, image, environment and labels. A
 // record read from the store is never changed in place, so sharing is safe.
 type sharedValues struct {
@@ -25,6 +26,7 @@ type sharedValues struct {
 	strings [sharedSlots]string
 	lists   [sharedSlots][]string
 	maps    [sharedSlots]map[string]string
+	places  [sharedSlots]*ares.Placement
 }
 
 var (
@@ -48,23 +50,19 @@ var (
 func (s *sharedValues) job(j *ares.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &j.Placement
 	for _, v := range []*string{
 		&j.Name, &j.Tenant, &j.Queue, (*string)(&j.PriorityClass), &j.AcceleratorType, &j.GPUModel, &j.MIGProfile, &j.NUMAPolicy,
 		&j.Image, &j.WorkingDir, &j.CodeDigest, (*string)(&j.Mode), &j.Checkpoint.Path, &j.Owner,
-		&p.Strategy, &p.RequiredLevel, &p.PreferredLevel, &p.PreferredDomain, &p.NetworkBandwidth,
 	} {
 		s.string(v)
 	}
-	for _, v := range []*[]string{
-		&j.Command, &j.Args, &j.Retry.RetryOn, &j.After,
-		&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity, &p.PreferredAntiAffinity,
-	} {
+	for _, v := range []*[]string{&j.Command, &j.Args, &j.Retry.RetryOn, &j.After} {
 		s.list(v)
 	}
-	for _, v := range []*map[string]string{&j.Environment, &j.Labels, &p.NodeSelector} {
+	for _, v := range []*map[string]string{&j.Environment, &j.Labels} {
 		s.stringMap(v)
 	}
+	s.placement(&j.Constraints)
 	for _, v := range []**int{&j.Priority, &j.GraceSeconds, &j.Retry.MaxRetries} {
 		if n := *v; n != nil && *n >= 0 && *n < len(sharedInts) {
 			*v = &sharedInts[*n]
@@ -133,6 +131,41 @@ func (s *sharedValues) stringMap(v *map[string]string) {
 	slot := &s.maps[sum%sharedSlots]
 	if !maps.Equal(*slot, *v) {
 		*slot = *v
+	}
+	*v = *slot
+}
+
+func (s *sharedValues) placement(v **ares.Placement) {
+	p := *v
+	if p == nil {
+		return
+	}
+	sum, size := uint64(0), 0
+	add := func(e string) { sum, size = sum*31+maphash.String(sharedSeed, e), size+len(e) }
+	for _, e := range []*string{&p.Strategy, &p.RequiredLevel, &p.PreferredLevel, &p.PreferredDomain, &p.NetworkBandwidth} {
+		s.string(e)
+		add(*e)
+	}
+	for _, l := range []*[]string{&p.Tolerations, &p.Regions, &p.NodeAffinity, &p.PreferredNodeAffinity, &p.Affinity, &p.AntiAffinity, &p.PreferredAntiAffinity} {
+		s.list(l)
+		for _, e := range *l {
+			add(e)
+		}
+	}
+	for _, r := range p.NodeRequirements {
+		add(r.String())
+	}
+	s.stringMap(&p.NodeSelector)
+	for _, k := range slices.Sorted(maps.Keys(p.NodeSelector)) {
+		add(k)
+		add(p.NodeSelector[k])
+	}
+	if size > maxSharedBytes {
+		return
+	}
+	slot := &s.places[sum%sharedSlots]
+	if !reflect.DeepEqual(*slot, p) {
+		*slot = p
 	}
 	*v = *slot
 }

@@ -10,7 +10,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// TestJobsShareValues checks that two jobs with equal specs share their strings, lists and maps, and that a job with
+// TestJobsShareValues checks that two jobs with equal specs share their strings, lists, maps and placements, and that a job with
 // another spec keeps its own values.
 func TestJobsShareValues(t *testing.T) {
 	read := func(n int, change func(*ares.Spec)) *ares.Job {
@@ -38,6 +38,20 @@ func TestJobsShareValues(t *testing.T) {
 	if c := append(a.Command, "x"); unsafe.SliceData(c) == unsafe.SliceData(b.Command) {
 		t.Error("an append changes a shared list")
 	}
+	if a.Constraints != b.Constraints {
+		t.Error("two jobs without placement constraints have their own copies of the default")
+	}
+	onLeaf := func(s *ares.Spec) {
+		s.Constraints = &ares.Placement{RequiredLevel: "leaf", NodeSelector: map[string]string{"pool": "a", "zone": "b"}, Tolerations: []string{"spot"}}
+	}
+	if c, d := read(5, onLeaf), read(6, onLeaf); c.Constraints != d.Constraints || c.Constraints == a.Constraints {
+		t.Errorf("placements: %p and %p of equal jobs, %p of another", c.Constraints, d.Constraints, a.Constraints)
+	}
+	read(7, func(s *ares.Spec) {
+		onLeaf(s)
+		s.Constraints.Affinity = []string{strings.Repeat("x", 3*maxSharedBytes)}
+		s.Constraints.NodeRequirements = ares.NodeRequirements{{Key: "gen", Operator: ares.OperatorExists}}
+	})
 	read(3, func(s *ares.Spec) {
 		s.Command[1], s.Environment["B"], s.Labels, s.Priority = "eval.py", "3", nil, new(-1)
 	})

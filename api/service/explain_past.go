@@ -72,7 +72,7 @@ func (d *Services) placeableSince(job *ares.Job, before []ares.Attempt) (event s
 // requirementsOf lists what a job requires of its nodes, in the words of the job's spec.
 func requirementsOf(job *ares.Job) []string {
 	var out []string
-	p := &job.Placement
+	p := job.Placement()
 	for _, r := range []struct{ field, value string }{
 		{"gpu_model", job.GPUModel}, {"mig_profile", job.MIGProfile}, {"required_level", p.RequiredLevel},
 		{"regions", strings.Join(p.Regions, ", ")}, {"node_affinity", strings.Join(p.NodeAffinity, ", ")},

@@ -50,9 +50,9 @@ func TestInfeasibleJobs(t *testing.T) {
 		{"more than the cluster", ares.Spec{GPUs: 4, Members: 8}, "7 of 8 members fit"},
 		{"elastic, enough for its minimum", ares.Spec{GPUs: 4, Members: 8, MinMembers: 7}, ""},
 		{"not a gang", ares.Spec{GPUs: 4, Members: 8, Gang: new(false)}, ""},
-		{"on one node", ares.Spec{GPUs: 4, Members: 3, Placement: ares.Placement{RequiredLevel: "node"}}, "2 of 3 members fit in one node at most (node-0)"},
+		{"on one node", ares.Spec{GPUs: 4, Members: 3, Constraints: &ares.Placement{RequiredLevel: "node"}}, "2 of 3 members fit in one node at most (node-0)"},
 		{"an array of what fits", ares.Spec{GPUs: 8, Array: ares.Array{Count: 1000}}, ""},
-		{"with a dependency and affinity", ares.Spec{GPUs: 8, After: []string{"x"}, Placement: ares.Placement{Affinity: []string{"app=db"}}}, ""},
+		{"with a dependency and affinity", ares.Spec{GPUs: 8, After: []string{"x"}, Constraints: &ares.Placement{Affinity: []string{"app=db"}}}, ""},
 		{"of an unknown tenant", ares.Spec{GPUs: 8, Tenant: "vision"}, ""},
 	} {
 		said := c.spec

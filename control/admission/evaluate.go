@@ -44,22 +44,23 @@ func addPolicyLabels(stored *ares.Spec, v *policy.Verdict) {
 	if len(v.Labels) == 0 {
 		return
 	}
-	labels := maps.Clone(stored.Placement.NodeSelector)
+	labels := maps.Clone(stored.Placement().NodeSelector)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, v.Labels)
-	stored.Placement.NodeSelector = labels
+	stored.EditPlacement().NodeSelector = labels
 }
 
 // withoutPolicyLabels returns a job's spec without the labels that policies added. A retry is checked against the
 // current policies.
 func withoutPolicyLabels(j *ares.Job) ares.Spec {
 	s := j.Spec
-	s.Placement.NodeSelector = maps.Clone(s.Placement.NodeSelector)
+	where := s.EditPlacement()
+	where.NodeSelector = maps.Clone(where.NodeSelector)
 	for _, n := range j.Notes {
 		for key := range n.Labels { // order-free: labels are independent
-			delete(s.Placement.NodeSelector, key)
+			delete(where.NodeSelector, key)
 		}
 	}
 	return s

@@ -158,21 +158,21 @@ func TestPolicyWarns(t *testing.T) {
 func TestPolicyRequiresNodeLabels(t *testing.T) {
 	d := newAdmissionWithPolicies(t, withTenant(t))
 	d.apply(t, ares.Policy{Name: "pool", On: ares.OnPlacement, Require: `{"pool": "a100"}`})
-	mine := func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"zone": "z"} }
+	mine := func(s *ares.Spec) { s.EditPlacement().NodeSelector = map[string]string{"zone": "z"} }
 	said := spec(mine, asking("one"))
 	got, err := d.submitOne(t.Context(), said, "ann")
-	if err != nil || len(got.Warnings) != 1 || len(said.Placement.NodeSelector) != 1 {
-		t.Fatalf("%+v, %v, the caller's own %v", got, err, said.Placement.NodeSelector)
+	if err != nil || len(got.Warnings) != 1 || len(said.Placement().NodeSelector) != 1 {
+		t.Fatalf("%+v, %v, the caller's own %v", got, err, said.Placement().NodeSelector)
 	}
 	job := storetest.Get(t, d.Store, got.ID).Job
-	if !maps.Equal(job.Placement.NodeSelector, map[string]string{"zone": "z", "pool": "a100"}) || !job.Required() || job.Notes[0].Text != "policy pool requires node label pool=a100" {
-		t.Errorf("%v, %+v", job.Placement.NodeSelector, job.Notes)
+	if !maps.Equal(job.Placement().NodeSelector, map[string]string{"zone": "z", "pool": "a100"}) || !job.Required() || job.Notes[0].Text != "policy pool requires node label pool=a100" {
+		t.Errorf("%v, %+v", job.Placement().NodeSelector, job.Notes)
 	}
 	again, err := d.submitOne(t.Context(), spec(mine, asking("one")), "ann")
 	if err != nil || !again.Duplicate {
 		t.Errorf("the same request again: %+v, %v", again, err)
 	}
-	_, err = d.submitOne(t.Context(), spec(func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"pool": "t4"} }), "ann")
+	_, err = d.submitOne(t.Context(), spec(func(s *ares.Spec) { s.EditPlacement().NodeSelector = map[string]string{"pool": "t4"} }), "ann")
 	wantCode(t, err, ares.PolicyDenied, "policy pool requires node label pool=a100, the job asks for pool=t4")
 
 	if _, err = d.Cancel(t.Context(), got.ID, "ann"); err != nil {
@@ -183,7 +183,7 @@ func TestPolicyRequiresNodeLabels(t *testing.T) {
 	if err != nil || len(retry.Warnings) != 1 {
 		t.Fatalf("%+v, %v", retry, err)
 	}
-	if labels := storetest.Get(t, d.Store, retry.ID).Job.Placement.NodeSelector; !maps.Equal(labels, map[string]string{"zone": "z", "pool": "h100"}) {
+	if labels := storetest.Get(t, d.Store, retry.ID).Job.Placement().NodeSelector; !maps.Equal(labels, map[string]string{"zone": "z", "pool": "h100"}) {
 		t.Errorf("the retry asks for %v", labels)
 	}
 }

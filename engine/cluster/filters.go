@@ -186,7 +186,7 @@ var Filters = [...]Filter{
 		},
 		Drop: []Droppable{
 			{Field: "numa_policy", If: func(j *ares.Job) bool { return j.NUMAPolicy == "required" }},
-			{Field: "placement.latency_sensitive", If: func(j *ares.Job) bool { return j.Placement.LatencySensitive }},
+			{Field: "placement.latency_sensitive", If: func(j *ares.Job) bool { return j.Placement().LatencySensitive }},
 		},
 	},
 	{
@@ -200,8 +200,8 @@ var Filters = [...]Filter{
 		Reason: ReasonJobAffinity, Kind: ares.BlockerAffinity, lasting: true,
 		Text: text("affinity or anti_affinity to other jobs"),
 		Drop: []Droppable{
-			{Field: "placement.anti_affinity", If: func(j *ares.Job) bool { return len(j.Placement.AntiAffinity) > 0 }},
-			{Field: "placement.affinity", If: func(j *ares.Job) bool { return len(j.Placement.Affinity) > 0 }},
+			{Field: "placement.anti_affinity", If: func(j *ares.Job) bool { return len(j.Placement().AntiAffinity) > 0 }},
+			{Field: "placement.affinity", If: func(j *ares.Job) bool { return len(j.Placement().Affinity) > 0 }},
 		},
 	},
 	{Reason: ReasonHeld, Kind: ares.BlockerCapacity, Text: text("the free capacity is held for another job")},

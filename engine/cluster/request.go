@@ -81,16 +81,17 @@ const (
 
 // RequestOf returns the request of one member of a job. The returned request has no ID yet.
 func RequestOf(j *ares.Job) *Request {
+	p := j.Placement()
 	w := &Request{
 		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
 		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
 		accelerator:  cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
-		regions: slices.Sorted(slices.Values(j.Placement.Regions)),
+		regions: slices.Sorted(slices.Values(p.Regions)),
 	}
 	if w.MIG != "" && w.GPUs == 0 {
 		w.GPUs = 1 // one slice
 	}
-	if j.Placement.LatencySensitive && w.Milli > 0 {
+	if p.LatencySensitive && w.Milli > 0 {
 		w.GPUs, w.Milli = 1, 0 // exclusive use of the device
 	}
 	for m := range strings.SplitSeq(strings.ToLower(j.GPUModel), "|") {
@@ -100,19 +101,19 @@ func RequestOf(j *ares.Job) *Request {
 	}
 	slices.Sort(w.models)
 	switch {
-	case j.NUMAPolicy == "required" || j.Placement.LatencySensitive && w.NeedsDevices():
+	case j.NUMAPolicy == "required" || p.LatencySensitive && w.NeedsDevices():
 		w.NUMA = NUMARequired
 	case j.NUMAPolicy == "preferred":
 		w.NUMA = numaPreferred
 	}
-	for k, v := range j.Placement.NodeSelector { // order-free: sorted right below
+	for k, v := range p.NodeSelector { // order-free: sorted right below
 		w.rules.selector = append(w.rules.selector, label{k, v})
 	}
 	slices.SortFunc(w.rules.selector, func(a, b label) int { return cmp.Compare(a.key, b.key) })
-	w.rules.affinity = ParseAll(j.Placement.NodeAffinity, ares.ParseCondition)
-	w.rules.preferred = ParseAll(j.Placement.PreferredNodeAffinity, ares.ParseCondition)
-	w.rules.tolerations = ParseAll(j.Placement.Tolerations, ares.ParseToleration)
-	w.rules.requirements, w.rules.trusted = j.Placement.NodeRequirements, j.Trusted
+	w.rules.affinity = ParseAll(p.NodeAffinity, ares.ParseCondition)
+	w.rules.preferred = ParseAll(p.PreferredNodeAffinity, ares.ParseCondition)
+	w.rules.tolerations = ParseAll(p.Tolerations, ares.ParseToleration)
+	w.rules.requirements, w.rules.trusted = p.NodeRequirements, j.Trusted
 	w.DeviceKey = fmt.Sprintf("%q %q %d %q", w.accelerator, w.MIG, w.deviceMemory, w.models)
 	w.Constraints = &Constraints{Key: fmt.Sprintf("%q %q %q %d %t %q %q %q %q %v", w.accelerator, w.models, w.MIG, w.deviceMemory, w.NeedsDevices(), w.rules.selector, w.rules.affinity,
 		w.rules.preferred, w.regions, w.rules.tolerations)}

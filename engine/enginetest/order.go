@@ -85,7 +85,7 @@ func (w *Cluster) mayDelayPlannedStart(id ares.JobID) bool {
 
 // dependsOnAffinity reports whether the job has affinity to other jobs. A job with affinity to other jobs may not
 // fit at first, but may fit after the plan has placed those jobs.
-func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement.Affinity) > 0 }
+func dependsOnAffinity(job *ares.Job) bool { return len(job.Placement().Affinity) > 0 }
 
 // applyNominations applies the nominations of a plan to a state, so that later jobs cannot
 // use the nominated seats.

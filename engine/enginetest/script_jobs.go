@@ -18,7 +18,7 @@ func jobSpec(in *arguments) ares.Spec {
 		CPUs: in.number("cpus", 0), MemoryMB: in.number("memory-mb", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),
 		NUMAPolicy: in.text("numa-policy", ""), Mode: ares.Mode(in.text("mode", "")),
-		Placement: ares.Placement{
+		Constraints: &ares.Placement{
 			RequiredLevel: in.text("required-level", ""), NodeSelector: in.pairs("selector"), NodeRequirements: in.requirements("node-requirements"), Regions: in.list("regions"),
 			Strategy: in.text("strategy", ""), NetworkBandwidth: in.text("bandwidth", ""),
 			PreferredLevel: in.text("preferred-level", ""), PreferredDomain: in.text("preferred-domain", ""), Tolerations: in.list("tolerations"),
@@ -28,7 +28,7 @@ func jobSpec(in *arguments) ares.Spec {
 		After: in.list("after"), MinMembers: in.number("min-members", 0),
 		Array: ares.Array{Count: in.number("array", 0), Parallelism: in.number("parallelism", 0)},
 	}
-	s.Placement.LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
+	s.EditPlacement().LatencySensitive, s.AllowMixedModels = in.hasFlag("latency-sensitive"), in.hasFlag("allow-mixed-models")
 	if p := in.number("priority", -1); p >= 0 {
 		s.Priority = &p
 	}

@@ -77,7 +77,7 @@ func dropField(field string) ares.Step {
 // gangSteps returns the steps that drop a placement constraint on the gang as a whole.
 func (c *remedySearch) gangSteps() []ares.Step {
 	var out []ares.Step
-	wish, p := &c.entry.Shape.Wish, &c.entry.Job.Placement
+	wish, p := &c.entry.Shape.Wish, c.entry.Job.Placement()
 	if len(c.diagnosis.byModel) > 0 && c.diagnosis.fittedMixed > c.diagnosis.fitted {
 		out = append(out, mixModelsStep())
 	}

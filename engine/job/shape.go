@@ -73,7 +73,7 @@ func (sh *Shape) onOneNode() bool {
 
 // NewShape returns a new Shape for a job, even if a live job already has an equal Shape. See shapes.Find.
 func (j *Table) NewShape(job *ares.Job) *Shape {
-	p := &job.Placement
+	p := job.Placement()
 	w := cluster.RequestOf(job)
 	w.ID = j.cluster.NewRequestID()
 	j.Shapes.Requests.ShareConstraints(w)
@@ -213,7 +213,7 @@ type ShapeKey struct {
 
 // ShapeKeyOf returns the ShapeKey of a job, or false if the job has lists such as selectors.
 func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
-	p := &j.Placement
+	p := j.Placement()
 	lists := len(p.NodeSelector) + len(p.Tolerations) + len(p.Regions) + len(p.NodeAffinity) + len(p.NodeRequirements) + len(p.PreferredNodeAffinity) + len(p.Affinity) +
 		len(p.AntiAffinity) + len(p.PreferredAntiAffinity) + len(j.After)
 	return ShapeKey{

@@ -109,7 +109,7 @@ func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, cfg *config.Config) 
 	if job.MIGProfile != "" && whole == 0 && milli == 0 {
 		whole = 1
 	}
-	if milli > 0 && job.Placement.LatencySensitive {
+	if milli > 0 && job.Placement().LatencySensitive {
 		whole, milli = 1, 0
 	}
 	given := 0
@@ -175,7 +175,8 @@ func modelMatches(asked, model string) bool {
 // checkNUMA checks the NUMA node of a seat.
 func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 	devices := len(seat.Shares) > 0
-	required := job.NUMAPolicy == "required" || job.Placement.RequiredLevel == "numa" || job.Placement.LatencySensitive && devices
+	p := job.Placement()
+	required := job.NUMAPolicy == "required" || p.RequiredLevel == "numa" || p.LatencySensitive && devices
 	if seat.NUMA < 0 {
 		if required {
 			return fmt.Errorf("the job requires one NUMA node, but the placement names none")
@@ -216,7 +217,7 @@ func checkNodeConstraints(t *checker, p *placement) error {
 // checkRequirements checks a job's node requirements on one node and on each device that a
 // seat has on this node.
 func (m *nodeUse) checkRequirements(job *ares.Job, seat *ares.Seat) error {
-	rs := job.Placement.NodeRequirements
+	rs := job.Placement().NodeRequirements
 	if len(seat.Shares) == 0 {
 		if !rs.Matches(m.Node) {
 			return fmt.Errorf("the node does not meet the job's requirements %s", rs)
@@ -240,7 +241,7 @@ func (m *nodeUse) checkConstraints(job *ares.Job) error {
 	if m.Node.TrustedOnly && !job.Trusted {
 		return errors.New("the node accepts only jobs of platform administrators, and the job is not one")
 	}
-	where := &job.Placement
+	where := job.Placement()
 	for k, want := range where.NodeSelector { // order-free: any violation is enough
 		if v, ok := m.Node.Labels[k]; !ok || v != want {
 			return fmt.Errorf("the node's label %s is %q, but the job requires %q", k, v, want)

@@ -82,9 +82,9 @@ func TestViolationsAreFound(t *testing.T) {
 	}{
 		{"fine", gpu(), []ares.Seat{seat("a", 0, 1)}, ""},
 		{"a device in use", gpu(), []ares.Seat{seat("a", 0, 0)}, "devices"},
-		{"a hot device", gpu(func(s *ares.Spec) { s.Placement.Tolerations = []string{"spot"} }), []ares.Seat{seat("d", 0, 0)}, "devices"},
-		{"a sick device", gpu(func(s *ares.Spec) { s.Placement.Tolerations = []string{"*"} }), []ares.Seat{seat("d", 0, 1)}, "devices"},
-		{"another model", gpu(func(s *ares.Spec) { s.GPUModel, s.Placement.Tolerations = "h100", []string{"spot"} }), []ares.Seat{seat("d", 0, 2)}, "devices"},
+		{"a hot device", gpu(func(s *ares.Spec) { s.EditPlacement().Tolerations = []string{"spot"} }), []ares.Seat{seat("d", 0, 0)}, "devices"},
+		{"a sick device", gpu(func(s *ares.Spec) { s.EditPlacement().Tolerations = []string{"*"} }), []ares.Seat{seat("d", 0, 1)}, "devices"},
+		{"another model", gpu(func(s *ares.Spec) { s.GPUModel, s.EditPlacement().Tolerations = "h100", []string{"spot"} }), []ares.Seat{seat("d", 0, 2)}, "devices"},
 		{"too little memory", gpu(func(s *ares.Spec) { s.GPUMemoryMB = 1001 }), []ares.Seat{seat("b", 0, 0)}, "devices"},
 		{"a slice", ares.Spec{MIGProfile: "1g.10gb"}, []ares.Seat{seat("b", 0, 0)}, "devices"},
 		{"too few devices", ares.Spec{GPUs: 2}, []ares.Seat{seat("b", 0, 0)}, "devices"},
@@ -98,9 +98,9 @@ func TestViolationsAreFound(t *testing.T) {
 		{"before its dependency", gpu(func(s *ares.Spec) { s.After = []string{"db"} }), []ares.Seat{seat("b", 0, 0)}, "gangs"},
 		{"a taint", gpu(), []ares.Seat{seat("d", 0, 2)}, "nodes"},
 		{"a node for administrators' jobs", gpu(), []ares.Seat{seat("e", 0, 0)}, "nodes"},
-		{"another label", gpu(func(s *ares.Spec) { s.Placement.NodeSelector = map[string]string{"id": "c"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
-		{"a condition", gpu(func(s *ares.Spec) { s.Placement.NodeAffinity = []string{"id notin (b)"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
-		{"another region", gpu(func(s *ares.Spec) { s.Placement.Regions = []string{"us"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
+		{"another label", gpu(func(s *ares.Spec) { s.EditPlacement().NodeSelector = map[string]string{"id": "c"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
+		{"a condition", gpu(func(s *ares.Spec) { s.EditPlacement().NodeAffinity = []string{"id notin (b)"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
+		{"another region", gpu(func(s *ares.Spec) { s.EditPlacement().Regions = []string{"us"} }), []ares.Seat{seat("b", 0, 0)}, "nodes"},
 		{"two leaves", gangSpec("leaf", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, "places"},
 		{"one leaf", gangSpec("leaf", ""), []ares.Seat{seat("a", 0, 1), seat("b", 1, 0)}, ""},
 		{"one region", gangSpec("region", ""), []ares.Seat{seat("b", 0, 0), seat("c", 1, 0)}, ""},
@@ -134,11 +134,11 @@ func TestEmptyPlanMustNotWakeAtOnce(t *testing.T) {
 }
 
 func gangSpec(level, bandwidth string) ares.Spec {
-	return ares.Spec{GPUs: 1, Members: 2, Placement: ares.Placement{RequiredLevel: level, NetworkBandwidth: bandwidth}}
+	return ares.Spec{GPUs: 1, Members: 2, Constraints: &ares.Placement{RequiredLevel: level, NetworkBandwidth: bandwidth}}
 }
 
 func affinitySpec(near, apart []string) ares.Spec {
-	return ares.Spec{GPUs: 1, Placement: ares.Placement{Affinity: near, AntiAffinity: apart}}
+	return ares.Spec{GPUs: 1, Constraints: &ares.Placement{Affinity: near, AntiAffinity: apart}}
 }
 
 func expectViolation(t *testing.T, broken []laws.Violation, law string) {

@@ -80,7 +80,7 @@ func (t *checker) checkProtection(job *ares.Job, run *ares.Run, to *ares.Job) er
 func (t *checker) checkOrderPreemption(job, to *ares.Job, why ares.PreemptionBasis) error {
 	switch {
 	case why == ares.PreemptByMove:
-		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement.LatencySensitive {
+		if !t.cfg.Preemption.Moving || !job.Checkpoint.Enabled || job.Placement().LatencySensitive {
 			return fmt.Errorf("%[1]s must not be moved to make room for %[2]s: either the configuration disables moves, or %[1]s has no checkpoints, or %[1]s is latency-sensitive", job.ID, to.ID)
 		}
 	case why != ares.PreemptByOrder && !t.cfg.Preemption.Enabled, why == ares.PreemptByOrder && !t.cfg.Queue.Preempt && !t.cfg.PreemptsLonger():

@@ -52,9 +52,9 @@ func (t *checker) checkVictimBasis(job, victim *ares.Job, n *ares.Nomination, wh
 	switch tenant := t.tenants[job.Tenant]; {
 	case run.MustFinish(victim):
 		return fmt.Errorf("the victim is an at_most_once job that has started")
-	case victim.Placement.LatencySensitive && mine < ares.Critical.Rank():
+	case victim.Placement().LatencySensitive && mine < ares.Critical.Rank():
 		return fmt.Errorf("the victim is latency-sensitive, and the preempting job is not critical")
-	case why == ares.PreemptByMove && victim.Placement.LatencySensitive:
+	case why == ares.PreemptByMove && victim.Placement().LatencySensitive:
 		return fmt.Errorf("the victim is latency-sensitive, and such jobs are never moved")
 	case why == ares.PreemptByOrder, why == ares.PreemptByMove:
 		return nil // other laws on preemption check the rest

@@ -54,7 +54,7 @@ func (t *checker) checkLonger(job, to *ares.Job) error {
 		return fmt.Errorf("the configuration does not allow it")
 	case job.Tenant != to.Tenant || job.Queue != to.Queue || ares.ClassOf(job.PriorityValue()) != ares.ClassOf(to.PriorityValue()):
 		return fmt.Errorf("they are in different queues or priority classes")
-	case !allows || job.Mode == ares.AtMostOnce || job.Placement.LatencySensitive:
+	case !allows || job.Mode == ares.AtMostOnce || job.Placement().LatencySensitive:
 		return fmt.Errorf("it does not allow its preemption inside its class")
 	case now.Sub(waitingSince(to, &waiting, len(waiting.Attempts))) < min(time.Hour, max(t.cautiousRuntime(to)-time.Second, t.cfg.Preemption.Cooldown)):
 		return fmt.Errorf("the other job has waited for less than an hour and its own expected runtime")

@@ -113,7 +113,7 @@ func TestPreemptionViolationsAreFound(t *testing.T) {
 			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).teams["owner"].Quotas[0].Nominal = 1
 		}, "rights"},
 		{"a latency-sensitive one", func(c *preemptionCase) {
-			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).jobs["lent"].Placement.LatencySensitive = true
+			c.nominate("owed", ares.PreemptByQuota, "lent", 2, 3).jobs["lent"].EditPlacement().LatencySensitive = true
 		}, "rights"},
 		{"one that runs at most once", func(c *preemptionCase) {
 			c.nominate("urgent", ares.PreemptByClass, "low", 0, 1).jobs["low"].Mode = ares.AtMostOnce

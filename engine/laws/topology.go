@@ -138,7 +138,7 @@ func checkTopology(t *checker, p *placement) error {
 		}
 		members[m]++
 	}
-	if level := ares.Level(p.job.Placement.RequiredLevel); level != "" {
+	if level := ares.Level(p.job.Placement().RequiredLevel); level != "" {
 		for _, m := range at[1:] {
 			if !t.locator.shareDomain(at[0], m, level.Rank()) {
 				return fmt.Errorf("the job requires all its nodes in the same %[1]s, but nodes %[2]s and %[3]s are not in the same %[1]s", level, at[0].Node.ID, m.Node.ID)
@@ -181,7 +181,7 @@ func (a *locator) checkLeafLimits(job *ares.Job, at []*nodeUse, members map[*nod
 // If each member requests a MIG slice or a latency-sensitive share, wholeDevices returns 1,
 // because these count as a whole device. Otherwise wholeDevices returns 0.
 func wholeDevices(job *ares.Job) int {
-	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement.LatencySensitive) {
+	if job.GPUs == 0 && (job.MIGProfile != "" || job.GPUMilli > 0 && job.Placement().LatencySensitive) {
 		return 1
 	}
 	return 0
@@ -189,7 +189,7 @@ func wholeDevices(job *ares.Job) int {
 
 // checkBandwidth checks the network between the nodes of a job.
 func (a *locator) checkBandwidth(job *ares.Job, at []*nodeUse) error {
-	want, err := ares.ParseBandwidth(job.Placement.NetworkBandwidth)
+	want, err := ares.ParseBandwidth(job.Placement().NetworkBandwidth)
 	if err != nil || len(at) < 2 {
 		return nil
 	}
@@ -220,7 +220,7 @@ func checkAffinity(t *checker, p *placement) error {
 		if at == nil {
 			return nil // the law "devices" reports it
 		}
-		for _, text := range p.job.Placement.Affinity {
+		for _, text := range p.job.Placement().Affinity {
 			near, err := ares.ParseNear(text)
 			if err != nil {
 				continue
@@ -230,7 +230,7 @@ func checkAffinity(t *checker, p *placement) error {
 				return fmt.Errorf("the job's affinity %q is not met on node %s", text, at.Node.ID)
 			}
 		}
-		for _, text := range p.job.Placement.AntiAffinity {
+		for _, text := range p.job.Placement().AntiAffinity {
 			near, err := ares.ParseNear(text)
 			if err != nil {
 				continue

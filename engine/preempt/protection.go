@@ -46,7 +46,7 @@ func (r *Round) protectionOf(e *job.Entry, now time.Time) (protection, time.Time
 	switch {
 	case cfg.MaxPreemptions > 0 && run.Preemptions >= cfg.MaxPreemptions:
 		return protectedCount, time.Time{}
-	case e.Job.Placement.LatencySensitive:
+	case e.Job.Placement().LatencySensitive:
 		return protectedLatency, time.Time{}
 	}
 	return unprotected, time.Time{}

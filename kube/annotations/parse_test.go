@@ -23,7 +23,7 @@ func TestParseReadsEveryAnnotation(t *testing.T) {
 	if pl.Strategy != "consolidated" || pl.PreferredDomain != "spine-1" || pl.NetworkBandwidth != "200Gb" || !pl.LatencySensitive {
 		t.Errorf("Placement = %+v", pl)
 	}
-	if err := (ares.Spec{Command: []string{"true"}, Placement: pl}).Check(); err != nil {
+	if err := (ares.Spec{Command: []string{"true"}, Constraints: &pl}).Check(); err != nil {
 		t.Errorf("the engine's own check rejects the placement: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		// The engine accepts every request that Parse accepts.
-		if bad := (ares.Spec{Command: []string{"true"}, Placement: r.Placement()}).Check(); bad != nil {
+		if bad := (ares.Spec{Command: []string{"true"}, Constraints: new(r.Placement())}).Check(); bad != nil {
 			t.Fatalf("Parse accepts %q=%q, but the engine does not: %v", key, value, bad)
 		}
 		if r.GPUs < 0 || r.Strategy == "" {

@@ -175,7 +175,7 @@ func alike(list []*pod) [][]*pod {
 }
 
 func sameRequest(a, b *ares.Spec) bool {
-	return a.GPUs == b.GPUs && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Placement, b.Placement)
+	return a.GPUs == b.GPUs && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Constraints, b.Constraints)
 }
 
 // party returns the units whose pods are bound together with those of this unit.
@@ -193,13 +193,14 @@ func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 	spec := first.Spec
 	spec.Members = len(list)
 	spec.RequestID = fmt.Sprintf("%s#%d/%s", g.key, g.made, first.UID)
-	if near != nil && spec.Placement.PreferredDomain == "" {
+	where := spec.EditPlacement()
+	if near != nil && where.PreferredDomain == "" {
 		if r := p.nodes[near.seatNode()]; r != nil && r.record != nil {
-			spec.Placement.PreferredDomain = r.record.Labels[string(ares.LevelLeaf)]
+			where.PreferredDomain = r.record.Labels[string(ares.LevelLeaf)]
 		}
 	}
 	if excluded := excludedNodes(list); len(excluded) > 0 {
-		spec.Placement.NodeRequirements = append(slices.Clone(spec.Placement.NodeRequirements),
+		where.NodeRequirements = append(slices.Clone(where.NodeRequirements),
 			ares.NodeRequirement{Key: ares.KeyNodeName, Operator: ares.OperatorNotIn, Values: excluded})
 	}
 	p.addTenant(spec.Tenant)

@@ -53,14 +53,32 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Labels:        p.Labels,
 		Priority:      new(priority(p.Spec.Priority)),
 		PriorityClass: ares.ClassOf(priority(p.Spec.Priority)),
-		Placement:     request.Placement(),
+		Constraints:   new(request.Placement()),
 		// Kubernetes starts a failed pod again, or its controller creates another. The engine only places it.
 		Retry: ares.RetryPolicy{MaxRetries: new(0)},
 	}
-	out.Spec.Placement.NodeSelector = p.Spec.NodeSelector
-	out.Spec.Placement.Tolerations = tolerations(p.Spec.Tolerations)
-	out.Spec.Placement.NodeRequirements = requirements(p.Spec.Affinity)
+	where := out.Spec.Constraints
+	where.NodeSelector = p.Spec.NodeSelector
+	where.Tolerations = tolerations(p.Spec.Tolerations)
+	where.NodeRequirements = requirements(p.Spec.Affinity)
+	if owner != nil && !owner.IsGang && owner.Pods > 1 && (where.LatencySensitive || where.Strategy == "distributed") {
+		spread(&out.Spec, owner)
+	}
 	return out
+}
+
+// labelOwner is a label of the engine's job for a pod, with the UID of the workload that the pod belongs to.
+const labelOwner = "ares.dev/owner"
+
+// spread keeps the replicas of a workload on different nodes as far as possible, so that the loss of a node stops only one
+// of them. Each replica is a job of its own for the engine.
+func spread(s *ares.Spec, owner *Owner) {
+	labels := map[string]string{labelOwner: owner.UID}
+	for k, v := range s.Labels {
+		labels[k] = v
+	}
+	s.Labels = labels
+	s.Constraints.PreferredAntiAffinity = []string{labelOwner + "=" + owner.UID}
 }
 
 func tenant(namespace string, labels map[string]string) string {

@@ -84,7 +84,7 @@ func read(b *testing.B) *sim.Trace {
 	})
 	for i := range t.Arrivals {
 		s := &t.Arrivals[i].Spec
-		s.Placement.NodeSelector = map[string]string{"pool": s.Tenant}
+		s.EditPlacement().NodeSelector = map[string]string{"pool": s.Tenant}
 	}
 	return t
 }

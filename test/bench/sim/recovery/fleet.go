@@ -60,7 +60,7 @@ func newWorld(s *setting) (*world, error) {
 		w.Submit(ares.JobID(fmt.Sprintf("gang%03d", i)), spec)
 	}
 	for i := range s.waiting {
-		w.Submit(ares.JobID(fmt.Sprintf("pair%03d", i)), ares.Spec{Members: 2, GPUs: gpus, Placement: ares.Placement{RequiredLevel: "leaf"}})
+		w.Submit(ares.JobID(fmt.Sprintf("pair%03d", i)), ares.Spec{Members: 2, GPUs: gpus, Constraints: &ares.Placement{RequiredLevel: "leaf"}})
 	}
 	if err := w.decide(); err != nil {
 		return nil, err
