@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,16 +53,15 @@ func TestInstall(t *testing.T) {
 
 // testExamples applies every example, with the scheduler running under its own service account.
 func testExamples(t *testing.T, c *kubetest.Cluster, a *applier) {
-	program := filepath.Join(t.TempDir(), "ares-kube-scheduler")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "../cmd/ares-kube-scheduler")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the scheduler: %v\n%s", err, out)
+	program, err := kubetest.AresScheduler()
+	if err != nil {
+		t.Fatal(err)
 	}
 	config, err := c.ServiceAccountKubeconfig("kube-system", "topology-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
+	// With leader election, as in the Deployment.
 	if _, err := c.StartProcess("ares-kube-scheduler", program, "--kubeconfig="+config, "--secure-port=0", "--v=2"); err != nil {
 		t.Fatal(err)
 	}
