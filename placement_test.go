@@ -2,6 +2,7 @@ package ares_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"unsafe"
 
@@ -47,11 +48,34 @@ func TestPlacementJSON(t *testing.T) {
 		{nil, `{}`},
 		{&ares.Placement{}, `{}`},
 		{&ares.Placement{Strategy: "balanced"}, `{"placement":{"strategy":"balanced"}}`},
-		{&ares.Placement{Regions: []string{}}, `{"placement":{}}`},
+		{&ares.Placement{Regions: []string{}}, `{"placement":{"regions":[]}}`},
 	} {
 		data, err := json.Marshal(ares.Spec{Constraints: c.placement})
 		if err != nil || string(data) != c.want {
 			t.Errorf("%+v is %s, want %s (%v)", c.placement, data, c.want, err)
+		}
+	}
+}
+
+// Each field counts: a spec whose placement sets only one field must not lose it in its JSON form.
+func TestPlacementIsZeroLooksAtEachField(t *testing.T) {
+	kind := reflect.TypeFor[ares.Placement]()
+	for i := range kind.NumField() {
+		var p ares.Placement
+		switch f := reflect.ValueOf(&p).Elem().Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		case reflect.Map:
+			f.Set(reflect.MakeMap(f.Type()))
+		default:
+			t.Fatalf("set a %s for the field %s here", f.Kind(), kind.Field(i).Name)
+		}
+		if p.IsZero() {
+			t.Errorf("IsZero does not look at the field %s", kind.Field(i).Name)
 		}
 	}
 }
