@@ -40,6 +40,7 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var d Decision
+	p.refreshTopology()
 	p.apply(now) // nodes first: the pods that are adopted need them
 	d.Planned = p.adopt(now)
 	p.formUnits()

@@ -35,6 +35,10 @@ type Planner struct {
 	gangs   map[string]*gang
 	units   map[ares.JobID]*unit
 	tenants map[string]bool
+	// settings has the weights and limits of the configuration, and sent what the engine knows of the topology.
+	settings      ares.Topology
+	sent          *ares.Topology
+	leavesChanged bool
 	// changed has the gangs whose waiting pods may form a unit.
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.
@@ -65,6 +69,7 @@ type pod struct {
 func New(scheduler string, observer Observer) *Planner {
 	return &Planner{
 		scheduler: scheduler,
+		settings:  ares.Topology{Weights: ares.DefaultWeights()},
 		observer:  observer,
 		state:     engine.New(),
 		nodes:     map[string]*node{},
@@ -80,7 +85,7 @@ func New(scheduler string, observer Observer) *Planner {
 func (p *Planner) SetTopology(t ares.Topology) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.events = append(p.events, ares.Event{Topology: &t})
+	p.settings, p.leavesChanged = t, true
 }
 
 // SetNode adds or changes a node. A node that is not ready is offline: it gets no pods, but its pods keep their devices.
@@ -88,7 +93,7 @@ func (p *Planner) SetNode(record *ares.Node, ready, cordoned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.node(record.ID)
-	n.record = record
+	n.record, p.leavesChanged = record, true
 	p.events = append(p.events, ares.Event{Node: record})
 	if ready != n.online {
 		n.online = ready
@@ -120,6 +125,7 @@ func (p *Planner) DeleteNode(name string) {
 		p.gone(ares.KindSession, name)
 	}
 	p.gone(ares.KindNode, name)
+	p.leavesChanged = true
 	p.nodes[name].record, p.nodes[name].online, p.nodes[name].cordon = nil, false, false
 	if len(p.nodes[name].taken) == 0 {
 		delete(p.nodes, name)
