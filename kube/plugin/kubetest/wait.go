@@ -33,6 +33,27 @@ func Await(ctx context.Context, limit, every time.Duration, check func(context.C
 	}
 }
 
+// AwaitCount calls `count` again and again until it returns at least `want`. It gives up only when the count has not grown for
+// a while: how long the whole takes depends on the machine.
+func AwaitCount(ctx context.Context, patience, every time.Duration, want int, count func(context.Context) (int, error)) error {
+	for most := -1; ; {
+		err := Await(ctx, patience, every, func(ctx context.Context) error {
+			n, err := count(ctx)
+			if err != nil {
+				return err
+			}
+			if n <= most {
+				return fmt.Errorf("%d of %d, and none more", n, want)
+			}
+			most = n
+			return nil
+		})
+		if err != nil || most >= want {
+			return err
+		}
+	}
+}
+
 // Workers is how many calls to make at once to keep an API server on loopback busy.
 const Workers = 32
 
