@@ -103,8 +103,10 @@ func (p *Planner) refreshTopology() {
 	t := p.settings
 	if t.Domains, p.knowsSwitches = p.domains(); len(t.Domains) > ares.MaxDomains || hasDuplicates(t.Domains) {
 		t.Domains = nil // two spines have a leaf of the same name, so the name alone does not say which is meant
+	} else {
+		p.addSwitches(&t)
 	}
-	if p.sent != nil && slices.EqualFunc(p.sent.Domains, t.Domains, sameDomain) && p.sent.Weights == t.Weights &&
+	if p.sent != nil && slices.EqualFunc(p.sent.Domains, t.Domains, sameDomain) && slices.Equal(p.sent.Switches, t.Switches) && p.sent.Weights == t.Weights &&
 		p.sent.MaxNodesPerLeaf == t.MaxNodesPerLeaf && p.sent.MaxGPUsPerLeaf == t.MaxGPUsPerLeaf {
 		return
 	}
@@ -113,7 +115,7 @@ func (p *Planner) refreshTopology() {
 }
 
 func sameDomain(a, b ares.Domain) bool {
-	return a.Name == b.Name && slices.Equal(a.Adjacent, b.Adjacent)
+	return a.Name == b.Name && a.Switch == b.Switch && slices.Equal(a.Adjacent, b.Adjacent)
 }
 
 func hasDuplicates(list []ares.Domain) bool {

@@ -57,7 +57,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 	}{
 		{factory.Core().V1().Nodes().Informer(), handle(f.setNode, f.deleteNode)},
 		{factory.Core().V1().Pods().Informer(), handle(f.setPod, f.deletePod)},
-		{factory.Batch().V1().Jobs().Informer(), handle(func(o *batchv1.Job) { f.ownerChanged(o.UID) }, nil)},
+		{factory.Batch().V1().Jobs().Informer(), handle(f.jobChanged, nil)},
 		{factory.Apps().V1().StatefulSets().Informer(), handle(func(o *appsv1.StatefulSet) { f.ownerChanged(o.UID) }, nil)},
 		{factory.Apps().V1().ReplicaSets().Informer(), handle(func(o *appsv1.ReplicaSet) { f.ownerChanged(o.UID) }, nil)},
 		{factory.Apps().V1().Deployments().Informer(), handle(f.deploymentChanged, nil)},
@@ -222,7 +222,7 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) *watch.Owner {
 	switch ref.Kind {
 	case "Job":
 		if o, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
-			return watch.JobOwner(o)
+			return f.jobOwner(o)
 		}
 	case "StatefulSet":
 		if o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
@@ -241,6 +241,32 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) *watch.Owner {
 		return watch.ReplicasOwner(set, set.Spec.Replicas)
 	}
 	return nil
+}
+
+// jobOwner returns the workload of a Job: the Job itself, or its JobSet.
+func (f *feed) jobOwner(j *batchv1.Job) *watch.Owner {
+	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
+	if err != nil {
+		siblings = nil // the selector is made of labels that the API server accepted
+	}
+	return watch.JobSetOwner(j, siblings)
+}
+
+// jobChanged translates the waiting pods of a Job again, and those of the other Jobs of its JobSet.
+func (f *feed) jobChanged(j *batchv1.Job) {
+	f.ownerChanged(j.UID)
+	if !watch.InJobSet(j) {
+		return
+	}
+	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
+	if err != nil {
+		return // as above
+	}
+	for _, other := range siblings {
+		if other.UID != j.UID {
+			f.ownerChanged(other.UID)
+		}
+	}
 }
 
 // ownerChanged translates the waiting pods of a workload again.

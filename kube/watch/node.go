@@ -18,6 +18,10 @@ const (
 	labelMemory  = "nvidia.com/gpu.memory"
 )
 
+// LabelBandwidth is the label of a node that says how much network bandwidth it has to the other nodes of its leaf,
+// spine, zone and region, such as 200Gb.
+const LabelBandwidth = "topology.scheduler/network-bandwidth"
+
 // places lists, for each level of the topology, the labels that may name a node's domain. The first label that a node
 // has wins.
 var places = []struct {
@@ -64,6 +68,9 @@ func Node(n *v1.Node, used Resources) *ares.Node {
 		SessionTTL: 0,
 		Version:    n.Status.NodeInfo.KubeletVersion,
 	}
+	// Kubernetes does not say which NUMA node a GPU belongs to, and the kubelet chooses the GPUs. So the whole node counts
+	// as one NUMA node, and a latency-sensitive pod may go to every node with enough GPUs.
+	record.NUMA = []ares.NUMANode{{CPUs: record.CPUs, MemoryMB: record.MemoryMB}}
 	for _, t := range n.Spec.Taints {
 		effect := ares.NoSchedule // also for NoExecute: no new pod may go there either
 		if t.Effect == v1.TaintEffectPreferNoSchedule {
