@@ -39,7 +39,6 @@ type Planner struct {
 	settings      ares.Topology
 	sent          *ares.Topology
 	leavesChanged bool
-	knowsSwitches bool // the nodes of at least one leaf name the class of its switch
 	// changed has the gangs whose waiting pods may form a unit.
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.

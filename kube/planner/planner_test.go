@@ -369,29 +369,6 @@ func TestProtectedWorkloadIsNotPreempted(t *testing.T) {
 	}
 }
 
-func TestBandwidthIsCheckedWhereSwitchesAreKnown(t *testing.T) {
-	wants := func(p *watch.Pod) { p.Spec.EditPlacement().NetworkBandwidth = "200Gb" }
-	c := newCluster(t, 8)
-	c.pod("a0", 8, "a", 2, wants)
-	c.pod("a1", 8, "a", 2, wants)
-	c.cycle()
-	if c.plan("a0") == "" {
-		t.Errorf("waits for a bandwidth that nobody can check: %v", c.WaitingReasons(1, c.now))
-	}
-	c = newCluster(t, 0)
-	for i := range 8 {
-		n := gpuNode(i)
-		n.Labels[watch.LabelSwitch] = []string{"100GbE", "200GbE"}[i/4]
-		c.SetNode(n, true, false)
-	}
-	c.pod("b0", 8, "b", 2, wants)
-	c.pod("b1", 8, "b", 2, wants)
-	c.cycle()
-	if a, _ := c.Assignment("uid-b0"); a.Domain != "leaf/leaf-001" {
-		t.Errorf("planned in %q, want the leaf with the fast switch: %v", a.Domain, c.WaitingReasons(1, c.now))
-	}
-}
-
 func TestPodsOfAGangMayDiffer(t *testing.T) {
 	c := newCluster(t, 2)
 	c.pod("launcher", 1, "gang", 3)

@@ -194,9 +194,6 @@ func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 	spec.Members = len(list)
 	spec.RequestID = fmt.Sprintf("%s#%d/%s", g.key, g.made, first.UID)
 	where := spec.EditPlacement()
-	if !p.knowsSwitches {
-		where.NetworkBandwidth = "" // it cannot be checked, and the workload would wait for ever
-	}
 	if near != nil && where.PreferredDomain == "" {
 		if r := p.nodes[near.seatNode()]; r != nil && r.record != nil {
 			where.PreferredDomain = r.record.Labels[string(ares.LevelLeaf)]

@@ -34,9 +34,6 @@ var places = []struct {
 	{ares.LevelLeaf, []string{"topology.scheduler/leaf", "network.topology.nvidia.com/leaf"}},
 }
 
-// LabelSwitch is the label of a node with the class of the switch of its leaf, such as 100GbE.
-const LabelSwitch = "topology.scheduler/switch"
-
 // Resources are amounts of CPU, in thousandths of a core, and memory, in bytes.
 type Resources struct {
 	CPUMilli int64
