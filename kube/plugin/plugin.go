@@ -45,7 +45,7 @@ var (
 )
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
-func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
+func New(ctx context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
@@ -54,11 +54,16 @@ func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error
 	p.loop = newLoop(p)
 	var err error
 	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	go p.loop.standBy(ctx)
+	return p, nil
 }
 
 // Lead starts to decide. It is called once, when this process has become the leader.
 func (p *Plugin) Lead(ctx context.Context) {
+	close(p.loop.leads)
 	p.metrics.Recovery.Lead()
 	go p.loop.run(ctx)
 }
