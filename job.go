@@ -155,8 +155,8 @@ type Job struct {
 	Owner      string       // the identity that submitted it
 	RetryOf    JobID        // the job this one repeats, "" when none
 	ArrayOf    JobID        // the array this one is an element of, "" when none
-	ArrayIndex int          // of an element: its index, from 0
-	ArrayCount int          // of an element: how many there are
+	ArrayIndex int32        // of an element: its index, from 0
+	ArrayCount int32        // of an element: how many there are
 	Notes      []PolicyNote // notes that policies added when the job was accepted
 }
 
