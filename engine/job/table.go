@@ -42,8 +42,6 @@ type Table struct {
 
 	protections map[ares.JobID]*ares.Protection // nil until a job has one
 
-	protections map[ares.JobID]*ares.Protection // nil until a job has one
-
 	allocationScratch []queue.GPUAmount    // scratch memory of AllocationOf
 	ChangedEntries    []*Entry             // entries changed by the current batch
 	DelaysLearned     map[*Entry]time.Time // for the current snapshot: Entry.DelayLearnedAt
