@@ -63,9 +63,9 @@ docker-build: build kube-scheduler $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the i
 	deploy/docker/build-kube
 
 .PHONY: kube-scheduler
-kube-scheduler: ## Build the Kubernetes scheduler, .bin/kube/ares-kube-scheduler
-	mkdir -p $(TOOLS)/kube
-	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(TOOLS)/kube/ares-kube-scheduler ./cmd/ares-kube-scheduler
+kube-scheduler: ## Build bin/ares-kube-scheduler, the scheduler of a Kubernetes cluster
+	mkdir -p bin
+	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler ./cmd/ares-kube-scheduler
 
 .PHONY: deploy
 deploy: ## Install the Kubernetes scheduler into the cluster of kubectl (ARES_KUBE_IMAGE for an image of a registry)
@@ -216,10 +216,6 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 
 .PHONY: tools
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
-
-.PHONY: kube-scheduler
-kube-scheduler: ## Build bin/ares-kube-scheduler, the scheduler of a Kubernetes cluster
-	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler ./cmd/ares-kube-scheduler
 
 .PHONY: kube-tools
 kube-tools: $(KUBE_PROGRAMS) ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s changes

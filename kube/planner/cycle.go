@@ -16,7 +16,8 @@ type Decision struct {
 	Withdrawn []Ref
 	// Evictions has the units that must be evicted.
 	Evictions []Eviction
-	Placed    int // number of placed units
+	Placed    int       // number of placed units
+	Plan      ares.Plan // of the engine
 	// Again is true if another cycle may decide more.
 	Again bool
 	// Wake is when the next cycle is due without any event, zero for never.
@@ -39,6 +40,7 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var d Decision
+	p.refreshTopology()
 	p.apply(now) // nodes first: the pods that are adopted need them
 	d.Planned = p.adopt(now)
 	p.formUnits()
@@ -72,6 +74,7 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.apply(now)
 	again, next := p.returning(now)
 	d.Planned = append(d.Planned, again...)
+	d.Plan = plan
 	d.Again, d.Wake = !plan.Empty(), earlier(plan.Wake, next)
 	return d, nil
 }

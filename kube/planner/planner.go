@@ -9,9 +9,20 @@ import (
 	"github.com/ares-scheduler/ares/kube/watch"
 )
 
+// Observer is told what happens to the engine's state. Its methods must not call the planner.
+type Observer interface {
+	// Follow receives each batch that the engine's state applies.
+	Follow(b ares.Batch, now time.Time)
+	// Lost is called when a pod of a gang ended because its node is not there any more, and Recovered when all pods of the
+	// gang have a node again. The gang is named by the ID of its first job.
+	Lost(gang ares.JobID, now time.Time)
+	Recovered(gang ares.JobID, now time.Time)
+}
+
 // Planner holds the engine's state of one cluster and the plans that are not carried out yet.
 type Planner struct {
 	scheduler string // the schedulerName of the pods that it plans
+	observer  Observer
 
 	mu       sync.Mutex
 	state    *engine.State
@@ -24,6 +35,10 @@ type Planner struct {
 	gangs   map[string]*gang
 	units   map[ares.JobID]*unit
 	tenants map[string]bool
+	// settings has the weights and limits of the configuration, and sent what the engine knows of the topology.
+	settings      ares.Topology
+	sent          *ares.Topology
+	leavesChanged bool
 	// changed has the gangs whose waiting pods may form a unit.
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.
@@ -50,10 +65,12 @@ type pod struct {
 	told     string // the last reason that was reported for it
 }
 
-// New returns a planner for the pods that name the given scheduler.
-func New(scheduler string) *Planner {
+// New returns a planner for the pods that name the given scheduler. The observer may be nil.
+func New(scheduler string, observer Observer) *Planner {
 	return &Planner{
 		scheduler: scheduler,
+		settings:  ares.Topology{Weights: ares.DefaultWeights()},
+		observer:  observer,
 		state:     engine.New(),
 		nodes:     map[string]*node{},
 		pods:      map[string]*pod{},
@@ -68,7 +85,7 @@ func New(scheduler string) *Planner {
 func (p *Planner) SetTopology(t ares.Topology) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.events = append(p.events, ares.Event{Topology: &t})
+	p.settings, p.leavesChanged = t, true
 }
 
 // SetNode adds or changes a node. A node that is not ready is offline: it gets no pods, but its pods keep their devices.
@@ -76,7 +93,7 @@ func (p *Planner) SetNode(record *ares.Node, ready, cordoned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.node(record.ID)
-	n.record = record
+	n.record, p.leavesChanged = record, true
 	p.events = append(p.events, ares.Event{Node: record})
 	if ready != n.online {
 		n.online = ready
@@ -108,6 +125,7 @@ func (p *Planner) DeleteNode(name string) {
 		p.gone(ares.KindSession, name)
 	}
 	p.gone(ares.KindNode, name)
+	p.leavesChanged = true
 	p.nodes[name].record, p.nodes[name].online, p.nodes[name].cordon = nil, false, false
 	if len(p.nodes[name].taken) == 0 {
 		delete(p.nodes, name)
@@ -121,7 +139,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	known := p.pods[seen.UID]
 	if seen.Ended {
 		if known != nil {
-			p.remove(known)
+			p.remove(known, now)
 		}
 		return
 	}
@@ -139,21 +157,25 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	}
 	if known.unit != nil && seen.Node != "" {
 		p.claim(known, now)
+		p.recovered(known.gang, now)
 	}
 	p.changed[known.gang] = true
 }
 
 // DeletePod removes a pod that no longer exists.
-func (p *Planner) DeletePod(uid string) {
+func (p *Planner) DeletePod(uid string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known := p.pods[uid]; known != nil {
-		p.remove(known)
+		p.remove(known, now)
 	}
 }
 
 // remove takes a pod out of its gang and unit, and frees its devices.
-func (p *Planner) remove(o *pod) {
+func (p *Planner) remove(o *pod, now time.Time) {
+	if n := p.nodes[o.Node]; o.unit != nil && o.Node != "" && (n == nil || !n.online) && p.ours(o.Pod) {
+		p.lost(o.gang, now)
+	}
 	if o.unit != nil {
 		p.release(o)
 	}
@@ -199,6 +221,10 @@ func (p *Planner) apply(now time.Time) {
 		return
 	}
 	p.revision++
-	p.state.Apply(ares.Batch{Revision: p.revision, Events: p.events, At: now})
+	batch := ares.Batch{Revision: p.revision, Events: p.events, At: now}
+	p.state.Apply(batch)
+	if p.observer != nil {
+		p.observer.Follow(batch, now)
+	}
 	p.events = nil
 }

@@ -26,7 +26,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, nodes int) *cluster {
 	t.Helper()
-	c := &cluster{Planner: planner.New(scheduler), t: t, now: start, pods: map[string]*watch.Pod{}}
+	c := &cluster{Planner: planner.New(scheduler, nil), t: t, now: start, pods: map[string]*watch.Pod{}}
 	for i := range nodes {
 		c.SetNode(gpuNode(i), true, false)
 	}
@@ -236,7 +236,7 @@ func TestGangWithoutOnePodStartsAgain(t *testing.T) {
 	c.pod("a", 4, "gang", 2)
 	c.pod("b", 4, "gang", 2)
 	c.cycle()
-	c.DeletePod("uid-b")
+	c.DeletePod("uid-b", c.now)
 	delete(c.pods, "b")
 	d := c.cycle()
 	if c.plan("a") != "" || !slices.Contains(d.Withdrawn, planner.Ref{UID: "uid-a", Namespace: "team-a", Name: "a"}) {
@@ -258,7 +258,7 @@ func TestReplacementGoesNearTheRest(t *testing.T) {
 	c.cycle()
 	c.bind("g0", "g1", "g2")
 	a, _ := c.Assignment("uid-g0")
-	c.DeletePod("uid-g2")
+	c.DeletePod("uid-g2", c.now)
 	delete(c.pods, "g2")
 	c.pod("g3", 8, "gang", 3)
 	c.cycle()
@@ -339,8 +339,8 @@ func TestPreemptionStopsWholeGang(t *testing.T) {
 		t.Errorf("reasons: %v", reasons)
 	}
 	c.pod("late", 8, "", 1, withPriority(2500), func(p *watch.Pod) { p.Created = c.now.Add(time.Second) })
-	c.DeletePod("uid-v0")
-	c.DeletePod("uid-v1")
+	c.DeletePod("uid-v0", c.now)
+	c.DeletePod("uid-v1", c.now)
 	delete(c.pods, "v0")
 	delete(c.pods, "v1")
 	c.cycle()
@@ -385,7 +385,7 @@ func TestPodsOfAGangMayDiffer(t *testing.T) {
 		}
 	}
 	c.checkSeats()
-	c.DeletePod("uid-launcher")
+	c.DeletePod("uid-launcher", c.now)
 	delete(c.pods, "launcher")
 	c.cycle()
 	if c.plan("w0") != "" || c.plan("w1") != "" {

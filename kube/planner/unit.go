@@ -18,12 +18,44 @@ type gang struct {
 	key  string
 	pods map[string]*pod
 	made int // units made so far; it numbers them
+	// lost is true from the loss of a node with pods of the gang until the gang is whole again.
+	lost bool
+	size int // the number of pods that a whole gang has
+}
+
+// id names the gang for the observer.
+func (g *gang) id() ares.JobID { return ares.NewJobID("gang", g.key) }
+
+// lost records that a pod of the gang ended with its node.
+func (p *Planner) lost(g *gang, now time.Time) {
+	if p.observer != nil && !g.lost {
+		g.lost = true
+		p.observer.Lost(g.id(), now)
+	}
+}
+
+// recovered records that a gang that lost pods is whole again.
+func (p *Planner) recovered(g *gang, now time.Time) {
+	if !g.lost {
+		return
+	}
+	bound := 0
+	for _, o := range g.pods {
+		if o.Node != "" && !o.Leaving {
+			bound++
+		}
+	}
+	if bound >= g.size {
+		g.lost = false
+		p.observer.Recovered(g.id(), now)
+	}
 }
 
 func (p *Planner) gang(g watch.Gang) *gang {
 	if p.gangs[g.Key] == nil {
 		p.gangs[g.Key] = &gang{key: g.Key, pods: map[string]*pod{}}
 	}
+	p.gangs[g.Key].size = g.Size
 	return p.gangs[g.Key]
 }
 

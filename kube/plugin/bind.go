@@ -43,7 +43,17 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 	return fwk.AsStatus(p.bind(ctx, pod, node, annotations))
 }
 
+// bindings limits how many bindings are written at the same time. They all fit into one connection to the API server
+// then. Without the limit, a large plan opens hundreds of connections, whose handshakes cost more than the bindings.
+const bindings = 64
+
 func (p *Plugin) bind(ctx context.Context, pod *v1.Pod, node string, annotations map[string]string) error {
+	select {
+	case p.binding <- struct{}{}:
+		defer func() { <-p.binding }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},

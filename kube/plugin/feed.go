@@ -186,7 +186,7 @@ func (f *feed) deletePod(pod *v1.Pod) {
 		f.disown(string(owner.UID), pod)
 		f.mu.Unlock()
 	}
-	f.planner.DeletePod(string(pod.UID))
+	f.planner.DeletePod(string(pod.UID), time.Now())
 	f.wake()
 }
 

@@ -74,6 +74,9 @@ func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
 	if d.Placed > 0 || len(d.Evictions) > 0 {
 		logger.Info("Decided", "units", d.Placed, "pods", len(d.Planned), "evictions", len(d.Evictions), "took", time.Since(begin))
 	}
+	took := time.Since(begin)
+	p.metrics.ObserveDecision(took)
+	p.metrics.ObservePlan(&d.Plan, nil, took)
 	p.reject(d.Withdrawn)
 	p.activate(logger, d.Planned)
 	for _, e := range d.Evictions {

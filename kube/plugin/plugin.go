@@ -26,8 +26,10 @@ const gangWait = 30 * time.Second
 type Plugin struct {
 	handle  fwk.Handle
 	planner *planner.Planner
+	metrics *observer
 	feed    *feed
 	binds   *bindOrder
+	binding chan struct{} // has one element for each binding that is being written
 	loop    *loop
 }
 
@@ -44,7 +46,11 @@ var (
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
 func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, planner: planner.New(handle.ProfileName()), binds: newBindOrder()}
+	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
+	p.planner = planner.New(handle.ProfileName(), p.metrics)
+	if err := p.metrics.register(p.planner); err != nil {
+		return nil, err
+	}
 	p.loop = newLoop(p)
 	var err error
 	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
@@ -52,7 +58,10 @@ func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error
 }
 
 // Lead starts to decide. It is called once, when this process has become the leader.
-func (p *Plugin) Lead(ctx context.Context) { go p.loop.run(ctx) }
+func (p *Plugin) Lead(ctx context.Context) {
+	p.metrics.Recovery.Lead()
+	go p.loop.run(ctx)
+}
 
 // Name returns the plugin's name.
 func (*Plugin) Name() string { return Name }

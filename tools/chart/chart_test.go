@@ -109,7 +109,7 @@ func TestPodSecurity(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	templates := rendered(t, map[string]any{
-		"schedulerName": "gpu", "gpuResource": "amd.com/gpu", "replicas": 3, "logLevel": 0,
+		"schedulerName": "gpu", "replicas": 3, "logLevel": 0,
 		"image":            map[string]any{"repository": "registry.example.com/ares", "tag": "1.0", "pullPolicy": "Always"},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
 		"nodeSelector":     map[string]any{"a": "b"},
@@ -125,7 +125,7 @@ func TestValues(t *testing.T) {
 		"deployment.yaml": {
 			"image: registry.example.com/ares:1.0\n", "imagePullPolicy: Always\n", "replicas: 3\n", "--scheduler-name=gpu\n", "--v=0\n", "- name: registry\n", "a: b\n",
 		},
-		"validate-annotations.yaml": {`schedulerName == "gpu"`, `limits["amd.com/gpu"]`},
+		"validate-annotations.yaml": {`schedulerName == "gpu"`},
 		"configmap.yaml":            {"maxNodesPerLeaf: 8\n", "maxGPUsPerLeaf: 32\n"},
 	} {
 		for _, text := range want {
@@ -133,7 +133,7 @@ func TestValues(t *testing.T) {
 				t.Errorf("%s lacks %q", name, text)
 			}
 		}
-		if strings.Contains(templates[name], "nvidia.com/gpu") || strings.Contains(templates[name], "topology-aware-scheduler") {
+		if strings.Contains(templates[name], "topology-aware-scheduler") {
 			t.Errorf("%s has a default although a value replaces it", name)
 		}
 	}
@@ -151,7 +151,6 @@ func TestWrongValuesAreRejected(t *testing.T) {
 		"maxGpusPerLeaf":  {"config": map[string]any{"topologyConstraints": map[string]any{"maxGpusPerLeaf": 8}}},
 		"/config":         {"config": map[string]any{"scoringWeights": map[string]any{"topologyAlignment": -1}}},
 		"add up to 1.2:":  {"config": map[string]any{"scoringWeights": map[string]any{"topologyAlignment": 0.5}}},
-		"/gpuResource":    {"gpuResource": `gpu"`},
 		"/schedulerName":  {"schedulerName": `a"b`},
 		"/admission":      {"admission": map[string]any{"validate": "yes"}},
 		"/image/pullPoli": {"image": map[string]any{"pullPolicy": "Sometimes"}},

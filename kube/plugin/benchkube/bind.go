@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -32,7 +33,7 @@ func bindAll(ctx context.Context) error {
 		return err
 	}
 	config.QPS, config.Burst = 2000, 4000
-	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

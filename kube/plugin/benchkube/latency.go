@@ -34,6 +34,8 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel = process.While(ctx)
+	defer cancel()
 	if err := s.warmUp(ctx, c, seen, process); err != nil {
 		return nil, err
 	}
@@ -114,9 +116,7 @@ func awaitCount(ctx context.Context, seen *recorder, process *kubetest.Process, 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-process.Ended():
-			return fmt.Errorf("%s ended; the end of %s:\n%s", process.Name, process.Log, process.Tail())
+			return fmt.Errorf("%w; the end of %s:\n%s", context.Cause(ctx), process.Log, process.Tail())
 		}
 	}
 }

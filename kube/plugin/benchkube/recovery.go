@@ -28,7 +28,8 @@ const (
 	recoverToleration = time.Second
 )
 
-// recovery runs one gang, loses one of its nodes after the other and measures each replacement.
+// recovery runs one gang after the other, loses a node of each and measures the replacement. Each loss has a gang of its own,
+// because the Job controller waits longer after each failure of a Job.
 func (s settings) recovery(ctx context.Context) ([]recovery, error) {
 	progress("recovery: a gang of %d pods on %d nodes, %d of which are lost", s.gang, s.lostNodes, s.losses)
 	c, stop, err := cluster(ctx, s.lostNodes, kubetest.Options{NodeLease: recoverLease, Toleration: recoverToleration})
@@ -46,15 +47,12 @@ func (s settings) recovery(ctx context.Context) ([]recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := createGang(ctx, c, s.gang); err != nil {
-		return nil, err
-	}
-	if err := awaitCount(ctx, seen, process, s.gang); err != nil {
-		return nil, err
-	}
+	ctx, cancel = process.While(ctx)
+	defer cancel()
 	var all []recovery
-	for range s.losses {
-		got, err := s.lose(ctx, c, seen, process)
+	for i := range s.losses {
+		name := fmt.Sprintf("gang-%d", i)
+		got, err := s.loseOne(ctx, c, seen, process, name)
 		if err != nil {
 			return nil, err
 		}
@@ -65,10 +63,10 @@ func (s settings) recovery(ctx context.Context) ([]recovery, error) {
 }
 
 // createGang creates an indexed Job whose pods each need a whole node.
-func createGang(ctx context.Context, c *kubetest.Cluster, size int) error {
+func createGang(ctx context.Context, c *kubetest.Cluster, name string, size int) error {
 	pods, indexed, retries := int32(size), batchv1.IndexedCompletion, int32(1000)
 	_, err := c.Client.BatchV1().Jobs(metav1.NamespaceDefault).Create(ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "gang"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: batchv1.JobSpec{
 			Parallelism: &pods, Completions: &pods, CompletionMode: &indexed, BackoffLimit: &retries,
 			Template: v1.PodTemplateSpec{
@@ -82,36 +80,40 @@ func createGang(ctx context.Context, c *kubetest.Cluster, size int) error {
 	return err
 }
 
-// lose loses the node of one member and waits until the gang is whole again.
-func (s settings) lose(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) (recovery, error) {
-	node := ""
-	for _, pod := range seen.records() {
-		if !pod.gone && pod.node != "" {
-			node = pod.node
-		}
+// loseOne runs a gang until one of its nodes is lost and the gang is whole again.
+func (s settings) loseOne(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process, gang string) (recovery, error) {
+	if err := createGang(ctx, c, gang, s.gang); err != nil {
+		return recovery{}, err
 	}
+	complete := func(context.Context) error {
+		if _, whole := replaced(seen.members(gang), time.Time{}, s.gang); !whole {
+			return fmt.Errorf("%s is not bound; the end of %s:\n%s", gang, process.Log, process.Tail())
+		}
+		return nil
+	}
+	const patience, every = 2 * time.Minute, 20 * time.Millisecond
+	if err := kubetest.Await(ctx, patience, every, complete); err != nil {
+		return recovery{}, err
+	}
+	node := seen.members(gang)[0].node
 	lost := time.Now()
 	if err := c.LoseNode(ctx, node); err != nil {
 		return recovery{}, err
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	const patience = 2 * time.Minute
-	for {
-		got, whole := replaced(seen.records(), lost, s.gang)
-		if whole {
-			return got, nil
+	var got recovery
+	err := kubetest.Await(ctx, patience, every, func(context.Context) (err error) {
+		var whole bool
+		if got, whole = replaced(seen.members(gang), lost, s.gang); !whole {
+			err = fmt.Errorf("%s is not whole again, with %d replacements, after node %s was lost; the end of %s:\n%s",
+				gang, got.pods, node, process.Log, process.Tail())
 		}
-		if time.Since(lost) > patience {
-			return recovery{}, fmt.Errorf("%d replacements, and the gang is not whole %s after node %s was lost; the end of %s:\n%s",
-				got.pods, patience, node, process.Log, process.Tail())
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return recovery{}, ctx.Err()
-		}
+		return err
+	})
+	if err != nil {
+		return recovery{}, err
 	}
+	background := metav1.DeletePropagationBackground
+	return got, c.Client.BatchV1().Jobs(metav1.NamespaceDefault).Delete(ctx, gang, metav1.DeleteOptions{PropagationPolicy: &background})
 }
 
 // replaced says whether the gang is whole again after the loss, and how long that took.

@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -108,6 +109,20 @@ func (p *Process) Ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
+}
+
+// While returns a context that ends when the process does, with that as its cause.
+func (p *Process) While(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := p.Ended()
+	go func() {
+		select {
+		case <-ended:
+			cancel(fmt.Errorf("%s ended", p.Name))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // CPU returns the CPU time that the latest start of the process has used.

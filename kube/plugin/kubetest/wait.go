@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Await calls `check` again and again until it returns no error. After `limit` it returns the latest error.
+// Await calls `check` again and again until it returns no error. After `limit`, or when ctx ends, it returns why it stopped
+// and the latest error.
 func Await(ctx context.Context, limit, every time.Duration, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %s", limit))
 	defer cancel()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -27,7 +28,7 @@ func Await(ctx context.Context, limit, every time.Duration, check func(context.C
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s: %w", limit, last)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}
 	}
 }

@@ -19,13 +19,13 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
 
 {{- /* The GPUs that the containers of a list ask for. */ -}}
 {{- define "ares.gpusOf" -}}
-{{ .list }}.map(c, c.?resources.?limits[?"{{ .root.Values.gpuResource }}"].hasValue() ? quantity(string(c.resources.limits["{{ .root.Values.gpuResource }}"])).asInteger() : 0).sum()
+{{ .list }}.map(c, c.?resources.?limits[?"nvidia.com/gpu"].hasValue() ? quantity(string(c.resources.limits["nvidia.com/gpu"])).asInteger() : 0).sum()
 {{- end -}}
 
 {{- /* True if no container asks for a GPU or a part of one, and no claim does. */ -}}
 {{- define "ares.noGPUs" -}}
 !{{ .pod }}.?resourceClaims.hasValue() &&
-({{ .pod }}.containers + {{ .pod }}.?initContainers.orValue([])).all(c, !c.?resources.?limits.orValue({}).exists(k, k.startsWith("{{ (splitList "/" .root.Values.gpuResource) | first }}/")))
+({{ .pod }}.containers + {{ .pod }}.?initContainers.orValue([])).all(c, !c.?resources.?limits.orValue({}).exists(k, k.startsWith("nvidia.com/")))
 {{- end -}}
 
 {{- /* Variables of a policy. The pod's annotation wins over its owner's. */ -}}
@@ -80,7 +80,7 @@ topology.scheduler/gpu-count, topology.scheduler/preferred-domain, topology.sche
 - expression: "!variables.comparable || variables.gpus > 0 || variables.count % variables.pods == 0"
   messageExpression: >-
     "topology.scheduler/gpu-count: " + string(variables.count) + " GPUs cannot be divided among " + string(variables.pods) +
-    " pods: write a multiple of " + string(variables.pods) + ", or set the limit {{ .root.Values.gpuResource }} of one pod"
+    " pods: write a multiple of " + string(variables.pods) + ", or set the limit nvidia.com/gpu of one pod"
 - expression: "!variables.comparable || variables.gpus == 0 || variables.count == variables.gpus || variables.count == variables.gpus * variables.pods"
   messageExpression: >-
     "topology.scheduler/gpu-count: \"" + string(variables.count) + "\" " + (variables.pods == 1 ?

@@ -1,0 +1,31 @@
+package plugin
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/engine"
+	"github.com/ares-scheduler/ares/kube/planner"
+	"github.com/ares-scheduler/ares/metrics"
+)
+
+// observer exports the metrics of the planner at /metrics, beside those of the framework.
+type observer struct{ *metrics.Scheduler }
+
+func newMetrics() *observer { return &observer{metrics.New()} }
+
+// register adds the metrics to the registry of the Kubernetes scheduler.
+func (o *observer) register(p *planner.Planner) error {
+	return o.Register(legacyregistry.Registerer(), func() (s metrics.Snapshot) {
+		p.State(func(state *engine.State) { s = metrics.Measure(state) })
+		return s
+	})
+}
+
+// Lost records that a gang lost pods with a node, for the histogram of recoveries.
+func (o *observer) Lost(gang ares.JobID, now time.Time) { o.Recovery.Lost(gang, now) }
+
+// Recovered records that the gang is whole again.
+func (o *observer) Recovered(gang ares.JobID, now time.Time) { o.Recovery.Recovered(gang, now) }
