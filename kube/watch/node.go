@@ -61,6 +61,9 @@ func Node(n *v1.Node, used Resources) *ares.Node {
 		SessionTTL: 0,
 		Version:    n.Status.NodeInfo.KubeletVersion,
 	}
+	// Kubernetes does not say how the NUMA nodes of a machine divide it. As one NUMA node it takes pods that want to be inside
+	// of one; otherwise no latency-sensitive pod would ever fit.
+	record.NUMA = []ares.NUMANode{{ID: 0, CPUs: record.CPUs, MemoryMB: record.MemoryMB}}
 	for _, t := range n.Spec.Taints {
 		effect := ares.NoSchedule // also for NoExecute: no new pod may go there either
 		if t.Effect == v1.TaintEffectPreferNoSchedule {
