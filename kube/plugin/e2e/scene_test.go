@@ -118,6 +118,13 @@ func (s *scene) useScheduler(flags ...string) {
 	s.t.Cleanup(process.Kill)
 }
 
+// in returns the scene for a part of the test.
+func (s *scene) in(t testing.TB) *scene {
+	part := *s
+	part.t = t
+	return &part
+}
+
 // spec returns the specification of a pod of the scene.
 func (s *scene) spec(gpus int) v1.PodSpec {
 	spec := kubetest.PodSpec(s.scheduler, gpus)
