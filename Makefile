@@ -30,6 +30,7 @@ export ARES_TEST_TOXIPROXY  := $(TOOLS)/toxiproxy
 export ARES_TEST_VERSION    := $(VERSION)
 export ARES_TEST_WITNESS    := $(TOOLS)/witness
 export ARES_TEST_KUBE_BIN   := $(TOOLS)/kube
+export ARES_TEST_KUBE_SCHEDULER := $(CURDIR)/bin/ares-kube-scheduler
 
 # The directory for the data of tests: in memory if there is room. Tests kill processes, never the machine, so nothing
 # depends on fsync; on a slow disk, etcd would miss its deadlines and tests would fail for that alone.
@@ -65,7 +66,7 @@ docker-build: build kube-scheduler $(TOOLS)/etcd $(TOOLS)/etcdctl ## Build the i
 .PHONY: kube-scheduler
 kube-scheduler: ## Build bin/ares-kube-scheduler, the scheduler of a Kubernetes cluster
 	mkdir -p bin
-	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler ./cmd/ares-kube-scheduler
+	cd kube/plugin && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/ares-kube-scheduler $(MODULE)/kube/plugin/cmd/ares-kube-scheduler
 
 .PHONY: deploy
 deploy: ## Install the Kubernetes scheduler into the cluster of kubectl (ARES_KUBE_IMAGE for an image of a registry)
@@ -145,7 +146,7 @@ bench-tiny: build robustness-needs ## Run every benchmark once, in a tiny form (
 	go run ./test/bench/runner -tiny -only '$(ONLY)'
 
 .PHONY: bench-kube
-bench-kube: kube-tools $(ARES_TEST_ETCD) ## Compare schedulers on 1,000 fake nodes of a real Kubernetes (ARGS='-nodes 50 -pods 100 -rounds 1' for a short form)
+bench-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## Compare schedulers on 1,000 fake nodes of a real Kubernetes (ARGS='-nodes 50 -pods 100 -rounds 1' for a short form)
 	cd kube/plugin && CGO_ENABLED=0 go run -trimpath $(MODULE)/kube/plugin/benchkube $(ARGS)
 
 .PHONY: bench-turns
@@ -171,7 +172,7 @@ bench-sim-long: ## Queue orders on all generated workloads, those for tuning too
 KUBETEST := CGO_ENABLED=0 $(GOTEST) -trimpath
 
 .PHONY: test-kube
-test-kube: kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes
+test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes
 	cd kube/plugin && CGO_ENABLED=0 go vet -trimpath -p $(P) ./... && $(KUBETEST) ./...
 
 .PHONY: failpoints

@@ -13,9 +13,10 @@ var layers = map[string]int{
 	"apipb":      1, // the wire contract; store and api both use it
 	"secret":     1, // encryption of secrets; its keys are outside the store
 	"audit":      1, // the hash-chained audit log; history stores its entries too
+	"forecast":   1, // the models that learn feeds
 	"engine":     2,
 	"policy":     2,
-	"forecast":   2,
+	"learn":      2, // runtimes and node scores, learned from events
 	"store":      2,
 	"history":    2,
 	"pki":        2, // certificates and join tokens
@@ -162,6 +163,10 @@ var pure = map[string][]string{
 	"forecast": {
 		module, module + "/forecast/",
 		"cmp", "encoding/binary", "errors", "fmt", "iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time", "unicode/utf8",
+	},
+	"learn": {
+		module, module + "/forecast",
+		"cmp", "encoding/json", "fmt", "slices", "time",
 	},
 }
 

@@ -228,7 +228,7 @@ func (s *State) Allocations() iter.Seq[*NodeAllocation] {
 			}
 			out = NodeAllocation{NodeView{n.Record, n.Session, n.Cordon, n.Score}, n.Place, out.Taken[:0]}
 			for i := range n.Record.Devices {
-				out.Taken = append(out.Taken, n.TakenMilliOf(n.Record.Devices[i].ID))
+				out.Taken = append(out.Taken, n.TakenMilliOf(n.Record.Devices[i].ID, i))
 			}
 			if !yield(&out) {
 				return

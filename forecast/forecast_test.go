@@ -287,6 +287,37 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestSaveWithin checks that a saved forecaster fits into a limit. The groups with the latest runs are kept.
+func TestSaveWithin(t *testing.T) {
+	t.Parallel()
+	f := New(Config{})
+	last := ask("last", "u", "n", 1, 0)
+	for i := range 2000 {
+		observe(f, ask(fmt.Sprintf("t%d", i), "u", "n", 1, 0), time.Duration(i)*time.Minute)
+	}
+	observe(f, last, time.Hour)
+	for range maxDrifts {
+		f.addDrift(Drift{Of: strings.Repeat("x", 1000)})
+	}
+	whole := f.Save()
+	for _, limit := range []int{0, MinSaveBytes, 3 * MinSaveBytes, len(whole) - 1, len(whole) + 16} {
+		saved := f.SaveWithin(limit)
+		g, err := Restore(Config{}, saved)
+		if err != nil || len(saved) > max(limit, MinSaveBytes) {
+			t.Fatalf("limit %d: %d bytes, %v", limit, len(saved), err)
+		}
+		if p := g.Predict(last); p.Own != 1 {
+			t.Errorf("limit %d: the latest run is not saved: %+v", limit, p)
+		}
+		if n := len(g.groups.byKey); n < 100 || limit > len(whole) && n != len(f.groups.byKey) {
+			t.Errorf("limit %d: %d groups of %d are saved", limit, n, len(f.groups.byKey))
+		}
+	}
+	if !bytes.Equal(f.SaveWithin(len(whole)+16), whole) {
+		t.Error("a limit that is large enough changes what is saved")
+	}
+}
+
 // TestLaws checks four properties for random histories. The median is at most the p90. Both are at
 // most the time limit. Predicting does not change the forecaster. A restored forecaster behaves
 // like the original.

@@ -19,7 +19,45 @@ const (
 
 // Save returns all data of the forecaster as bytes. With the default limits, the result has at most
 // about 700 kB.
-func (f *Forecaster) Save() []byte {
+func (f *Forecaster) Save() []byte { return f.SaveWithin(math.MaxInt) }
+
+// MinSaveBytes is the smallest limit for SaveWithin. All data except the groups and drifts fits into it.
+const MinSaveBytes = 16 << 10
+
+// SaveWithin is like Save, but the result has at most `limit` bytes. If not all data fits, the drifts are left out, which no
+// prediction uses, and the groups that have had no new run for the longest time. SaveWithin treats a limit below
+// MinSaveBytes as MinSaveBytes.
+func (f *Forecaster) SaveWithin(limit int) []byte {
+	limit = max(limit, MinSaveBytes)
+	out := f.saveHeader(f.drifts)
+	first, count := f.newestWithin(limit - len(out) - binary.MaxVarintLen64)
+	if count < len(f.groups.byKey) && len(f.drifts) > 0 {
+		out = f.saveHeader(nil)
+		first, count = f.newestWithin(limit - len(out) - binary.MaxVarintLen64)
+	}
+	out = binary.AppendUvarint(out, uint64(count))
+	for g := first; g != nil; g = g.newer {
+		out = g.save(out)
+	}
+	return out
+}
+
+// newestWithin returns the oldest of the groups whose saved form fits into `limit` bytes together with all newer groups,
+// and the number of these groups.
+func (f *Forecaster) newestWithin(limit int) (first *group, count int) {
+	var scratch []byte
+	for g := f.groups.newest; g != nil; g = g.older {
+		scratch = g.save(scratch[:0])
+		if limit -= len(scratch); limit < 0 {
+			break
+		}
+		first, count = g, count+1
+	}
+	return first, count
+}
+
+// saveHeader returns the saved form of everything but the groups.
+func (f *Forecaster) saveHeader(drifts []Drift) []byte {
 	out := make([]byte, 0, 64+len(f.groups.byKey)*100)
 	out = append(out, format)
 	out = binary.AppendUvarint(out, uint64(len(f.coverages)))
@@ -28,8 +66,8 @@ func (f *Forecaster) Save() []byte {
 		out = binary.AppendUvarint(out, uint64(g.predicted))
 		out = binary.AppendUvarint(out, uint64(g.covered))
 	}
-	out = binary.AppendUvarint(out, uint64(len(f.drifts)))
-	for _, d := range f.drifts {
+	out = binary.AppendUvarint(out, uint64(len(drifts)))
+	for _, d := range drifts {
 		out = binary.AppendUvarint(out, uint64(len(d.Of)))
 		out = append(out, d.Of...)
 		for _, n := range []int64{int64(d.Before), int64(d.After), int64(d.Runs)} {
@@ -42,14 +80,15 @@ func (f *Forecaster) Save() []byte {
 	for _, sum := range f.skill.sums() {
 		out = number(out, *sum)
 	}
-	out = binary.AppendUvarint(out, uint64(len(f.groups.byKey)))
-	for g := f.groups.oldest; g != nil; g = g.newer {
-		out = binary.BigEndian.AppendUint64(out, g.key)
-		out = number(out, g.shift)
-		out = binary.AppendUvarint(out, uint64(g.seen))
-		out = samples(out, g.runs)
-	}
 	return out
+}
+
+// The method `save` appends the saved form of a group.
+func (g *group) save(out []byte) []byte {
+	out = binary.BigEndian.AppendUint64(out, g.key)
+	out = number(out, g.shift)
+	out = binary.AppendUvarint(out, uint64(g.seen))
+	return samples(out, g.runs)
 }
 
 func samples(out []byte, runs []sample) []byte {

@@ -2,8 +2,6 @@ package estimate
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,172 +10,6 @@ import (
 	"github.com/ares-scheduler/ares/control/controltest"
 	"github.com/ares-scheduler/ares/store/storetest"
 )
-
-// The type `watch` sends nodes and jobs to a Scorer in a test without a store.
-type watch struct {
-	*Scorer
-	now      time.Time
-	revision int64
-}
-
-func newWatch() *watch {
-	w := &watch{now: storetest.Noon}
-	w.Scorer = NewScorer(cache.NewView(time.Now))
-	w.Now, w.Log = func() time.Time { return w.now }, controltest.Quiet
-	return w
-}
-
-func (w *watch) tell(reset bool, events ...ares.Event) {
-	w.revision++
-	w.inbox.put(ares.Batch{Revision: w.revision, Reset: reset, Events: events})
-	w.read()
-}
-
-func (w *watch) score(node string) int {
-	for _, r := range w.scores.Compute(w.now) {
-		if r.Node == node {
-			return r.Score
-		}
-	}
-	return ares.FullScore
-}
-
-func machine(id string) ares.Event {
-	return ares.Event{Node: &ares.Node{ID: id, Devices: []ares.Device{{ID: id + "-0", Model: "H100", Healthy: true}}}}
-}
-
-// lostOn returns the events of a job whose only attempt was lost with a node.
-func lostOn(id ares.JobID, node string, at time.Time) []ares.Event {
-	a := ares.Attempt{Number: 1, Outcome: ares.OutcomeLost, StartedAt: at.Add(-time.Hour), EndedAt: at}
-	a.Seats = []ares.SeatStatus{{Seat: ares.Seat{Node: node}, State: ares.SeatVoided, Result: &ares.RankResult{Outcome: ares.OutcomeLost, EndedAt: at}}}
-	return []ares.Event{trainEvent(id), {Run: &ares.RunEvent{Job: id, Run: ares.Run{Phase: ares.Pending, Placed: 1, Attempts: []ares.Attempt{a}}}}}
-}
-
-// TestScorerCountsOnce checks that each attempt is counted once. The test includes repeated events, snapshots, and a server that starts
-// from another server's records.
-func TestScorerCountsOnce(t *testing.T) {
-	t.Parallel()
-	w := newWatch()
-	w.tell(true, machine("n"))
-	first := lostOn("a", "n", storetest.Noon)
-	w.tell(false, first...)
-	after := w.score("n")
-	w.tell(false, first...)
-	if w.score("n") != after || after == ares.FullScore {
-		t.Fatalf("told twice it is %d, once %d", w.score("n"), after)
-	}
-	due := w.due()
-	if len(due) != 1 || due[0].Score != after {
-		t.Fatalf("due are %+v", due)
-	}
-	w.kept(due)
-	record := ares.Event{Score: &due[0]}
-	second := lostOn("b", "n", storetest.Noon.Add(time.Second))
-	w.now = storetest.Noon.Add(time.Second)
-	w.tell(false, second...)
-	want := w.score("n")
-	if want >= after {
-		t.Fatalf("the second loss makes it %d after %d", want, after)
-	}
-	for name, next := range map[string]*watch{"a new server": newWatch(), "the same, behind the store's window": w} {
-		next.now = w.now
-		// A snapshot is sorted by kind: jobs, nodes, runs, scores.
-		next.tell(true, first[0], second[0], machine("n"), first[1], second[1], record)
-		if got := next.score("n"); got != want {
-			t.Errorf("%s says %d, want %d", name, got, want)
-		}
-	}
-}
-
-// TestScorerWritesRarely checks that a score is written only when it has changed noticeably, and at most once a minute per node.
-// TestScorerWritesRarely also checks that the record is deleted once old attempts no longer affect
-// the score.
-func TestScorerWritesRarely(t *testing.T) {
-	t.Parallel()
-	w := newWatch()
-	w.tell(true, machine("n"), machine("other"))
-	written := 0
-	step := func(d time.Duration) {
-		w.now = w.now.Add(d)
-		if due := w.due(); len(due) > 0 {
-			written += len(due)
-			w.kept(due)
-		}
-	}
-	for i := range 30 {
-		w.tell(false, lostOn(ares.JobID(fmt.Sprint("j", i)), "n", w.now)...)
-		step(time.Second)
-	}
-	if written != 1 {
-		t.Errorf("written %d times in half a minute", written)
-	}
-	if step(time.Minute); written != 2 || w.told["n"].Score > 150 || !strings.Contains(w.told["n"].Why, "it ended 30 of 30 attempts") {
-		t.Errorf("after a minute %d times, %+v", written, w.told["n"])
-	}
-	last := w.told["n"].Score
-	for range 24 * 20 {
-		step(time.Hour)
-		if now := cache.ScoreOf(w.told["n"]); now < last {
-			t.Fatalf("it got worse by itself: %d after %d", now, last)
-		} else {
-			last = now
-		}
-	}
-	if w.told["n"] != nil || written > 45 {
-		t.Errorf("after twenty days %+v is left, written %d times", w.told["n"], written)
-	}
-}
-
-// TestDevicesThatFail checks that a device lowers its node's score when it becomes unhealthy. A device that was already unhealthy in
-// the first record must not lower the score.
-func TestDevicesThatFail(t *testing.T) {
-	t.Parallel()
-	w := newWatch()
-	sick := machine("n")
-	sick.Node.Devices[0].Healthy = false
-	w.tell(true, sick, machine("m"))
-	w.tell(false, sick)
-	if w.score("n") != ares.FullScore {
-		t.Error("the device was unhealthy before the first record")
-	}
-	w.tell(false, machine("n"))
-	w.tell(false, sick)
-	if w.score("n") == ares.FullScore {
-		t.Error("the failure of the device was not counted")
-	}
-	w.tell(false, ares.Event{Gone: ares.Gone{Kind: ares.KindNode, ID: "n"}})
-	if w.score("n") != ares.FullScore {
-		t.Error("a new node of the same name has the old score")
-	}
-}
-
-// TestFailuresOfJobsDoNotLowerTheScore checks that only failures that the node caused lower its score. Many different
-// commands of users fail on one node and on no other node, in each of the ways in which a job can fail by itself.
-func TestFailuresOfJobsDoNotLowerTheScore(t *testing.T) {
-	t.Parallel()
-	w := newWatch()
-	w.tell(true, machine("n"), machine("m"))
-	endOn := func(id ares.JobID, node string, o ares.Outcome) {
-		a := ares.Attempt{Number: 1, Outcome: o, StartedAt: w.now.Add(-time.Hour), EndedAt: w.now}
-		a.Seats = []ares.SeatStatus{{Seat: ares.Seat{Node: node}, State: ares.SeatReleased, Result: &ares.RankResult{Outcome: o, EndedAt: w.now}}}
-		command := func(s *ares.Spec) { s.Name, s.Command = string(id)+"x", []string{"run-" + string(id)} }
-		w.tell(false, trainEvent(id, command), ares.Event{Run: &ares.RunEvent{Job: id, Run: ares.Run{Phase: ares.Failed, Placed: 1, Attempts: []ares.Attempt{a}}}})
-	}
-	for i, o := range []ares.Outcome{ares.OutcomeFailed, ares.OutcomeSignaled, ares.OutcomeSpawnError, ares.OutcomeTimeout} {
-		for k := range 6 {
-			id := string(rune('a'+i)) + string(rune('a'+k))
-			endOn(ares.JobID("bad"+id), "n", o)
-			endOn(ares.JobID("good"+id), "m", ares.OutcomeSucceeded)
-		}
-	}
-	if got := w.score("n"); got != ares.FullScore {
-		t.Errorf("commands of users failed, and the score of their node is %d", got)
-	}
-	endOn("lost", "n", ares.OutcomeLost) // such as a process that the node could not start
-	if got := w.score("n"); got == ares.FullScore {
-		t.Error("the node ended an attempt, and its score is still full")
-	}
-}
 
 // TestScoresAreWritten checks that a leader writes the score of a node that loses attempts. The next leader must continue from that
 // score. The test also checks that the score is removed together with the node.
@@ -233,8 +65,10 @@ func TestEstimatorDoesNotHoldUpTheView(t *testing.T) {
 	l.inbox.put(ares.Batch{Revision: 1, Reset: true, Events: []ares.Event{trainEvent("a")}})
 	l.inbox.put(ares.Batch{Revision: 2, Events: []ares.Event{trainEvent("b")}})
 	l.mu.Unlock()
-	if l.read(); len(l.live) != 2 {
-		t.Errorf("%d jobs are known", len(l.live))
+	l.read()
+	l.begin()
+	if known := l.next(); len(known) != 2 {
+		t.Errorf("%d jobs are known", len(known))
 	}
 }
 
@@ -261,17 +95,4 @@ func TestFailedSaveIsTriedAgain(t *testing.T) {
 		t.Errorf("nothing is left to save: %v", err)
 	}
 	resign()
-}
-
-// TestScorerIgnoresForecastsFromOtherJobs checks that a node counts as slow only by earlier runs of the same job.
-func TestScorerIgnoresForecastsFromOtherJobs(t *testing.T) {
-	t.Parallel()
-	w := newWatch()
-	w.tell(true, machine("n"), trainEvent("a"), trainEvent("b"))
-	w.tell(false,
-		ares.Event{Forecast: &ares.RuntimePredicted{Job: "a", P50: time.Minute, P90: time.Hour, Samples: 30}},
-		ares.Event{Forecast: &ares.RuntimePredicted{Job: "b", P50: time.Minute, P90: time.Hour, Samples: 30, Own: 30}})
-	if a, b := w.watched["a"], w.watched["b"]; a == nil || a.predicted != 0 || b == nil || b.predicted != time.Minute {
-		t.Errorf("by other jobs %+v, by its own %+v", a, b)
-	}
 }

@@ -263,8 +263,11 @@ func (n *Node) FreeMilli() int {
 func (n *Node) FreeMilliOf(device int) int { return max(WholeMilli-n.Devices[device].Taken, 0) }
 
 // TakenMilliOf returns the allocated part of the device with the given ID, in thousandths. The device need not be in the
-// node's record.
-func (n *Node) TakenMilliOf(id string) int {
+// node's record. TakenMilliOf first looks at the position `at` in Devices, where most devices are.
+func (n *Node) TakenMilliOf(id string, at int) int {
+	if at < len(n.Devices) && n.Devices[at].ID == id {
+		return n.Devices[at].Taken
+	}
 	for _, list := range [2][]Device{n.Devices, n.Unlisted} {
 		for i := range list {
 			if list[i].ID == id {

@@ -7,11 +7,15 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
 // Run runs the Kubernetes scheduler with the plugin until the context ends or the lease is lost.
@@ -27,24 +31,50 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	// The flags of leader election would override the file.
 	opts.LeaderElection.LeaderElect = s.LeaderElect
 	opts.LeaderElection.ResourceName, opts.LeaderElection.ResourceNamespace = s.LeaseName, s.LeaseNamespace
-	var made *Plugin
-	factory := func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p, err := New(ctx, args, handle)
-		made = p
-		return p, err
+	if opts.ComponentConfig, err = latest.Default(); err != nil {
+		return err
 	}
-	cc, scheduler, err := app.Setup(ctx, opts, app.WithPlugin(Name, factory))
+	if problems := opts.Validate(); len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	config, err := opts.Config(ctx)
+	if err != nil {
+		return err
+	}
+	cc := config.Complete()
+	var made *Plugin
+	queue := newEventQueue(func() bool { return len(made.binding) > 0 })
+	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		made, err = New(ctx, args, handle)
+		return made, err
+	}}
+	c := &cc.ComponentConfig
+	scheduler, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
+		func(name string) events.EventRecorderLogger {
+			return queue.recorder(cc.EventBroadcaster.NewRecorder(name))
+		},
+		scheduler.WithComponentConfigVersion(c.TypeMeta.APIVersion),
+		scheduler.WithKubeConfig(cc.KubeConfig),
+		scheduler.WithProfiles(c.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(c.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPodMaxBackoffSeconds(c.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(c.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(cc.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithParallelism(c.Parallelism),
+	)
 	if err != nil {
 		return err
 	}
 	if made == nil {
 		return errors.New("the scheduler did not load the plugin " + Name)
 	}
+	go queue.run(ctx)
 	// The scheduler takes its first pod only when it leads.
 	next, lead := scheduler.NextEntity, sync.OnceFunc(func() { made.Lead(ctx) })
 	scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		lead()
 		return next(logger)
 	}
-	return app.Run(ctx, cc, scheduler)
+	return app.Run(ctx, &cc, scheduler)
 }

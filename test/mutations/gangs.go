@@ -21,6 +21,6 @@ var gangs = []Mutation{
 	{
 		"node-score-own-failures", "the difference between failures of a job and failures of its node",
 		edit("forecast/attemptends.go", "\t\treturn OutcomeFailed, true\n", "\t\treturn OutcomeFaulted, true\n"),
-		Test{Package: "./control/estimate", Run: "TestFailuresOfJobsDoNotLowerTheScore"}, `commands of users failed, and the score of their node is`,
+		Test{Package: "./learn", Run: "TestFailuresOfJobsDoNotLowerTheScore"}, `commands of users failed, and the score of their node is`,
 	},
 }

@@ -36,9 +36,14 @@ func TestShortForm(t *testing.T) {
 	if err := s.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, side := range []string{"kube-scheduler", "bindings"} {
+	for _, side := range s.sides {
 		if !strings.Contains(out.String(), "| "+side+" | 16 | 0 |") {
 			t.Errorf("%s did not bind all 16 pods:\n%s", side, out.String())
+		}
+	}
+	for _, row := range []string{"| 16 | ", "| node lost → bound | "} {
+		if !strings.Contains(out.String(), row) {
+			t.Errorf("no row %q:\n%s", row, out.String())
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := s.startAres(c)
+	process, err := startAres(c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 
 // warmUp waits until the scheduler binds a first pod, so that its start is not measured.
 func (s settings) warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) error {
-	first := kubetest.Pod("first", aresScheduler, 1)
+	first := kubetest.Pod("first", kubetest.AresSchedulerName, 1)
 	if _, err := c.Client.CoreV1().Pods(first.Namespace).Create(ctx, first, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, count int) (m
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), aresScheduler, mix[i%len(mix)])
+		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), kubetest.AresSchedulerName, mix[i%len(mix)])
 		sent[pod.Name] = time.Now()
 		group.Go(func() {
 			_, err := c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})

@@ -31,8 +31,6 @@ type settings struct {
 	lostNodes int
 	gang      int
 	losses    int
-
-	ares string // path of ares-kube-scheduler
 }
 
 func main() {
@@ -74,20 +72,15 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 	if s.nodes < 1 || s.pods < 1 || s.rounds < 1 {
 		return fmt.Errorf("-nodes %d, -pods %d and -rounds %d must be at least 1", s.nodes, s.pods, s.rounds)
 	}
-	ares, err := kubetest.Program("ares-kube-scheduler")
-	if err != nil {
-		progress("ares-kube-scheduler is left out: %v", err)
+	if _, err := kubetest.AresScheduler(); err != nil {
+		return err
 	}
-	s.ares = ares
 	all, err := s.throughput(ctx)
 	if err != nil {
 		return err
 	}
 	if len(all) > 0 {
 		fmt.Fprintln(out, throughputTable(s, all))
-	}
-	if s.ares == "" {
-		return nil
 	}
 	if s.rate > 0 {
 		latencies, err := s.latency(ctx)

@@ -43,7 +43,7 @@ func (s settings) recovery(ctx context.Context) ([]recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := s.startAres(c)
+	process, err := startAres(c)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func createGang(ctx context.Context, c *kubetest.Cluster, name string, size int)
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 					"topology.scheduler/gpu-count": strconv.Itoa(size * gpusPerNode),
 				}},
-				Spec: kubetest.PodSpec(aresScheduler, gpusPerNode),
+				Spec: kubetest.PodSpec(kubetest.AresSchedulerName, gpusPerNode),
 			},
 		},
 	}, metav1.CreateOptions{})

@@ -34,12 +34,9 @@ func (s settings) throughput(ctx context.Context) (map[string][]result, error) {
 		for i := range s.sides {
 			// Another side begins each round, so that none always runs on the same state of the machine.
 			name := s.sides[(i+round)%len(s.sides)]
-			side, ok, err := s.sideOf(name)
+			side, err := s.sideOf(name)
 			if err != nil {
 				return nil, err
-			}
-			if !ok {
-				continue
 			}
 			got, err := s.round(ctx, side)
 			if err != nil {

@@ -28,16 +28,25 @@ func Program(name string) (string, error) {
 	return existing(filepath.Join(dir, name), "make kube-tools", "ARES_TEST_KUBE_BIN")
 }
 
+// AresScheduler returns the path of bin/ares-kube-scheduler, or the one that ARES_TEST_KUBE_SCHEDULER names.
+func AresScheduler() (string, error) {
+	return named("ARES_TEST_KUBE_SCHEDULER", "bin/ares-kube-scheduler", "make kube-scheduler")
+}
+
 func etcdProgram() (string, error) {
-	path := os.Getenv("ARES_TEST_ETCD")
-	if path == "" {
-		root, err := repository()
-		if err != nil {
-			return "", err
-		}
-		path = filepath.Join(root, ".bin", "etcd")
+	return named("ARES_TEST_ETCD", ".bin/etcd", "make tools")
+}
+
+// named returns the path in an environment variable, or the default path below the root of the repository.
+func named(env, path, remedy string) (string, error) {
+	if other := os.Getenv(env); other != "" {
+		return existing(other, remedy, env)
 	}
-	return existing(path, "make tools", "ARES_TEST_ETCD")
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	return existing(filepath.Join(root, path), remedy, env)
 }
 
 func existing(path, remedy, env string) (string, error) {

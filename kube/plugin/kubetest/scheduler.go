@@ -32,6 +32,23 @@ func (c *Cluster) StartKubeScheduler(kubeconfig string, args ...string) (*Proces
 	return c.StartProcess(KubeScheduler, program, append([]string{"--config=" + config, "--secure-port=0"}, args...)...)
 }
 
+// AresSchedulerName is the schedulerName of the pods that ares-kube-scheduler schedules.
+const AresSchedulerName = "topology-aware-scheduler"
+
+// StartAresScheduler runs bin/ares-kube-scheduler as the given user, without leader election and without a port. Further
+// flags come last, so they override these.
+func (c *Cluster) StartAresScheduler(name, kubeconfig string, args ...string) (*Process, error) {
+	program, err := AresScheduler()
+	if err != nil {
+		return nil, err
+	}
+	flags := []string{"--kubeconfig=" + kubeconfig, "--scheduler-name=" + AresSchedulerName, "--leader-elect=false", "--secure-port=0"}
+	return c.StartProcess(name, program, append(flags, args...)...)
+}
+
+// FreePort reserves a free loopback port until the cluster stops.
+func (c *Cluster) FreePort() (string, error) { return c.ports.next() }
+
 // schedulerConfig is upstream's default profile with another client limit.
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

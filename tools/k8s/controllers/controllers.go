@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/podgc"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
 	"k8s.io/kubernetes/pkg/controller/resourceclaim"
+	"k8s.io/kubernetes/pkg/controller/scheduling/podgroupprotection"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	"k8s.io/kubernetes/pkg/controller/statefulset"
 	"k8s.io/kubernetes/pkg/controller/tainteviction"
@@ -29,7 +30,8 @@ import (
 // loop is a controller that is ready to run until its context ends.
 type loop func(context.Context)
 
-// controllers is every controller of this program, in the order in which they are started.
+// controllers is every controller of this program, in the order in which they are started. A controller whose feature gate
+// is off has no loop.
 var controllers = []struct {
 	name  string
 	build func(context.Context, *environment) (loop, error)
@@ -46,6 +48,7 @@ var controllers = []struct {
 	{"nodelifecycle", newNodeLifecycle},
 	{"tainteviction", newTaintEviction},
 	{"podgc", newPodGC},
+	{"podgroupprotection", newPodGroupProtection},
 }
 
 func newNamespace(ctx context.Context, env *environment) (loop, error) {
@@ -169,4 +172,16 @@ func newPodGC(ctx context.Context, env *environment) (loop, error) {
 	c := podgc.NewPodGCInternal(ctx, env.client, env.informers.Core().V1().Pods(), env.informers.Core().V1().Nodes(),
 		terminatedPods, env.podGCPeriod, env.podGCQuarantine)
 	return c.Run, nil
+}
+
+func newPodGroupProtection(ctx context.Context, env *environment) (loop, error) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		return nil, nil
+	}
+	c, err := podgroupprotection.NewPodGroupProtectionController(klog.FromContext(ctx), env.informers.Scheduling().V1beta1().PodGroups(),
+		env.informers.Core().V1().Pods(), env.client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
 }

@@ -77,7 +77,9 @@ func run(ctx context.Context, s settings) error {
 		if err != nil {
 			return fmt.Errorf("%s controller: %w", c.name, err)
 		}
-		loops = append(loops, l)
+		if l != nil {
+			loops = append(loops, l)
+		}
 	}
 	env.informers.Start(ctx.Done())
 	env.objects.Start(ctx.Done())
