@@ -52,6 +52,15 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
+// applyText creates or replaces an object that is written as JSON.
+func applyText(ctx context.Context, text string) error {
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON([]byte(text)); err != nil {
+		return err
+	}
+	return apply(ctx, o)
+}
+
 // resources returns the client of an object's kind.
 func resources(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	mapper, err := mapper()

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
 )
@@ -45,7 +46,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if cluster, err = kubetest.Launch(ctx, kubetest.Options{Dir: filepath.Join(dir, "cluster"), APIServerArgs: audit}); err != nil {
+	if cluster, err = kubetest.Launch(ctx, kubetest.Options{Dir: filepath.Join(dir, "cluster"), APIServerArgs: audit, NodeLease: nodeLease}); err != nil {
 		return 1, err
 	}
 	defer cluster.Stop()
@@ -62,6 +63,9 @@ func run(m *testing.M) (code int, err error) {
 	}
 	return m.Run(), nil
 }
+
+// nodeLease is how long a silent node counts as ready. It is longer than a restart of the API server.
+const nodeLease = 15 * time.Second
 
 // repository is the root of the repository, seen from this package.
 const repository = "../../.."

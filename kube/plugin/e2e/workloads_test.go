@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -86,9 +84,7 @@ func TestWorkloads(t *testing.T) {
 		s.awaitBound(app, count)
 	}
 	s.checkDevices()
-	if nodes := nodesOf(s.awaitBound("pair", 2)); len(nodes) != 1 {
-		t.Errorf("two pods with 4 GPUs each are on the nodes %v: want one node", nodes)
-	}
+	s.sameLeaf(s.awaitBound("pair", 2))
 	free := s.awaitBound("no-gpu", 1)[0]
 	if got, has := free.Annotations[devicesAnnotation]; has {
 		t.Errorf("a pod without GPUs has the devices %q", got)
@@ -101,14 +97,6 @@ func TestWorkloads(t *testing.T) {
 	s.createJob(s.job("after", 4, 8))
 	s.awaitBound("after", 4)
 	s.checkDevices()
-}
-
-func nodesOf(list []v1.Pod) []string {
-	set := map[string]bool{}
-	for i := range list {
-		set[list[i].Spec.NodeName] = true
-	}
-	return slices.Sorted(maps.Keys(set))
 }
 
 // TestGangInLeaf: a gang of four whole nodes lies in one leaf, although pods of one GPU lie on nodes of the others.
