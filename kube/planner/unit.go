@@ -81,7 +81,7 @@ type unit struct {
 func (p *Planner) waiting(g *gang) []*pod {
 	var out []*pod
 	for _, o := range g.pods {
-		if o.unit == nil && o.Node == "" && !o.Gated && !o.Leaving && o.Problem == "" && p.ours(o.Pod) {
+		if o.unit == nil && o.Node == "" && !o.Gated && !o.Leaving && p.problem(o) == "" && p.ours(o.Pod) {
 			out = append(out, o)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -31,6 +30,8 @@ type Plugin struct {
 	binds   *bindOrder
 	binding chan struct{} // has one element for each binding that is being written
 	loop    *loop
+	// evictionRetry is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
+	evictionRetry time.Duration
 }
 
 var (
@@ -45,8 +46,8 @@ var (
 )
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
-func New(ctx context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
+func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
+	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
 		return nil, err
