@@ -28,7 +28,7 @@ func (p *Planner) countDomains(n *ares.Node, change int) {
 			delete(p.domainSize, name)
 		case change > 0 && p.domainSize[name] == change:
 			for _, o := range p.pods {
-				if o.unit == nil && o.Spec.Placement.PreferredDomain == name {
+				if o.unit == nil && o.Spec.Placement().PreferredDomain == name {
 					p.changed[o.gang] = true
 				}
 			}
@@ -39,7 +39,7 @@ func (p *Planner) countDomains(n *ares.Node, change int) {
 // problem says why a pod can never be planned as it is written, "" if it can. A misspelled domain would be ignored without
 // a word if its pods were placed elsewhere.
 func (p *Planner) problem(o *pod) string {
-	name := o.Spec.Placement.PreferredDomain
+	name := o.Spec.Placement().PreferredDomain
 	if o.Problem != "" || name == "" || p.domainSize[name] > 0 {
 		return o.Problem
 	}
