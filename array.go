@@ -62,7 +62,7 @@ func (s *Spec) ElementsAtOnce() int {
 func (j *Job) Element(index int) *Job {
 	e := *j
 	e.ID, e.Revision = ElementID(j.ID, index), 0
-	e.ArrayOf, e.ArrayIndex, e.ArrayCount = j.ID, index, j.Array.Count
+	e.ArrayOf, e.ArrayIndex, e.ArrayCount = j.ID, int32(index), int32(j.Array.Count)
 	e.Array, e.After, e.Start, e.Notify, e.RequestID, e.RetryOf = Array{}, nil, nil, nil, "", ""
 	e.Name = fmt.Sprintf("%s[%d]", j.Name, index)
 	return &e

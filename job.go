@@ -1,7 +1,6 @@
 package ares
 
 import (
-	"reflect"
 	"strings"
 	"time"
 )
@@ -81,7 +80,11 @@ type Placement struct {
 }
 
 // IsZero reports whether no field is set. The JSON form of a spec leaves out such a placement.
-func (p *Placement) IsZero() bool { return p == nil || reflect.ValueOf(p).Elem().IsZero() }
+func (p *Placement) IsZero() bool {
+	return p == nil || p.Strategy == "" && p.RequiredLevel == "" && p.PreferredLevel == "" && p.PreferredDomain == "" && p.NetworkBandwidth == "" &&
+		!p.LatencySensitive && p.NodeSelector == nil && p.Tolerations == nil && p.Regions == nil && p.NodeAffinity == nil &&
+		p.PreferredNodeAffinity == nil && p.Affinity == nil && p.AntiAffinity == nil && p.PreferredAntiAffinity == nil && p.NodeRequirements == nil
+}
 
 // Placement returns the constraints on where the job runs. It is empty if there are none. Most jobs have none or the same
 // as many others, so a spec has only a pointer to them.
@@ -152,8 +155,8 @@ type Job struct {
 	Owner      string       // the identity that submitted it
 	RetryOf    JobID        // the job this one repeats, "" when none
 	ArrayOf    JobID        // the array this one is an element of, "" when none
-	ArrayIndex int          // of an element: its index, from 0
-	ArrayCount int          // of an element: how many there are
+	ArrayIndex int32        // of an element: its index, from 0
+	ArrayCount int32        // of an element: how many there are
 	Notes      []PolicyNote // notes that policies added when the job was accepted
 }
 

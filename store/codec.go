@@ -49,7 +49,7 @@ func jobRecord(j *ares.Job) *storepb.Record {
 	return &storepb.Record{Body: &storepb.Record_Job{Job: &storepb.Job{
 		Spec: apipb.NewJobSpec(&j.Spec), Digest: j.Digest[:], AcceptedAt: micros(j.AcceptedAt),
 		Owner: j.Owner, RetryOf: string(j.RetryOf), Defaults: ares.DefaultsVersion,
-		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex), ArrayCount: int32(j.ArrayCount),
+		ArrayOf: string(j.ArrayOf), ArrayIndex: j.ArrayIndex, ArrayCount: j.ArrayCount,
 		Notes: noteRecords(j.Notes), Trusted: j.Trusted, Untrusted: !j.Trusted,
 	}}}
 }
@@ -58,7 +58,7 @@ func jobOf(m *storepb.Job, id ares.JobID, revision int64) *ares.Job {
 	j := &ares.Job{
 		Spec: m.GetSpec().Spec().WithDefaultsOf(int(m.GetDefaults())), ID: id, AcceptedAt: fromMicros(m.GetAcceptedAt()), Revision: revision,
 		Owner: m.GetOwner(), RetryOf: ares.JobID(m.GetRetryOf()),
-		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: int(m.GetArrayIndex()), ArrayCount: int(m.GetArrayCount()),
+		ArrayOf: ares.JobID(m.GetArrayOf()), ArrayIndex: m.GetArrayIndex(), ArrayCount: m.GetArrayCount(),
 		Notes: notesOf(m.GetNotes()), Trusted: m.GetTrusted() && !m.GetUntrusted(),
 	}
 	copy(j.Digest[:], m.GetDigest())

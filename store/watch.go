@@ -221,7 +221,8 @@ func decode(kv *mvccpb.KeyValue) (ares.Event, bool, error) {
 		if rec.GetTombstone() != nil {
 			ev.Gone = ares.Gone{Kind: ares.KindJob, ID: name}
 		} else {
-			ev.Job = jobOf(rec.GetJob(), ares.JobID(name), kv.CreateRevision)
+			id := ares.JobID(strings.Clone(name)) // a live job does not keep the whole key
+			ev.Job = jobOf(rec.GetJob(), id, kv.CreateRevision)
 		}
 	case "runs":
 		ev.Run = &ares.RunEvent{Job: ares.JobID(name), Run: runOf(rec, kv.ModRevision)}

@@ -350,7 +350,7 @@ func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
 				Attempt: int32(a.Number), State: string(h.State), Current: !a.Ended(), WorldSize: int32(len(a.Seats)),
 				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
 				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
-				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: int32(e.Job.ArrayIndex), ArrayCount: int32(e.Job.ArrayCount),
+				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: e.Job.ArrayIndex, ArrayCount: e.Job.ArrayCount,
 				Trusted: e.Job.Trusted,
 			}
 			for _, sh := range h.Shares {

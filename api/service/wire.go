@@ -22,7 +22,7 @@ func NewJob(j *ares.Job, r *ares.Run, p *ares.Progress) *apipb.Job {
 		CreatedAt: apipb.Timestamp(j.AcceptedAt), FinishedAt: apipb.Timestamp(r.FinishedAt),
 		Attempt: int32(r.Placed), Retries: int32(r.Retries), Preemptions: int32(r.Preemptions),
 		RetryOf: string(j.RetryOf), SubmittedBy: j.Owner, PolicyNotes: notesOf(j),
-		ArrayOf: string(j.ArrayOf), ArrayIndex: int32(j.ArrayIndex), Labels: j.Labels,
+		ArrayOf: string(j.ArrayOf), ArrayIndex: j.ArrayIndex, Labels: j.Labels,
 		Revision: strconv.FormatInt(max(j.Revision, r.Revision), 10),
 	}
 	if r.Phase == ares.Retrying {

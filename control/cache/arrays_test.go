@@ -48,7 +48,7 @@ func TestListsOfArrays(t *testing.T) {
 	for {
 		p := v.Jobs(f)
 		for _, e := range p.Entries {
-			got = append(got, e.Job.ArrayIndex)
+			got = append(got, int(e.Job.ArrayIndex))
 		}
 		if p.Total != 5 {
 			t.Fatalf("%d elements in all", p.Total)

@@ -38,7 +38,7 @@ func (v *View) relate(e *Entry, sign int) {
 		els = &ares.Elements{}
 		v.arrays[e.Job.ArrayOf] = els
 	}
-	els.Total = e.Job.ArrayCount
+	els.Total = int(e.Job.ArrayCount)
 	if els.Add(e.Run.Phase, sign); els.Made == 0 {
 		delete(v.arrays, e.Job.ArrayOf)
 	}
@@ -72,7 +72,7 @@ func (v *View) elementsPage(f Filter) Page {
 	if f.After != "" {
 		first = known.Total // the elements of the previous page were archived, so all others were archived too
 		if last := v.jobs[f.After].job; last != nil {
-			first = last.ArrayIndex + 1
+			first = int(last.ArrayIndex) + 1
 		}
 	}
 	for i := range known.Total {

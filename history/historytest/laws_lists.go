@@ -166,7 +166,7 @@ func elementsAreListedByIndex(t *testing.T, b Base) {
 	for _, i := range []int{3, 0, 4, 1, 2} {
 		name := fmt.Sprintf("array-%d", i)
 		put(t, h, 1, Made{ID: name, Revision: int64(20 - i), Edit: func(j *ares.Job, _ *ares.Run) {
-			j.ArrayOf, j.ArrayIndex, j.ArrayCount = array.Job.ID, i, 5
+			j.ArrayOf, j.ArrayIndex, j.ArrayCount = array.Job.ID, int32(i), 5
 		}}.Finished())
 	}
 	if got := pages(t, h, history.Filter{Limit: 10}); !slices.Equal(got, []string{"array"}) {

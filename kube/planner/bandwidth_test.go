@@ -37,7 +37,7 @@ func TestBandwidth(t *testing.T) {
 				k.SetNode(n, true, false)
 			}
 			for i := range c.pods {
-				k.pod(fmt.Sprintf("p%d", i), 8, "gang", c.pods, func(p *watch.Pod) { p.Spec.Placement.NetworkBandwidth = "200Gb" })
+				k.pod(fmt.Sprintf("p%d", i), 8, "gang", c.pods, func(p *watch.Pod) { p.Spec.EditPlacement().NetworkBandwidth = "200Gb" })
 			}
 			k.cycle()
 			node, _, _ := strings.Cut(k.plan("p0"), " ")
@@ -56,7 +56,7 @@ func TestBandwidth(t *testing.T) {
 func TestBandwidthLabelComesLater(t *testing.T) {
 	k := newCluster(t, 4)
 	for i := range 4 {
-		k.pod(fmt.Sprintf("p%d", i), 8, "gang", 4, func(p *watch.Pod) { p.Spec.Placement.NetworkBandwidth = "100Gb" })
+		k.pod(fmt.Sprintf("p%d", i), 8, "gang", 4, func(p *watch.Pod) { p.Spec.EditPlacement().NetworkBandwidth = "100Gb" })
 	}
 	if k.cycle(); k.plan("p0") != "" {
 		t.Fatal("the gang is planned although the bandwidth is unknown")

@@ -35,6 +35,17 @@ type Eviction struct {
 	Pods []Ref
 }
 
+// Absorb brings the state up to date without deciding anything. A replica that does not lead calls it from time to time, so
+// that it can take over at once.
+func (p *Planner) Absorb(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refreshTopology()
+	p.apply(now)
+	p.adopt(now)
+	p.apply(now)
+}
+
 // Cycle makes one decision. The first cycle must come after all existing pods and nodes were set.
 func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.mu.Lock()

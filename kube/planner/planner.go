@@ -30,11 +30,12 @@ type Planner struct {
 	fence    int64 // of the last plan
 	events   []ares.Event
 
-	nodes   map[string]*node
-	pods    map[string]*pod // by UID
-	gangs   map[string]*gang
-	units   map[ares.JobID]*unit
-	tenants map[string]bool
+	nodes      map[string]*node
+	pods       map[string]*pod // by UID
+	gangs      map[string]*gang
+	units      map[ares.JobID]*unit
+	tenants    map[string]bool
+	domainSize map[string]int // name of a domain → the number of its nodes
 	// settings has the weights and limits of the configuration, and sent what the engine knows of the topology.
 	settings      ares.Topology
 	sent          *ares.Topology
@@ -68,16 +69,17 @@ type pod struct {
 // New returns a planner for the pods that name the given scheduler. The observer may be nil.
 func New(scheduler string, observer Observer) *Planner {
 	return &Planner{
-		scheduler: scheduler,
-		settings:  ares.Topology{Weights: ares.DefaultWeights()},
-		observer:  observer,
-		state:     engine.New(),
-		nodes:     map[string]*node{},
-		pods:      map[string]*pod{},
-		gangs:     map[string]*gang{},
-		units:     map[ares.JobID]*unit{},
-		tenants:   map[string]bool{},
-		changed:   map[*gang]bool{},
+		scheduler:  scheduler,
+		settings:   ares.Topology{Weights: ares.DefaultWeights()},
+		observer:   observer,
+		state:      engine.New(),
+		nodes:      map[string]*node{},
+		pods:       map[string]*pod{},
+		gangs:      map[string]*gang{},
+		units:      map[ares.JobID]*unit{},
+		tenants:    map[string]bool{},
+		domainSize: map[string]int{},
+		changed:    map[*gang]bool{},
 	}
 }
 
@@ -93,6 +95,8 @@ func (p *Planner) SetNode(record *ares.Node, ready, cordoned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.node(record.ID)
+	p.countDomains(record, 1) // before the old record is taken away, so that a domain that stays is never empty
+	p.countDomains(n.record, -1)
 	n.record, p.leavesChanged = record, true
 	p.events = append(p.events, ares.Event{Node: record})
 	if ready != n.online {
@@ -125,6 +129,7 @@ func (p *Planner) DeleteNode(name string) {
 		p.gone(ares.KindSession, name)
 	}
 	p.gone(ares.KindNode, name)
+	p.countDomains(p.nodes[name].record, -1)
 	p.leavesChanged = true
 	p.nodes[name].record, p.nodes[name].online, p.nodes[name].cordon = nil, false, false
 	if len(p.nodes[name].taken) == 0 {

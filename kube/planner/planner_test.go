@@ -369,6 +369,59 @@ func TestProtectedWorkloadIsNotPreempted(t *testing.T) {
 	}
 }
 
+// A replica that does not lead follows what the leader does, and decides nothing.
+func TestStandbyFollows(t *testing.T) {
+	leader := newCluster(t, 4)
+	standby := newCluster(t, 4)
+	for i := range 4 {
+		name := fmt.Sprintf("p%d", i)
+		leader.pod(name, 8, "", 1)
+		standby.SetPod(leader.pods[name], start)
+	}
+	leader.cycle()
+	standby.Absorb(leader.now)
+	if _, planned := standby.Assignment("uid-p0"); planned {
+		t.Error("the standby decides")
+	}
+	leader.bind("p0", "p1")
+	for name, p := range leader.pods {
+		standby.SetPod(p, leader.now)
+		standby.pods[name] = p
+	}
+	standby.Absorb(leader.now)
+	standby.now = leader.now
+	standby.cycle() // it leads now
+	for _, name := range []string{"p0", "p1"} {
+		if standby.plan(name) != leader.plan(name) {
+			t.Errorf("%s: the standby has %q, the leader %q", name, standby.plan(name), leader.plan(name))
+		}
+	}
+	standby.checkSeats()
+	if standby.plan("p3") == "" {
+		t.Error("the new leader does not plan the rest")
+	}
+}
+
+func TestPodBoundByAnotherWhileItWaits(t *testing.T) {
+	c := newCluster(t, 1)
+	c.pod("a", 8, "", 1)
+	c.cycle()
+	c.bind("a")
+	c.pod("b", 4, "", 1) // waits
+	c.cycle()
+	c.DeletePod("uid-a", c.now)
+	delete(c.pods, "a")
+	other := *c.pods["b"]
+	other.Node, c.pods["b"] = "node-000", &other
+	c.SetPod(&other, c.now)
+	c.pod("d", 8, "", 1) // must not get the GPUs of b
+	c.cycle()
+	if !strings.HasPrefix(c.plan("b"), "node-000") || c.plan("d") != "" {
+		t.Errorf("b is on %q, d on %q", c.plan("b"), c.plan("d"))
+	}
+	c.checkSeats()
+}
+
 func TestPodsOfAGangMayDiffer(t *testing.T) {
 	c := newCluster(t, 2)
 	c.pod("launcher", 1, "gang", 3)

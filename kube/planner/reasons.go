@@ -47,6 +47,11 @@ func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
 
 // reason returns why a pod waits, or "" if it does not.
 func (p *Planner) reason(o *pod, refusals map[ares.JobID]string, now time.Time) string {
+	if o.unit == nil {
+		if problem := p.problem(o); problem != "" {
+			return problem
+		}
+	}
 	switch {
 	case o.Problem != "":
 		return o.Problem

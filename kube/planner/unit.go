@@ -81,7 +81,7 @@ type unit struct {
 func (p *Planner) waiting(g *gang) []*pod {
 	var out []*pod
 	for _, o := range g.pods {
-		if o.unit == nil && o.Node == "" && !o.Gated && !o.Leaving && o.Problem == "" && p.ours(o.Pod) {
+		if o.unit == nil && o.Node == "" && !o.Gated && !o.Leaving && p.problem(o) == "" && p.ours(o.Pod) {
 			out = append(out, o)
 		}
 	}
@@ -255,6 +255,10 @@ func (u *unit) seat(rank int) *ares.SeatStatus {
 // claim records that a pod of a unit is bound.
 func (p *Planner) claim(o *pod, now time.Time) {
 	u := o.unit
+	if u.fence == 0 {
+		p.dissolve(u) // another program bound it while it waited; adopt gives it a seat where it is
+		return
+	}
 	if s := u.seat(o.rank); s == nil || s.State != ares.SeatPlaced {
 		return
 	} else if s.Node != o.Node {

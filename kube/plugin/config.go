@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,31 @@ type Settings struct {
 	LeaderElect    bool
 	LeaseNamespace string
 	LeaseName      string
+	LeaseDuration  time.Duration // after it, another replica takes over from a leader that is gone
+	EvictionRetry  time.Duration // how long a workload is left alone after a PodDisruptionBudget refused its eviction
+}
+
+// The defaults of the durations. The leases of Kubernetes' own components last as long.
+const (
+	DefaultLeaseDuration = 15 * time.Second
+	DefaultEvictionRetry = time.Minute
+)
+
+// Check returns an error if a setting makes no sense.
+func (s *Settings) Check() error {
+	if s.LeaseDuration < time.Second {
+		return fmt.Errorf("--lease-duration: %s is too short: write at least 1s", s.LeaseDuration)
+	}
+	if s.EvictionRetry < time.Second {
+		return fmt.Errorf("--eviction-retry: %s is too short: write at least 1s", s.EvictionRetry)
+	}
+	return nil
+}
+
+// renewal returns how long the leader tries to renew its lease before it gives up, and the time between two tries. The
+// proportions are those of Kubernetes: 15, 10 and 2 seconds.
+func (s *Settings) renewal() (deadline, retry time.Duration) {
+	return s.LeaseDuration * 2 / 3, s.LeaseDuration * 2 / 15
 }
 
 // The API server must take thousands of bindings per second. The limit of 50 requests per second that a client has by

@@ -13,9 +13,6 @@ import (
 	"github.com/ares-scheduler/ares/kube/planner"
 )
 
-// protectedFor is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
-const protectedFor = time.Minute
-
 // evict evicts all pods of a preempted workload, or none. It first asks the API server whether each eviction would be
 // allowed. A PodDisruptionBudget that refuses one protects the whole workload.
 func (p *Plugin) evict(ctx context.Context, e planner.Eviction) {
@@ -35,7 +32,7 @@ func (p *Plugin) evict(ctx context.Context, e planner.Eviction) {
 			}
 			logger.Info("A workload is not preempted", "pod", ref.String(), "reason", err.Error())
 			p.planner.Protect(e, fmt.Sprintf("pod %s cannot be evicted: %v", ref, err), time.Now())
-			time.AfterFunc(protectedFor, func() { p.planner.Unprotect(e.Job); p.loop.wake() })
+			time.AfterFunc(p.evictionRetry, func() { p.planner.Unprotect(e.Job); p.loop.wake() })
 			p.loop.wake()
 			return
 		}

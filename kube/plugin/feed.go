@@ -25,7 +25,7 @@ type feed struct {
 	planner   *planner.Planner
 	scheduler string
 	wake      func()
-	synced    []cache.InformerSynced
+	handlers  []cache.InformerSynced
 
 	mu    sync.Mutex
 	nodes map[string]*nodeUse
@@ -57,7 +57,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 	}{
 		{factory.Core().V1().Nodes().Informer(), handle(f.setNode, f.deleteNode)},
 		{factory.Core().V1().Pods().Informer(), handle(f.setPod, f.deletePod)},
-		{factory.Batch().V1().Jobs().Informer(), handle(func(o *batchv1.Job) { f.ownerChanged(o.UID) }, nil)},
+		{factory.Batch().V1().Jobs().Informer(), handle(f.jobChanged, nil)},
 		{factory.Apps().V1().StatefulSets().Informer(), handle(func(o *appsv1.StatefulSet) { f.ownerChanged(o.UID) }, nil)},
 		{factory.Apps().V1().ReplicaSets().Informer(), handle(func(o *appsv1.ReplicaSet) { f.ownerChanged(o.UID) }, nil)},
 		{factory.Apps().V1().Deployments().Informer(), handle(f.deploymentChanged, nil)},
@@ -67,7 +67,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 		if err != nil {
 			return nil, err
 		}
-		f.synced = append(f.synced, r.HasSynced)
+		f.handlers = append(f.handlers, r.HasSynced)
 	}
 	return f, nil
 }
@@ -102,7 +102,17 @@ func handle[T any](set, remove func(T)) cache.ResourceEventHandler {
 
 // waitForSync waits until the planner knows everything that existed when the informers started.
 func (f *feed) waitForSync(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), f.synced...)
+	return cache.WaitForCacheSync(ctx.Done(), f.handlers...)
+}
+
+// synced reports whether the planner knows everything that existed when the informers started.
+func (f *feed) synced() bool {
+	for _, has := range f.handlers {
+		if !has() {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *feed) setNode(n *v1.Node) {
@@ -165,7 +175,11 @@ func (f *feed) setPod(pod *v1.Pod) {
 		}
 		f.mu.Unlock()
 	}
-	f.planner.SetPod(watch.TranslatePod(pod, f.owner(pod, owner), f.namespaceLabels(pod.Namespace)), time.Now())
+	workload, known := f.owner(pod, owner)
+	if !known && pod.Spec.NodeName == "" {
+		return // the event of the workload calls this again; until then nobody knows whether the pod is one of a gang
+	}
+	f.planner.SetPod(watch.TranslatePod(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()
 }
 
@@ -214,33 +228,67 @@ func (f *feed) count(pod *v1.Pod, present bool) {
 	}
 }
 
-// owner returns the workload that created a pod, or nil if there is none or it is not known yet.
-func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) *watch.Owner {
+// owner returns the workload that created a pod, or nil if there is none or none of a kind that matters here. It reports
+// whether the answer is final: the event of a pod may come before that of its workload.
+func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.Owner, known bool) {
 	if ref == nil {
-		return nil
+		return nil, true
 	}
 	switch ref.Kind {
 	case "Job":
-		if o, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
-			return watch.JobOwner(o)
+		o, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
+		if err != nil || o.UID != ref.UID {
+			return nil, false
 		}
+		return f.jobOwner(o), true
 	case "StatefulSet":
-		if o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name); err == nil && o.UID == ref.UID {
-			return watch.ReplicasOwner(o, o.Spec.Replicas)
+		o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name)
+		if err != nil || o.UID != ref.UID {
+			return nil, false
 		}
+		return watch.ReplicasOwner(o, o.Spec.Replicas), true
 	case "ReplicaSet":
 		set, err := f.factory.Apps().V1().ReplicaSets().Lister().ReplicaSets(pod.Namespace).Get(ref.Name)
 		if err != nil || set.UID != ref.UID {
-			return nil
+			return nil, false
 		}
-		if up := metav1.GetControllerOf(set); up != nil && up.Kind == "Deployment" {
-			if o, err := f.factory.Apps().V1().Deployments().Lister().Deployments(pod.Namespace).Get(up.Name); err == nil && o.UID == up.UID {
-				return watch.ReplicasOwner(o, o.Spec.Replicas)
-			}
+		up := metav1.GetControllerOf(set)
+		if up == nil || up.Kind != "Deployment" {
+			return watch.ReplicasOwner(set, set.Spec.Replicas), true
 		}
-		return watch.ReplicasOwner(set, set.Spec.Replicas)
+		o, err := f.factory.Apps().V1().Deployments().Lister().Deployments(pod.Namespace).Get(up.Name)
+		if err != nil || o.UID != up.UID {
+			return nil, false
+		}
+		return watch.ReplicasOwner(o, o.Spec.Replicas), true
 	}
-	return nil
+	return nil, true
+}
+
+// jobOwner returns the workload of a Job: the Job itself, or its JobSet.
+func (f *feed) jobOwner(j *batchv1.Job) *watch.Owner {
+	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
+	if err != nil {
+		siblings = nil // the selector is made of labels that the API server accepted
+	}
+	return watch.JobSetOwner(j, siblings)
+}
+
+// jobChanged translates the waiting pods of a Job again, and those of the other Jobs of its JobSet.
+func (f *feed) jobChanged(j *batchv1.Job) {
+	f.ownerChanged(j.UID)
+	if !watch.InJobSet(j) {
+		return
+	}
+	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
+	if err != nil {
+		return // as above
+	}
+	for _, other := range siblings {
+		if other.UID != j.UID {
+			f.ownerChanged(other.UID)
+		}
+	}
 }
 
 // ownerChanged translates the waiting pods of a workload again.

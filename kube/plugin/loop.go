@@ -16,15 +16,39 @@ const batchDelay = 5 * time.Millisecond
 type loop struct {
 	plugin *Plugin
 	signal chan struct{}
+	leads  chan struct{} // closed when this process leads
 }
 
-func newLoop(p *Plugin) *loop { return &loop{plugin: p, signal: make(chan struct{}, 1)} }
+func newLoop(p *Plugin) *loop {
+	return &loop{plugin: p, signal: make(chan struct{}, 1), leads: make(chan struct{})}
+}
 
 // wake asks for a cycle. It never blocks.
 func (l *loop) wake() {
 	select {
 	case l.signal <- struct{}{}:
 	default:
+	}
+}
+
+// absorbEvery is how often a replica that does not lead brings its state up to date.
+const absorbEvery = time.Second
+
+// standBy keeps the planner's state up to date until this process leads.
+func (l *loop) standBy(ctx context.Context) {
+	tick := time.NewTicker(absorbEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.leads:
+			return
+		case now := <-tick.C:
+			if l.plugin.feed.synced() {
+				l.plugin.planner.Absorb(now)
+			}
+		}
 	}
 }
 

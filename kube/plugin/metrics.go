@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -18,10 +19,12 @@ func newMetrics() *observer { return &observer{metrics.New()} }
 
 // register adds the metrics to the registry of the Kubernetes scheduler.
 func (o *observer) register(p *planner.Planner) error {
-	return o.Register(legacyregistry.Registerer(), func() (s metrics.Snapshot) {
+	measure := func() (s metrics.Snapshot) {
 		p.State(func(state *engine.State) { s = metrics.Measure(state) })
 		return s
-	})
+	}
+	registry := legacyregistry.Registerer()
+	return errors.Join(o.Register(registry, measure), registry.Register(metrics.NewUtilization(measure)))
 }
 
 // Lost records that a gang lost pods with a node, for the histogram of recoveries.

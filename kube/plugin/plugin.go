@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -31,6 +30,8 @@ type Plugin struct {
 	binds   *bindOrder
 	binding chan struct{} // has one element for each binding that is being written
 	loop    *loop
+	// evictionRetry is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
+	evictionRetry time.Duration
 }
 
 var (
@@ -45,8 +46,8 @@ var (
 )
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
-func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
+func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
+	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
 		return nil, err
@@ -54,11 +55,16 @@ func New(_ context.Context, _ runtime.Object, handle fwk.Handle) (*Plugin, error
 	p.loop = newLoop(p)
 	var err error
 	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	go p.loop.standBy(ctx)
+	return p, nil
 }
 
 // Lead starts to decide. It is called once, when this process has become the leader.
 func (p *Plugin) Lead(ctx context.Context) {
+	close(p.loop.leads)
 	p.metrics.Recovery.Lead()
 	go p.loop.run(ctx)
 }

@@ -31,6 +31,8 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	// The flags of leader election would override the file.
 	opts.LeaderElection.LeaderElect = s.LeaderElect
 	opts.LeaderElection.ResourceName, opts.LeaderElection.ResourceNamespace = s.LeaseName, s.LeaseNamespace
+	opts.LeaderElection.LeaseDuration.Duration = s.LeaseDuration
+	opts.LeaderElection.RenewDeadline.Duration, opts.LeaderElection.RetryPeriod.Duration = s.renewal()
 	if opts.ComponentConfig, err = latest.Default(); err != nil {
 		return err
 	}
@@ -44,8 +46,8 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	cc := config.Complete()
 	var made *Plugin
 	queue := newEventQueue(func() bool { return len(made.binding) > 0 })
-	registry := frameworkruntime.Registry{Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		made, err = New(ctx, args, handle)
+	registry := frameworkruntime.Registry{Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		made, err = New(ctx, s, handle)
 		return made, err
 	}}
 	c := &cc.ComponentConfig

@@ -60,7 +60,7 @@ func Node(n *v1.Node, used Resources) *ares.Node {
 		Devices:    devices(n),
 		CPUs:       int(max(free.CPUMilli, 0) / 1000),
 		MemoryMB:   int(max(free.Memory, 0) >> 20),
-		Labels:     labels(n),
+		Labels:     nodeLabels(n),
 		RunImages:  true,
 		SessionTTL: 0,
 		Version:    n.Status.NodeInfo.KubeletVersion,
@@ -118,8 +118,8 @@ func devices(n *v1.Node) []ares.Device {
 // DeviceName is the ID of a node's GPU with the given index.
 func DeviceName(node string, index int) string { return fmt.Sprintf("%s/gpu%d", node, index) }
 
-// labels returns the node's labels, and the domains of the topology under the engine's own names.
-func labels(n *v1.Node) map[string]string {
+// nodeLabels returns the node's labels, and the domains of the topology under the engine's own names.
+func nodeLabels(n *v1.Node) map[string]string {
 	out := make(map[string]string, len(n.Labels)+len(places))
 	for k, v := range n.Labels {
 		out[k] = v

@@ -1,8 +1,11 @@
 package watch
 
 import (
+	"strconv"
+
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // JobOwner describes a Job. The pods of a Job with a parallelism above 1 are a gang.
@@ -15,6 +18,41 @@ func JobOwner(j *batchv1.Job) *Owner {
 		pods = min(pods, int(*c))
 	}
 	return &Owner{UID: string(j.UID), Annotations: j.Annotations, Pods: pods, IsGang: true}
+}
+
+// The JobSet controller writes these labels into the Jobs and pods of a JobSet.
+const (
+	labelJobSet         = "jobset.sigs.k8s.io/jobset-uid"
+	labelGlobalReplicas = "jobset.sigs.k8s.io/global-replicas" // the number of Jobs of the JobSet
+)
+
+// InJobSet reports whether a Job belongs to a JobSet.
+func InJobSet(j *batchv1.Job) bool { return j.Labels[labelJobSet] != "" }
+
+// SameJobSet selects the Jobs of the same JobSet, and none for a Job that belongs to no JobSet.
+func SameJobSet(j *batchv1.Job) labels.Selector {
+	if !InJobSet(j) {
+		return labels.Nothing()
+	}
+	return labels.SelectorFromSet(labels.Set{labelJobSet: j.Labels[labelJobSet]})
+}
+
+// JobSetOwner describes the workload of a Job. All pods of a JobSet are one gang. The argument `siblings` has the Jobs of the
+// JobSet that exist, this one included. Those that do not exist yet count as if they were like this one, so the gang waits
+// for them.
+func JobSetOwner(j *batchv1.Job, siblings []*batchv1.Job) *Owner {
+	own := JobOwner(j)
+	if !InJobSet(j) {
+		return own
+	}
+	pods := 0
+	for _, other := range siblings {
+		pods += JobOwner(other).Pods
+	}
+	if all, err := strconv.Atoi(j.Labels[labelGlobalReplicas]); err == nil && all > len(siblings) {
+		pods += (all - len(siblings)) * own.Pods
+	}
+	return &Owner{UID: j.Labels[labelJobSet], Annotations: own.Annotations, Pods: max(pods, own.Pods), IsGang: true}
 }
 
 // ReplicasOwner describes a workload whose pods do the same work independently of each other, such as a Deployment.

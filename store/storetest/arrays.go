@@ -69,7 +69,7 @@ func arrayMakes(t *testing.T, s *store.Store) {
 	for i := range 3 {
 		snap := Get(t, s, ares.ElementID(array.ID, i))
 		j := snap.Job
-		if j.ArrayOf != array.ID || j.ArrayIndex != i || j.ArrayCount != 5 || j.IsArray() || j.Digest != array.Digest || j.Owner != array.Owner || !j.AcceptedAt.Equal(array.AcceptedAt) {
+		if j.ArrayOf != array.ID || j.ArrayIndex != int32(i) || j.ArrayCount != 5 || j.IsArray() || j.Digest != array.Digest || j.Owner != array.Owner || !j.AcceptedAt.Equal(array.AcceptedAt) {
 			t.Errorf("element %d is %+v", i, j)
 		}
 		lease := Records(t, s, "leases/"+string(j.ID))

@@ -78,7 +78,13 @@ func (s NodeShape) Node(number int) *v1.Node {
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Status:     v1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
+		Status: v1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity.DeepCopy(),
+			// KWOK would say the same, with one more request for each node.
+			Conditions: []v1.NodeCondition{{
+				Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+			}},
+		},
 	}
 }
 
@@ -119,10 +125,12 @@ func (c *Cluster) CreateNodes(ctx context.Context, count int, shape NodeShape) (
 	for _, name := range names {
 		wanted[name] = true
 	}
-	err = Await(ctx, startTimeout, 200*time.Millisecond, func(ctx context.Context) error {
+	// Reading many nodes is work for the API server, which is busy with them.
+	every := 50*time.Millisecond + time.Duration(count)*time.Millisecond
+	err = AwaitCount(ctx, startTimeout, every, count, func(ctx context.Context) (int, error) {
 		list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
-			return err
+			return 0, err
 		}
 		ready := 0
 		for _, node := range list.Items {
@@ -130,11 +138,11 @@ func (c *Cluster) CreateNodes(ctx context.Context, count int, shape NodeShape) (
 				ready++
 			}
 		}
-		if ready < count {
-			return fmt.Errorf("%d of %d nodes are ready; the end of %s:\n%s", ready, count, c.KWOK.Log, c.KWOK.Tail())
-		}
-		return nil
+		return ready, nil
 	})
+	if err != nil {
+		err = fmt.Errorf("nodes that are ready: %w; the end of %s:\n%s", err, c.KWOK.Log, c.KWOK.Tail())
+	}
 	return names, err
 }
 

@@ -9,26 +9,47 @@ import (
 	"time"
 )
 
-// Await calls `check` again and again until it returns no error. After `limit`, or when ctx ends, it returns why it stopped
-// and the latest error.
+// Await calls `check` again and again until it returns no error. After `limit` it returns the latest error.
 func Await(ctx context.Context, limit, every time.Duration, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %s", limit))
+	// The context of the check ends later than the wait. Otherwise the error at the end would be that of a client that has
+	// no time left, instead of what was waited for.
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var last error
-	for {
+	for start := time.Now(); ; {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil || last == nil {
-			last = err
+		if time.Since(start) >= limit {
+			return fmt.Errorf("waited %s: %w", limit, err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+			return fmt.Errorf("waited %s: %w", limit, err)
+		}
+	}
+}
+
+// AwaitCount calls `count` again and again until it returns at least `want`. It gives up only when the count has not grown for
+// a while: how long the whole takes depends on the machine.
+func AwaitCount(ctx context.Context, patience, every time.Duration, want int, count func(context.Context) (int, error)) error {
+	for most := -1; ; {
+		err := Await(ctx, patience, every, func(ctx context.Context) error {
+			n, err := count(ctx)
+			if err != nil {
+				return err
+			}
+			if n <= most {
+				return fmt.Errorf("%d of %d, and none more", n, want)
+			}
+			most = n
+			return nil
+		})
+		if err != nil || most >= want {
+			return err
 		}
 	}
 }

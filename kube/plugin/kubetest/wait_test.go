@@ -28,6 +28,21 @@ func TestAwaitSaysWhyItStopped(t *testing.T) {
 	}
 }
 
+// TestAwaitCountIsPatient: it waits as long as the count grows, however long that takes in all, and no longer.
+func TestAwaitCountIsPatient(t *testing.T) {
+	t.Parallel()
+	n := 0
+	grow := func(context.Context) (int, error) { n++; return n, nil }
+	if err := AwaitCount(t.Context(), time.Minute, time.Microsecond, 50, grow); err != nil || n != 50 {
+		t.Errorf("a count that grows: got %d and %v, want 50", n, err)
+	}
+	stuck := func(context.Context) (int, error) { return 7, nil }
+	err := AwaitCount(t.Context(), 10*time.Millisecond, time.Millisecond, 50, stuck)
+	if err == nil || !strings.Contains(err.Error(), "7 of 50") {
+		t.Errorf("a count that does not grow: got %v", err)
+	}
+}
+
 func TestEachStopsAfterAnError(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64

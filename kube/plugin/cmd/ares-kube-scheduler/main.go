@@ -38,6 +38,8 @@ func run(args []string) error {
 	flags.BoolVar(&s.LeaderElect, "leader-elect", true, "run several replicas, of which one decides; false for a single process")
 	flags.StringVar(&s.LeaseNamespace, "lease-namespace", "kube-system", "namespace of the Lease for the election of the leader")
 	flags.StringVar(&s.LeaseName, "lease-name", "topology-scheduler", "name of that Lease")
+	flags.DurationVar(&s.LeaseDuration, "lease-duration", plugin.DefaultLeaseDuration, "another replica takes over after this time when the leader is gone")
+	flags.DurationVar(&s.EvictionRetry, "eviction-retry", plugin.DefaultEvictionRetry, "leave a workload alone for this time after a PodDisruptionBudget refused its eviction")
 	address := flags.IP("bind-address", nil, "address of /metrics, /livez and /readyz; without it, all addresses")
 	port := flags.Int("secure-port", 10259, "port of /metrics, /livez and /readyz (HTTPS); 0 for none")
 	certificates := flags.String("cert-dir", "", "directory for a certificate that is made at the start; without it, the certificate is kept in memory")
@@ -54,6 +56,9 @@ func run(args []string) error {
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: this program has only flags, see --help", flags.Arg(0))
+	}
+	if err := s.Check(); err != nil {
+		return err
 	}
 	opts := options.NewOptions()
 	opts.SecureServing.BindPort = *port
