@@ -41,7 +41,7 @@ func TestShortForm(t *testing.T) {
 			t.Errorf("%s did not bind all 16 pods:\n%s", side, out.String())
 		}
 	}
-	for _, row := range []string{"| 16 | ", "| node lost → bound | "} {
+	for _, row := range []string{"Created → bound at 50 pods/s, 10 nodes", "| node lost → bound | "} {
 		if !strings.Contains(out.String(), row) {
 			t.Errorf("no row %q:\n%s", row, out.String())
 		}

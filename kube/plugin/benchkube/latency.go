@@ -13,12 +13,12 @@ import (
 
 // latency creates pods at a steady rate for a scheduler that already runs, and returns how long each took from the request
 // that creates it until its binding was seen.
-func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
+func (s settings) latency(ctx context.Context, side side) ([]time.Duration, error) {
 	count := s.ratePods
 	if room := s.nodes * gpusPerNode / 2; count*sum(mix)/len(mix) > room {
 		count = room * len(mix) / sum(mix)
 	}
-	progress("latency: %d pods at %d/s on %d nodes", count, s.rate, s.nodes)
+	progress("latency of %s: %d pods at %d/s on %d nodes", side.name, count, s.rate, s.nodes)
 	c, stop, err := cluster(ctx, s.nodes, kubetest.Options{NodeLease: longLease})
 	if err != nil {
 		return nil, err
@@ -30,19 +30,19 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := startAres(c)
+	process, err := side.start(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel = process.While(ctx)
 	defer cancel()
-	if err := s.warmUp(ctx, c, seen, process); err != nil {
+	if err := warmUp(ctx, c, seen, process, side.scheduler); err != nil {
 		return nil, err
 	}
 	if err := s.awaitIdle(ctx, c); err != nil {
 		return nil, err
 	}
-	sent, err := s.arrive(ctx, c, count)
+	sent, err := s.arrive(ctx, c, side.scheduler, count)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,27 @@ func (s settings) latency(ctx context.Context) ([]time.Duration, error) {
 	return all, nil
 }
 
+// latencies measures the schedulers, upstream's as a control: where both are slow, the machine is.
+func (s settings) latencies(ctx context.Context) (map[string][]time.Duration, error) {
+	all := map[string][]time.Duration{}
+	for _, name := range latencySides {
+		side, err := s.sideOf(name)
+		if err != nil {
+			return nil, err
+		}
+		if all[name], err = s.latency(ctx, side); err != nil {
+			return nil, fmt.Errorf("latency of %s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// latencySides are the sides that take pods as they arrive.
+var latencySides = []string{"kube-scheduler", "ares"}
+
 // warmUp waits until the scheduler binds a first pod, so that its start is not measured.
-func (s settings) warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process) error {
-	first := kubetest.Pod("first", kubetest.AresSchedulerName, 1)
+func warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorder, process *kubetest.Process, scheduler string) error {
+	first := kubetest.Pod("first", scheduler, 1)
 	if _, err := c.Client.CoreV1().Pods(first.Namespace).Create(ctx, first, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -68,7 +86,7 @@ func (s settings) warmUp(ctx context.Context, c *kubetest.Cluster, seen *recorde
 }
 
 // arrive creates the pods, each at its time even if the requests before it are slow, and returns when each was sent.
-func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, count int) (map[string]time.Time, error) {
+func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, scheduler string, count int) (map[string]time.Time, error) {
 	sent := map[string]time.Time{}
 	errs := make(chan error, count)
 	var group sync.WaitGroup
@@ -80,7 +98,7 @@ func (s settings) arrive(ctx context.Context, c *kubetest.Cluster, count int) (m
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), kubetest.AresSchedulerName, mix[i%len(mix)])
+		pod := kubetest.Pod(fmt.Sprintf("pod-%05d", i), scheduler, mix[i%len(mix)])
 		sent[pod.Name] = time.Now()
 		group.Go(func() {
 			_, err := c.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})

@@ -83,9 +83,9 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintln(out, throughputTable(s, all))
 	}
 	if s.rate > 0 {
-		latencies, err := s.latency(ctx)
+		latencies, err := s.latencies(ctx)
 		if err != nil {
-			return fmt.Errorf("latency: %w", err)
+			return err
 		}
 		fmt.Fprintln(out, latencyTable(s, latencies))
 	}

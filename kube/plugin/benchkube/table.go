@@ -36,10 +36,16 @@ func rateOf(r result) float64 { return r.fromStart }
 // cpuOf is in milliseconds.
 func cpuOf(r result) float64 { return float64(r.cpu.Microseconds()) / 1000 / float64(r.bound) }
 
-func latencyTable(s settings, all []time.Duration) string {
-	slices.Sort(all)
-	return fmt.Sprintf("Created → bound at %d pods/s, %d nodes, ares\n\n| pods | p50 | p99 | max |\n|--:|--:|--:|--:|\n| %d | %s | %s | %s |\n",
-		s.rate, s.nodes, len(all), milliseconds(quantile(all, 0.50)), milliseconds(quantile(all, 0.99)), milliseconds(quantile(all, 1)))
+func latencyTable(s settings, all map[string][]time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Created → bound at %d pods/s, %d nodes\n\n| side | pods | p50 | p90 | p99 | max |\n|---|--:|--:|--:|--:|--:|\n", s.rate, s.nodes)
+	for _, name := range latencySides {
+		times := all[name]
+		slices.Sort(times)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", name, len(times), milliseconds(quantile(times, 0.50)),
+			milliseconds(quantile(times, 0.90)), milliseconds(quantile(times, 0.99)), milliseconds(quantile(times, 1)))
+	}
+	return b.String()
 }
 
 func recoveryTable(s settings, all []recovery) string {
