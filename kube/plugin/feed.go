@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"reflect"
 	"sync"
 	"time"
@@ -98,11 +97,6 @@ func handle[T any](set, remove func(T)) cache.ResourceEventHandler {
 		}
 	}
 	return h
-}
-
-// waitForSync waits until the planner knows everything that existed when the informers started.
-func (f *feed) waitForSync(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), f.handlers...)
 }
 
 // synced reports whether the planner knows everything that existed when the informers started.

@@ -54,12 +54,7 @@ func (l *loop) standBy(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	configured, err := l.plugin.watchConfig(ctx)
-	if err != nil {
-		logger.Error(err, "The configuration cannot be watched; the defaults apply")
-		configured = func() bool { return true }
-	}
-	if !l.plugin.feed.waitForSync(ctx) || !cache.WaitForCacheSync(ctx.Done(), configured) {
+	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured) {
 		return
 	}
 	go l.plugin.report(ctx)

@@ -27,9 +27,11 @@ type Plugin struct {
 	planner *planner.Planner
 	metrics *observer
 	feed    *feed
-	binds   *bindOrder
-	binding chan struct{} // has one element for each binding that is being written
-	loop    *loop
+	// configured reports whether the configuration was read for the first time.
+	configured func() bool
+	binds      *bindOrder
+	binding    chan struct{} // has one element for each binding that is being written
+	loop       *loop
 	// evictionRetry is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
 	evictionRetry time.Duration
 }
@@ -56,6 +58,9 @@ func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
 	var err error
 	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
 	if err != nil {
+		return nil, err
+	}
+	if p.configured, err = p.watchConfig(ctx); err != nil {
 		return nil, err
 	}
 	go p.loop.standBy(ctx)
