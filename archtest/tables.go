@@ -27,7 +27,7 @@ var layers = map[string]int{
 	"auth":       3, // authentication: tokens, OIDC
 	"control":    3,
 	"client":     3,
-	"kube":       3, // pods of a Kubernetes cluster, scheduled by the engine
+	"kube":       4, // pods of a Kubernetes cluster, scheduled by the engine
 	"api":        4,
 	"agent":      4,
 	"sim":        4,
