@@ -148,8 +148,7 @@ var unusedHere = map[right]string{
 	{"resource.k8s.io", "resourceclaims/binding", "patch"}:     "a claim is reserved",
 	{"authentication.k8s.io", "tokenreviews", "create"}:        "/metrics is read",
 	{"authorization.k8s.io", "subjectaccessreviews", "create"}: "/metrics is read",
-	{"", "configmaps", "update"}:                               "what the scheduler learned is stored",
-	{"", "configmaps", "get"}:                                  "what the scheduler learned is read, and the certificates of those who read /metrics",
+	{"", "configmaps", "get"}:                                  "the certificates of those who read /metrics",
 }
 
 // testRights compares the rights of the service account with its requests: none was forbidden, and every right was used
