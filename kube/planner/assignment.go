@@ -143,25 +143,40 @@ func (p *Planner) returning(now time.Time) (refs []Ref, next time.Time) {
 		}
 	}
 	p.departed = later
-	if len(later) > 0 {
-		next = later[0].at
+	for _, d := range later {
+		next = earlier(next, d.at)
 	}
 	return refs, next
 }
 
-// Reject records that the cluster does not accept a pod on its planned node. The node is excluded for the pod until the
-// node changes. If no pod of the unit is bound, the whole unit is planned again; otherwise only this pod is.
-func (p *Planner) Reject(uid, why string) {
+// A node may reject a pod only because this process has not seen yet that another pod has left it. So a rejected pod is
+// tried again on the same node a few times, after longer and longer delays, before the node is excluded for it.
+const (
+	rejectionsBorne = 3
+	rejectDelay     = 200 * time.Millisecond // doubled with each rejection
+	// excludedFor is how long a node stays excluded for a pod, unless the node changes before.
+	excludedFor = time.Minute
+)
+
+// Reject records that the cluster does not accept a pod on its planned node. After some tries, the node is excluded for the
+// pod for a while. Then, if no pod of the gang is bound, the whole gang is planned again; otherwise only this pod is.
+func (p *Planner) Reject(uid string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.pods[uid]
 	if o == nil || o.unit == nil || o.Node != "" || o.unit.fence == 0 {
 		return
 	}
-	if o.excluded == nil {
-		o.excluded = map[string]string{}
+	if o.rejections++; o.rejections <= rejectionsBorne {
+		delete(o.unit.arrived, uid)
+		p.departed = append(p.departed, departure{o, now.Add(rejectDelay << (o.rejections - 1))})
+		return
 	}
-	o.excluded[o.seatNode()] = why
+	o.rejections = 0
+	if o.excluded == nil {
+		o.excluded = map[string]time.Time{}
+	}
+	o.excluded[o.seatNode()] = now.Add(excludedFor)
 	p.release(o) // dissolves the units of the gang if none of its pods is bound
 	if o.unit != nil {
 		o.unit = nil
@@ -170,11 +185,35 @@ func (p *Planner) Reject(uid, why string) {
 	}
 }
 
+// readmitLater lets pods use nodes again whose exclusion is over, and returns when the next one ends.
+func (p *Planner) readmitLater(now time.Time) (next time.Time) {
+	for _, u := range p.units {
+		if u.fence != 0 {
+			continue
+		}
+		over := false
+		for _, o := range u.ranks {
+			for name, until := range o.excluded {
+				if until.After(now) {
+					next = earlier(next, until)
+					continue
+				}
+				delete(o.excluded, name)
+				over = true
+			}
+		}
+		if over {
+			p.dissolve(u)
+		}
+	}
+	return next
+}
+
 // readmit lets pods use a node again that rejected them, because the node changed.
 func (p *Planner) readmit(name string) {
 	for _, u := range p.units {
 		for _, o := range u.ranks {
-			if o == nil || u.fence != 0 || o.excluded[name] == "" {
+			if o == nil || u.fence != 0 || o.excluded[name].IsZero() {
 				continue
 			}
 			delete(o.excluded, name)

@@ -42,7 +42,7 @@ func (p *Planner) Absorb(now time.Time) {
 	defer p.mu.Unlock()
 	p.refreshTopology()
 	p.apply(now)
-	p.adopt(now)
+	p.adopted = append(p.adopted, p.adopt(now)...)
 	p.apply(now)
 }
 
@@ -53,7 +53,8 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	var d Decision
 	p.refreshTopology()
 	p.apply(now) // nodes first: the pods that are adopted need them
-	d.Planned = p.adopt(now)
+	d.Planned, p.adopted = append(p.adopted, p.adopt(now)...), nil
+	readmit := p.readmitLater(now)
 	p.formUnits()
 	d.Withdrawn, p.withdrawn = p.withdrawn, nil
 	p.apply(now)
@@ -86,7 +87,7 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	again, next := p.returning(now)
 	d.Planned = append(d.Planned, again...)
 	d.Plan = plan
-	d.Again, d.Wake = !plan.Empty(), earlier(plan.Wake, next)
+	d.Again, d.Wake = !plan.Empty(), earlier(earlier(plan.Wake, next), readmit)
 	return d, nil
 }
 
@@ -107,6 +108,7 @@ func (p *Planner) place(u *unit, run ares.Run) []Ref {
 	p.changeRun(u, func(r *ares.Run) { *r = run })
 	for _, s := range u.run.Last().Seats {
 		p.take(s.Seat, u.ranks[s.Rank].UID)
+		u.ranks[s.Rank].rejections = 0
 	}
 	return u.refs()
 }

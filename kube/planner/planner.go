@@ -44,7 +44,9 @@ type Planner struct {
 	changed map[*gang]bool
 	// withdrawn has the pods whose plan ended since the last cycle.
 	withdrawn []Ref
-	departed  []departure // in the order of their times
+	departed  []departure
+	// adopted has the pods that got an assignment while this process did not lead.
+	adopted []Ref
 }
 
 // A node is a node of the cluster with the devices that pods use or will use.
@@ -61,9 +63,10 @@ type pod struct {
 	gang *gang
 	unit *unit // nil while it waits for the other pods of its gang
 	rank int   // its rank in the unit
-	// excluded lists the nodes that rejected this pod, until they change.
-	excluded map[string]string
-	told     string // the last reason that was reported for it
+	// excluded has the nodes that rejected this pod, and until when they are excluded for it.
+	excluded   map[string]time.Time
+	rejections int    // in a row, on the node that is planned
+	told       string // the last reason that was reported for it
 }
 
 // New returns a planner for the pods that name the given scheduler. The observer may be nil.

@@ -206,21 +206,41 @@ func TestGangIsReleasedTogether(t *testing.T) {
 	}
 }
 
+// reject lets the planned node reject a pod until the node is excluded, as the scheduler would.
+func (c *cluster) reject(name string) (d planner.Decision) {
+	c.t.Helper()
+	node, _ := c.Assignment("uid-" + name)
+	for i := range 10 {
+		c.Reject("uid-"+name, c.now)
+		d = c.cycle()
+		if now, planned := c.Assignment("uid-" + name); !planned || now.Node != node.Node {
+			if i < 2 {
+				c.t.Errorf("%s is excluded after %d rejections", node.Node, i+1)
+			}
+			return d
+		}
+		c.now = c.now.Add(2 * time.Second)
+		if d = c.cycle(); len(d.Planned) != 1 {
+			c.t.Fatalf("%s is not tried again", name)
+		}
+	}
+	c.t.Fatalf("%s is never excluded", node.Node)
+	return d
+}
+
 func TestRejectedNodeIsExcluded(t *testing.T) {
 	c := newCluster(t, 2)
 	c.pod("a", 8, "", 1)
 	c.cycle()
 	before := c.plan("a")
-	c.Reject("uid-a", "too many pods")
-	if d := c.cycle(); len(d.Withdrawn) != 1 {
+	if d := c.reject("a"); len(d.Withdrawn) != 1 {
 		t.Errorf("withdrawn: %v", d.Withdrawn)
 	}
 	after := c.plan("a")
 	if after == "" || after == before {
 		t.Fatalf("planned on %q after %q was rejected", after, before)
 	}
-	c.Reject("uid-a", "too many pods")
-	c.cycle()
+	c.reject("a")
 	if p := c.plan("a"); p != "" {
 		t.Fatalf("planned on %q although both nodes rejected it", p)
 	}
@@ -228,6 +248,26 @@ func TestRejectedNodeIsExcluded(t *testing.T) {
 	c.cycle()
 	if p := c.plan("a"); !strings.HasPrefix(p, "node-000") {
 		t.Errorf("planned on %q, want the node that changed", p)
+	}
+	c.reject("a")
+	c.now = c.now.Add(2 * time.Minute)
+	c.cycle()
+	if c.plan("a") == "" {
+		t.Error("the nodes stay excluded for ever")
+	}
+}
+
+// A process that begins to lead tries the pods that it found in the plan of a half-bound gang.
+func TestHalfBoundGangIsTriedByTheNextLeader(t *testing.T) {
+	c := newCluster(t, 4)
+	c.pod("a", 8, "gang", 2)
+	c.pod("b", 8, "gang", 2)
+	c.cycle()
+	c.bind("a")
+	next := c.restart(4)
+	next.Absorb(next.now)
+	if d := next.cycle(); len(d.Planned) == 0 || next.plan("b") != c.plan("b") {
+		t.Errorf("planned %v, b on %q, want %q", d.Planned, next.plan("b"), c.plan("b"))
 	}
 }
 

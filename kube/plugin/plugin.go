@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -134,12 +133,12 @@ func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ [
 // PreFilterExtensions returns nil: the plugin has no filter of its own.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// PostFilter is called when the planned node does not accept a pod. The node is excluded for the pod, and the planner
-// looks for another. Nothing is preempted here: only a plan preempts.
+// PostFilter is called when the planned node does not accept a pod. After some tries the planner looks for another node. Nothing is preempted here: only a plan preempts.
 func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if watch.UsesGPUs(pod) {
 		if a, planned := p.planner.Assignment(string(pod.UID)); planned {
-			p.planner.Reject(string(pod.UID), fmt.Sprintf("node %s: %s", a.Node, nodes.Get(a.Node).Message()))
+			klog.V(2).InfoS("The planned node rejected a pod", "pod", klog.KObj(pod), "node", a.Node, "reason", nodes.Get(a.Node).Message())
+			p.planner.Reject(string(pod.UID), time.Now())
 			p.loop.wake()
 		}
 	}

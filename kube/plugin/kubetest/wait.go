@@ -28,7 +28,7 @@ func Await(ctx context.Context, limit, every time.Duration, check func(context.C
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s: %w", limit, err)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
