@@ -27,10 +27,17 @@ func (p *Planner) adopt(now time.Time) (planned []Ref) {
 			found[key] = append(found[key], o)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(found)) {
-		list := found[key]
-		slices.SortFunc(list, func(a, b *pod) int { return cmp.Compare(a.FullName(), b.FullName()) })
-		u, waiting := p.adoptUnit(list, now)
+	// The devices of all bound pods are taken before a plan gives devices to a pod that is not bound: a plan may be older than
+	// what was bound since.
+	keys, seats := slices.Sorted(maps.Keys(found)), map[*pod]ares.Seat{}
+	for _, key := range keys {
+		slices.SortFunc(found[key], func(a, b *pod) int { return cmp.Compare(a.FullName(), b.FullName()) })
+		for _, o := range found[key] {
+			seats[o] = p.seatFor(o, o.Node, o.Plan.Devices)
+		}
+	}
+	for _, key := range keys {
+		u, waiting := p.adoptUnit(found[key], seats, now)
 		if waiting {
 			planned = append(planned, u.refs()...)
 		}
@@ -41,11 +48,11 @@ func (p *Planner) adopt(now time.Time) (planned []Ref) {
 
 // adoptUnit makes one unit of bound pods, and of the pods that their gang's plan places with them. It reports whether
 // pods of the unit are not bound yet.
-func (p *Planner) adoptUnit(list []*pod, now time.Time) (u *unit, waiting bool) {
+func (p *Planner) adoptUnit(list []*pod, bound map[*pod]ares.Seat, now time.Time) (u *unit, waiting bool) {
 	g := list[0].gang
 	seats := make([]ares.Seat, 0, len(list))
 	for _, o := range list {
-		seats = append(seats, p.seatFor(o, o.Node, o.Plan.Devices))
+		seats = append(seats, bound[o])
 	}
 	plan := gangPlan(list)
 	for i := range plan {
@@ -53,9 +60,12 @@ func (p *Planner) adoptUnit(list []*pod, now time.Time) (u *unit, waiting bool) 
 		if o == nil || o.unit != nil || o.Node != "" || o.gang != g || !p.ours(o.Pod) || o.Leaving || p.nodes[plan[i].Node] == nil {
 			continue
 		}
-		list = append(list, o)
-		seats = append(seats, p.seatFor(o, plan[i].Node, plan[i].Devices))
-		waiting = true
+		seat := p.seatFor(o, plan[i].Node, plan[i].Devices)
+		if len(seat.Shares) < o.GPUs {
+			p.free(seat, o.UID) // others use the devices now, so the pod is planned anew, near its gang
+			continue
+		}
+		list, seats, waiting = append(list, o), append(seats, seat), true
 	}
 	u = p.addUnit(g, list, nil)
 	if first := list[0]; !p.ours(first.Pod) {

@@ -60,6 +60,16 @@ func (p *Planner) Assignment(uid string) (Assignment, bool) {
 	return a, true
 }
 
+// PlannedNode returns the node on which a pod is planned, "" if it has no plan.
+func (p *Planner) PlannedNode(uid string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.pods[uid]; o != nil && o.unit != nil && o.unit.fence != 0 && !o.unit.leaving {
+		return o.seatNode()
+	}
+	return ""
+}
+
 func indexes(s *ares.SeatStatus) []int {
 	out := make([]int, len(s.Shares))
 	for i, share := range s.Shares {

@@ -83,6 +83,7 @@ func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
 				QueueSort:  enabled("*"),
 				PreEnqueue: enabled(),
 				PreFilter:  enabled(),
+				Filter:     enabled(),
 				PostFilter: enabled("*"),
 				Reserve:    enabled(),
 				Permit:     enabled(),

@@ -157,21 +157,23 @@ func (f *feed) setPod(pod *v1.Pod) {
 		return // another scheduler has not decided about it
 	}
 	owner := metav1.GetControllerOf(pod)
+	workload, known := f.owner(pod, owner)
 	if owner != nil {
 		f.mu.Lock()
 		if f.owned[string(owner.UID)] == nil {
 			f.owned[string(owner.UID)] = map[string]*v1.Pod{}
 		}
-		if pod.Spec.NodeName == "" {
+		if pod.Spec.NodeName == "" || !known {
 			f.owned[string(owner.UID)][string(pod.UID)] = pod
 		} else {
 			f.disown(string(owner.UID), pod)
 		}
 		f.mu.Unlock()
 	}
-	workload, known := f.owner(pod, owner)
+	// The event of the workload calls this again; until then nobody knows whether the pod is one of a gang. A bound pod uses
+	// its devices in any case.
 	if !known && pod.Spec.NodeName == "" {
-		return // the event of the workload calls this again; until then nobody knows whether the pod is one of a gang
+		return
 	}
 	f.planner.SetPod(watch.TranslatePod(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()

@@ -39,6 +39,7 @@ var (
 	_ fwk.PreEnqueuePlugin  = (*Plugin)(nil)
 	_ fwk.QueueSortPlugin   = (*Plugin)(nil)
 	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
 	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
 	_ fwk.ReservePlugin     = (*Plugin)(nil)
 	_ fwk.PermitPlugin      = (*Plugin)(nil)
@@ -130,7 +131,16 @@ func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ [
 	return &fwk.PreFilterResult{NodeNames: sets.New(a.Node)}, nil
 }
 
-// PreFilterExtensions returns nil: the plugin has no filter of its own.
+// Filter rejects every node but the planned one. The framework tries the nominated node of a pod before it asks PreFilter,
+// and that node may be from a plan of a scheduler that was killed.
+func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if !watch.UsesGPUs(pod) || p.planner.PlannedNode(string(pod.UID)) == node.Node().Name {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod is planned on another node")
+}
+
+// PreFilterExtensions returns nil: the filter depends on no other pod.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // PostFilter is called when the planned node does not accept a pod. After some tries the planner looks for another node. Nothing is preempted here: only a plan preempts.

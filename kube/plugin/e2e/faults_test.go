@@ -32,13 +32,16 @@ func TestSchedulerKilled(t *testing.T) {
 		for j := range 2 {
 			app := fmt.Sprintf("gang-%d-%d", i, j)
 			sizes[app] = 2 + random.IntN(7)
-			s.createJob(s.job(app, int32(sizes[app]), 1+random.IntN(3)))
+			job := s.job(app, int32(sizes[app]), 1+random.IntN(3))
+			job.Spec.Template.Annotations = map[string]string{kubetest.RunFor: "3s"} // so that later gangs find free nodes
+			s.createJob(job)
 		}
 		// The moment of the kill: every second time anywhere in the start, else while the pods of a plan are bound.
 		moment := time.Duration(random.IntN(1500)) * time.Millisecond
 		if i%2 == 0 {
 			decided := count(s.process, `"Decided"`)
-			s.await(func(context.Context) error {
+			// If all nodes are full, there is nothing to decide: then it is killed all the same.
+			_ = kubetest.Await(t.Context(), 3*time.Second, 10*time.Millisecond, func(context.Context) error {
 				if count(s.process, `"Decided"`) == decided {
 					return errors.New("the scheduler decided nothing")
 				}
