@@ -22,6 +22,8 @@ type Owner struct {
 	Annotations map[string]string
 	// Pods is the number of pods that run at the same time.
 	Pods int
+	// Left is the number of them that are still needed. The pods of a Job that succeeded need no others beside them any more.
+	Left int
 	// IsGang is true if these pods are useful only together. The pods of a Job with a parallelism above 1 are; the
 	// replicas of a Deployment are not.
 	IsGang bool
@@ -64,7 +66,7 @@ func gang(p *v1.Pod, owner *Owner) Gang {
 	case p.Annotations[annotationVolcano] != "":
 		return named("volcano", p.Annotations[annotationVolcano], count(annotationMinCount))
 	case owner != nil && owner.IsGang && owner.Pods > 1:
-		return Gang{Key: "owner:" + owner.UID, Size: owner.Pods, Total: total}
+		return Gang{Key: "owner:" + owner.UID, Size: owner.Left, Total: total}
 	}
 	return Gang{Key: "pod:" + string(p.UID), Size: 1, Total: total}
 }

@@ -14,10 +14,12 @@ func JobOwner(j *batchv1.Job) *Owner {
 	if j.Spec.Parallelism != nil {
 		pods = int(*j.Spec.Parallelism)
 	}
+	left := pods
 	if c := j.Spec.Completions; c != nil {
 		pods = min(pods, int(*c))
+		left = min(pods, int(*c)-int(j.Status.Succeeded))
 	}
-	return &Owner{UID: string(j.UID), Annotations: j.Annotations, Pods: pods, IsGang: true}
+	return &Owner{UID: string(j.UID), Annotations: j.Annotations, Pods: pods, Left: max(left, 1), IsGang: true}
 }
 
 // The JobSet controller writes these labels into the Jobs and pods of a JobSet.
@@ -45,14 +47,24 @@ func JobSetOwner(j *batchv1.Job, siblings []*batchv1.Job) *Owner {
 	if !InJobSet(j) {
 		return own
 	}
-	pods := 0
+	pods, left := 0, 0
 	for _, other := range siblings {
-		pods += JobOwner(other).Pods
+		o := JobOwner(other)
+		pods += o.Pods
+		if !isComplete(other) {
+			left += o.Left
+		}
 	}
 	if all, err := strconv.Atoi(j.Labels[labelGlobalReplicas]); err == nil && all > len(siblings) {
 		pods += (all - len(siblings)) * own.Pods
+		left += (all - len(siblings)) * own.Pods
 	}
-	return &Owner{UID: j.Labels[labelJobSet], Annotations: own.Annotations, Pods: max(pods, own.Pods), IsGang: true}
+	return &Owner{UID: j.Labels[labelJobSet], Annotations: own.Annotations, Pods: max(pods, own.Pods), Left: max(left, 1), IsGang: true}
+}
+
+// isComplete reports whether a Job needs no more pods.
+func isComplete(j *batchv1.Job) bool {
+	return j.Spec.Completions != nil && j.Status.Succeeded >= *j.Spec.Completions
 }
 
 // ReplicasOwner describes a workload whose pods do the same work independently of each other, such as a Deployment.
@@ -61,5 +73,5 @@ func ReplicasOwner(o metav1.Object, replicas *int32) *Owner {
 	if replicas != nil {
 		pods = int(*replicas)
 	}
-	return &Owner{UID: string(o.GetUID()), Annotations: o.GetAnnotations(), Pods: pods}
+	return &Owner{UID: string(o.GetUID()), Annotations: o.GetAnnotations(), Pods: pods, Left: pods}
 }

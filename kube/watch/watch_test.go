@@ -101,7 +101,7 @@ func TestTranslatePod(t *testing.T) {
 			MatchFields:      []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n1"}}},
 		}},
 	}}}
-	owner := &watch.Owner{UID: "job", Annotations: map[string]string{"topology.scheduler/gpu-count": "16"}, Pods: 4, IsGang: true}
+	owner := &watch.Owner{UID: "job", Annotations: map[string]string{"topology.scheduler/gpu-count": "16"}, Pods: 4, Left: 4, IsGang: true}
 	got := watch.TranslatePod(p, owner, map[string]string{"ares.dev/tenant": "research"})
 	if got.Problem != "" {
 		t.Fatal(got.Problem)
@@ -128,7 +128,7 @@ func TestTranslatePod(t *testing.T) {
 func TestReplicasAreSpread(t *testing.T) {
 	p := gpuPod("1")
 	p.Annotations = map[string]string{"topology.scheduler/latency-sensitive": "true"}
-	got := watch.TranslatePod(p, &watch.Owner{UID: "d1", Pods: 3}, nil)
+	got := watch.TranslatePod(p, &watch.Owner{UID: "d1", Pods: 3, Left: 3}, nil)
 	if want := []string{"ares.dev/owner=d1"}; !reflect.DeepEqual(got.Spec.Placement().PreferredAntiAffinity, want) || got.Spec.Labels["ares.dev/owner"] != "d1" {
 		t.Errorf("anti-affinity %v, labels %v", got.Spec.Placement().PreferredAntiAffinity, got.Spec.Labels)
 	}
@@ -184,8 +184,16 @@ func TestGangOfAJob(t *testing.T) {
 		t.Errorf("%d pods, want 1", o.Pods)
 	}
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(8)), new(int32(6))
-	if o := watch.JobOwner(j); o.Pods != 6 || !o.IsGang {
+	if o := watch.JobOwner(j); o.Pods != 6 || o.Left != 6 || !o.IsGang {
 		t.Errorf("%+v, want a gang of 6 pods", o)
+	}
+	// A pod of a half-bound gang may succeed while no scheduler runs. The rest must not wait for it.
+	j.Status.Succeeded = 5
+	if o := watch.JobOwner(j); o.Pods != 6 || o.Left != 1 {
+		t.Errorf("%+v, want one of 6 pods left", o)
+	}
+	if got := watch.TranslatePod(gpuPod("1"), watch.JobOwner(j), nil).Gang; got != (watch.Gang{Key: "owner:j1", Size: 1, Total: 6}) {
+		t.Errorf("gang with one pod left: %+v", got)
 	}
 	p := gpuPod("1")
 	p.Labels = map[string]string{"leaderworkerset.sigs.k8s.io/group-key": "abc"}
