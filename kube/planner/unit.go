@@ -275,8 +275,8 @@ func (p *Planner) claim(o *pod, now time.Time) {
 	})
 }
 
-// occupy corrects a seat whose pod another program bound to another node, or with other devices, than planned. The pod becomes a unit of its
-// own where it is.
+// occupy corrects a seat whose pod another program bound to another node, or with other devices, than planned. The pod
+// becomes a unit of its own where it is.
 func (p *Planner) occupy(o *pod) {
 	p.release(o)
 	o.unit = nil

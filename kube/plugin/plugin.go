@@ -143,7 +143,8 @@ func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node f
 // PreFilterExtensions returns nil: the filter depends on no other pod.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// PostFilter is called when the planned node does not accept a pod. After some tries the planner looks for another node. Nothing is preempted here: only a plan preempts.
+// PostFilter is called when the planned node does not accept a pod. After some tries the planner looks for another node.
+// Nothing is preempted here: only a plan preempts.
 func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if watch.UsesGPUs(pod) {
 		if a, planned := p.planner.Assignment(string(pod.UID)); planned {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,8 +18,8 @@ import (
 const (
 	reportsPerSecond = 20
 	reportEvery      = 250 * time.Millisecond
-	// reportAfter keeps the reasons of pods that are about to be placed out of the API server.
-	maxMessage = 1024
+	// maxMessage limits the length of a reason, in bytes. An event may have at most 1,024.
+	maxMessage = 1000
 )
 
 // report writes why pods wait into their condition PodScheduled, which autoscalers and people read, and records an event
@@ -47,7 +48,7 @@ func (p *Plugin) explain(ctx context.Context, r planner.Reason) {
 	}
 	message := r.Text
 	if len(message) > maxMessage {
-		message = message[:maxMessage] + " …"
+		message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.PodCondition{{
 		Type:               v1.PodScheduled,
