@@ -78,7 +78,7 @@ func indexes(s *ares.SeatStatus) []int {
 	return out
 }
 
-// Order returns the place of a pod's plan among all plans, and its rank. A pod without a plan comes last.
+// Order returns the position of a pod's plan among all plans, and its rank. It reports whether the pod has a plan.
 func (p *Planner) Order(uid string) (sequence int64, rank int, planned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

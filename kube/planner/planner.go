@@ -14,7 +14,7 @@ type Observer interface {
 	// Follow receives each batch that the engine's state applies.
 	Follow(b ares.Batch, now time.Time)
 	// Lost is called when a pod of a gang ended because its node is not there any more, and Recovered when all pods of the
-	// gang have a node again. The gang is named by the ID of its first job.
+	// gang have a node again. The ID of a gang stays the same when its pods are replaced.
 	Lost(gang ares.JobID, now time.Time)
 	Recovered(gang ares.JobID, now time.Time)
 }

@@ -486,6 +486,25 @@ func TestPodsOfAGangMayDiffer(t *testing.T) {
 	}
 }
 
+// One part of a gang waits, and another program binds a pod of the other part. Then a waiting pod is deleted.
+func TestWaitingPartOfAGangLosesAPod(t *testing.T) {
+	c := newCluster(t, 1)
+	c.pod("launcher", 2, "gang", 3)
+	c.pod("w0", 6, "gang", 3)
+	c.pod("w1", 6, "gang", 3) // does not fit beside w0, so the workers wait
+	c.cycle()
+	bound := *c.pods["launcher"]
+	bound.Node, c.pods["launcher"] = "node-000", &bound
+	c.SetPod(&bound, c.now)
+	c.DeletePod("uid-w0", c.now)
+	delete(c.pods, "w0")
+	c.cycle()
+	if c.plan("w1") == "" {
+		t.Errorf("w1 is not planned although it fits now: %v", c.WaitingReasons(5, c.now))
+	}
+	c.checkSeats()
+}
+
 func TestPodThatWasNotBoundIsTriedAgain(t *testing.T) {
 	c := newCluster(t, 1)
 	c.pod("a", 8, "", 1)

@@ -297,8 +297,9 @@ func (p *Planner) changeRun(u *unit, change func(*ares.Run)) {
 	p.events = append(p.events, ares.Event{Run: &ares.RunEvent{Job: u.job.ID, Run: r}})
 }
 
-// release ends a pod's part in its unit. A unit that is not bound yet starts again with the pods that are left, because
-// it needs all its pods. In a unit that is bound, only this pod's devices become free.
+// release ends a pod's part in its unit. A gang that is not bound yet starts again with the pods that are left, because it
+// needs all its pods, and so does a unit that waits. In a unit that is bound, only this pod's devices become free.
+// Invariant: no rank of a unit that waits is nil.
 func (p *Planner) release(o *pod) {
 	u := o.unit
 	bound := false
@@ -311,6 +312,10 @@ func (p *Planner) release(o *pod) {
 		for _, part := range u.party() {
 			p.dissolve(part)
 		}
+		return
+	}
+	if u.fence == 0 {
+		p.dissolve(u)
 		return
 	}
 	if s := u.seat(o.rank); s != nil {
