@@ -166,7 +166,7 @@ func (f *feed) setPod(pod *v1.Pod) {
 		if pod.Spec.NodeName == "" || !known {
 			f.owned[string(owner.UID)][string(pod.UID)] = pod
 		} else {
-			f.disown(string(owner.UID), pod)
+			f.removeOwned(string(owner.UID), pod)
 		}
 		f.mu.Unlock()
 	}
@@ -179,7 +179,7 @@ func (f *feed) setPod(pod *v1.Pod) {
 	f.wake()
 }
 
-func (f *feed) disown(owner string, pod *v1.Pod) {
+func (f *feed) removeOwned(owner string, pod *v1.Pod) {
 	delete(f.owned[owner], string(pod.UID))
 	if len(f.owned[owner]) == 0 {
 		delete(f.owned, owner)
@@ -193,7 +193,7 @@ func (f *feed) deletePod(pod *v1.Pod) {
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		f.mu.Lock()
-		f.disown(string(owner.UID), pod)
+		f.removeOwned(string(owner.UID), pod)
 		f.mu.Unlock()
 	}
 	f.planner.DeletePod(string(pod.UID), time.Now())

@@ -16,8 +16,7 @@ import (
 // Name is the name of the plugin in the configuration of a scheduler.
 const Name = "Ares"
 
-// gangWait is how long the pods of a gang wait at Permit for the last one. After that, all of them are rejected, and the
-// gang is planned again.
+// gangWait is how long the pods of a gang wait at Permit for the last one. After that they are rejected and tried again.
 const gangWait = 30 * time.Second
 
 // Plugin carries out the plans of a planner for the pods that use GPUs. It leaves all other pods to the other plugins.

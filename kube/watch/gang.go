@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Gang names the pods that are placed together. A pod that belongs to no gang is a gang of its own.
@@ -15,8 +14,8 @@ type Gang struct {
 	Total int
 }
 
-// Owner is what the planner needs to know of the workload that created a pod: a Job, a ReplicaSet and its Deployment, a
-// StatefulSet, a PodGroup.
+// Owner is what the planner needs to know of the workload that created a pod: a Job or its JobSet, a ReplicaSet
+// or its Deployment, a StatefulSet.
 type Owner struct {
 	UID         string
 	Annotations map[string]string
@@ -70,6 +69,3 @@ func gang(p *v1.Pod, owner *Owner) Gang {
 	}
 	return Gang{Key: "pod:" + string(p.UID), Size: 1, Total: total}
 }
-
-// ControllerOf returns the reference to the object that controls a pod or another object, or nil.
-func ControllerOf(o metav1.Object) *metav1.OwnerReference { return metav1.GetControllerOf(o) }

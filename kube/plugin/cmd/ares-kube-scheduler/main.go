@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,8 +17,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the metric kubernetes_build_info
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-
-	"context"
 
 	"github.com/ares-scheduler/ares/kube/plugin"
 )
@@ -35,7 +34,7 @@ func run(args []string) error {
 	flags.SortFlags = false
 	flags.StringVar(&s.Kubeconfig, "kubeconfig", "", "file with the address of the cluster and the credentials; without it, the service account of the pod is used")
 	flags.StringVar(&s.SchedulerName, "scheduler-name", "topology-aware-scheduler", "schedule the pods with this schedulerName")
-	flags.BoolVar(&s.LeaderElect, "leader-elect", true, "run several replicas, of which one decides; false for a single process")
+	flags.BoolVar(&s.LeaderElect, "leader-elect", true, "elect a leader among several replicas; only the leader decides")
 	flags.StringVar(&s.LeaseNamespace, "lease-namespace", "kube-system", "namespace of the Lease for the election of the leader")
 	flags.StringVar(&s.LeaseName, "lease-name", "topology-scheduler", "name of that Lease")
 	flags.DurationVar(&s.LeaseDuration, "lease-duration", plugin.DefaultLeaseDuration, "another replica takes over after this time when the leader is gone")
