@@ -106,6 +106,12 @@ func (a *Printer) onScreen(ctx context.Context, fetch func(context.Context) (pro
 	}
 }
 
+// A terminal that knows synchronized updates shows what is between the two at once; others ignore them.
+const (
+	beginFrame = "\x1b[?2026h"
+	endFrame   = "\x1b[?2026l"
+)
+
 // drawFrame replaces the content of the screen. Each line is cleared before it is written, because a line that fills the terminal
 // leaves the cursor on its last character.
 func (a *Printer) drawFrame(lines []string, status string, columns, rows int) error {
@@ -116,7 +122,7 @@ func (a *Printer) drawFrame(lines []string, status string, columns, rows int) er
 		lines = append(lines[:min(len(lines), rows-1)], Cut(status, columns))
 	}
 	var b strings.Builder
-	b.WriteString("\x1b[H")
+	b.WriteString(beginFrame + "\x1b[H")
 	for i, line := range lines {
 		if i > 0 {
 			b.WriteString("\r\n")
@@ -126,6 +132,7 @@ func (a *Printer) drawFrame(lines []string, status string, columns, rows int) er
 	if len(lines) < rows {
 		b.WriteString("\r\n\x1b[J")
 	}
+	b.WriteString(endFrame)
 	if _, err := a.Out.Write([]byte(b.String())); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}

@@ -21,6 +21,7 @@ type Screen struct {
 	Alternate bool
 	Hidden    bool // the cursor is not shown
 	NoWrap    bool
+	Partial   bool // the program has drawn only a part of its frame
 	Unknown   []string
 
 	part []byte // the beginning of a character or a control sequence
@@ -182,6 +183,8 @@ func (s *Screen) control(parameters string, final byte) bool {
 		s.Hidden = final == 'l'
 	case "h?7", "l?7":
 		s.NoWrap = final == 'l'
+	case "h?2026", "l?2026":
+		s.Partial = final == 'h'
 	case "h?2004", "l?2004": // a shell tells pasted text from typed text
 	default:
 		return final == 'm' // colors are not compared

@@ -95,7 +95,7 @@ func Start(t testing.TB, columns, rows int, cmd *exec.Cmd) *Terminal {
 
 func (x *Terminal) read() {
 	defer close(x.ended)
-	buf := make([]byte, 4096)
+	buf := make([]byte, 64) // small, so that tests meet frames that are drawn in part
 	for {
 		n, err := x.user.Read(buf)
 		x.mu.Lock()
@@ -152,7 +152,7 @@ func (x *Terminal) Raw() string {
 	return x.raw.String()
 }
 
-// Await waits until the screen is as the function wants, and returns it.
+// Await waits until the screen is as the function wants, and returns it. Frames that are not wholly drawn are not considered.
 func (x *Terminal) Await(what string, is func(*Screen) bool) *Screen {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), patience)
@@ -161,7 +161,7 @@ func (x *Terminal) Await(what string, is func(*Screen) bool) *Screen {
 		x.mu.Lock()
 		now, moved := x.screen.copy(), x.moved
 		x.mu.Unlock()
-		if is(now) {
+		if !now.Partial && is(now) {
 			return now
 		}
 		select {
