@@ -48,10 +48,19 @@ type Node struct {
 	// SessionCut is true when the node's last session was revoked. It is false when the session
 	// ended because the node was silent.
 	SessionCut bool
+	// JobsOutliveSession is true for a node on which nothing ends the jobs when its session ends; see SelfFencing. It is
+	// false in the records of agents of all versions.
+	JobsOutliveSession bool
+
 	ClockAhead time.Duration // the node's clock minus the server's, when its session began
 	Version    string
 	Revision   int64 // revision of its record; a new session rewrites it
 }
+
+// SelfFencing reports whether the node itself ends its jobs when its session ends, as an Ares agent does. Only on such a
+// node does time prove that a job has ended: the Reaper voids the seats there when lost_after has passed. On other nodes
+// a seat is held until its end is reported, or until an administrator removes the node.
+func (n *Node) SelfFencing() bool { return !n.JobsOutliveSession }
 
 // NUMANode is a group of a machine's CPUs with their local memory.
 type NUMANode struct {
@@ -128,7 +137,7 @@ type NodeState string
 // These are the states of a node.
 const (
 	Online   NodeState = "online"   // it has a session
-	Suspect  NodeState = "suspect"  // its session ended; its jobs may still be alive
+	Suspect  NodeState = "suspect"  // its session ended; its jobs may still be alive. A node that does not fence itself stays suspect
 	Offline  NodeState = "offline"  // its session ended so long ago that no job with the default lost_after can still be alive
 	Cordoned NodeState = "cordoned" // online, but no new job is placed on it
 )

@@ -58,9 +58,12 @@ type NodeInfo struct {
 	TrustedOnly bool `protobuf:"varint,30,opt,name=trusted_only,json=trustedOnly,proto3" json:"trusted_only,omitempty"`
 	// The command of a job that names an image runs directly on the node. Without
 	// this, such a job fails at its start.
-	RunImages     bool `protobuf:"varint,31,opt,name=run_images,json=runImages,proto3" json:"run_images,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RunImages bool `protobuf:"varint,31,opt,name=run_images,json=runImages,proto3" json:"run_images,omitempty"`
+	// Nothing on the node ends its jobs when its session ends, as an Ares agent would.
+	// The seats of such a node are never voided because time has passed.
+	JobsOutliveSession bool `protobuf:"varint,32,opt,name=jobs_outlive_session,json=jobsOutliveSession,proto3" json:"jobs_outlive_session,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -222,6 +225,13 @@ func (x *NodeInfo) GetTrustedOnly() bool {
 func (x *NodeInfo) GetRunImages() bool {
 	if x != nil {
 		return x.RunImages
+	}
+	return false
+}
+
+func (x *NodeInfo) GetJobsOutliveSession() bool {
+	if x != nil {
+		return x.JobsOutliveSession
 	}
 	return false
 }
@@ -2559,7 +2569,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x05\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x06\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2582,7 +2592,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"sessionCut\x12!\n" +
 	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x12\x1d\n" +
 	"\n" +
-	"run_images\x18\x1f \x01(\bR\trunImages\x1a9\n" +
+	"run_images\x18\x1f \x01(\bR\trunImages\x120\n" +
+	"\x14jobs_outlive_session\x18  \x01(\bR\x12jobsOutliveSession\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +

@@ -189,6 +189,7 @@ func (m *NodeInfo) Node() ares.Node {
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
 		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
 		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(), RunImages: m.GetRunImages(),
+		JobsOutliveSession: m.GetJobsOutliveSession(),
 	}
 	for _, d := range m.GetDevices() {
 		n.Devices = append(n.Devices, ares.Device{
@@ -214,7 +215,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly, RunImages: n.RunImages,
-		Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
+		JobsOutliveSession: n.JobsOutliveSession, Numa: NewNUMANodes(n.NUMA), Taints: NewTaints(n.Taints),
 	}
 	for _, d := range n.Devices {
 		m.Devices = append(m.Devices, &DeviceInfo{

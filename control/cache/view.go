@@ -32,14 +32,14 @@ type NodeEntry struct {
 func (n *NodeEntry) HistoricalScore() int { return ScoreOf(n.Score) }
 
 // State returns the node's state. A node without a session is in the state "suspect" while a job with the default
-// lost_after may still run there.
+// lost_after may still run there. On a node that does not fence itself, a job may run for any time.
 func (n *NodeEntry) State(now time.Time) ares.NodeState {
 	switch {
 	case n.Session != nil && (n.Cordon != nil || n.Node.Unfit != ""):
 		return ares.Cordoned
 	case n.Session != nil:
 		return ares.Online
-	case now.Sub(n.Since) < ares.DefaultLostAfter:
+	case now.Sub(n.Since) < ares.DefaultLostAfter, !n.Node.SelfFencing():
 		return ares.Suspect
 	default:
 		return ares.Offline

@@ -16,7 +16,7 @@ import (
 	"github.com/ares-scheduler/ares/store"
 )
 
-// Reaper voids the seats on lost nodes. The Reaper looks for seats on nodes without a session and does not react to the
+// Reaper voids the seats on lost nodes that fence themselves. On other nodes, no time proves that a job has ended. The Reaper looks for seats on nodes without a session and does not react to the
 // end of a session. So nothing is missed when the leader changes. Each new leader's Reaper starts its own timers.
 type Reaper struct {
 	Store *store.Store
@@ -63,6 +63,7 @@ type absence struct {
 	revision int64         // revision of the node's record at that time
 	silent   time.Duration // how long the node had been silent when its session ended
 	cut      bool          // the session was ended by a revocation
+	unfenced bool          // the node does not fence itself, so its seats are not voided
 }
 
 // Alert returns why the Reaper has stopped voiding seats, or "" if it has not stopped.
@@ -116,7 +117,7 @@ func (r *Reaper) look(gone map[string]absence) {
 		case n.Session != nil:
 			delete(gone, n.Node.ID)
 		case !known || a.revision != n.Node.Revision:
-			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: r.silence(&n.Node), cut: n.Node.SessionCut}
+			gone[n.Node.ID] = absence{since: now, revision: n.Node.Revision, silent: r.silence(&n.Node), cut: n.Node.SessionCut, unfenced: !n.Node.SelfFencing()}
 		}
 	}
 	// A plan that is committed while a node is being removed can leave a seat on that node.
@@ -143,8 +144,8 @@ func (r *Reaper) braked(gone map[string]absence) bool {
 	nodes, _ := r.View.Nodes()
 	lost := 0                   // lost nodes with seats on them; empty nodes do not count
 	for node, a := range gone { // order-free: a count
-		if a.cut {
-			continue // the node was revoked on purpose, so it counts neither as lost nor as known
+		if a.cut || a.unfenced {
+			continue // it was revoked on purpose, or its seats are not voided: it counts neither as lost nor as known
 		}
 		entries, _, _ := r.View.SeatsOn(node)
 		if slices.ContainsFunc(entries, func(e *cache.Entry) bool { return len(cache.UnsettledOn(e, node)) > 0 }) {
@@ -165,12 +166,15 @@ func (r *Reaper) braked(gone map[string]absence) bool {
 	return true
 }
 
-// The method `reap` voids each seat whose node has been lost for at least the job's lost_after. If a node's session
+// The method `reap` voids each seat whose node fences itself and has been lost for at least the job's lost_after. If a node's session
 // expired, the node had already been silent for the TTL, so the method waits for lost_after − TTL. If the session was
 // revoked, the method waits for the whole lost_after. The method returns the shortest wait that is left.
 func (r *Reaper) reap(ctx context.Context, lead *store.Leadership, gone map[string]absence) (next time.Duration, err error) {
 	next = time.Hour
 	for node, a := range gone { // order-free: each seat is voided separately
+		if a.unfenced {
+			continue
+		}
 		entries, _, _ := r.View.SeatsOn(node)
 		for _, e := range entries {
 			unsettled := cache.UnsettledOn(e, node)

@@ -260,6 +260,50 @@ func TestReaperDoesNotBrakeForRevokedNodes(t *testing.T) {
 	}
 }
 
+// TestReaperKeepsSeatsOfNodesThatDoNotFence loses three nodes whose jobs outlive a session, and then one with an agent.
+// Only the seat on the last one is voided, although the others were lost earlier, and they do not brake the Reaper. The
+// job of one continues when its node returns. The seat of another is free when an administrator removes its node.
+func TestReaperKeepsSeatsOfNodesThatDoNotFence(t *testing.T) {
+	t.Parallel()
+	r := newReaping(t)
+	r.start(t)
+	var nodes []*storetest.Node
+	var jobs []*ares.Job
+	for i := range 3 {
+		n := storetest.NewNode(t, r.s)
+		n.JobsOutliveSession = true
+		n.Open(t, r.s, 5*time.Minute)
+		nodes, jobs = append(nodes, n), append(jobs, r.job(t, n, time.Second))
+		if i == 2 { // a revoked session ends no job there either
+			if _, err := r.s.Revoke(t.Context(), store.Revocation{Node: n.ID, By: "ann", At: storetest.Noon}, storetest.Noon); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		n.Close(t, r.s)
+	}
+	controltest.Await(t, r.view, "the sessions to end", func() bool { return r.away(nodes...) })
+	fenced, lost := r.busy(t, time.Second)
+	fenced.Close(t, r.s)
+	controltest.Await(t, r.view, "the job of the agent's node to be taken back", func() bool { return controltest.PhaseOf(r.view, lost.ID) == ares.Pending })
+	for i, j := range jobs {
+		if got := controltest.PhaseOf(r.view, j.ID); got != ares.Running {
+			t.Errorf("job %d on a node that does not fence itself is %s", i, got)
+		}
+		if got := r.view.Node(nodes[i].ID).State(time.Now().Add(24 * time.Hour)); got != ares.Suspect {
+			t.Errorf("node %d is %s, but its job may be alive", i, got)
+		}
+	}
+	nodes[0].Open(t, r.s, 5*time.Minute)
+	controltest.Await(t, r.view, "the node to return", func() bool { return r.view.Node(nodes[0].ID).Session != nil })
+	if run := r.view.Job(jobs[0].ID).Run; run.Phase != ares.Running || run.Losses != 0 {
+		t.Errorf("the job of the returned node: %+v", run)
+	}
+	if n, _, err := r.s.RemoveNode(t.Context(), nodes[1].ID, []ares.JobID{jobs[1].ID}, true, storetest.Noon); n != 1 || err != nil {
+		t.Errorf("%d seats freed, %v", n, err)
+	}
+}
+
 // TestBrakeArithmetic checks at which share of lost nodes the Reaper stops voiding seats.
 func TestBrakeArithmetic(t *testing.T) {
 	t.Parallel()

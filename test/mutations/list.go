@@ -173,6 +173,11 @@ var leading = []Mutation{
 		lifecycle("TestReaperWaitsForLostAfter"), "its patience was",
 	},
 	{
+		"reaper-unfenced", "the seats of nodes that do not fence themselves",
+		edit(reaper, "\t\tif a.unfenced {\n\t\t\tcontinue", "\t\tif a.unfenced && r.Tick < 0 {\n\t\t\tcontinue"),
+		lifecycle("TestReaperKeepsSeatsOfNodesThatDoNotFence"), "on a node that does not fence itself is",
+	},
+	{
 		"reaper-starts-anew", "the new start of every timer with a new leader",
 		edit(reaper, "gone := map[string]absence{}\n", "gone := map[string]absence{}\n\tnodes, _ := r.View.Nodes()\n\tfor _, n := range nodes {\n\t\tgone[n.Node.ID] = absence{revision: n.Node.Revision}\n\t}\n"),
 		lifecycle("TestReaperOfANewLeader"), "timers start anew",
