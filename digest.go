@@ -70,6 +70,7 @@ func (c digestWriter) resources(s *Spec) digestWriter {
 	if s.AllowMixedModels {
 		c = c.flag(34, true)
 	}
+	c = c.number(35, int(s.CPUMilli))
 	p := s.Placement()
 	c = c.text(40, p.Strategy)
 	c = c.text(41, p.RequiredLevel)

@@ -47,8 +47,8 @@ func sample(t *testing.T, typ reflect.Type) reflect.Value {
 	switch typ.Kind() {
 	case reflect.String:
 		return reflect.ValueOf("x").Convert(typ)
-	case reflect.Int:
-		return reflect.ValueOf(7)
+	case reflect.Int, reflect.Int32:
+		return reflect.ValueOf(7).Convert(typ)
 	case reflect.Float64:
 		return reflect.ValueOf(1.5)
 	case reflect.Bool:

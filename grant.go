@@ -53,8 +53,8 @@ func (g NodeGrant) Admit(n Node, reserved []string) (Node, error) {
 	if gpus := n.countGPUs(); g.MaxGPUs > 0 && gpus > g.MaxGPUs {
 		return n, g.exceeded(n.ID, "node.devices", "GPUs", gpus, g.MaxGPUs)
 	}
-	if g.MaxCPUs > 0 && n.CPUs > g.MaxCPUs {
-		return n, g.exceeded(n.ID, "node.cpu_cores", "CPU cores", n.CPUs, g.MaxCPUs)
+	if cpus := RoundUpCPUs(n.MilliCPUs()); g.MaxCPUs > 0 && cpus > g.MaxCPUs {
+		return n, g.exceeded(n.ID, "node.cpu_cores", "CPU cores", cpus, g.MaxCPUs)
 	}
 	if g.MaxMemoryMB > 0 && n.MemoryMB > g.MaxMemoryMB {
 		return n, g.exceeded(n.ID, "node.memory_mb", "MB of memory", n.MemoryMB, g.MaxMemoryMB)

@@ -20,6 +20,7 @@ type Spec struct {
 	AcceleratorType   string            `json:"accelerator_type,omitzero"`
 	GPUModel          string            `json:"gpu_model,omitzero"`
 	AllowMixedModels  bool              `json:"allow_mixed_models,omitzero"` // members may have devices of different models
+	CPUMilli          int32             `json:"cpu_milli,omitzero"`          // thousandths of a core in addition to CPUs, below 1000
 	MIGProfile        string            `json:"mig_profile,omitzero"`
 	GPUMemoryMB       int               `json:"gpu_memory_mb,omitzero"` // the member's total over its devices
 	CPUs              int               `json:"cpu_cores,omitzero"`

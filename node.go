@@ -27,6 +27,7 @@ type Node struct {
 	Devices  []Device
 	Links    [][]string // Links[i][j] is the link between devices i and j: NV4, PIX, SYS, …
 	CPUs     int
+	CPUMilli int // thousandths of a core in addition to CPUs
 	MemoryMB int
 	Labels   map[string]string
 	NUMA     []NUMANode // empty when the machine does not report it
@@ -66,6 +67,7 @@ func (n *Node) SelfFencing() bool { return !n.JobsOutliveSession }
 type NUMANode struct {
 	ID       int
 	CPUs     int
+	CPUMilli int // thousandths of a core in addition to CPUs
 	MemoryMB int
 }
 

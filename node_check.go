@@ -38,6 +38,7 @@ func (n *Node) Check() error {
 	text(&p, "node.unfit", n.Unfit, maxUnfit)
 	text(&p, "node.version", n.Version, MaxNameBytes)
 	between(&p, "node.cpu_cores", n.CPUs, 0, MaxNodeCPUs)
+	between(&p, "node.cpu_milli", n.CPUMilli, 0, 999)
 	between(&p, "node.memory_mb", n.MemoryMB, 0, MaxNodeMemoryMB)
 	checkLabels(&p, "node.labels", n.Labels)
 	n.checkDevices(&p)
@@ -48,6 +49,7 @@ func (n *Node) Check() error {
 	for _, at := range n.NUMA {
 		between(&p, "node.numa.id", at.ID, 0, maxNUMAID)
 		between(&p, "node.numa.cpu_cores", at.CPUs, 0, MaxNodeCPUs)
+		between(&p, "node.numa.cpu_milli", at.CPUMilli, 0, 999)
 		between(&p, "node.numa.memory_mb", at.MemoryMB, 0, MaxNodeMemoryMB)
 	}
 	if len(n.Taints) > MaxTaints {

@@ -104,7 +104,7 @@ func (s Step) relax(spec *Spec) {
 	case "gpu_count":
 		spec.GPUs = s.Amount
 	case "cpu_cores":
-		spec.CPUs = s.Amount
+		spec.CPUs, spec.CPUMilli = s.Amount, 0
 	case "memory_mb":
 		spec.MemoryMB = s.Amount
 	case "gpu_model":

@@ -9,8 +9,10 @@ type Seat struct {
 	Rank   int
 	Shares []Share
 	CPUs   int
-	Memory int // MB
-	NUMA   int // NUMA node of the CPUs, -1 for any
+	// CPUMilli are thousandths of a core in addition to CPUs.
+	CPUMilli int `json:",omitzero"`
+	Memory   int // MB
+	NUMA     int // NUMA node of the CPUs, -1 for any
 }
 
 // Share is the part of one device that a seat uses, in thousandths of the device.

@@ -68,6 +68,7 @@ type Use struct {
 	GPUMilli    int // shares of devices, in thousandths
 	GPUMemoryMB int
 	CPUs        int
+	CPUMilli    int // thousandths of cores in addition to CPUs; as a sum, it may exceed 1000
 	MemoryMB    int
 	Jobs        int
 }
@@ -75,14 +76,14 @@ type Use struct {
 func (u Use) Add(v Use) Use {
 	return Use{
 		u.GPUs + v.GPUs, u.GPUMilli + v.GPUMilli, u.GPUMemoryMB + v.GPUMemoryMB,
-		u.CPUs + v.CPUs, u.MemoryMB + v.MemoryMB, u.Jobs + v.Jobs,
+		u.CPUs + v.CPUs, u.CPUMilli + v.CPUMilli, u.MemoryMB + v.MemoryMB, u.Jobs + v.Jobs,
 	}
 }
 
 func (u Use) Sub(v Use) Use {
 	return Use{
 		u.GPUs - v.GPUs, u.GPUMilli - v.GPUMilli, u.GPUMemoryMB - v.GPUMemoryMB,
-		u.CPUs - v.CPUs, u.MemoryMB - v.MemoryMB, u.Jobs - v.Jobs,
+		u.CPUs - v.CPUs, u.CPUMilli - v.CPUMilli, u.MemoryMB - v.MemoryMB, u.Jobs - v.Jobs,
 	}
 }
 
@@ -91,7 +92,7 @@ func (s Spec) Asks() Use {
 	n := max(s.Members, 1)
 	return Use{
 		GPUs: n * s.GPUs, GPUMilli: n * s.GPUMilli, GPUMemoryMB: n * s.GPUMemoryMB,
-		CPUs: n * s.CPUs, MemoryMB: n * s.MemoryMB, Jobs: 1,
+		CPUs: n * s.CPUs, CPUMilli: n * int(s.CPUMilli), MemoryMB: n * s.MemoryMB, Jobs: 1,
 	}
 }
 
@@ -101,13 +102,16 @@ type Respect struct {
 	Used, Limit int
 }
 
+// WholeCPUs returns the CPU cores in use, rounded up.
+func (u Use) WholeCPUs() int { return u.CPUs + RoundUpCPUs(u.CPUMilli) }
+
 // Respects lists every limit with the amount that is in use. Parts of devices are added up, and the
-// sum is rounded up to whole GPUs.
+// sum is rounded up to whole GPUs. So are thousandths of CPU cores.
 func (l Limits) Respects(u Use) [5]Respect {
 	return [5]Respect{
 		{"GPUs", u.GPUs + (u.GPUMilli+999)/1000, l.GPUs},
 		{"GPU memory (MB)", u.GPUMemoryMB, l.GPUMemoryMB},
-		{"CPU cores", u.CPUs, l.CPUs},
+		{"CPU cores", u.WholeCPUs(), l.CPUs},
 		{"memory (MB)", u.MemoryMB, l.MemoryMB},
 		{"concurrent jobs", u.Jobs, l.ConcurrentJobs},
 	}

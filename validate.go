@@ -78,6 +78,7 @@ func (s Spec) checkSizes(p *Problems) {
 	}
 	between(p, "gpu_memory_mb", s.GPUMemoryMB, 0, MaxMemoryMB)
 	between(p, "cpu_cores", s.CPUs, 0, MaxCPUs)
+	between(p, "cpu_milli", int(s.CPUMilli), 0, 999)
 	between(p, "memory_mb", s.MemoryMB, 0, MaxMemoryMB)
 	between(p, "array.count", s.Array.Count, 0, MaxArrayCount)
 	between(p, "array.parallelism", s.Array.Parallelism, 0, max(s.Array.Count, 1))

@@ -32,7 +32,7 @@ func (s *seat) spec() (run.Spec, error) {
 	spec := run.Spec{
 		Key: s.key, Attempt: int(o.Attempt), Argv: job.Argv(), Dir: job.WorkingDir, User: user,
 		LostAfter: job.LostAfter(), MaxRuntime: job.MaxRuntime(), Grace: max(job.Grace(), time.Millisecond),
-		Limits: run.Limits{MilliCPU: int64(job.CPUs) * 1000, MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.isolation.Pids)},
+		Limits: run.Limits{MilliCPU: int64(job.MilliCPUs()), MemoryMB: int64(job.MemoryMB), Pids: int64(s.agent.isolation.Pids)},
 	}
 	if user != nil {
 		spec.Sandbox = s.agent.sandbox(&job, int(o.WorldSize), s.scratch(), s.agent.hiddenDevices(o.Shares))

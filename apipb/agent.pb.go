@@ -62,8 +62,10 @@ type NodeInfo struct {
 	// Nothing on the node ends its jobs when its session ends, as an Ares agent would.
 	// The seats of such a node are never voided because time has passed.
 	JobsOutliveSession bool `protobuf:"varint,32,opt,name=jobs_outlive_session,json=jobsOutliveSession,proto3" json:"jobs_outlive_session,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
+	CpuMilli      int32 `protobuf:"varint,33,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -234,6 +236,13 @@ func (x *NodeInfo) GetJobsOutliveSession() bool {
 		return x.JobsOutliveSession
 	}
 	return false
+}
+
+func (x *NodeInfo) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
 }
 
 // DeviceInfo is one accelerator as its agent reports it.
@@ -948,7 +957,9 @@ type SeatOrder struct {
 	CheckpointedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=checkpointed_at,json=checkpointedAt,proto3" json:"checkpointed_at,omitempty"`
 	// A platform administrator submitted the job. An agent that does not isolate jobs runs no others, whatever the
 	// scheduler decided: the node may have lost its isolation since then.
-	Trusted       bool `protobuf:"varint,19,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	Trusted bool `protobuf:"varint,19,opt,name=trusted,proto3" json:"trusted,omitempty"`
+	// Thousandths of a CPU core in addition to cpu_cores.
+	CpuMilli      int32 `protobuf:"varint,20,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1114,6 +1125,13 @@ func (x *SeatOrder) GetTrusted() bool {
 		return x.Trusted
 	}
 	return false
+}
+
+func (x *SeatOrder) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
 }
 
 // DeviceShare is a whole device (milli is 1000), or thousandths of one.
@@ -2569,7 +2587,7 @@ var File_apipb_agent_proto protoreflect.FileDescriptor
 
 const file_apipb_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x06\n" +
+	"\x11apipb/agent.proto\x12\aares.v1\x1a\x13apipb/cluster.proto\x1a\x0fapipb/job.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x06\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12-\n" +
@@ -2593,7 +2611,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\ftrusted_only\x18\x1e \x01(\bR\vtrustedOnly\x12\x1d\n" +
 	"\n" +
 	"run_images\x18\x1f \x01(\bR\trunImages\x120\n" +
-	"\x14jobs_outlive_session\x18  \x01(\bR\x12jobsOutliveSession\x1a9\n" +
+	"\x14jobs_outlive_session\x18  \x01(\bR\x12jobsOutliveSession\x12\x1b\n" +
+	"\tcpu_milli\x18! \x01(\x05R\bcpuMilli\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x02\n" +
@@ -2644,7 +2663,7 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\x03ref\x18\x01 \x01(\v2\x13.ares.v1.SessionRefR\x03ref\"Z\n" +
 	"\x12WatchSeatsResponse\x12(\n" +
 	"\x05seats\x18\x01 \x03(\v2\x12.ares.v1.SeatOrderR\x05seats\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\xa3\x05\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\xc0\x05\n" +
 	"\tSeatOrder\x12$\n" +
 	"\x04seat\x18\x01 \x01(\v2\x10.ares.v1.SeatRefR\x04seat\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2670,7 +2689,8 @@ const file_apipb_agent_proto_rawDesc = "" +
 	"\varray_count\x18\x11 \x01(\x05R\n" +
 	"arrayCount\x12C\n" +
 	"\x0fcheckpointed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x0echeckpointedAt\x12\x18\n" +
-	"\atrusted\x18\x13 \x01(\bR\atrusted\"V\n" +
+	"\atrusted\x18\x13 \x01(\bR\atrusted\x12\x1b\n" +
+	"\tcpu_milli\x18\x14 \x01(\x05R\bcpuMilli\"V\n" +
 	"\vDeviceShare\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +

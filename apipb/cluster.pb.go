@@ -1352,10 +1352,12 @@ func (x *NodeDrain) GetLeftRunning() []string {
 
 // NumaNode is a part of a machine: CPUs with the memory next to them.
 type NumaNode struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	CpuCores      int32                  `protobuf:"varint,2,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
-	MemoryMb      int32                  `protobuf:"varint,3,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       int32                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	CpuCores int32                  `protobuf:"varint,2,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb int32                  `protobuf:"varint,3,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
+	CpuMilli      int32 `protobuf:"varint,4,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1407,6 +1409,13 @@ func (x *NumaNode) GetCpuCores() int32 {
 func (x *NumaNode) GetMemoryMb() int32 {
 	if x != nil {
 		return x.MemoryMb
+	}
+	return 0
+}
+
+func (x *NumaNode) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
 	}
 	return 0
 }
@@ -3533,11 +3542,12 @@ const file_apipb_cluster_proto_rawDesc = "" +
 	"\x05force\x18\x02 \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
 	"seats_left\x18\x03 \x01(\x05R\tseatsLeft\x12!\n" +
-	"\fleft_running\x18\x04 \x03(\tR\vleftRunning\"T\n" +
+	"\fleft_running\x18\x04 \x03(\tR\vleftRunning\"q\n" +
 	"\bNumaNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x05R\x02id\x12\x1b\n" +
 	"\tcpu_cores\x18\x02 \x01(\x05R\bcpuCores\x12\x1b\n" +
-	"\tmemory_mb\x18\x03 \x01(\x05R\bmemoryMb\"G\n" +
+	"\tmemory_mb\x18\x03 \x01(\x05R\bmemoryMb\x12\x1b\n" +
+	"\tcpu_milli\x18\x04 \x01(\x05R\bcpuMilli\"G\n" +
 	"\x05Taint\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +

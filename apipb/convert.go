@@ -18,7 +18,7 @@ func (m *JobSpec) Spec() ares.Spec {
 		Priority: intPtr(m.Priority), PriorityClass: ares.Class(m.PriorityClass),
 		Members: int(m.Members), GPUs: int(m.GpuCount), GPUMilli: int(m.GpuMilli),
 		AcceleratorType: m.AcceleratorType, GPUModel: m.GpuModel, AllowMixedModels: m.AllowMixedModels, MIGProfile: m.MigProfile,
-		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
+		GPUMemoryMB: int(m.GpuMemoryMb), CPUs: int(m.CpuCores), CPUMilli: m.CpuMilli, MemoryMB: int(m.MemoryMb), NUMAPolicy: m.NumaPolicy,
 		Command: m.Command, Args: m.Args, Image: m.Image, Environment: m.Environment, WorkingDir: m.WorkingDir, CodeDigest: m.CodeDigest,
 		Gang: m.GangScheduling, MinMembers: int(m.MinMembers), Constraints: m.Placement.placement(),
 		Deadline: Time(m.Deadline), MaxQueueMinutes: int(m.MaxQueueMinutes), MaxRuntimeMinutes: int(m.MaxRuntimeMinutes),
@@ -120,7 +120,7 @@ func NewJobSpec(s *ares.Spec) *JobSpec {
 		Priority: int32Ptr(s.Priority), PriorityClass: string(s.PriorityClass),
 		Members: int32(s.Members), GpuCount: int32(s.GPUs), GpuMilli: int32(s.GPUMilli),
 		AcceleratorType: s.AcceleratorType, GpuModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MigProfile: s.MIGProfile,
-		GpuMemoryMb: int32(s.GPUMemoryMB), CpuCores: int32(s.CPUs), MemoryMb: int32(s.MemoryMB), NumaPolicy: s.NUMAPolicy,
+		GpuMemoryMb: int32(s.GPUMemoryMB), CpuCores: int32(s.CPUs), CpuMilli: s.CPUMilli, MemoryMb: int32(s.MemoryMB), NumaPolicy: s.NUMAPolicy,
 		Command: s.Command, Args: s.Args, Image: s.Image, Environment: s.Environment, WorkingDir: s.WorkingDir, CodeDigest: s.CodeDigest,
 		GangScheduling: s.Gang, MinMembers: int32(s.MinMembers),
 		Deadline: Timestamp(s.Deadline), MaxQueueMinutes: int32(s.MaxQueueMinutes), MaxRuntimeMinutes: int32(s.MaxRuntimeMinutes),
@@ -185,7 +185,7 @@ func Timestamp(t time.Time) *timestamppb.Timestamp {
 // Node translates a machine's description from its wire form.
 func (m *NodeInfo) Node() ares.Node {
 	n := ares.Node{
-		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), MemoryMB: int(m.GetMemoryMb()),
+		ID: m.GetNodeId(), Address: m.GetAddress(), CPUs: int(m.GetCpuCores()), CPUMilli: int(m.GetCpuMilli()), MemoryMB: int(m.GetMemoryMb()),
 		Labels: m.GetLabels(), Mock: m.GetMock(), Contains: m.GetContains(), Version: m.GetVersion(),
 		Isolation: m.GetIsolation(), Unfit: m.GetUnfit(), SessionTTL: time.Duration(m.GetSessionTtlSeconds()) * time.Second,
 		ClockAhead: time.Duration(m.GetClockAheadMs()) * time.Millisecond, SessionCut: m.GetSessionCut(), TrustedOnly: m.GetTrustedOnly(), RunImages: m.GetRunImages(),
@@ -200,7 +200,7 @@ func (m *NodeInfo) Node() ares.Node {
 	}
 	n.Links = Links(m.GetLinks())
 	for _, p := range m.GetNuma() {
-		n.NUMA = append(n.NUMA, ares.NUMANode{ID: int(p.GetId()), CPUs: int(p.GetCpuCores()), MemoryMB: int(p.GetMemoryMb())})
+		n.NUMA = append(n.NUMA, ares.NUMANode{ID: int(p.GetId()), CPUs: int(p.GetCpuCores()), CPUMilli: int(p.GetCpuMilli()), MemoryMB: int(p.GetMemoryMb())})
 	}
 	for _, t := range m.GetTaints() {
 		n.Taints = append(n.Taints, ares.Taint{Key: t.GetKey(), Value: t.GetValue(), Effect: ares.Effect(t.GetEffect())})
@@ -211,7 +211,7 @@ func (m *NodeInfo) Node() ares.Node {
 // NewNodeInfo translates a node into its wire form.
 func NewNodeInfo(n *ares.Node) *NodeInfo {
 	m := &NodeInfo{
-		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), MemoryMb: int32(n.MemoryMB),
+		NodeId: n.ID, Address: n.Address, CpuCores: int32(n.CPUs), CpuMilli: int32(n.CPUMilli), MemoryMb: int32(n.MemoryMB),
 		Labels: n.Labels, Mock: n.Mock, Contains: n.Contains, Version: n.Version,
 		Isolation: n.Isolation, Unfit: n.Unfit, SessionTtlSeconds: int32(n.SessionTTL / time.Second),
 		ClockAheadMs: int32(n.ClockAhead / time.Millisecond), SessionCut: n.SessionCut, TrustedOnly: n.TrustedOnly, RunImages: n.RunImages,
@@ -232,7 +232,7 @@ func NewNodeInfo(n *ares.Node) *NodeInfo {
 func NewNUMANodes(parts []ares.NUMANode) []*NumaNode {
 	var out []*NumaNode
 	for _, p := range parts {
-		out = append(out, &NumaNode{Id: int32(p.ID), CpuCores: int32(p.CPUs), MemoryMb: int32(p.MemoryMB)})
+		out = append(out, &NumaNode{Id: int32(p.ID), CpuCores: int32(p.CPUs), CpuMilli: int32(p.CPUMilli), MemoryMb: int32(p.MemoryMB)})
 	}
 	return out
 }

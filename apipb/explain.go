@@ -39,6 +39,10 @@ func UnmarshalJSON(data []byte, m proto.Message) error {
 
 // unmarshalFully reads a body that unmarshalQuickly does not read.
 func unmarshalFully(data []byte, m proto.Message) error {
+	data, err := splitCPUFractions(data)
+	if err != nil {
+		return err
+	}
 	if err := ExplainJSON(data, m); err != nil {
 		return err
 	}

@@ -53,8 +53,10 @@ type JobSpec struct {
 	MigProfile string `protobuf:"bytes,12,opt,name=mig_profile,json=migProfile,proto3" json:"mig_profile,omitempty"`
 	// The member's total, divided over its devices.
 	GpuMemoryMb int32 `protobuf:"varint,13,opt,name=gpu_memory_mb,json=gpuMemoryMb,proto3" json:"gpu_memory_mb,omitempty"`
-	CpuCores    int32 `protobuf:"varint,14,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
-	MemoryMb    int32 `protobuf:"varint,15,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	// CPU cores of each member. In JSON a fraction is accepted, such as 0.5 or 11.5:
+	// its thousandths are stored in cpu_milli.
+	CpuCores int32 `protobuf:"varint,14,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb int32 `protobuf:"varint,15,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	// none, preferred or required.
 	NumaPolicy string `protobuf:"bytes,16,opt,name=numa_policy,json=numaPolicy,proto3" json:"numa_policy,omitempty"`
 	// The process is command followed by args.
@@ -114,7 +116,9 @@ type JobSpec struct {
 	// "end,fail=mail". The events are begin, end, fail and requeue; a target is mail, slack
 	// or the URL of a webhook. At most 4 rules. An array notifies as a whole, not for each
 	// element.
-	Notify        []string `protobuf:"bytes,70,rep,name=notify,proto3" json:"notify,omitempty"`
+	Notify []string `protobuf:"bytes,70,rep,name=notify,proto3" json:"notify,omitempty"`
+	// Thousandths of a CPU core in addition to cpu_cores, 0 to 999.
+	CpuMilli      int32 `protobuf:"varint,71,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +438,13 @@ func (x *JobSpec) GetNotify() []string {
 		return x.Notify
 	}
 	return nil
+}
+
+func (x *JobSpec) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
 }
 
 // StartConditions say what must happen before a job may start, apart from free capacity.
@@ -1102,8 +1113,10 @@ type Job struct {
 	// Results of policies at admission: warnings, and required node labels.
 	PolicyNotes []string `protobuf:"bytes,70,rep,name=policy_notes,json=policyNotes,proto3" json:"policy_notes,omitempty"`
 	// Usage and cost so far; in lists only with all.
-	Use           *JobUse           `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,72,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Use    *JobUse           `protobuf:"bytes,71,opt,name=use,proto3" json:"use,omitempty"`
+	Labels map[string]string `protobuf:"bytes,72,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Thousandths of a CPU core in addition to cpu_cores.
+	CpuMilli      int32 `protobuf:"varint,73,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1451,6 +1464,13 @@ func (x *Job) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Job) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
 }
 
 // JobUse is the usage and cost of a job.
@@ -4640,7 +4660,7 @@ var File_apipb_job_proto protoreflect.FileDescriptor
 
 const file_apipb_job_proto_rawDesc = "" +
 	"\n" +
-	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\r\n" +
+	"\x0fapipb/job.proto\x12\aares.v1\x1a\x19apipb/consolidation.proto\x1a\x17apipb/explanation.proto\x1a\x16apipb/preemption.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\r\n" +
 	"\aJobSpec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
@@ -4691,7 +4711,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\vcode_digest\x18< \x01(\tR\n" +
 	"codeDigest\x12.\n" +
 	"\x05start\x18= \x01(\v2\x18.ares.v1.StartConditionsR\x05start\x12\x16\n" +
-	"\x06notify\x18F \x03(\tR\x06notify\x1a>\n" +
+	"\x06notify\x18F \x03(\tR\x06notify\x12\x1b\n" +
+	"\tcpu_milli\x18G \x01(\x05R\bcpuMilli\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -4753,7 +4774,7 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\"?\n" +
 	"\x05Array\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12 \n" +
-	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\x9b\r\n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\"\xb8\r\n" +
 	"\x03Job\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -4808,7 +4829,8 @@ const file_apipb_job_proto_rawDesc = "" +
 	"\x10deadline_outlook\x18< \x01(\v2\x18.ares.v1.DeadlineOutlookR\x0fdeadlineOutlook\x12!\n" +
 	"\fpolicy_notes\x18F \x03(\tR\vpolicyNotes\x12!\n" +
 	"\x03use\x18G \x01(\v2\x0f.ares.v1.JobUseR\x03use\x120\n" +
-	"\x06labels\x18H \x03(\v2\x18.ares.v1.Job.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18H \x03(\v2\x18.ares.v1.Job.LabelsEntryR\x06labels\x12\x1b\n" +
+	"\tcpu_milli\x18I \x01(\x05R\bcpuMilli\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +

@@ -52,7 +52,7 @@ func drawConfig(t *rapid.T) config.Config {
 // drawNode draws a random small node. Some nodes have NUMA nodes, links, hot devices,
 // slices, taints and location labels.
 func drawNode(t *rapid.T, id string) ares.Node {
-	n := ares.Node{ID: id, CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), MemoryMB: pick(t, "memory", 1000, 1033, 640), Labels: map[string]string{}}
+	n := ares.Node{ID: id, CPUs: rapid.IntRange(0, 16).Draw(t, "cpus"), CPUMilli: pick(t, "cpu milli", 0, 0, 500, 999), MemoryMB: pick(t, "memory", 1000, 1033, 640), Labels: map[string]string{}}
 	for _, l := range [][]string{{"region", "eu", "us", ""}, {"zone", "", "z0", "z1"}, {"spine", "", "s0"}, {"leaf", "", "l0", "l1"}, {"gen", "", "3", "4"}} {
 		if v := pick(t, l[0], l[1:]...); v != "" {
 			n.Labels[l[0]] = v
@@ -158,7 +158,7 @@ func drawWeight(t *rapid.T) float64 { return pick(t, "weight", 0, 1, 0.5, 3) }
 func drawSpec(t *rapid.T) ares.Spec {
 	s := ares.Spec{
 		Tenant: pick(t, "tenant", "", "ml", "web", "nobody"), Queue: pick(t, "queue", "", "", "q1", "q2"), Members: pick(t, "members", 1, 1, 2, 3, 4),
-		CPUs: pick(t, "cpus", 0, 0, 1, 4), MemoryMB: pick(t, "memory", 0, 0, 100, 400),
+		CPUs: pick(t, "cpus", 0, 0, 1, 4), CPUMilli: int32(pick(t, "cpu milli", 0, 0, 500, 1)), MemoryMB: pick(t, "memory", 0, 0, 100, 400),
 		Priority: new(pick(t, "priority", 500, 0, 100, 700, 2000)), NUMAPolicy: pick(t, "numa", "", "", "preferred", "required"),
 		Labels: pick(t, "labels", nil, map[string]string{"app": "db"}, map[string]string{"app": "web"}),
 	}

@@ -323,7 +323,7 @@ func (s *State) FreeCapacities() iter.Seq[*FreeCapacity] {
 					}
 				}
 			}
-			free = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: n.Record.CPUs - n.CPUs, MemoryMB: n.Record.MemoryMB - n.Memory}
+			free = FreeCapacity{Node: n.Record, Whole: bits.OnesCount64(n.Free), Parts: parts, CPUs: (n.Type.MilliCPUs - n.MilliCPUs) / 1000, MemoryMB: n.Record.MemoryMB - n.Memory}
 			if !yield(&free) {
 				return
 			}

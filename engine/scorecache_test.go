@@ -44,7 +44,7 @@ func TestFitsNowhere(t *testing.T) {
 	if w.GPUs = 8; s.core.Cluster.FitsNowhere(w) {
 		t.Error("eight devices do not fit on an empty node of eight")
 	}
-	if w = (&cluster.Request{Milli: 1000, CPUs: 65}); !s.core.Cluster.FitsNowhere(w) {
+	if w = (&cluster.Request{Milli: 1000, MilliCPUs: 65_000}); !s.core.Cluster.FitsNowhere(w) {
 		t.Error("65 CPUs fit on a node of 64")
 	}
 }

@@ -123,6 +123,9 @@ func (f *StaticFeasibility) Split(spec ares.Spec, trusted bool) (ares.Spec, *are
 		part := spec
 		part.Members, part.GPUs = k, spec.GPUs/k
 		part.GPUMemoryMB, part.CPUs, part.MemoryMB = ceilDiv(spec.GPUMemoryMB, k), ceilDiv(spec.CPUs, k), ceilDiv(spec.MemoryMB, k)
+		if spec.CPUMilli > 0 {
+			part.SetMilliCPUs(ceilDiv(spec.MilliCPUs(), k))
+		}
 		why := f.Infeasible(part.WithDefaults(), trusted)
 		if why == nil {
 			return part, nil

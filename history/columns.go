@@ -23,7 +23,7 @@ func (d dialect) common(j *ares.Job, r *ares.Run) []any {
 	kept := WithoutEnvironment(j)
 	return []any{
 		string(j.ID), j.Revision, r.Revision, text(j.Name), j.Tenant, j.Queue, text(j.Owner), string(r.Phase), text(r.Reason), outcome, exit,
-		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), j.CPUs, j.MemoryMB, text(j.Image),
+		j.PriorityValue(), string(j.PriorityClass), j.Members, j.GPUs, j.GPUMilli, text(j.GPUModel), ares.RoundUpCPUs(j.MilliCPUs()), j.MemoryMB, text(j.Image),
 		j.IsArray(), string(j.ArrayOf), int(j.ArrayIndex), string(j.RetryOf), d.at(j.AcceptedAt), d.at(started(r)), d.at(r.FinishedAt), r.Placed, r.Retries, r.Preemptions,
 		j.GPUMemoryMB, j.MaxRuntimeMinutes, j.Gang != nil && *j.Gang, list(j.Command), list(j.Args), object(kept.Environment),
 	}

@@ -26,7 +26,7 @@ func (h *History) PutTenants(ctx context.Context, tenants []TenantUse, at time.T
 		l, u := t.Tenant.Limits, t.Use
 		r.add(t.Tenant.ID, text(t.Tenant.Name), limit(l.GPUs), limit(l.GPUMemoryMB), limit(l.CPUs), limit(l.MemoryMB), limit(l.ConcurrentJobs), limit(l.PendingJobs),
 			string(t.Tenant.PriorityTier), t.Tenant.Weight, t.Tenant.MayPreempt, budget(t.Tenant.GPUHours),
-			float64(u.GPUs)+float64(u.GPUMilli)/1000, u.CPUs, u.MemoryMB, u.Jobs, t.Waiting, h.dialect.at(at))
+			float64(u.GPUs)+float64(u.GPUMilli)/1000, u.WholeCPUs(), u.MemoryMB, u.Jobs, t.Waiting, h.dialect.at(at))
 	}
 	return h.inTransaction(ctx, func(w *writer) error {
 		if err := w.exec(ctx, "DELETE FROM tenants"); err != nil {

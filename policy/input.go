@@ -37,7 +37,7 @@ type Job struct {
 	AllowMixedModels  bool              `json:"allow_mixed_models" doc:"whether its members may have different GPU models"`
 	MIGProfile        string            `json:"mig_profile" doc:"requested MIG profile; empty for none"`
 	GPUMemoryMB       int               `json:"gpu_memory_mb" doc:"GPU memory of each member"`
-	CPUCores          int               `json:"cpu_cores" doc:"of each member"`
+	CPUCores          int               `json:"cpu_cores" doc:"of each member, rounded up"`
 	MemoryMB          int               `json:"memory_mb" doc:"of each member"`
 	Command           []string          `json:"command" doc:"command line with arguments"`
 	Image             string            `json:"image" doc:"container image; empty for none"`
@@ -126,7 +126,7 @@ func NewJob(said ares.Spec) Job {
 	j := Job{
 		Name: s.Name, Queue: s.Queue, Priority: s.PriorityValue(), PriorityClass: string(s.PriorityClass), Members: s.Members, MinMembers: s.MinMembers,
 		GPUCount: s.GPUs, GPUs: s.TotalGPUs(), GPUMilli: s.GPUMilli, AcceleratorType: s.AcceleratorType, GPUModel: s.GPUModel, AllowMixedModels: s.AllowMixedModels, MIGProfile: s.MIGProfile,
-		GPUMemoryMB: s.GPUMemoryMB, CPUCores: s.CPUs, MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
+		GPUMemoryMB: s.GPUMemoryMB, CPUCores: ares.RoundUpCPUs(s.MilliCPUs()), MemoryMB: s.MemoryMB, Command: s.Argv(), Image: s.Image,
 		EnvironmentNames: slices.Sorted(maps.Keys(s.Environment)), WorkingDir: s.WorkingDir, NodeSelector: p.NodeSelector,
 		NodeRequirements: p.NodeRequirements.Strings(),
 		Regions:          p.Regions, LatencySensitive: p.LatencySensitive, HasDeadline: !s.Deadline.IsZero(), Deadline: s.Deadline,
@@ -155,7 +155,7 @@ func NewTenant(t *ares.Tenant, gpuHours float64) Tenant {
 // policies read.
 func NewUsage(tenant ares.Use, pending int, queue ares.Use, queuePending int) Usage {
 	return Usage{
-		GPUs: tenant.GPUs, GPUMilli: tenant.GPUMilli, GPUMemoryMB: tenant.GPUMemoryMB, CPUCores: tenant.CPUs, MemoryMB: tenant.MemoryMB,
+		GPUs: tenant.GPUs, GPUMilli: tenant.GPUMilli, GPUMemoryMB: tenant.GPUMemoryMB, CPUCores: tenant.WholeCPUs(), MemoryMB: tenant.MemoryMB,
 		Jobs: tenant.Jobs, Pending: pending, QueueGPUs: queue.GPUs, QueueJobs: queue.Jobs, QueuePending: queuePending,
 	}
 }

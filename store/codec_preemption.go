@@ -61,7 +61,7 @@ func nominationOf(m *storepb.Nomination) *ares.Nomination {
 
 func seatRecord(seat *ares.Seat) *storepb.Seat {
 	m := &storepb.Seat{
-		Node: seat.Node, Rank: int32(seat.Rank), CpuCores: int32(seat.CPUs), MemoryMb: int32(seat.Memory), Numa: int32(seat.NUMA),
+		Node: seat.Node, Rank: int32(seat.Rank), CpuCores: int32(seat.CPUs), CpuMilli: int32(seat.CPUMilli), MemoryMb: int32(seat.Memory), Numa: int32(seat.NUMA),
 	}
 	for _, sh := range seat.Shares {
 		m.Shares = append(m.Shares, &apipb.DeviceShare{DeviceId: sh.Device, Index: int32(sh.Index), Milli: int32(sh.Milli)})
@@ -70,7 +70,7 @@ func seatRecord(seat *ares.Seat) *storepb.Seat {
 }
 
 func seatOf(m *storepb.Seat) ares.Seat {
-	seat := ares.Seat{Node: m.Node, Rank: int(m.Rank), CPUs: int(m.CpuCores), Memory: int(m.MemoryMb), NUMA: int(m.Numa)}
+	seat := ares.Seat{Node: m.Node, Rank: int(m.Rank), CPUs: int(m.CpuCores), CPUMilli: int(m.CpuMilli), Memory: int(m.MemoryMb), NUMA: int(m.Numa)}
 	for _, sh := range m.Shares {
 		seat.Shares = append(seat.Shares, ares.Share{Device: sh.DeviceId, Index: int(sh.Index), Milli: int(sh.Milli)})
 	}

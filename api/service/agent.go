@@ -349,7 +349,7 @@ func (d *AgentService) Orders(e *cache.Entry, node string) []*apipb.SeatOrder {
 				Seat:    &apipb.SeatRef{JobId: string(e.Job.ID), Fence: int64(a.Fence), Rank: int32(h.Rank)},
 				Attempt: int32(a.Number), State: string(h.State), Current: !a.Ended(), WorldSize: int32(len(a.Seats)),
 				MasterAddress: d.address(a.Seats[0].Node), MasterPort: masterPort(a.Fence),
-				CpuCores: int32(h.CPUs), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
+				CpuCores: int32(h.CPUs), CpuMilli: int32(h.CPUMilli), MemoryMb: int32(h.Memory), LostAfterSeconds: int32(e.Job.LostAfterSeconds),
 				ArrayJobId: string(e.Job.ArrayOf), ArrayIndex: e.Job.ArrayIndex, ArrayCount: e.Job.ArrayCount,
 				Trusted: e.Job.Trusted,
 			}

@@ -122,7 +122,7 @@ func (d *Services) node(to Visibility, n *cache.NodeEntry) *apipb.Node {
 		m.Drain = d.drain(to, n.Cordon)
 	}
 	m.Score = to.nodeScore(n.Score)
-	held := d.seats(to, m)
+	held := d.seats(to, m, n.Node.MilliCPUs())
 	for _, dev := range n.Node.Devices {
 		job, taken := held[dev.ID]
 		if taken && job == "" {
@@ -181,8 +181,8 @@ func (d *Services) drain(to Visibility, c *ares.Cordon) *apipb.NodeDrain {
 
 // Jobs hold some of a node's resources. The method `seats` subtracts these from the node's free
 // resources. For each device in use, the result contains the ID of the job that holds the device, or
-// "" if the caller may not see the job.
-func (d *Services) seats(to Visibility, m *apipb.Node) map[string]string {
+// "" if the caller may not see the job. The argument freeMilliCPUs is the node's CPU cores in thousandths.
+func (d *Services) seats(to Visibility, m *apipb.Node, freeMilliCPUs int) map[string]string {
 	held := map[string]string{}
 	entries, _, _ := d.Cfg.View.SeatsOn(m.GetNodeId())
 	for _, e := range entries {
@@ -197,7 +197,7 @@ func (d *Services) seats(to Visibility, m *apipb.Node) map[string]string {
 				if h.Node != m.GetNodeId() || h.State.Free() {
 					continue
 				}
-				m.CpuCoresFree -= int32(h.CPUs)
+				freeMilliCPUs -= h.MilliCPUs()
 				m.MemoryMbFree -= int32(h.Memory)
 				for _, s := range h.Shares {
 					held[s.Device] = name
@@ -205,7 +205,7 @@ func (d *Services) seats(to Visibility, m *apipb.Node) map[string]string {
 			}
 		}
 	}
-	m.CpuCoresFree, m.MemoryMbFree = max(m.CpuCoresFree, 0), max(m.MemoryMbFree, 0)
+	m.CpuCoresFree, m.MemoryMbFree = int32(max(freeMilliCPUs, 0)/1000), max(m.MemoryMbFree, 0)
 	return held
 }
 

@@ -8,7 +8,7 @@ import (
 // newUse converts the resource usage of jobs to its public form.
 func newUse(use ares.Use, waiting int) *apipb.TenantUse {
 	return &apipb.TenantUse{
-		Gpus: int32(use.GPUs + (use.GPUMilli+999)/1000), GpuMemoryMb: int32(use.GPUMemoryMB), CpuCores: int32(use.CPUs),
+		Gpus: int32(use.GPUs + (use.GPUMilli+999)/1000), GpuMemoryMb: int32(use.GPUMemoryMB), CpuCores: int32(use.WholeCPUs()),
 		MemoryMb: int32(use.MemoryMB), RunningJobs: int32(use.Jobs), PendingJobs: int32(waiting),
 	}
 }

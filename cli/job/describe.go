@@ -144,10 +144,12 @@ func asks(j *apipb.Job) string {
 	if n := j.GetGpuMemoryMb(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d MB of GPU memory", n))
 	}
-	if n := j.GetCpuCores(); n == 1 {
+	switch milli := 1000*int(j.GetCpuCores()) + int(j.GetCpuMilli()); milli {
+	case 0:
+	case 1000:
 		parts = append(parts, "1 CPU core")
-	} else if n > 1 {
-		parts = append(parts, fmt.Sprintf("%d CPU cores", n))
+	default:
+		parts = append(parts, ares.FormatCPUs(milli)+" CPU cores")
 	}
 	if n := j.GetMemoryMb(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d MB of memory", n))

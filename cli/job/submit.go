@@ -274,6 +274,7 @@ type specFlags struct {
 
 	secretEnv, secretFile []string
 	start                 startFlags
+	cpus                  cpuFlag
 }
 
 // These flags set fields of a job that are texts or numbers. Each entry names the field that its
@@ -294,7 +295,6 @@ var (
 	numberFlags = []struct{ flag, field, usage string }{
 		{"gpu-milli", "gpu_milli", "thousandths of one GPU, instead of --gpus"},
 		{"gpu-memory-mb", "gpu_memory_mb", "GPU memory of each member, summed over its GPUs"},
-		{"cpus", "cpu_cores", "CPU cores for each member"},
 		{"memory-mb", "memory_mb", "memory for each member"},
 		{"priority", "priority", "5 to 1000000, higher first (default 500); 0 to 4 are the levels critical, high, normal, low and best-effort"},
 		{"members", "members", "number of members, which start together; see --min-members and --gang-scheduling (default 1)"},
@@ -315,6 +315,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	for _, n := range numberFlags {
 		s.number[n.field] = f.Int32(n.flag, 0, n.usage)
 	}
+	f.Var(&s.cpus, "cpus", "CPU cores for each member, such as 8 or 0.5")
 	f.Int32("max-retries", 0, "maximum number of retries after a failure (default 3)")
 	f.StringVar(&s.deadline, "deadline", "", "time by which the job should end, such as 2026-03-01T18:00:00Z, or 2h30m from now")
 	f.StringArrayVar(&s.notify, "notify", nil, "notify you about events of the job: begin, end, fail or requeue, by mail, slack or a webhook, such as end,fail=mail;\nmay be repeated")
@@ -346,6 +347,7 @@ func (s *specFlags) apply(f *pflag.FlagSet, spec *apipb.JobSpec) error {
 			m.Set(fields.ByTextName(n.field), protoreflect.ValueOf(*s.number[n.field]))
 		}
 	}
+	s.cpus.apply(f, spec)
 	if f.Changed("max-retries") {
 		n, err := f.GetInt32("max-retries")
 		output.Must(err)

@@ -235,7 +235,10 @@ func (a *Admission) prepare(ctx context.Context, r *Request, fresh bool, batch *
 		return c, err
 	}
 	if stored.GPUs == 0 {
-		stored.CPUs, stored.MemoryMB = cmp.Or(stored.CPUs, a.DefaultCPUs), cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
+		if stored.MilliCPUs() == 0 {
+			stored.CPUs = a.DefaultCPUs
+		}
+		stored.MemoryMB = cmp.Or(stored.MemoryMB, a.DefaultMemoryMB)
 	}
 	if err = a.Feasibility.check(ctx, &stored, r.Trusted); err != nil { // may split the job into members
 		return c, err

@@ -379,6 +379,7 @@ func UseOf(r *ares.Run) ares.Use {
 			}
 			u.Jobs = 1
 			u.CPUs += h.CPUs
+			u.CPUMilli += h.CPUMilli
 			u.MemoryMB += h.Memory
 			for _, sh := range h.Shares {
 				if sh.Milli == 1000 {

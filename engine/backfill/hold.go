@@ -197,7 +197,7 @@ func (b *Round) freeParts(seats []ares.Seat, req *cluster.Request) []cluster.Del
 				}
 			}
 		}
-		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: members * req.CPUs, Memory: members * req.Memory, NUMA: -1, Kind: kind})
+		out = append(out, cluster.Delta{Node: n, Device: cluster.RestOfSeat, MilliCPUs: members * req.MilliCPUs, Memory: members * req.Memory, NUMA: -1, Kind: kind})
 	}
 	return out
 }

@@ -110,7 +110,7 @@ func compareReleases(a, b expectedRelease) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.seat.CPUs, b.seat.CPUs), cmp.Compare(a.seat.Memory, b.seat.Memory), cmp.Compare(a.seat.Rank, b.seat.Rank))
+	return cmp.Or(cmp.Compare(a.seat.MilliCPUs(), b.seat.MilliCPUs()), cmp.Compare(a.seat.Memory, b.seat.Memory), cmp.Compare(a.seat.Rank, b.seat.Rank))
 }
 
 // accumulateReleases computes the free capacity of the node after each release.
@@ -119,7 +119,7 @@ func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 	for i := range n.Devices {
 		taken[i] = n.Devices[i].Taken
 	}
-	free, cpus, memory, seats := n.Free, n.CPUs, n.Memory, n.Seats
+	free, cpus, memory, seats := n.Free, n.MilliCPUs, n.Memory, n.Seats
 	for i := range list {
 		d := &list[i]
 		for k := range d.seat.Shares {
@@ -131,7 +131,7 @@ func accumulateReleases(n *cluster.Node, list []expectedRelease) {
 				free |= 1 << at & n.Usable
 			}
 		}
-		cpus, memory, seats = cpus-d.seat.CPUs, memory-d.seat.Memory, seats-1
+		cpus, memory, seats = cpus-d.seat.MilliCPUs(), memory-d.seat.Memory, seats-1
 		d.freeDevices, d.cpus, d.memory, d.seats = free, cpus, memory, seats
 	}
 }
@@ -146,8 +146,8 @@ func capacityAfter(n *cluster.Node, req *cluster.Request, list []expectedRelease
 	}
 	d := &list[k-1]
 	fit := n.SeatLimit - d.seats
-	if req.CPUs > 0 {
-		fit = min(fit, (n.Type.CPUs-d.cpus)/req.CPUs)
+	if req.MilliCPUs > 0 {
+		fit = min(fit, (n.Type.MilliCPUs-d.cpus)/req.MilliCPUs)
 	}
 	if req.Memory > 0 {
 		fit = min(fit, (n.Record.MemoryMB-d.memory)/req.Memory)

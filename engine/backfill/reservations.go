@@ -254,7 +254,7 @@ func (b *Round) alreadyFree(seats []ares.Seat, released []cluster.Delta) []clust
 	for i := range seats {
 		seat := &seats[i]
 		n := b.Cluster.NodesByID[seat.Node]
-		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, CPUs: seat.CPUs, Memory: seat.Memory, NUMA: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
+		rest := cluster.Delta{Node: n, Device: cluster.RestOfSeat, MilliCPUs: seat.MilliCPUs(), Memory: seat.Memory, NUMA: seat.NUMA, Kind: cluster.KindOfSeat(seat)}
 		for k := range seat.Shares {
 			part := cluster.Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli}
 			for g := range released {
@@ -269,8 +269,8 @@ func (b *Round) alreadyFree(seats []ares.Seat, released []cluster.Delta) []clust
 		}
 		for g := range released {
 			if freed := &released[g]; freed.Node == n && freed.Device == cluster.RestOfLeaving {
-				cpus, memory := min(rest.CPUs, -freed.CPUs), min(rest.Memory, -freed.Memory)
-				rest.CPUs, freed.CPUs = rest.CPUs-cpus, freed.CPUs+cpus
+				cpus, memory := min(rest.MilliCPUs, -freed.MilliCPUs), min(rest.Memory, -freed.Memory)
+				rest.MilliCPUs, freed.MilliCPUs = rest.MilliCPUs-cpus, freed.MilliCPUs+cpus
 				rest.Memory, freed.Memory = rest.Memory-memory, freed.Memory+memory
 			}
 		}

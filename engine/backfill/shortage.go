@@ -67,7 +67,7 @@ func (b *Round) computeShortage(k int, req *cluster.Request, feasible *cluster.S
 			last, mask = g.Profile, req.DeviceMask(b.Cluster.NodeTypes.All[g.Profile])
 		}
 		missing := min(max(req.GPUs-bits.OnesCount64(mask&g.Free), 0), cluster.MaxDevices)
-		full := int(sp.CPUs) < req.CPUs || int(sp.Memory) < req.Memory || req.Milli > int(g.Part) && mask&g.Free == 0
+		full := int(sp.MilliCPUs) < req.MilliCPUs || int(sp.Memory) < req.Memory || req.Milli > int(g.Part) && mask&g.Free == 0
 		if missing == 0 && (full || b.Cluster.Nodes[at].RoomFor(req) == 0) {
 			missing = 1 // CPUs, memory or a device share is missing
 		}

@@ -22,7 +22,7 @@ func (c *Cluster) BlockMaxAt(k int) *BlockMax {
 	*m = BlockMax{cpus: -1, memory: -1}
 	for at := 64 * k; at < min(64*k+64, len(c.Nodes)); at++ {
 		n, sp := c.Nodes[at], &c.FreeCPUMem[at]
-		m.cpus, m.memory = max(m.cpus, sp.CPUs), max(m.memory, sp.Memory)
+		m.cpus, m.memory = max(m.cpus, sp.MilliCPUs), max(m.memory, sp.Memory)
 		if !n.Schedulable() {
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *Cluster) BlockMaxAt(k int) *BlockMax {
 
 // ExceededBy reports whether one member needs more of some resource than any node of the block has free.
 func (c *BlockMax) ExceededBy(w *Request) bool {
-	return int(c.cpus) < w.CPUs || int(c.memory) < w.Memory || int(c.whole) < w.GPUs || w.Milli > 0 && c.whole == 0 && int(c.part) < w.Milli
+	return int(c.cpus) < w.MilliCPUs || int(c.memory) < w.Memory || int(c.whole) < w.GPUs || w.Milli > 0 && c.whole == 0 && int(c.part) < w.Milli
 }
 
 // MissingDevices returns a lower bound for the number of devices that must become free on a node of the block before

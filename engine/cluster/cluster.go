@@ -212,7 +212,7 @@ func (c *Cluster) measureCapacity() {
 				supply[d.ModelIndex].Devices++
 			}
 		}
-		c.largest.cpus = max(c.largest.cpus, n.Type.CPUs)
+		c.largest.cpus = max(c.largest.cpus, n.Type.MilliCPUs/1000)
 		c.largest.gpus = max(c.largest.gpus, len(n.Type.Devices)*WholeMilli)
 		has := n.Type.capacity()
 		has.Memory = int64(n.Record.MemoryMB) // not rounded
@@ -275,7 +275,7 @@ func (c *Cluster) LargestSize() (cpus, gpus int) {
 // member fits, or nil if there is none. AnyNode ignores scores.
 func (c *Cluster) AnyNode(w *Request, allowed *Set, lo, hi int) *Node {
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &c.FreeCPUMem[i]; int(sp.CPUs) < w.CPUs || int(sp.Memory) < w.Memory {
+		if sp := &c.FreeCPUMem[i]; int(sp.MilliCPUs) < w.MilliCPUs || int(sp.Memory) < w.Memory {
 			continue
 		}
 		if n := c.Nodes[i]; n.Fits(w) {
@@ -300,13 +300,13 @@ func (c *Cluster) CapacityChanged(n *Node) {
 	}
 	c.Domains.SetFree(n.Pos, bits.OnesCount64(n.Free), len(n.Devices))
 	c.Summaries[n.Pos] = summarize(n)
-	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Type.CPUs-n.CPUs, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
+	c.FreeCPUMem[n.Pos] = freeCPUMem{int32(max(n.Type.MilliCPUs-n.MilliCPUs, 0)), int32(max(n.Record.MemoryMB-n.Memory, 0))}
 }
 
-// freeCPUMem holds the number of free CPUs and the free memory (in MB) of a node. The values of all nodes are
+// freeCPUMem holds the free CPUs (in thousandths) and the free memory (in MB) of a node. The values of all nodes are
 // adjacent in memory, so that a search quickly skips nodes with too few free CPUs or too little free memory.
 // Invariant: the free CPUs and the free memory are both -1 if the node is not schedulable. If the node is
 // schedulable, both values are 0 or more, even if more is allocated on the node than it now has. So a request for
 // no CPUs and no memory still fits on a schedulable node, even if all CPUs and all memory of the node are
 // allocated.
-type freeCPUMem struct{ CPUs, Memory int32 }
+type freeCPUMem struct{ MilliCPUs, Memory int32 }

@@ -150,7 +150,7 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonTooSmall, Kind: ares.BlockerNodes, lasting: true,
-		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs < w.CPUs || n.Record.MemoryMB < w.Memory },
+		rejects: func(n *Node, w *Request) bool { return n.Type.MilliCPUs < w.MilliCPUs || n.Record.MemoryMB < w.Memory },
 		Text:    func(d *Details) string { return "too small even when empty (" + d.Request.Text() + " for one member)" },
 	},
 	{Reason: ReasonReserved, Kind: ares.BlockerReservation}, // each reservation has its own blocker
@@ -165,8 +165,12 @@ var Filters = [...]Filter{
 	},
 	{
 		Reason: ReasonBusyCPUs, Kind: ares.BlockerCapacity, busy: true,
-		rejects: func(n *Node, w *Request) bool { return n.Type.CPUs >= w.CPUs && n.Type.CPUs-n.CPUs < w.CPUs },
-		Text:    func(d *Details) string { return fmt.Sprintf("too few free CPU cores: %d needed", d.Request.CPUs) },
+		rejects: func(n *Node, w *Request) bool {
+			return n.Type.MilliCPUs >= w.MilliCPUs && n.Type.MilliCPUs-n.MilliCPUs < w.MilliCPUs
+		},
+		Text: func(d *Details) string {
+			return fmt.Sprintf("too few free CPU cores: %s needed", ares.FormatCPUs(d.Request.MilliCPUs))
+		},
 	},
 	{
 		Reason: ReasonBusyMemory, Kind: ares.BlockerCapacity, busy: true,

@@ -31,7 +31,7 @@ func (n *Node) RoomWithout(w *Request, seats iter.Seq[*ares.Seat]) int {
 // SeatIsFree reports whether the seat can be taken unchanged: the node is schedulable, and the devices, CPUs and memory
 // of the seat are free. If the node is nil, SeatIsFree returns false.
 func (n *Node) SeatIsFree(seat *ares.Seat) bool {
-	if n == nil || !n.Schedulable() || n.Seats >= n.SeatLimit || n.Type.CPUs-n.CPUs < seat.CPUs || n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n == nil || !n.Schedulable() || n.Seats >= n.SeatLimit || n.Type.MilliCPUs-n.MilliCPUs < seat.MilliCPUs() || n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
@@ -45,7 +45,7 @@ func (n *Node) SeatIsFree(seat *ares.Seat) bool {
 
 // RoomFor returns the number of members that fit on the node now. RoomFor does not apply the static node filters.
 func (n *Node) RoomFor(w *Request) int {
-	fit := n.CPUMemSlots(w.CPUs, w.Memory)
+	fit := n.CPUMemSlots(w.MilliCPUs, w.Memory)
 	switch {
 	case fit <= 0 || n.Record == nil:
 		return 0
@@ -80,10 +80,10 @@ func (n *Node) Fits(w *Request) bool {
 
 // CPUMemSlots returns how many members fit on the node. It considers only the node's seat limit, free CPUs and free
 // memory.
-func (n *Node) CPUMemSlots(cpus, memory int) int {
+func (n *Node) CPUMemSlots(milliCPUs, memory int) int {
 	fit := n.SeatLimit - n.Seats
-	if cpus > 0 {
-		fit = min(fit, (n.Type.CPUs-n.CPUs)/cpus)
+	if milliCPUs > 0 {
+		fit = min(fit, (n.Type.MilliCPUs-n.MilliCPUs)/milliCPUs)
 	}
 	if memory > 0 {
 		fit = min(fit, (n.Record.MemoryMB-n.Memory)/memory)
@@ -133,8 +133,8 @@ func (n *Node) roomInNUMA(w *Request, k int) int {
 	fit := n.SeatLimit
 	at := &n.Type.numa[k]
 	taken := n.numaTaken(at.ID)
-	if w.CPUs > 0 {
-		fit = min(fit, (at.CPUs-taken.CPUs)/w.CPUs)
+	if w.MilliCPUs > 0 {
+		fit = min(fit, (at.MilliCPUs()-taken.MilliCPUs)/w.MilliCPUs)
 	}
 	if w.Memory > 0 {
 		fit = min(fit, (at.MemoryMB-taken.Memory)/w.Memory)
@@ -162,7 +162,7 @@ func (n *Node) EmptyRoom(w *Request) int {
 // FitsBeside reports whether the seat fits on the node in addition to the current allocations. Unlike SeatIsFree,
 // FitsBeside accepts nodes that are not schedulable and devices that are not usable.
 func (n *Node) FitsBeside(seat *ares.Seat) bool {
-	if n.Seats >= n.SeatLimit || seat.CPUs > 0 && n.Type.CPUs-n.CPUs < seat.CPUs || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
+	if n.Seats >= n.SeatLimit || seat.MilliCPUs() > 0 && n.Type.MilliCPUs-n.MilliCPUs < seat.MilliCPUs() || seat.Memory > 0 && n.Record.MemoryMB-n.Memory < seat.Memory {
 		return false
 	}
 	for i := range seat.Shares {
@@ -178,7 +178,7 @@ func (n *Node) numaHasRoom(seat *ares.Seat) bool {
 	taken := n.numaTaken(seat.NUMA)
 	for _, at := range n.Type.numa {
 		if at.ID == seat.NUMA {
-			return at.CPUs-taken.CPUs >= seat.CPUs && at.MemoryMB-taken.Memory >= seat.Memory
+			return at.MilliCPUs()-taken.MilliCPUs >= seat.MilliCPUs() && at.MemoryMB-taken.Memory >= seat.Memory
 		}
 	}
 	return false

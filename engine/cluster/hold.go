@@ -36,8 +36,8 @@ func (x *Txn) HoldSeats(seats []ares.Seat) (hold Hold, free int) {
 				x.Take(Delta{Node: n, Device: d, Milli: some})
 			}
 		}
-		cpus, memory := max(min(seat.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
-		x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: cpus, Memory: memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
+		cpus, memory := max(min(seat.MilliCPUs(), n.Type.MilliCPUs-n.MilliCPUs), 0), max(min(seat.Memory, n.Record.MemoryMB-n.Memory), 0)
+		x.Take(Delta{Node: n, Device: RestOfSeat, MilliCPUs: cpus, Memory: memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 		x.Cluster.CapacityChanged(n)
 	}
 	return x.HoldSince(from), free
@@ -58,7 +58,7 @@ func (x *Txn) HoldParts(parts []Delta) Hold {
 			}
 			continue
 		}
-		k.CPUs, k.Memory = max(min(k.CPUs, n.Type.CPUs-n.CPUs), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
+		k.MilliCPUs, k.Memory = max(min(k.MilliCPUs, n.Type.MilliCPUs-n.MilliCPUs), 0), max(min(k.Memory, n.Record.MemoryMB-n.Memory), 0)
 		x.Take(k)
 		x.Cluster.CapacityChanged(n)
 	}
@@ -101,7 +101,7 @@ func (n *Node) RoomWithoutHolds(w *Request, holds iter.Seq[Hold]) int {
 
 // The method `reverse` negates the delta, so that applying the negated delta gives back the capacity that was taken.
 func (k *Delta) reverse() {
-	k.Milli, k.CPUs, k.Memory = -k.Milli, -k.CPUs, -k.Memory
+	k.Milli, k.MilliCPUs, k.Memory = -k.Milli, -k.MilliCPUs, -k.Memory
 	switch k.Device {
 	case RestOfSeat:
 		k.Device = RestOfLeaving

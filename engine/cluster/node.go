@@ -25,7 +25,7 @@ type Node struct {
 	Type      *NodeType  // type of the record; nil without a record
 	Devices   []Device   // in the order of Type.Devices
 	Unlisted  []Device   // devices that are not in the record, but are used by seats
-	CPUs      int        // taken
+	MilliCPUs int        // taken, in thousandths of a core
 	Memory    int        // taken, MB
 	NUMAUses  []NUMAUse  // taken by seats that are bound to a NUMA node
 	Seats     int        // number of seats taken
@@ -58,7 +58,7 @@ type Occupant struct {
 }
 
 // NUMAUse is the total allocation of the seats that are bound to one NUMA node.
-type NUMAUse struct{ NUMA, CPUs, Memory int }
+type NUMAUse struct{ NUMA, MilliCPUs, Memory int }
 
 func sameLabels(a, b map[string]string) bool {
 	for k, v := range a { // order-free: checks all entries
@@ -140,13 +140,13 @@ func (n *Node) device(id string) *Device {
 func (n *Node) Charge(seat *ares.Seat, sign int) {
 	n.Seats += sign
 	n.Kinds.Add(KindOfSeat(seat), sign)
-	n.CPUs += sign * seat.CPUs
+	n.MilliCPUs += sign * seat.MilliCPUs()
 	n.Memory += sign * seat.Memory
 	for _, sh := range seat.Shares {
 		n.device(sh.Device).Taken += sign * sh.Milli
 	}
 	if seat.NUMA >= 0 {
-		n.chargeNUMA(seat.NUMA, sign*seat.CPUs, sign*seat.Memory)
+		n.chargeNUMA(seat.NUMA, sign*seat.MilliCPUs(), sign*seat.Memory)
 	}
 	if sign < 0 {
 		n.GainedRoom = true
@@ -170,9 +170,9 @@ func (n *Node) CountOccupant(owner int, seat *ares.Seat, sign int) {
 func (n *Node) chargeNUMA(numa, cpus, memory int) {
 	for i := range n.NUMAUses {
 		if p := &n.NUMAUses[i]; p.NUMA == numa {
-			p.CPUs += cpus
+			p.MilliCPUs += cpus
 			p.Memory += memory
-			if p.CPUs == 0 && p.Memory == 0 {
+			if p.MilliCPUs == 0 && p.Memory == 0 {
 				n.NUMAUses = slices.Delete(n.NUMAUses, i, i+1)
 			}
 			return

@@ -15,7 +15,7 @@ import (
 // The method `capacity` returns the amount that a node of this type adds to the cluster's capacity. The
 // GPU capacity is the sum of the weights of the node's devices.
 func (p *NodeType) capacity() queue.Resources {
-	u := queue.Resources{CPU: int64(p.CPUs), Memory: int64(p.Memory)}
+	u := queue.Resources{CPU: int64(p.MilliCPUs / 1000), Memory: int64(p.Memory)}
 	for i := range p.Devices {
 		u.GPU += p.Devices[i].Weight
 	}
@@ -35,15 +35,15 @@ const MaxGroups = 4
 // devices, and the size of the node. Nodes of the same type share one NodeType, and results that depend only on the
 // type are computed once per type.
 type NodeType struct {
-	ID      int    // index in nodeTypes.All
-	key     string // everything that distinguishes types, as text
-	Devices []DeviceSpec
-	Groups  [MaxGroups]uint64 // masks of devices that are alike
-	numa    []ares.NUMANode
-	Near    []uint64 // mask of the devices of each NUMA node in numa
-	Links   *links.Matrix
-	CPUs    int
-	Memory  int // MB, rounded
+	ID        int    // index in nodeTypes.All
+	key       string // everything that distinguishes types, as text
+	Devices   []DeviceSpec
+	Groups    [MaxGroups]uint64 // masks of devices that are alike
+	numa      []ares.NUMANode
+	Near      []uint64 // mask of the devices of each NUMA node in numa
+	Links     *links.Matrix
+	MilliCPUs int // thousandths of cores
+	Memory    int // MB, rounded
 }
 
 // DeviceSpec holds the traits of one device of a node type.
@@ -71,7 +71,7 @@ type nodeTypes struct {
 func (c *Cluster) nodeTypeOf(r *ares.Node, order []int) *NodeType {
 	p := &c.NodeTypes
 	var key strings.Builder
-	fmt.Fprintf(&key, "%d %d %v", r.CPUs, roundMemory(r.MemoryMB), r.NUMA)
+	fmt.Fprintf(&key, "%s %d %v", ares.FormatCPUs(r.MilliCPUs()), roundMemory(r.MemoryMB), r.NUMA)
 	for _, i := range order {
 		d := &r.Devices[i]
 		fmt.Fprintf(&key, " %q %q %q %d %d", d.Type, d.Model, d.Profile, d.MemoryMB, d.NUMA)
@@ -128,7 +128,7 @@ func roundMemory(mb int) int {
 }
 
 func newNodeType(r *ares.Node, order []int) *NodeType {
-	p := &NodeType{CPUs: r.CPUs, Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
+	p := &NodeType{MilliCPUs: r.MilliCPUs(), Memory: roundMemory(r.MemoryMB), numa: r.NUMA, Near: make([]uint64, len(r.NUMA))}
 	matrix, numa := make([][]string, len(order)), make([]int, len(order))
 	var alike []DeviceSpec
 	for pos, i := range order {

@@ -19,7 +19,7 @@ type Request struct {
 	GPUs         int // number of whole devices
 	Milli        int // thousandths of one device, instead of whole devices
 	deviceMemory int // least memory of each device, MB
-	CPUs         int
+	MilliCPUs    int // thousandths of cores
 	Memory       int // MB
 	accelerator  string
 	models       []string // accepted models, lower case; all when empty
@@ -83,7 +83,7 @@ const (
 func RequestOf(j *ares.Job) *Request {
 	p := j.Placement()
 	w := &Request{
-		GPUs: j.GPUs, Milli: j.GPUMilli, CPUs: j.CPUs, Memory: j.MemoryMB,
+		GPUs: j.GPUs, Milli: j.GPUMilli, MilliCPUs: j.MilliCPUs(), Memory: j.MemoryMB,
 		deviceMemory: (j.GPUMemoryMB + max(j.GPUs, 1) - 1) / max(j.GPUs, 1),
 		accelerator:  cmp.Or(j.AcceleratorType, ares.DefaultAccelerator), MIG: j.MIGProfile,
 		regions: slices.Sorted(slices.Values(p.Regions)),
@@ -125,7 +125,7 @@ func RequestOf(j *ares.Job) *Request {
 	if w.rules.trusted {
 		w.Constraints.Key += " trusted"
 	}
-	w.Key = fmt.Sprintf("%d %d %d %d %d %s", w.GPUs, w.Milli, w.CPUs, w.Memory, w.NUMA, w.Constraints.Key)
+	w.Key = fmt.Sprintf("%d %d %s %d %d %s", w.GPUs, w.Milli, ares.FormatCPUs(w.MilliCPUs), w.Memory, w.NUMA, w.Constraints.Key)
 	return w
 }
 
@@ -194,7 +194,11 @@ func (w *Request) Text() string {
 	if w.Milli > 0 {
 		parts = append(parts, fmt.Sprintf("%d/1000 of a %s", w.Milli, kind))
 	}
-	add(w.CPUs, "CPU core", "CPU cores")
+	if w.MilliCPUs%1000 == 0 {
+		add(w.MilliCPUs/1000, "CPU core", "CPU cores")
+	} else {
+		parts = append(parts, ares.FormatCPUs(w.MilliCPUs)+" CPU cores")
+	}
 	add(w.Memory, "MB", "MB")
 	if len(parts) == 0 {
 		return "nothing"

@@ -15,13 +15,13 @@ type Txn struct {
 // Delta is one change to the allocations of a node. A delta changes either one device, or the CPUs, the memory and
 // the number of seats on the node. A delta with negative amounts frees capacity.
 type Delta struct {
-	Node   *Node
-	Device int // position in Node.Devices, or RestOfSeat or RestOfLeaving
-	Milli  int
-	CPUs   int
-	Memory int // MB
-	NUMA   int // ID of the NUMA node of a seat, or -1
-	Kind   int // kind of a seat
+	Node      *Node
+	Device    int // position in Node.Devices, or RestOfSeat or RestOfLeaving
+	Milli     int
+	MilliCPUs int // thousandths of cores
+	Memory    int // MB
+	NUMA      int // ID of the NUMA node of a seat, or -1
+	Kind      int // kind of a seat
 }
 
 // With these values of Delta.Device, the delta changes the CPUs, the memory and the number of seats instead of a
@@ -57,10 +57,10 @@ func (x *Txn) Undo(m Savepoint) {
 func (k *Delta) Apply(sign int) {
 	n := k.Node
 	if k.Device < 0 { // the rest of a seat
-		n.CPUs += sign * k.CPUs
+		n.MilliCPUs += sign * k.MilliCPUs
 		n.Memory += sign * k.Memory
 		if k.NUMA >= 0 {
-			n.chargeNUMA(k.NUMA, sign*k.CPUs, sign*k.Memory)
+			n.chargeNUMA(k.NUMA, sign*k.MilliCPUs, sign*k.Memory)
 		}
 		if k.Device == RestOfLeaving {
 			sign = -sign
@@ -87,7 +87,7 @@ func (x *Txn) Take(k Delta) {
 // memory that the request needs. The seat is bound to the NUMA node with the index `numa`, unless `numa` is -1.
 // After AssignDevices, the caller must call Cluster.CapacityChanged.
 func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int) ares.Seat {
-	seat := ares.Seat{Node: n.ID, Rank: rank, CPUs: w.CPUs, Memory: w.Memory, NUMA: -1}
+	seat := ares.Seat{Node: n.ID, Rank: rank, CPUs: w.MilliCPUs / 1000, CPUMilli: w.MilliCPUs % 1000, Memory: w.Memory, NUMA: -1}
 	if numa >= 0 {
 		seat.NUMA = n.Type.numa[numa].ID
 	}
@@ -103,7 +103,7 @@ func (x *Txn) AssignDevices(n *Node, w *Request, rank int, set uint64, numa int)
 		x.Take(Delta{Node: n, Device: i, Milli: milli})
 		seat.Shares = append(seat.Shares, ares.Share{Device: n.Devices[i].ID, Index: n.Devices[i].index, Milli: milli})
 	}
-	x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: w.CPUs, Memory: w.Memory, NUMA: seat.NUMA, Kind: SeatKindOf(w.GPUs, w.Milli)})
+	x.Take(Delta{Node: n, Device: RestOfSeat, MilliCPUs: w.MilliCPUs, Memory: w.Memory, NUMA: seat.NUMA, Kind: SeatKindOf(w.GPUs, w.Milli)})
 	return seat
 }
 
@@ -129,7 +129,7 @@ func (x *Txn) ReleaseSeat(n *Node, seat *ares.Seat) {
 			x.Take(Delta{Node: n, Device: at, Milli: -seat.Shares[k].Milli})
 		}
 	}
-	x.Take(Delta{Node: n, Device: RestOfLeaving, CPUs: -seat.CPUs, Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
+	x.Take(Delta{Node: n, Device: RestOfLeaving, MilliCPUs: -seat.MilliCPUs(), Memory: -seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 }
 
 // TakeSeats takes the given seats. The caller must ensure that the seats are free.
@@ -140,7 +140,7 @@ func (x *Txn) TakeSeats(seats []ares.Seat) {
 		for k := range seat.Shares {
 			x.Take(Delta{Node: n, Device: n.DeviceIndex(&seat.Shares[k]), Milli: seat.Shares[k].Milli})
 		}
-		x.Take(Delta{Node: n, Device: RestOfSeat, CPUs: seat.CPUs, Memory: seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
+		x.Take(Delta{Node: n, Device: RestOfSeat, MilliCPUs: seat.MilliCPUs(), Memory: seat.Memory, NUMA: seat.NUMA, Kind: KindOfSeat(seat)})
 		x.Cluster.CapacityChanged(n)
 	}
 }

@@ -77,7 +77,7 @@
 // node N adds a node with an open session.
 //
 //	gpus=N                   number of devices
-//	cpus=N                   cores, 64 by default
+//	cpus=N cpu-milli=N       cores, 64 by default, and thousandths of a core in addition
 //	memory-mb=N              memory
 //	type=TYPE                type of the devices, gpu by default
 //	model=MODEL              model of the devices
@@ -161,6 +161,7 @@
 //	mig-profile=PROFILE      a MIG slice instead
 //	gpu-memory-mb=N          GPU memory per member, over all its devices
 //	cpus=N memory-mb=N       cores and memory per member
+//	cpu-milli=N              thousandths of a core in addition to cpus=
 //	model=MODEL type=TYPE    model and type of the devices
 //	numa-policy=POLICY       NUMA policy
 //	priority=N               priority, which decides the class

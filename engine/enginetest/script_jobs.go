@@ -15,7 +15,7 @@ func jobSpec(in *arguments) ares.Spec {
 	s := ares.Spec{
 		Name: in.text("name", in.first()), Tenant: in.text("tenant", ""), Queue: in.text("queue", ""), Labels: in.pairs("labels"), Members: in.number("members", 1),
 		GPUs: in.number("gpus", 0), GPUMilli: in.number("gpu-milli", 0), GPUMemoryMB: in.number("gpu-memory-mb", 0),
-		CPUs: in.number("cpus", 0), MemoryMB: in.number("memory-mb", 0),
+		CPUs: in.number("cpus", 0), CPUMilli: int32(in.number("cpu-milli", 0)), MemoryMB: in.number("memory-mb", 0),
 		GPUModel: in.text("model", ""), AcceleratorType: in.text("type", ""), MIGProfile: in.text("mig-profile", ""),
 		NUMAPolicy: in.text("numa-policy", ""), Mode: ares.Mode(in.text("mode", "")),
 		Constraints: &ares.Placement{
@@ -216,7 +216,7 @@ func doTenantUsage(w *Cluster, in *arguments) (string, error) {
 		return "", fmt.Errorf("there is no tenant %s", in.first())
 	}
 	return fmt.Sprintf("%s uses %d GPUs, %d/1000, %d MB of GPU memory, %d cores, %d MB, %d jobs\n",
-		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.CPUs, u.MemoryMB, u.Jobs), nil
+		in.first(), u.GPUs, u.GPUMilli, u.GPUMemoryMB, u.WholeCPUs(), u.MemoryMB, u.Jobs), nil
 }
 
 // The function `requirements` parses node requirements in the same syntax as the flag --constraint.

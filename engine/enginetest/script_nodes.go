@@ -12,7 +12,7 @@ import (
 // doNode adds a node. With count=N, doNode adds N nodes with the names NAME00, NAME01 and so on.
 func doNode(w *Cluster, in *arguments) (string, error) {
 	n := ares.Node{
-		ID: in.first(), CPUs: in.number("cpus", 64), MemoryMB: in.number("memory-mb", 512_000),
+		ID: in.first(), CPUs: in.number("cpus", 64), CPUMilli: in.number("cpu-milli", 0), MemoryMB: in.number("memory-mb", 512_000),
 		Labels: in.pairs("labels"), Unfit: in.text("unfit", ""),
 	}
 	if n.Labels == nil {

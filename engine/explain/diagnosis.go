@@ -68,7 +68,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diag
 		}
 		if g.Profile != last {
 			p := ex.cluster.NodeTypes.All[g.Profile]
-			last, v, tight = g.Profile, c.matchFor(p), p.CPUs < w.CPUs || p.Memory < w.Memory
+			last, v, tight = g.Profile, c.matchFor(p), p.MilliCPUs < w.MilliCPUs || p.Memory < w.Memory
 		}
 		if tight || w.NeedsDevices() && bits.OnesCount64(v.Fit&g.Usable) < need {
 			c.inspect(ex.cluster.Nodes[at])
@@ -79,7 +79,7 @@ func (ex *Explainer) diagnose(sh *job.Shape, ban uint64, stay window.Stay) *diag
 		if w.GPUs > 0 && free < need || w.Milli > 0 && free == 0 && int(g.Part) < w.Milli {
 			m |= cluster.ReasonBusyDevices.Bit()
 		}
-		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.CPUs) < w.CPUs {
+		if sp := &ex.cluster.FreeCPUMem[at]; int(sp.MilliCPUs) < w.MilliCPUs {
 			m |= cluster.ReasonBusyCPUs.Bit()
 		} else if int(sp.Memory) < w.Memory {
 			m |= cluster.ReasonBusyMemory.Bit()

@@ -126,7 +126,7 @@ func (c *remedySearch) askLessSteps(g *reasonGroup) []ares.Step {
 		asked, free int
 	}{
 		{"gpu_count", "GPU", (small || g.reasons.Has(cluster.ReasonBusyDevices)) && w.MIG == "", w.GPUs, w.GPUs - g.missing[0]},
-		{"cpu_cores", "core", small || g.reasons.Has(cluster.ReasonBusyCPUs), w.CPUs, maxFree(g, func(n *cluster.Node) int { return n.Type.CPUs - n.CPUs })},
+		{"cpu_cores", "core", small || g.reasons.Has(cluster.ReasonBusyCPUs), ares.RoundUpCPUs(w.MilliCPUs), maxFree(g, func(n *cluster.Node) int { return (n.Type.MilliCPUs - n.MilliCPUs) / 1000 })},
 		{"memory_mb", "MB of memory", small || g.reasons.Has(cluster.ReasonBusyMemory), w.Memory, maxFree(g, func(n *cluster.Node) int { return n.Record.MemoryMB - n.Memory })},
 	} {
 		if less.of && less.free > 0 && less.free < less.asked {

@@ -106,9 +106,10 @@ func (j *Table) computeHoldings(e *Entry, h *holdings) {
 // requests per member.
 func (j *Table) addSeat(g *queue.Allocation, seat *ares.Seat, gpuMemory int) {
 	g.ForLimits.CPUs += seat.CPUs
+	g.ForLimits.CPUMilli += seat.CPUMilli
 	g.ForLimits.MemoryMB += seat.Memory
 	g.ForLimits.GPUMemoryMB += gpuMemory
-	g.ForShare.CPU += int64(seat.CPUs)
+	g.ForShare.CPU += int64(ares.RoundUpCPUs(seat.MilliCPUs()))
 	g.ForShare.Memory += int64(seat.Memory)
 	n := j.cluster.NodesByID[seat.Node]
 	for _, sh := range seat.Shares {

@@ -62,7 +62,7 @@ func (sh *Shape) Use(members int) ares.Use {
 	u := sh.perMember
 	return ares.Use{
 		GPUs: members * u.GPUs, GPUMilli: members * u.GPUMilli, GPUMemoryMB: members * u.GPUMemoryMB,
-		CPUs: members * u.CPUs, MemoryMB: members * u.MemoryMB, Jobs: 1,
+		CPUs: members * u.CPUs, CPUMilli: members * u.CPUMilli, MemoryMB: members * u.MemoryMB, Jobs: 1,
 	}
 }
 
@@ -79,7 +79,7 @@ func (j *Table) NewShape(job *ares.Job) *Shape {
 	j.Shapes.Requests.ShareConstraints(w)
 	sh := &Shape{
 		Request: w, Tenant: j.tenantOrEmpty(job.Tenant), Leaf: j.Queues.Leaf(job.Tenant, job.Queue), Members: max(job.Members, 1),
-		perMember: ares.Use{GPUs: w.GPUs, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, MemoryMB: job.MemoryMB},
+		perMember: ares.Use{GPUs: w.GPUs, GPUMilli: w.Milli, GPUMemoryMB: job.GPUMemoryMB, CPUs: job.CPUs, CPUMilli: int(job.CPUMilli), MemoryMB: job.MemoryMB},
 		Wish: topologyRequest{
 			Strategy: p.Strategy, Required: ares.Level(p.RequiredLevel), Preferred: ares.Level(p.PreferredLevel),
 			Domain: p.PreferredDomain, Latency: p.LatencySensitive,
@@ -218,7 +218,7 @@ func ShapeKeyOf(j *ares.Job) (ShapeKey, bool) {
 		len(p.AntiAffinity) + len(p.PreferredAntiAffinity) + len(j.After)
 	return ShapeKey{
 		tenant: j.Tenant, Queue: j.Queue, members: j.Members, least: j.MinMembers,
-		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.CPUs, memory: j.MemoryMB,
+		gpus: j.GPUs, milli: j.GPUMilli, deviceMemory: j.GPUMemoryMB, cpus: j.MilliCPUs(), memory: j.MemoryMB,
 		kind: j.AcceleratorType, model: j.GPUModel, mig: j.MIGProfile, numa: j.NUMAPolicy,
 		strategy: p.Strategy, required: p.RequiredLevel, preferred: p.PreferredLevel, domain: p.PreferredDomain,
 		bandwidth: p.NetworkBandwidth, latency: p.LatencySensitive, trusted: j.Trusted, mixed: j.AllowMixedModels,

@@ -29,7 +29,7 @@ func newNodeUse(v engine.NodeView) *nodeUse {
 
 // addSeat adds the use of one seat.
 func (m *nodeUse) addSeat(seat *ares.Seat) {
-	m.cpus += seat.CPUs
+	m.cpus += seat.MilliCPUs()
 	m.memory += seat.Memory
 	m.seats++
 	for _, sh := range seat.Shares {
@@ -37,7 +37,7 @@ func (m *nodeUse) addSeat(seat *ares.Seat) {
 	}
 	if seat.NUMA >= 0 {
 		b := m.numaUse[seat.NUMA]
-		m.numaUse[seat.NUMA] = [2]int{b[0] + seat.CPUs, b[1] + seat.Memory}
+		m.numaUse[seat.NUMA] = [2]int{b[0] + seat.MilliCPUs(), b[1] + seat.Memory}
 	}
 }
 
@@ -98,10 +98,10 @@ func checkModels(t *checker, p *placement) error {
 // node is not oversubscribed.
 func (m *nodeUse) checkSeat(job *ares.Job, seat *ares.Seat, cfg *config.Config) error {
 	switch {
-	case seat.CPUs != job.CPUs || seat.Memory != job.MemoryMB:
-		return fmt.Errorf("the member has %d cores and %d MB, but the job requests %d cores and %d MB", seat.CPUs, seat.Memory, job.CPUs, job.MemoryMB)
-	case job.CPUs > 0 && m.cpus > m.Node.CPUs, job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
-		return fmt.Errorf("the node is oversubscribed: %d of %d cores and %d of %d MB are allocated", m.cpus, m.Node.CPUs, m.memory, m.Node.MemoryMB)
+	case seat.MilliCPUs() != job.MilliCPUs() || seat.Memory != job.MemoryMB:
+		return fmt.Errorf("the member has %s cores and %d MB, but the job requests %s cores and %d MB", ares.FormatCPUs(seat.MilliCPUs()), seat.Memory, ares.FormatCPUs(job.MilliCPUs()), job.MemoryMB)
+	case job.MilliCPUs() > 0 && m.cpus > m.Node.MilliCPUs(), job.MemoryMB > 0 && m.memory > m.Node.MemoryMB:
+		return fmt.Errorf("the node is oversubscribed: %s of %s cores and %d of %d MB are allocated", ares.FormatCPUs(m.cpus), ares.FormatCPUs(m.Node.MilliCPUs()), m.memory, m.Node.MemoryMB)
 	case m.seats > cfg.RankLimit():
 		return fmt.Errorf("the node has %d job members, but the limit is %d", m.seats, cfg.RankLimit())
 	}
@@ -193,8 +193,8 @@ func (m *nodeUse) checkNUMA(job *ares.Job, seat *ares.Seat) error {
 		}
 	}
 	n, b := m.Node.NUMA[at], m.numaUse[seat.NUMA]
-	if job.CPUs > 0 && b[0] > n.CPUs || job.MemoryMB > 0 && b[1] > n.MemoryMB {
-		return fmt.Errorf("NUMA node %d is oversubscribed: %d of %d cores and %d of %d MB are allocated", n.ID, b[0], n.CPUs, b[1], n.MemoryMB)
+	if job.MilliCPUs() > 0 && b[0] > n.MilliCPUs() || job.MemoryMB > 0 && b[1] > n.MemoryMB {
+		return fmt.Errorf("NUMA node %d is oversubscribed: %s of %s cores and %d of %d MB are allocated", n.ID, ares.FormatCPUs(b[0]), ares.FormatCPUs(n.MilliCPUs()), b[1], n.MemoryMB)
 	}
 	return nil
 }

@@ -176,8 +176,8 @@ func (b *ledger) modelWeight(model string) float64 {
 
 // amountOf returns the amount of one seat of a job.
 func (b *ledger) amountOf(job *ares.Job, seat *ares.Seat) amount {
-	out := amount{use: ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: job.GPUMemoryMB}, milliByModel: map[string]int{}}
-	out.resources = [3]float64{0, float64(seat.CPUs), float64(seat.Memory)}
+	out := amount{use: ares.Use{CPUs: seat.CPUs, CPUMilli: seat.CPUMilli, MemoryMB: seat.Memory, GPUMemoryMB: job.GPUMemoryMB}, milliByModel: map[string]int{}}
+	out.resources = [3]float64{0, float64(ares.RoundUpCPUs(seat.MilliCPUs())), float64(seat.Memory)}
 	for _, sh := range seat.Shares {
 		model := ""
 		if m := b.nodes[seat.Node]; m != nil {

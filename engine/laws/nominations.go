@@ -176,7 +176,8 @@ func beyondNomination(n *ares.Nomination, seat *ares.Seat) *ares.Seat {
 	}
 	for i := range n.Seats {
 		if k := &n.Seats[i]; k.Node == seat.Node && k.Rank == seat.Rank {
-			out.CPUs, out.Memory = max(out.CPUs-k.CPUs, 0), max(out.Memory-k.Memory, 0)
+			out.SetMilliCPUs(max(out.MilliCPUs()-k.MilliCPUs(), 0))
+			out.Memory = max(out.Memory-k.Memory, 0)
 		}
 	}
 	return &out
@@ -205,8 +206,8 @@ func (m *nodeUse) checkLeavesFree(given, keep *nodeUse) error {
 			return fmt.Errorf("the plan leaves too little of device %[2]s for nominated jobs: they need %[4]d thousandths, %[3]d thousandths are free, and the plan allocates %[1]d thousandths to other jobs", milli, device, free, keep.milliByDevice[device])
 		}
 	}
-	if free := max(m.Node.CPUs-m.cpus, 0); given.cpus > 0 && given.cpus > free-min(free, keep.cpus) {
-		return fmt.Errorf("the plan leaves too few cores for nominated jobs: they need %[3]d cores, %[2]d cores are free, and the plan allocates %[1]d cores to other jobs", given.cpus, free, keep.cpus)
+	if free := max(m.Node.MilliCPUs()-m.cpus, 0); given.cpus > 0 && given.cpus > free-min(free, keep.cpus) {
+		return fmt.Errorf("the plan leaves too few cores for nominated jobs: they need %[3]s cores, %[2]s cores are free, and the plan allocates %[1]s cores to other jobs", ares.FormatCPUs(given.cpus), ares.FormatCPUs(free), ares.FormatCPUs(keep.cpus))
 	}
 	if free := max(m.Node.MemoryMB-m.memory, 0); given.memory > 0 && given.memory > free-min(free, keep.memory) {
 		return fmt.Errorf("the plan leaves too little memory for nominated jobs: they need %[3]d MB, %[2]d MB are free, and the plan allocates %[1]d MB to other jobs", given.memory, free, keep.memory)

@@ -50,7 +50,7 @@ func (pl *Placer) ReleaseJob(e *job.Entry) {
 				pl.Txn.Take(cluster.Delta{Node: n, Device: at, Milli: -h.Shares[k].Milli})
 			}
 		}
-		pl.Txn.Take(cluster.Delta{Node: n, Device: cluster.RestOfLeaving, CPUs: -h.CPUs, Memory: -h.Memory, NUMA: h.NUMA, Kind: cluster.KindOfSeat(&h.Seat)})
+		pl.Txn.Take(cluster.Delta{Node: n, Device: cluster.RestOfLeaving, MilliCPUs: -h.MilliCPUs(), Memory: -h.Memory, NUMA: h.NUMA, Kind: cluster.KindOfSeat(&h.Seat)})
 		pl.Cluster.CapacityChanged(n)
 	}
 }

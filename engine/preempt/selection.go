@@ -231,7 +231,7 @@ func (s *victimSearch) lowerBound(candidate *candidateNode, model costModel) (in
 	}
 	free := bits.OnesCount64(req.DeviceMask(n.Type) & n.Free)
 	missing := int64(req.GPUs-free%req.GPUs) * cluster.WholeMilli
-	if free/req.GPUs > n.CPUMemSlots(req.CPUs, req.Memory) {
+	if free/req.GPUs > n.CPUMemSlots(req.MilliCPUs, req.Memory) {
 		return least, true // CPUs or memory are missing, not devices
 	}
 	slices.SortFunc(parts, func(a, b partialCost) int {

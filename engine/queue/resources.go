@@ -5,7 +5,7 @@ import "github.com/ares-scheduler/ares"
 // Resources holds an amount of each resource that counts for shares.
 type Resources struct {
 	GPU    int64 // thousandths of a device, times the weight of its model
-	CPU    int64 // cores
+	CPU    int64 // cores; those of a seat are rounded up
 	Memory int64 // MB
 }
 
@@ -54,6 +54,7 @@ func addLimitUse(to, by *ares.Use, sign int) {
 	to.GPUMilli += sign * by.GPUMilli
 	to.GPUMemoryMB += sign * by.GPUMemoryMB
 	to.CPUs += sign * by.CPUs
+	to.CPUMilli += sign * by.CPUMilli
 	to.MemoryMB += sign * by.MemoryMB
 	to.Jobs += sign * by.Jobs
 }

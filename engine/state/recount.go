@@ -40,13 +40,13 @@ func (c *recount) add(e *job.Entry) {
 				continue
 			}
 			u := c.nodes[h.Node]
-			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.CPUs, u.memory + h.Memory}
-			if h.NUMA >= 0 && (h.CPUs > 0 || h.Memory > 0) {
+			c.nodes[h.Node] = nodeUse{u.seats + 1, u.cpus + h.MilliCPUs(), u.memory + h.Memory}
+			if h.NUMA >= 0 && (h.MilliCPUs() > 0 || h.Memory > 0) {
 				if c.pins[h.Node] == nil {
 					c.pins[h.Node] = map[int]cluster.NUMAUse{}
 				}
 				p := c.pins[h.Node][h.NUMA]
-				c.pins[h.Node][h.NUMA] = cluster.NUMAUse{NUMA: h.NUMA, CPUs: p.CPUs + h.CPUs, Memory: p.Memory + h.Memory}
+				c.pins[h.Node][h.NUMA] = cluster.NUMAUse{NUMA: h.NUMA, MilliCPUs: p.MilliCPUs + h.MilliCPUs(), Memory: p.Memory + h.Memory}
 			}
 			for _, sh := range h.Shares {
 				c.taken[deviceKey{h.Node, sh.Device}] += sh.Milli
@@ -101,7 +101,7 @@ func (c *recount) checkNodes(s *State) error {
 	}
 	accounts := 0
 	for i, n := range s.Cluster.Nodes {
-		if u := (nodeUse{n.Seats, n.CPUs, n.Memory}); u != c.nodes[n.ID] {
+		if u := (nodeUse{n.Seats, n.MilliCPUs, n.Memory}); u != c.nodes[n.ID] {
 			return fmt.Errorf("the usage of node %s is wrong: computed %+v, recorded %+v", n.ID, c.nodes[n.ID], u)
 		}
 		if len(n.Occupants) != n.Seats {
@@ -164,7 +164,7 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 	}
 	pins := c.pins[n.ID]
 	for _, p := range n.NUMAUses {
-		if (p != cluster.NUMAUse{NUMA: p.NUMA, CPUs: pins[p.NUMA].CPUs, Memory: pins[p.NUMA].Memory}) {
+		if (p != cluster.NUMAUse{NUMA: p.NUMA, MilliCPUs: pins[p.NUMA].MilliCPUs, Memory: pins[p.NUMA].Memory}) {
 			return 0, fmt.Errorf("the usage of NUMA node %d of node %s is wrong: computed %+v, recorded %+v", p.NUMA, n.ID, pins[p.NUMA], p)
 		}
 	}
@@ -177,7 +177,7 @@ func (c *recount) checkDevices(n *cluster.Node) (held int, err error) {
 // seatUse returns how much one seat of a job uses of its tenant's limits. It shares no code with the accounts,
 // because Check compares its results with the accounts.
 func seatUse(seat *ares.Seat, j *ares.Job) ares.Use {
-	u := ares.Use{CPUs: seat.CPUs, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
+	u := ares.Use{CPUs: seat.CPUs, CPUMilli: seat.CPUMilli, MemoryMB: seat.Memory, GPUMemoryMB: j.GPUMemoryMB}
 	for _, sh := range seat.Shares {
 		if sh.Milli >= cluster.WholeMilli {
 			u.GPUs++

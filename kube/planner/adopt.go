@@ -113,7 +113,7 @@ func (p *Planner) seatFor(o *pod, name string, wanted []int) ares.Seat {
 	if n.record != nil {
 		count = len(n.record.Devices)
 	}
-	seat := ares.Seat{Node: name, CPUs: o.Spec.CPUs, Memory: o.Spec.MemoryMB, NUMA: -1}
+	seat := ares.Seat{Node: name, CPUs: o.Spec.CPUs, CPUMilli: int(o.Spec.CPUMilli), Memory: o.Spec.MemoryMB, NUMA: -1}
 	add := func(index int) {
 		if _, taken := n.taken[index]; !taken && index < count && len(seat.Shares) < o.GPUs {
 			n.taken[index] = o.UID

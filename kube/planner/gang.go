@@ -156,5 +156,5 @@ func alike(list []*pod) [][]*pod {
 }
 
 func sameRequest(a, b *ares.Spec) bool {
-	return a.GPUs == b.GPUs && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Constraints, b.Constraints)
+	return a.GPUs == b.GPUs && a.MilliCPUs() == b.MilliCPUs() && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Constraints, b.Constraints)
 }

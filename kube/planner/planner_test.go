@@ -532,3 +532,20 @@ func TestReasonOfAPodThatFitsNowhere(t *testing.T) {
 		t.Errorf("the same reason is returned twice: %v", again)
 	}
 }
+
+// TestFractionsOfACPU checks that eight pods of 11.5 CPUs fill a node of 92.
+func TestFractionsOfACPU(t *testing.T) {
+	c := newCluster(t, 0)
+	n := gpuNode(0)
+	n.CPUs = 92
+	c.SetNode(n, true, false)
+	for i := range 8 {
+		c.pod(fmt.Sprintf("pod-%d", i), 1, "", 1, func(p *watch.Pod) { p.Spec.SetMilliCPUs(11_500) })
+	}
+	c.cycle()
+	for i := range 8 {
+		if name := fmt.Sprintf("pod-%d", i); c.plan(name) == "" {
+			t.Errorf("%s is not planned", name)
+		}
+	}
+}

@@ -51,23 +51,25 @@ func (r Resources) Sub(o Resources) Resources {
 }
 
 // Node returns the engine's record of a node. The engine does not place the pods that use no GPU. What they use is
-// subtracted from the node, and rounded only after the subtraction.
+// subtracted from the node. Nothing ends the pods of a node that is silent, so they keep their devices until Kubernetes
+// deletes them.
 func Node(n *v1.Node, used Resources) *ares.Node {
 	free := allocatable(n).Sub(used)
 	record := &ares.Node{
-		ID:         n.Name,
-		Address:    address(n),
-		Devices:    devices(n),
-		CPUs:       int(max(free.CPUMilli, 0) / 1000),
-		MemoryMB:   int(max(free.Memory, 0) >> 20),
-		Labels:     nodeLabels(n),
-		RunImages:  true,
-		SessionTTL: 0,
-		Version:    n.Status.NodeInfo.KubeletVersion,
+		ID:                 n.Name,
+		Address:            address(n),
+		Devices:            devices(n),
+		CPUs:               int(max(free.CPUMilli, 0) / 1000),
+		CPUMilli:           int(max(free.CPUMilli, 0) % 1000),
+		MemoryMB:           int(max(free.Memory, 0) >> 20),
+		Labels:             nodeLabels(n),
+		RunImages:          true,
+		Version:            n.Status.NodeInfo.KubeletVersion,
+		JobsOutliveSession: true,
 	}
 	// Kubernetes does not say which NUMA node a GPU belongs to, and the kubelet chooses the GPUs. So the whole node counts
 	// as one NUMA node, and a latency-sensitive pod may go to every node with enough GPUs.
-	record.NUMA = []ares.NUMANode{{CPUs: record.CPUs, MemoryMB: record.MemoryMB}}
+	record.NUMA = []ares.NUMANode{{CPUs: record.CPUs, CPUMilli: record.CPUMilli, MemoryMB: record.MemoryMB}}
 	for _, t := range n.Spec.Taints {
 		effect := ares.NoSchedule // also for NoExecute: no new pod may go there either
 		if t.Effect == v1.TaintEffectPreferNoSchedule {

@@ -48,7 +48,6 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Tenant:        tenant(p.Namespace, namespaceLabels),
 		Members:       1,
 		GPUs:          out.GPUs,
-		CPUs:          int((out.Uses.CPUMilli + 999) / 1000),
 		MemoryMB:      int((out.Uses.Memory + 1<<20 - 1) >> 20),
 		Labels:        p.Labels,
 		Priority:      new(priority(p.Spec.Priority)),
@@ -57,6 +56,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		// Kubernetes starts a failed pod again, or its controller creates another. The engine only places it.
 		Retry: ares.RetryPolicy{MaxRetries: new(0)},
 	}
+	out.Spec.SetMilliCPUs(int(out.Uses.CPUMilli))
 	where := out.Spec.Constraints
 	where.NodeSelector = p.Spec.NodeSelector
 	where.Tolerations = tolerations(p.Spec.Tolerations)

@@ -44,12 +44,12 @@ func TestNodeRecord(t *testing.T) {
 			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
 		},
 	}
-	got := watch.Node(n, watch.Resources{CPUMilli: 900, Memory: 1 << 30})
+	got := watch.Node(n, watch.Resources{CPUMilli: 950, Memory: 1 << 30})
 	if len(got.Devices) != 8 || got.Devices[7].Index != 7 || got.Devices[7].Model != "H100" || got.Devices[7].MemoryMB != 81920 {
 		t.Errorf("devices: %+v", got.Devices)
 	}
-	if got.CPUs != 95 || got.MemoryMB != 1<<20-1024 {
-		t.Errorf("%v CPUs and %d MB are left, want 95 and %d", got.CPUs, got.MemoryMB, 1<<20-1024)
+	if got.MilliCPUs() != 94_950 || got.MemoryMB != 1<<20-1024 {
+		t.Errorf("%d thousandths of a CPU and %d MB are left, want 94950 and %d", got.MilliCPUs(), got.MemoryMB, 1<<20-1024)
 	}
 	if got.Labels["leaf"] != "leaf-1" || got.Labels["zone"] != "z1" || got.Labels["spine"] != "" {
 		t.Errorf("labels: %v", got.Labels)

@@ -2057,15 +2057,17 @@ func (x *Merit) GetNetworkLatencyNanos() int32 {
 }
 
 type Seat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
-	Shares        []*apipb.DeviceShare   `protobuf:"bytes,3,rep,name=shares,proto3" json:"shares,omitempty"`
-	CpuCores      int32                  `protobuf:"varint,4,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
-	MemoryMb      int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	Numa          int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
-	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	Result        *Result                `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Rank     int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Shares   []*apipb.DeviceShare   `protobuf:"bytes,3,rep,name=shares,proto3" json:"shares,omitempty"`
+	CpuCores int32                  `protobuf:"varint,4,opt,name=cpu_cores,json=cpuCores,proto3" json:"cpu_cores,omitempty"`
+	MemoryMb int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	Numa     int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
+	State    string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	Result   *Result                `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"`
+	// Thousandths of a CPU core in addition to cpu_cores.
+	CpuMilli      int32 `protobuf:"varint,9,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2154,6 +2156,13 @@ func (x *Seat) GetResult() *Result {
 		return x.Result
 	}
 	return nil
+}
+
+func (x *Seat) GetCpuMilli() int32 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
 }
 
 type Result struct {
@@ -5020,7 +5029,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tfirst_fit\x18\n" +
 	" \x01(\x05R\bfirstFit\x12!\n" +
 	"\fnetwork_gbps\x18\v \x01(\x05R\vnetworkGbps\x122\n" +
-	"\x15network_latency_nanos\x18\f \x01(\x05R\x13networkLatencyNanos\"\xef\x01\n" +
+	"\x15network_latency_nanos\x18\f \x01(\x05R\x13networkLatencyNanos\"\x8c\x02\n" +
 	"\x04Seat\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12,\n" +
@@ -5029,7 +5038,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tmemory_mb\x18\x05 \x01(\x05R\bmemoryMb\x12\x12\n" +
 	"\x04numa\x18\x06 \x01(\x05R\x04numa\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\x12-\n" +
-	"\x06result\x18\b \x01(\v2\x15.ares.store.v1.ResultR\x06result\"\xa9\x01\n" +
+	"\x06result\x18\b \x01(\v2\x15.ares.store.v1.ResultR\x06result\x12\x1b\n" +
+	"\tcpu_milli\x18\t \x01(\x05R\bcpuMilli\"\xa9\x01\n" +
 	"\x06Result\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +

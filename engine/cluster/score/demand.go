@@ -55,7 +55,7 @@ func demandKindOf(r *cluster.Request) demandKind {
 	if r.Milli > 0 {
 		k.GPUs, milli = 0, r.Milli
 	}
-	k.cpus, k.memory = nearestPowerOfTwo(r.CPUs*cluster.WholeMilli/milli), nearestPowerOfTwo(r.Memory*cluster.WholeMilli/milli)
+	k.cpus, k.memory = nearestPowerOfTwo(r.MilliCPUs/milli), nearestPowerOfTwo(r.Memory*cluster.WholeMilli/milli)
 	k.device = r.DeviceKey
 	return k
 }

@@ -31,13 +31,13 @@ const NoFit = 1<<63 - 1
 // on the node, cachedIdleCost must also compare that term. The reason is that cachedIdleCost reuses the cost of a
 // similar node.
 func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
-	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
+	if sp := &sc.cluster.FreeCPUMem[n.Pos]; int(sp.MilliCPUs) < r.MilliCPUs || int(sp.Memory) < r.Memory || !n.Fits(r) {
 		return NoFit
 	}
 	m, p := &sc.Demand.Mix, n.Type
 	before := sc.capacityOf(n)
 	after := *before
-	after.cpus, after.memory = max(after.cpus-int64(r.CPUs), 0), max(after.memory-int64(r.Memory), 0)
+	after.cpus, after.memory = max(int64(p.MilliCPUs-n.MilliCPUs-r.MilliCPUs)/1000, 0), max(after.memory-int64(r.Memory), 0)
 	if r.NeedsDevices() {
 		after.minus(r, n, m)
 	}
@@ -47,8 +47,8 @@ func (sc *Scorer) FragmentationCost(r *cluster.Request, n *cluster.Node) int64 {
 	cost += on.scarcityCost(r, p)
 	// On a tie, prefer the node that would have the fewest free devices left, and then the fewest free CPUs.
 	cost += int64(after.total) * 8
-	if p.CPUs > 0 {
-		cost += min(after.cpus*8/int64(p.CPUs), 7)
+	if cores := int64(p.MilliCPUs / 1000); cores > 0 {
+		cost += min(after.cpus*8/cores, 7)
 	}
 	if r.NeedsDevices() && after.total < after.warm {
 		cost += WarmCost

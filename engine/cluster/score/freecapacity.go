@@ -47,7 +47,7 @@ func (sc *Scorer) capacityOf(n *cluster.Node) *freeCapacity {
 // refreshCapacity computes the free capacity of a schedulable node.
 func (sc *Scorer) refreshCapacity(n *cluster.Node) {
 	m, p := &sc.Demand.Mix, n.Type
-	f := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.CPUs-n.CPUs, 0)), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
+	f := freeCapacity{warm: int32(bits.OnesCount64(n.Free & n.Warm)), cpus: int64(max(p.MilliCPUs-n.MilliCPUs, 0) / 1000), memory: int64(max(n.Record.MemoryMB-n.Memory, 0))}
 	for g, mask := range p.Groups {
 		if mask != 0 {
 			f.whole[g] = int32(bits.OnesCount64(n.Free & mask))

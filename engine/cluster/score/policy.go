@@ -45,7 +45,7 @@ func (sc *Scorer) bestNodeByPolicy(r *cluster.Request, allowed *cluster.Set, lo,
 	var best *cluster.Node
 	highest := 0
 	for i := allowed.Next(lo); i >= 0 && i < hi; i = allowed.Next(i + 1) {
-		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.CPUs) < r.CPUs || int(sp.Memory) < r.Memory {
+		if sp := &sc.cluster.FreeCPUMem[i]; int(sp.MilliCPUs) < r.MilliCPUs || int(sp.Memory) < r.Memory {
 			continue
 		}
 		n := sc.cluster.Nodes[i]

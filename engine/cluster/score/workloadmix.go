@@ -83,7 +83,7 @@ func (sc *Scorer) demandsOn(p *cluster.NodeType) *typeDemands {
 			a.cpu, a.memory = unitsPerDevice(1, e.Kind.cpus), unitsPerDevice(1, e.Kind.memory)
 		} else {
 			share := int64(e.Kind.percent)
-			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.CPUs)*share)
+			a.cpu = unitsPerDevice(100*len(p.Devices), int64(p.MilliCPUs/1000)*share)
 			a.memory = unitsPerDevice(100*len(p.Devices), int64(p.Memory)*share)
 		}
 		d.demands = append(d.demands, a)

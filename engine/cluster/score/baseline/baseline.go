@@ -49,7 +49,7 @@ type bestFit struct{ baseline }
 // equal weight, and both are measured relative to the largest node.
 func (p *bestFit) Score(r *cluster.Request, n *cluster.Node) int {
 	cpus, gpus := p.cluster.LargestSize()
-	left := (n.Type.CPUs-n.CPUs-r.CPUs)*gpus + (n.FreeMilli()-r.GPUMilli())*cpus
+	left := (n.Type.MilliCPUs-n.MilliCPUs-r.MilliCPUs)/1000*gpus + (n.FreeMilli()-r.GPUMilli())*cpus
 	return (2*cpus*gpus - left) * topScore / (2 * cpus * gpus)
 }
 
@@ -60,7 +60,7 @@ type dotProduct struct{ baseline }
 func (p *dotProduct) Score(r *cluster.Request, n *cluster.Node) int {
 	const unit = 1_000_000
 	cpus, gpus := p.cluster.LargestSize()
-	product := (n.Type.CPUs-n.CPUs)*r.CPUs*unit/(cpus*cpus) + n.FreeMilli()*r.GPUMilli()*unit/(gpus*gpus)
+	product := (n.Type.MilliCPUs-n.MilliCPUs)/1000*ares.RoundUpCPUs(r.MilliCPUs)*unit/(cpus*cpus) + n.FreeMilli()*r.GPUMilli()*unit/(gpus*gpus)
 	return (2*unit - product) * topScore / (2 * unit)
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine/cluster"
 	"github.com/ares-scheduler/ares/engine/config"
 )
@@ -46,7 +47,7 @@ func (p *fgd) demands(typ *cluster.NodeType) (list []typicalDemand, never, total
 			mix = config.DefaultMix()
 		}
 		for _, m := range mix {
-			share := typ.CPUs * m.CPUs / 100 * max(m.GPUs*cluster.WholeMilli, m.Milli) / (max(len(typ.Devices), 1) * cluster.WholeMilli)
+			share := typ.MilliCPUs / 1000 * m.CPUs / 100 * max(m.GPUs*cluster.WholeMilli, m.Milli) / (max(len(typ.Devices), 1) * cluster.WholeMilli)
 			typical = append(typical, config.TypicalJob{GPUs: m.GPUs, Milli: m.Milli, CPUs: share, Count: m.Weight})
 		}
 	}
@@ -117,9 +118,9 @@ func (p *fgd) score(r *cluster.Request, n *cluster.Node) (score, device int) {
 		e.kinds, e.never, e.total = p.demands(n.Type)
 		e.known = true
 	}
-	cpus := n.Type.CPUs - n.CPUs
+	cpus := (n.Type.MilliCPUs - n.MilliCPUs) / 1000
 	before := e.fragmentation(cpus, left)
-	after := func() int { return fgdSteps(before-e.fragmentation(cpus-r.CPUs, left), e.total) }
+	after := func() int { return fgdSteps(before-e.fragmentation(cpus-ares.RoundUpCPUs(r.MilliCPUs), left), e.total) }
 	mask := r.DeviceMask(n.Type) & n.Usable
 	if r.Milli == 0 {
 		for need, m := r.GPUs, n.Free&mask; need > 0; need, m = need-1, m&(m-1) {
