@@ -49,8 +49,8 @@ func TestDisruptionBudget(t *testing.T) {
 			}
 		}
 	}
-	refused(2)           // the scheduler asks again, so it does not only wait for its next try
-	s.allow("victim", 1) // fewer than the gang has pods: none of them may go
+	refused(2)                // the scheduler asks again, so it does not only wait for its next try
+	s.require("victim", 1, 1) // fewer than the gang has pods: none of them may go
 	refused(2)
 	if err := cluster.Client.PolicyV1().PodDisruptionBudgets(s.namespace).Delete(t.Context(), "victim", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -84,11 +84,11 @@ func (s *scene) budget(app string, available int32) {
 	})
 }
 
-// allow changes a budget so that it allows a number of disruptions, and waits until the budget is in force.
-func (s *scene) allow(app string, disruptions int32) {
+// require changes how many pods a budget demands, and waits until it allows the given number of disruptions.
+func (s *scene) require(app string, available, disruptions int32) {
 	s.t.Helper()
 	budgets := cluster.Client.PolicyV1().PodDisruptionBudgets(s.namespace)
-	patch := fmt.Appendf(nil, `{"spec": {"minAvailable": null, "maxUnavailable": %d}}`, disruptions)
+	patch := fmt.Appendf(nil, `{"spec": {"minAvailable": %d}}`, available)
 	if _, err := budgets.Patch(s.t.Context(), app, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
