@@ -67,7 +67,7 @@ func TestNominatedNode(t *testing.T) {
 	s := newScene(t, "nominated", 1)
 	s.useScheduler()
 	victim := s.pod("victim", 8)
-	victim.Annotations = map[string]string{kubetest.StopAfter: "3s"}
+	victim.Annotations, victim.Spec.TerminationGracePeriodSeconds = map[string]string{kubetest.StopAfter: "3s"}, new(int64(30))
 	s.create(victim)
 	s.awaitPods("victim", 1, "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
 	urgent := s.pod("urgent", 8)
