@@ -12,6 +12,10 @@ const (
 	KubeScheduler = "kube-scheduler"
 	Controllers   = "controllers"
 	KWOK          = "kwok"
+	Kubelet       = "kubelet"
+	Containerd    = "containerd"
+	Shim          = "containerd-shim-runc-v2"
+	Ctr           = "ctr"
 )
 
 // Program returns the path of a program that the Makefile builds into .bin/kube, or into the directory named by
