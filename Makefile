@@ -19,7 +19,7 @@ FUZZTIME ?= 10m
 
 # Kubernetes for tests. kube-controller-manager is replaced by a small program of ours, which compiles in a fraction of the time.
 KUBE_PROGRAMS := $(addprefix $(TOOLS)/kube/,kube-apiserver kube-scheduler kubelet kwok controllers)
-# The container runtime of the real kubelet. Debian's is too old for it.
+# The container runtime of the real kubelet. Debian's containerd 1.6 runs pods too, but has no CDI, which DRA needs.
 CONTAINERD_PROGRAMS := $(addprefix $(TOOLS)/kube/,containerd containerd-shim-runc-v2 ctr)
 KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' tools/k8s/go.mod)
 
