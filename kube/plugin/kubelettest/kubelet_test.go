@@ -145,12 +145,19 @@ func chosen(p *v1.Pod) (ids []string) {
 	return ids
 }
 
-// TestPods has pods that the scheduler binds and the kubelet runs.
-func TestPods(t *testing.T) {
+// TestKubelet runs pods on a real kubelet. One cluster serves all parts, because it takes seconds to start.
+func TestKubelet(t *testing.T) {
 	s := newScene(t, 4)
-	if _, err := s.StartAresScheduler("ares-kube-scheduler", s.Kubeconfig, "--v=2"); err != nil {
+	scheduler, err := s.StartAresScheduler("ares-kube-scheduler", s.Kubeconfig, "--v=2")
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("devices", func(t *testing.T) { testDevices(t, s, scheduler) })
+	t.Run("jobs", func(t *testing.T) { testJobs(t, s) })
+}
+
+// testJobs has Jobs whose pods see their GPUs, end and make room for another one.
+func testJobs(t *testing.T, s *scene) {
 	s.job(t, "one", 1)
 	s.job(t, "two", 2)
 	one, two := s.pod(t, "one", "running", kubetest.IsRunning), s.pod(t, "two", "running", kubetest.IsRunning)
@@ -181,4 +188,46 @@ func TestPods(t *testing.T) {
 			t.Errorf("%s saw the GPUs %v, and the kubelet says %v", name, got, want)
 		}
 	}
+}
+
+// testDevices has a kubelet that chooses another device than the scheduler planned.
+func testDevices(t *testing.T, s *scene, scheduler *kubetest.Process) {
+	// run starts a Job and returns its planned and its real device.
+	run := func(name string) (planned, real string) {
+		s.job(t, name, 1)
+		p := s.pod(t, name, "running with a device", func(p *v1.Pod) bool { return kubetest.IsRunning(p) && len(chosen(p)) == 1 })
+		return p.Annotations[watch.AnnotationDevices], chosen(p)[0]
+	}
+	// A device gets the index of the plan of the first pod that uses it.
+	firstIndex, first := run("first")
+	secondIndex, second := run("second")
+	for _, name := range []string{"first", "second"} {
+		s.end(t, name)
+		s.completed(t, name)
+	}
+	s.node.Prefer(second)
+	planned, real := run("third")
+	if planned != firstIndex || real != second {
+		t.Fatalf("the third pod is planned on %s and has %s, want the device of the first and that of the second", planned, real)
+	}
+	err := kubetest.Await(t.Context(), time.Minute, 50*time.Millisecond, func(context.Context) error {
+		want := fmt.Sprintf("planned=[%s] real=[%s] devices=[%q]", firstIndex, secondIndex, second)
+		if text, err := os.ReadFile(scheduler.Log); err != nil || !strings.Contains(string(text), want) {
+			return fmt.Errorf("the log of the scheduler does not say %s: %v", want, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// So the device of the first pod is free for the next one, and that of the second is not.
+	s.node.Prefer(first)
+	if planned, real := run("fourth"); planned != firstIndex || real != first {
+		t.Errorf("the fourth pod is planned on %s and has %s, want %s and %s", planned, real, firstIndex, first)
+	}
+	for _, name := range []string{"third", "fourth"} {
+		s.end(t, name)
+		s.completed(t, name)
+	}
+	s.node.Prefer()
 }

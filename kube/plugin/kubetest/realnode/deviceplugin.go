@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,9 @@ type devicePlugin struct {
 	ids    []string
 	server *grpc.Server
 	ended  chan struct{} // closed when the plugin stops
+
+	mu    sync.Mutex
+	order []string // the GPUs that it prefers first
 }
 
 // deviceIDs returns the IDs of the GPUs of a node. As with real GPUs, they say nothing of an order.
@@ -88,13 +92,21 @@ func (p *devicePlugin) ListAndWatch(_ *v1beta1.Empty, to v1beta1.DevicePlugin_Li
 	return nil
 }
 
-// GetPreferredAllocation prefers the GPUs at the end of the list. The scheduler plans the first ones first, so what the
-// kubelet chooses often differs from the plan.
+// Prefer lets the kubelet choose these of the free GPUs first, and the others after them in any order.
+func (n *Node) Prefer(ids ...string) {
+	n.plugin.mu.Lock()
+	defer n.plugin.mu.Unlock()
+	n.plugin.order = ids
+}
+
+// GetPreferredAllocation chooses by the order of Prefer. Then the kubelet chooses the rest.
 func (p *devicePlugin) GetPreferredAllocation(_ context.Context, r *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	out := &v1beta1.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
 		chosen := slices.Clone(c.MustIncludeDeviceIDs)
-		for _, id := range slices.Backward(p.ids) {
+		for _, id := range p.order {
 			if len(chosen) < int(c.AllocationSize) && slices.Contains(c.AvailableDeviceIDs, id) && !slices.Contains(chosen, id) {
 				chosen = append(chosen, id)
 			}
