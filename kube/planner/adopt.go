@@ -82,13 +82,17 @@ func (p *Planner) adoptUnit(list []*pod, bound map[*pod]ares.Seat, now time.Time
 		seats[rank].Rank = rank
 	}
 	p.changeRun(u, func(r *ares.Run) {
-		if r.Place(seats, 0, now) != nil {
+		began := now
+		if o := u.ranks[0]; !o.Started.IsZero() {
+			began = o.Started
+		}
+		if r.Place(seats, 0, began) != nil {
 			return // a new run can always be placed
 		}
 		r.Last().Fence = u.fence
 		for rank, o := range u.ranks {
 			if o.Node != "" {
-				_ = r.Claim(u.job, u.fence, rank, o.Node, now) // the seat was just placed
+				_ = r.Claim(u.job, u.fence, rank, o.Node, began) // the seat was just placed
 			}
 		}
 	})

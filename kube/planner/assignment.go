@@ -127,7 +127,7 @@ func (p *Planner) Depart(uid string, now time.Time) {
 	delete(o.unit.arrived, uid)
 	for _, u := range o.unit.party() {
 		if u.fence == 0 {
-			p.release(o)
+			p.release(o, nil)
 			return
 		}
 	}
@@ -187,7 +187,7 @@ func (p *Planner) Reject(uid string, now time.Time) {
 		o.excluded = map[string]time.Time{}
 	}
 	o.excluded[o.seatNode()] = now.Add(excludedFor)
-	p.release(o) // dissolves the units of the gang if none of its pods is bound
+	p.release(o, nil) // dissolves the units of the gang if none of its pods is bound
 	if o.unit != nil {
 		o.unit = nil
 		p.changed[o.gang] = true

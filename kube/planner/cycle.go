@@ -61,6 +61,8 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.formUnits()
 	d.Withdrawn, p.withdrawn = p.withdrawn, nil
 	p.apply(now)
+	p.predict(now)
+	p.apply(now)
 	plan := engine.Decide(p.state, now)
 	changes, err := engine.PlanChanges(p.state, &plan, now)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/kube/watch"
+	"github.com/ares-scheduler/ares/learn"
 )
 
 // Observer is told what happens to the engine's state. Its methods must not call the planner.
@@ -26,8 +27,9 @@ type Planner struct {
 
 	mu       sync.Mutex
 	state    *engine.State
-	revision int64 // of the state; it counts batches
-	fence    int64 // of the last plan
+	learner  *learn.Learner // of runtimes and of the reliability of nodes
+	revision int64          // of the state; it counts batches
+	fence    int64          // of the last plan
 	events   []ares.Event
 
 	nodes      map[string]*node
@@ -80,6 +82,7 @@ func New(scheduler string, observer Observer) *Planner {
 		settings:   ares.Topology{Weights: ares.DefaultWeights()},
 		observer:   observer,
 		state:      engine.New(),
+		learner:    learn.New(),
 		nodes:      map[string]*node{},
 		pods:       map[string]*pod{},
 		gangs:      map[string]*gang{},
@@ -151,6 +154,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	known := p.pods[seen.UID]
 	if seen.Ended {
 		if known != nil {
+			known.Pod = seen
 			p.remove(known, now)
 		}
 		return
@@ -190,7 +194,7 @@ func (p *Planner) remove(o *pod, now time.Time) {
 		p.lost(o.gang, now)
 	}
 	if o.unit != nil {
-		p.release(o)
+		p.release(o, p.resultOf(o, now))
 	}
 	p.leaveGang(o)
 	delete(p.pods, o.UID)
@@ -234,8 +238,10 @@ func (p *Planner) apply(now time.Time) {
 		return
 	}
 	p.revision++
-	batch := ares.Batch{Revision: p.revision, Events: p.events, At: now}
+	// The first batch has all nodes, so it is a snapshot: the learner drops what it knows of other nodes.
+	batch := ares.Batch{Revision: p.revision, Reset: p.revision == 1, Events: p.events, At: now}
 	p.state.Apply(batch)
+	p.learner.Follow(batch, now)
 	if p.observer != nil {
 		p.observer.Follow(batch, now)
 	}

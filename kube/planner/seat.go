@@ -56,7 +56,7 @@ func (p *Planner) claim(o *pod, now time.Time) {
 // occupy corrects a seat whose pod another program bound to another node, or with other devices, than planned. The pod
 // becomes a unit of its own where it is.
 func (p *Planner) occupy(o *pod) {
-	p.release(o)
+	p.release(o, nil)
 	o.unit = nil
 	p.changed[o.gang] = true
 }

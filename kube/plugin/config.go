@@ -20,12 +20,14 @@ type Settings struct {
 	LeaseName      string
 	LeaseDuration  time.Duration // after it, another replica takes over from a leader that is gone
 	EvictionRetry  time.Duration // how long a workload is left alone after a PodDisruptionBudget refused its eviction
+	SaveEvery      time.Duration // how often what was learned is stored
 }
 
 // The defaults of the durations. The leases of Kubernetes' own components last as long.
 const (
 	DefaultLeaseDuration = 15 * time.Second
 	DefaultEvictionRetry = time.Minute
+	DefaultSaveEvery     = 5 * time.Minute
 )
 
 // Check returns an error if a setting makes no sense.
@@ -35,6 +37,9 @@ func (s *Settings) Check() error {
 	}
 	if s.EvictionRetry < time.Second {
 		return fmt.Errorf("--eviction-retry: %s is too short: write at least 1s", s.EvictionRetry)
+	}
+	if s.SaveEvery < time.Second {
+		return fmt.Errorf("--save-learned-every: %s is too short: write at least 1s", s.SaveEvery)
 	}
 	return nil
 }

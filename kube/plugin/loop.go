@@ -45,7 +45,7 @@ func (l *loop) standBy(ctx context.Context) {
 		case <-l.leads:
 			return
 		case now := <-tick.C:
-			if l.plugin.feed.synced() {
+			if l.plugin.feed.synced() && l.plugin.learnedRead.Load() {
 				l.plugin.planner.Absorb(now)
 			}
 		}
@@ -54,10 +54,11 @@ func (l *loop) standBy(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured) {
+	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured, l.plugin.learnedRead.Load) {
 		return
 	}
 	go l.plugin.report(ctx)
+	go l.plugin.saveLearned(ctx)
 	l.wake()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

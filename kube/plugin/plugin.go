@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,6 +34,9 @@ type Plugin struct {
 	loop       *loop
 	// evictionRetry is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
 	evictionRetry time.Duration
+	evicting      sync.Mutex    // held while a workload is evicted
+	learnedRead   atomic.Bool   // what was learned before is read
+	saveEvery     time.Duration // how often what was learned is stored
 }
 
 var (
@@ -48,7 +53,7 @@ var (
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
 func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
+	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, saveEvery: s.SaveEvery, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
 		return nil, err
@@ -62,6 +67,7 @@ func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
 	if p.configured, err = p.watchConfig(ctx); err != nil {
 		return nil, err
 	}
+	go p.readLearned(ctx)
 	go p.loop.standBy(ctx)
 	return p, nil
 }

@@ -19,12 +19,13 @@ func JobOwner(j *batchv1.Job) *Owner {
 		pods = min(pods, int(*c))
 		left = min(pods, int(*c)-int(j.Status.Succeeded))
 	}
-	return &Owner{UID: string(j.UID), Annotations: j.Annotations, Pods: pods, Left: max(left, 1), IsGang: true}
+	return &Owner{UID: string(j.UID), Name: j.Name, Annotations: j.Annotations, Pods: pods, Left: max(left, 1), IsGang: true}
 }
 
 // The JobSet controller writes these labels into the Jobs and pods of a JobSet.
 const (
 	labelJobSet         = "jobset.sigs.k8s.io/jobset-uid"
+	labelJobSetName     = "jobset.sigs.k8s.io/jobset-name"
 	labelGlobalReplicas = "jobset.sigs.k8s.io/global-replicas" // the number of Jobs of the JobSet
 )
 
@@ -59,7 +60,7 @@ func JobSetOwner(j *batchv1.Job, siblings []*batchv1.Job) *Owner {
 		pods += (all - len(siblings)) * own.Pods
 		left += (all - len(siblings)) * own.Pods
 	}
-	return &Owner{UID: j.Labels[labelJobSet], Annotations: own.Annotations, Pods: max(pods, own.Pods), Left: max(left, 1), IsGang: true}
+	return &Owner{UID: j.Labels[labelJobSet], Name: j.Labels[labelJobSetName], Annotations: own.Annotations, Pods: max(pods, own.Pods), Left: max(left, 1), IsGang: true}
 }
 
 // isComplete reports whether a Job needs no more pods.
@@ -73,5 +74,5 @@ func ReplicasOwner(o metav1.Object, replicas *int32) *Owner {
 	if replicas != nil {
 		pods = int(*replicas)
 	}
-	return &Owner{UID: string(o.GetUID()), Annotations: o.GetAnnotations(), Pods: pods, Left: pods}
+	return &Owner{UID: string(o.GetUID()), Name: o.GetName(), Annotations: o.GetAnnotations(), Pods: pods, Left: pods}
 }

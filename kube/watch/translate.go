@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,8 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Ended:     Ended(p),
 		Leaving:   p.DeletionTimestamp != nil,
 		Created:   p.CreationTimestamp.Time,
+		Started:   started(p),
+		Result:    result(p),
 		GPUs:      gpus(p),
 		Uses:      Uses(p),
 		Gang:      gang(p, owner),
@@ -45,7 +48,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		out.Problem = err.Error()
 	}
 	out.Spec = ares.Spec{
-		Name:          p.Name,
+		Name:          workloadName(p, owner),
 		Tenant:        tenant(p.Namespace, namespaceLabels),
 		Members:       1,
 		GPUs:          out.GPUs,
@@ -57,6 +60,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		// Kubernetes starts a failed pod again, or its controller creates another. The engine only places it.
 		Retry: ares.RetryPolicy{MaxRetries: new(0)},
 	}
+	describe(&out.Spec, p)
 	out.Spec.SetMilliCPUs(int(out.Uses.CPUMilli))
 	where := out.Spec.Constraints
 	where.NodeSelector = p.Spec.NodeSelector
@@ -66,6 +70,26 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		spread(&out.Spec, owner)
 	}
 	return out
+}
+
+// workloadName returns a name that the pods of one workload share, and as far as possible those of its next run too.
+func workloadName(p *v1.Pod, owner *Owner) string {
+	if owner != nil && owner.Name != "" {
+		return owner.Name
+	}
+	return cmp.Or(strings.TrimRight(p.GenerateName, "-"), p.Name)
+}
+
+// describe says what a pod runs. Runtimes are learned from earlier pods that ran the same.
+func describe(s *ares.Spec, p *v1.Pod) {
+	main := &p.Spec.Containers[0] // a pod has at least one
+	for i := range p.Spec.Containers {
+		if _, uses := requests(&p.Spec.Containers[i], GPUResource)[GPUResource]; uses {
+			main = &p.Spec.Containers[i]
+			break
+		}
+	}
+	s.Image, s.Command, s.Args = main.Image, main.Command, main.Args
 }
 
 // labelOwner is a label of the engine's job for a pod, with the UID of the workload that the pod belongs to.
