@@ -154,6 +154,8 @@ func TestKubelet(t *testing.T) {
 	}
 	t.Run("devices", func(t *testing.T) { testDevices(t, s, scheduler) })
 	t.Run("jobs", func(t *testing.T) { testJobs(t, s) })
+	scheduler.Stop()
+	t.Run("install", func(t *testing.T) { testInstall(t, s) })
 }
 
 // testJobs has Jobs whose pods see their GPUs, end and make room for another one.
@@ -230,4 +232,36 @@ func testDevices(t *testing.T, s *scene, scheduler *kubetest.Process) {
 		s.completed(t, name)
 	}
 	s.node.Prefer()
+}
+
+// testInstall installs the scheduler's own image as deploy/*.yaml says. The default scheduler places its pods.
+func testInstall(t *testing.T, s *scene) {
+	if err := s.node.Import(t.Context(), imageOf(t, "ares-kube-scheduler:local", "Dockerfile.kube")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartKubeScheduler(s.Kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.NewApplier()
+	if err == nil {
+		err = a.Apply(t.Context(), "deploy/*.yaml")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := s.AwaitPods(t.Context(), metav1.NamespaceSystem, "app=topology-scheduler", 2, "ready", func(p *v1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+	})
+	if err != nil {
+		t.Fatalf("%v%s", err, s.describe(t.Context()))
+	}
+	for i := range pods {
+		if got := pods[i].Spec.Containers[0].Image; got != "ares-kube-scheduler:local" {
+			t.Errorf("%s runs %s", pods[i].Name, got)
+		}
+	}
+	s.job(t, "installed", 1)
+	s.pod(t, "installed", "running", kubetest.IsRunning)
+	s.end(t, "installed")
+	s.completed(t, "installed")
 }

@@ -64,6 +64,12 @@ func existing(path, remedy, env string) (string, error) {
 	return abs, nil
 }
 
+// File returns the path of a file of the repository.
+func File(path string) (string, error) {
+	root, err := repository()
+	return filepath.Join(root, path), err
+}
+
 // repository returns the root of the repository: the directory above the working directory that holds tools/k8s.
 func repository() (string, error) {
 	start, err := os.Getwd()
