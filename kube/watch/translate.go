@@ -34,6 +34,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Gang:      gang(p, owner),
 		Index:     index(p),
 		Plan:      bound(p),
+		Devices:   devicesInUse(p),
 	}
 	var theirs map[string]string
 	if owner != nil {
