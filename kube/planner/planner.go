@@ -164,6 +164,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.pods[seen.UID] = known
 		known.gang.pods[seen.UID] = known
 	} else {
+		p.reconsider(known, seen)
 		if seen.Gang != known.Gang && known.unit == nil {
 			p.leaveGang(known)
 			known.gang = p.gang(seen.Gang)

@@ -25,6 +25,9 @@ type feed struct {
 	scheduler string
 	wake      func()
 	handlers  []cache.InformerSynced
+	table     *deviceTable
+	claiming  sync.Mutex // of claims; it is taken before mu
+	claims    *claimFeed
 
 	mu    sync.Mutex
 	nodes map[string]*nodeUse
@@ -45,11 +48,12 @@ type podUse struct {
 	uses watch.Resources
 }
 
-func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func()) (*feed, error) {
+func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func(), activate func(planner.Ref)) (*feed, error) {
 	f := &feed{
-		factory: factory, planner: to, scheduler: scheduler, wake: wake,
+		factory: factory, planner: to, scheduler: scheduler, wake: wake, table: newDeviceTable(),
 		nodes: map[string]*nodeUse{}, pods: map[string]podUse{}, owned: map[string]map[string]*v1.Pod{},
 	}
+	f.claims = newClaimFeed(f, activate)
 	for _, h := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -68,7 +72,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 		}
 		f.handlers = append(f.handlers, r.HasSynced)
 	}
-	return f, nil
+	return f, f.claims.register()
 }
 
 // handle adapts two functions to the handler of an informer.
@@ -136,10 +140,14 @@ func (f *feed) use(name string) *nodeUse {
 
 // send passes a node to the planner if it has GPUs and if something that matters has changed.
 func (f *feed) send(u *nodeUse) {
-	if u.node == nil || !watch.HasGPUs(u.node) && u.sent == nil {
+	if u.node == nil {
+		return
+	}
+	if !watch.HasGPUs(u.node) && !f.table.has(u.node.Name) && u.sent == nil {
 		return
 	}
 	record, ready, cordoned := watch.Node(u.node, u.used), watch.IsReady(u.node), u.node.Spec.Unschedulable
+	f.table.use(record)
 	if u.sent != nil && ready == u.ready && cordoned == u.cordoned && reflect.DeepEqual(record, u.sent) {
 		return
 	}
@@ -149,10 +157,22 @@ func (f *feed) send(u *nodeUse) {
 }
 
 func (f *feed) setPod(pod *v1.Pod) {
-	if !watch.UsesGPUs(pod) {
+	switch {
+	case len(pod.Spec.ResourceClaims) > 0:
+		f.claims.podChanged(refOf(pod))
+	case watch.UsesGPUs(pod):
+		f.plan(pod, watch.TranslatePod)
+	default:
 		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
-		return
 	}
+}
+
+func refOf(pod *v1.Pod) planner.Ref {
+	return planner.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// plan passes a pod that uses GPUs to the planner.
+func (f *feed) plan(pod *v1.Pod, translate func(*v1.Pod, *watch.Owner, map[string]string) *watch.Pod) {
 	if pod.Spec.NodeName == "" && pod.Spec.SchedulerName != f.scheduler {
 		return // another scheduler has not decided about it
 	}
@@ -175,7 +195,7 @@ func (f *feed) setPod(pod *v1.Pod) {
 	if !known && pod.Spec.NodeName == "" {
 		return
 	}
-	f.planner.SetPod(watch.TranslatePod(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
+	f.planner.SetPod(translate(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()
 }
 
@@ -189,12 +209,18 @@ func (f *feed) removeOwned(owner string, pod *v1.Pod) {
 func (f *feed) deletePod(pod *v1.Pod) {
 	if !watch.UsesGPUs(pod) {
 		f.count(pod, false)
-		return
+		if len(pod.Spec.ResourceClaims) == 0 {
+			return
+		}
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		f.mu.Lock()
 		f.removeOwned(string(owner.UID), pod)
 		f.mu.Unlock()
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		f.claims.podChanged(refOf(pod))
+		return
 	}
 	f.planner.DeletePod(string(pod.UID), time.Now())
 	f.wake()

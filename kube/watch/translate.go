@@ -17,6 +17,11 @@ const LabelTenant = "ares.dev/tenant"
 
 // TranslatePod returns what the planner needs to know of a pod. The owner may be nil.
 func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *Pod {
+	return translatePod(p, owner, namespaceLabels, gpus(p))
+}
+
+// translatePod returns what the planner needs to know of a pod that asks for a number of GPUs.
+func translatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string, count int) *Pod {
 	out := &Pod{
 		UID:       string(p.UID),
 		Namespace: p.Namespace,
@@ -29,7 +34,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Created:   p.CreationTimestamp.Time,
 		Started:   started(p),
 		Result:    result(p),
-		GPUs:      gpus(p),
+		GPUs:      count,
 		Uses:      Uses(p),
 		Gang:      gang(p, owner),
 		Index:     index(p),
