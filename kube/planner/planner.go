@@ -145,6 +145,9 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.pods[seen.UID]
+	if known != nil && known.Node != "" && seen.Node == "" {
+		return // an event of its owner is late: a pod never leaves its node
+	}
 	if seen.Ended {
 		if known != nil {
 			p.remove(known, now)
@@ -156,6 +159,9 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.pods[seen.UID] = known
 		known.gang.pods[seen.UID] = known
 	} else {
+		if u := known.unit; u != nil && u.fence == 0 && (seen.Gang != known.Gang || !sameRequest(&seen.Spec, &known.Spec)) {
+			p.startAgain(u) // it was made of what the pod or its owner said before
+		}
 		if seen.Gang != known.Gang && known.unit == nil {
 			p.leaveGang(known)
 			known.gang = p.gang(seen.Gang)

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,16 +30,12 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Created:   p.CreationTimestamp.Time,
 		GPUs:      gpus(p),
 		Uses:      Uses(p),
-		Gang:      gang(p, owner),
 		Index:     index(p),
 		Plan:      bound(p),
 	}
-	var theirs map[string]string
-	if owner != nil {
-		theirs = owner.Annotations
-	}
-	request, err := annotations.Parse(p.Annotations, theirs)
-	if err == nil {
+	out.Gang, out.Problem = gang(p, owner)
+	request, err := annotations.Parse(p.Annotations, inherited(owner))
+	if err == nil && (owner == nil || !slices.Contains(owner.Totals, request.GPUs)) {
 		_, err = annotations.GPUs(request, out.GPUs, out.Gang.Total)
 	}
 	if err != nil {
@@ -58,12 +56,34 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 	}
 	out.Spec.SetMilliCPUs(int(out.Uses.CPUMilli))
 	where := out.Spec.Constraints
+	where.RequiredLevel = string(out.Gang.Level)
 	where.NodeSelector = p.Spec.NodeSelector
 	where.Tolerations = tolerations(p.Spec.Tolerations)
 	where.NodeRequirements = requirements(p.Spec.Affinity)
 	if owner != nil && !owner.IsGang && owner.Pods > 1 && (where.LatencySensitive || where.Strategy == "distributed") {
 		spread(&out.Spec, owner)
 	}
+	return out
+}
+
+// inherited returns the annotations that a pod has from its workload and its PodGroup. Those of the workload win.
+func inherited(owner *Owner) map[string]string {
+	if owner == nil {
+		return nil
+	}
+	if owner.Group == nil {
+		return owner.Annotations
+	}
+	return overlaid(owner.Group.Annotations, owner.Annotations)
+}
+
+// overlaid returns the annotations of both maps. Those of the second one win.
+func overlaid(under, over map[string]string) map[string]string {
+	if len(under) == 0 {
+		return over
+	}
+	out := maps.Clone(under)
+	maps.Copy(out, over)
 	return out
 }
 
