@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -64,6 +65,12 @@ func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	client, err := dynamic.NewForConfig(handle.KubeConfig())
+	if err != nil {
+		return nil, err
+	}
+	p.feed.objects = newObjects(handle.ClientSet().Discovery(), client, p.feed.objectChanged)
+	go p.feed.objects.run(ctx)
 	if p.configured, err = p.watchConfig(ctx); err != nil {
 		return nil, err
 	}

@@ -204,26 +204,6 @@ func TestGangOfAJob(t *testing.T) {
 	}
 }
 
-func TestGangOfAJobSet(t *testing.T) {
-	job := func(uid string, pods int32) *batchv1.Job {
-		return &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"jobset.sigs.k8s.io/jobset-uid": "set", "jobset.sigs.k8s.io/global-replicas": "3"}},
-			Spec:       batchv1.JobSpec{Parallelism: &pods},
-		}
-	}
-	leader, worker := job("a", 1), job("b", 4)
-	if o := watch.JobSetOwner(leader, []*batchv1.Job{leader, worker}); o.Pods != 6 || o.UID != "set" || !o.IsGang {
-		t.Errorf("%+v, want a gang of 6: one Job is missing and counts like this one", o)
-	}
-	if o := watch.JobSetOwner(leader, []*batchv1.Job{leader, worker, job("c", 4)}); o.Pods != 9 {
-		t.Errorf("%d pods, want 9", o.Pods)
-	}
-	leader.Labels = nil
-	if o := watch.JobSetOwner(leader, nil); o.Pods != 1 || o.UID != "a" {
-		t.Errorf("%+v, want the Job alone", o)
-	}
-}
-
 // TestResults checks how the end of a pod is read: a program that fails, a node that fails and a pod that is stopped are
 // different things.
 func TestResults(t *testing.T) {
