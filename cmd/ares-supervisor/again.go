@@ -29,6 +29,7 @@ type process struct {
 	timer      int  // timerfd on CLOCK_BOOTTIME
 	wake       int  // eventfd for signals
 	oomScore   []byte
+	charged    string      // the seat.Order.CPUGroup that this process is in; "" if it is in none. The job's thread of the current seat uses it
 	terminated atomic.Bool // this process received SIGTERM
 	seat       atomic.Pointer[supervisor]
 }
@@ -104,7 +105,7 @@ func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 func (s *supervisor) leaveSeat() bool {
 	p := s.process
 	if len(p.oomScore) == 0 || seat.WriteFile(oomScoreFile, bytes.TrimSpace(p.oomScore), 0, 0) != nil ||
-		arm(p.timer, 0) != nil || s.order.LeaveGroups() != nil {
+		arm(p.timer, 0) != nil || s.leaveGroups() != nil {
 		return false
 	}
 	if syscall.Sendto(seat.NextFD, []byte(seat.Idle), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil) != nil {
@@ -126,6 +127,23 @@ func (s *supervisor) leaveSeat() bool {
 	close(s.over)
 	_ = syscall.Dup3(null, 2, 0)
 	return syscall.Dup3(null, seat.ReadyFD, syscall.O_CLOEXEC) == nil
+}
+
+// wholeCore is the limit of processor time, in thousandths of a core, below which a supervisor in a slot is outside of the limit between
+// two seats. What it does for the next seat would take more of a smaller limit than a job could ignore.
+const wholeCore = 1000
+
+// leaveGroups takes this process out of the cgroups of a seat, except in a slot.
+func (s *supervisor) leaveGroups() error {
+	o := &s.order
+	switch {
+	case !o.InSlot:
+		s.process.charged = ""
+		return o.LeaveGroups()
+	case o.Limits.MilliCPU > 0 && o.Limits.MilliCPU < wholeCore:
+		return o.Uncharge()
+	}
+	return nil
 }
 
 // nextSeat waits for the next seat and returns its directory. It ends the process if the agent is gone or wants no more of it.

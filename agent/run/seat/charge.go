@@ -30,12 +30,13 @@ func CPUQuota(milli int64) int64 { return max(milli*CPUPeriod/1000, minCPUQuota)
 var SupervisorWeight = map[string]string{"cpu.weight": "10000", "cpu.shares": "262144"}
 
 // Charge makes the processor time of the calling supervisor count toward the job's limit. It is called right before the job is started,
-// so that the supervisor's own start takes nothing from the job.
-func (o *Order) Charge() error {
+// so that the supervisor's own start takes nothing from the job. `charged` is the CPUGroup that the supervisor is in, or "".
+func (o *Order) Charge(charged string) error {
 	if o.CPUGroup == "" {
 		return nil
 	}
-	if o.CPUGroup != o.Cgroup { // version 1; in version 2 the agent has started the supervisor in its cgroup
+	// This is for version 1. In version 2 the agent has started the supervisor in its cgroup.
+	if o.CPUGroup != o.Cgroup && o.CPUGroup != charged {
 		if err := writeFile(o.CPUGroup+"/"+SupervisorGroup+"/cgroup.procs", "0"); err != nil {
 			return err
 		}
