@@ -213,6 +213,8 @@ func (l *limiter) furnish(o *seat.Order, again bool) error {
 		dir := filepath.Join(parent.Dir, groupName(o))
 		subs := []string{"", "/" + seat.JobGroup, "/" + seat.SupervisorGroup}
 		switch {
+		case again && dir != filepath.Dir(o.MemoryGroup):
+			continue // the cgroup of the last job is still there, with the same limit; see slot.jobRemoved
 		case again:
 			subs = subs[1:2]
 		case name != "cpu": // the other limits apply to the job alone

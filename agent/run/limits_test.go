@@ -132,7 +132,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 	for _, c := range []struct {
 		do   func() error
 		want string
-	}{{func() error { return o.Charge("") }, "250000 100000"}, {o.Uncharge, "max 100000"}} {
+	}{{func() error { return o.Charge(&seat.Charged{}) }, "250000 100000"}, {o.Uncharge, "max 100000"}} {
 		if err := os.Truncate(filepath.Join(o.Cgroup, "cpu.max"), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 // A seat has up to ten cgroups, and to create and remove them costs more processor time than a short job. So a supervisor that serves a
 // second seat gets a slot: cgroups that it keeps for its later seats, as long as they have the same limits. Only the cgroups for the job
 // itself are removed after each seat and created for the next. Their removal proves that no process of the job is left, and the next job
-// starts with new counters. The first seat of a supervisor, and with it every job that does not follow another one at once, has cgroups
+// starts with new counters. In version 1, only the cgroup that counts memory has such counters; the others stay. The first seat of a supervisor, and with it every job that does not follow another one at once, has cgroups
 // with its own name.
 
 // A `slot` is a set of cgroups that seats use one after another.
@@ -25,6 +25,7 @@ type slot struct {
 	cgroup string // the path in version 2; "" if there is no slot
 	limits seat.Limits
 	groups []seat.Group // the cgroups of version 1
+	memory string       // the one of them that counts memory; "" if none does
 }
 
 // slotPrefix begins the name of a slot. No seat has such a name, because a seat's name ends with a fence and a rank.
@@ -46,13 +47,18 @@ func (s *slot) removed() bool {
 	return err == nil && gone
 }
 
-// jobRemoved removes the cgroups of the job whose supervisor stays in the slot. It returns false if a process is left in one of them.
+// jobRemoved removes the cgroups of the job whose supervisor stays in the slot. It returns false if a process is left in one of them. The
+// cgroups of version 1 without counters that matter to a job stay, if they are empty.
 func (s *slot) jobRemoved() bool {
 	if !seat.Cgroup(s.cgroup).RemoveJob() {
 		return false
 	}
 	for _, g := range s.groups {
-		if !seat.Cgroup(g.Dir).RemoveJob() {
+		if g.Dir == s.memory {
+			if !seat.Cgroup(g.Dir).RemoveJob() {
+				return false
+			}
+		} else if b, err := seat.ReadFile(g.Dir + "/" + seat.JobGroup + "/cgroup.procs"); err != nil || len(b) > 0 {
 			return false
 		}
 	}
@@ -134,7 +140,7 @@ func (r *Runner) enterSlot(order *seat.Order) (s spare, ok bool) {
 }
 
 func slotOf(order *seat.Order) slot {
-	return slot{cgroup: order.Cgroup, limits: order.Limits, groups: order.Groups}
+	return slot{cgroup: order.Cgroup, limits: order.Limits, groups: order.Groups, memory: filepath.Dir(order.MemoryGroup)}
 }
 
 // keepSlot keeps the supervisor of an ended seat, with its slot, for another seat. It returns false if that is not possible. If it

@@ -170,7 +170,7 @@ func TestSlotWithProcess(t *testing.T) {
 		if !exists(dir) {
 			continue // no limit needs this controller
 		}
-		if err := os.Mkdir(job, 0o755); err != nil {
+		if err := os.MkdirAll(job, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		c := exec.Command("sleep", "1000")

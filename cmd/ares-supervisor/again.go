@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -29,8 +30,9 @@ type process struct {
 	timer      int  // timerfd on CLOCK_BOOTTIME
 	wake       int  // eventfd for signals
 	oomScore   []byte
-	charged    string      // the seat.Order.CPUGroup that this process is in; "" if it is in none. The job's thread of the current seat uses it
-	terminated atomic.Bool // this process received SIGTERM
+	charged    seat.Charged   // the limit of processor time that this process is under; the job's thread of the current seat uses it
+	buffer     [32 << 10]byte // for the output of the current job
+	terminated atomic.Bool    // this process received SIGTERM
 	seat       atomic.Pointer[supervisor]
 }
 
@@ -102,10 +104,10 @@ func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 // leaveSeat sets back what belongs to the whole process, and offers the process to the agent for another seat. It returns false if that
 // fails, for example because the agent is gone. The order matters: when the lock is free, the seat counts as ended, so the process must
 // have left the seat's cgroup before.
-func (s *supervisor) leaveSeat() bool {
+func (s *supervisor) leaveSeat(used time.Duration) bool {
 	p := s.process
 	if len(p.oomScore) == 0 || seat.WriteFile(oomScoreFile, bytes.TrimSpace(p.oomScore), 0, 0) != nil ||
-		arm(p.timer, 0) != nil || s.leaveGroups() != nil {
+		arm(p.timer, 0) != nil || s.leaveGroups(used) != nil {
 		return false
 	}
 	if syscall.Sendto(seat.NextFD, []byte(seat.Idle), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil) != nil {
@@ -133,15 +135,23 @@ func (s *supervisor) leaveSeat() bool {
 // two seats. What it does for the next seat would take more of a smaller limit than a job could ignore.
 const wholeCore = 1000
 
-// leaveGroups takes this process out of the cgroups of a seat, except in a slot.
-func (s *supervisor) leaveGroups() error {
-	o := &s.order
-	switch {
-	case !o.InSlot:
-		s.process.charged = ""
+// leaveGroups takes this process out of the cgroups of a seat, except in a slot. `used` is the processor time of the job.
+func (s *supervisor) leaveGroups(used time.Duration) error {
+	o, charged := &s.order, &s.process.charged
+	if !o.InSlot {
+		*charged = seat.Charged{}
 		return o.LeaveGroups()
-	case o.Limits.MilliCPU > 0 && o.Limits.MilliCPU < wholeCore:
+	}
+	if o.CPUGroup == "" {
+		return nil
+	}
+	if o.Limits.MilliCPU < wholeCore {
+		charged.Quota = -1
 		return o.Uncharge()
+	}
+	// The job may have used up the limit of the current period, for which the next job would have to wait. Setting the limit anew ends that.
+	if used >= time.Duration(seat.CPUQuota(o.Limits.MilliCPU))*time.Microsecond {
+		charged.Quota = -1
 	}
 	return nil
 }

@@ -201,10 +201,9 @@ func setLimits(o *seat.Order) error {
 // The method `fork` calls ForkExec inside the v1 cgroups that limit the job. From then on, the supervisor's processor time counts toward
 // the job's limit.
 func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine, err error) {
-	if machine = s.order.Charge(s.process.charged); machine != nil {
+	if machine = s.order.Charge(&s.process.charged); machine != nil {
 		return 0, machine, nil
 	}
-	s.process.charged = s.order.CPUGroup
 	joined := 0
 	for _, g := range s.order.Groups {
 		if machine = g.Join(); machine != nil {
