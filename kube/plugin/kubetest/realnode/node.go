@@ -50,8 +50,7 @@ const startTimeout = 2 * time.Minute
 // something is missing or does not start.
 func Start(t testing.TB, c *kubetest.Cluster, o Options) *Node {
 	t.Helper()
-	// The names of sockets may have only 107 characters, and the directories of tests have long names.
-	dir, err := os.MkdirTemp("", "realnode")
+	dir, lock, err := makeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +62,7 @@ func Start(t testing.TB, c *kubetest.Cluster, o Options) *Node {
 		if t.Failed() {
 			t.Log(n.tails())
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), lock.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -83,6 +82,9 @@ func (n *Node) start(ctx context.Context, o Options) error {
 	}
 	kubeconfig, err := n.cluster.UserKubeconfig("system:node:"+o.Name, "system:nodes")
 	if err != nil {
+		return err
+	}
+	if err := n.buildPodProgram(ctx); err != nil {
 		return err
 	}
 	if err := n.run(bin, n.kubeletFlags(o, kubeconfig)); err != nil {
@@ -232,15 +234,22 @@ func (n *Node) stop() error {
 	return removeCgroup(n.cgroup)
 }
 
-// tails returns the ends of the node's logs.
+// tails returns the ends of the logs of the node and of its containers.
 func (n *Node) tails() string {
+	const size = 6000
 	var out strings.Builder
-	for _, name := range []string{"node.log", "containerd.log", "kubelet.log"} {
-		text, err := os.ReadFile(filepath.Join(n.Dir, name))
+	for _, pattern := range []string{"*.log", "logs/*/*/*.log"} {
+		files, err := filepath.Glob(filepath.Join(n.Dir, pattern))
 		if err != nil {
-			continue
+			return err.Error()
 		}
-		fmt.Fprintf(&out, "end of %s:\n%s\n", name, text[max(0, len(text)-6000):])
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // a container that was removed
+			}
+			fmt.Fprintf(&out, "end of %s:\n%s\n", strings.TrimPrefix(file, n.Dir+"/"), text[max(0, len(text)-size):])
+		}
 	}
 	return out.String()
 }
