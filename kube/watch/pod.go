@@ -24,6 +24,7 @@ type Pod struct {
 	Started   time.Time        // when its first container started, zero before
 	Result    *ares.RankResult // how it ended, nil before
 	GPUs      int
+	Devices   []string // IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them
 	Uses      Resources
 	Gang      Gang
 	Index     int       // its completion index, or -1
@@ -32,8 +33,6 @@ type Pod struct {
 	Problem string
 	// Plan is what the binding wrote into the pod's annotations. It is empty for a pod that is not bound by Ares.
 	Plan Bound
-	// Devices has the IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them.
-	Devices []string
 }
 
 // FullName returns namespace/name.

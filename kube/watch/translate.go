@@ -30,11 +30,11 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Started:   started(p),
 		Result:    result(p),
 		GPUs:      gpus(p),
+		Devices:   devicesInUse(p),
 		Uses:      Uses(p),
 		Gang:      gang(p, owner),
 		Index:     index(p),
 		Plan:      bound(p),
-		Devices:   devicesInUse(p),
 	}
 	var theirs map[string]string
 	if owner != nil {
