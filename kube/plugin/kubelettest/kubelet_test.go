@@ -38,7 +38,7 @@ func newScene(t *testing.T, gpus int) *scene {
 }
 
 // job creates a Job with one pod that uses GPUs and runs until `end` is called.
-func (s *scene) job(t *testing.T, name string, gpus int) {
+func (s *scene) job(t *testing.T, name string, gpus int, change ...func(*v1.PodSpec)) {
 	t.Helper()
 	spec := kubetest.PodSpec(kubetest.AresSchedulerName, gpus)
 	spec.AutomountServiceAccountToken = new(false)
@@ -48,6 +48,9 @@ func (s *scene) job(t *testing.T, name string, gpus int) {
 	delete(main.Resources.Requests, v1.ResourceMemory)
 	main.VolumeMounts = []v1.VolumeMount{{Name: "ends", MountPath: "/ends", ReadOnly: true}}
 	spec.Volumes = []v1.Volume{{Name: "ends", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: s.dir}}}}
+	for _, f := range change {
+		f(&spec)
+	}
 	_, err := s.Client.BatchV1().Jobs(metav1.NamespaceDefault).Create(t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       batchv1.JobSpec{BackoffLimit: new(int32), Template: v1.PodTemplateSpec{Spec: spec}},
@@ -175,6 +178,7 @@ func TestKubelet(t *testing.T) {
 	}
 	t.Run("devices", func(t *testing.T) { testDevices(t, s, scheduler) })
 	t.Run("jobs", func(t *testing.T) { testJobs(t, s) })
+	t.Run("claims", func(t *testing.T) { testClaims(t, s) })
 	scheduler.Stop()
 	t.Run("install", func(t *testing.T) { testInstall(t, s) })
 }

@@ -26,7 +26,7 @@ var script string
 // Options describe a node.
 type Options struct {
 	Name   string
-	GPUs   int
+	GPUs   int // of its device plugin; a node without them has no device plugin
 	Labels map[string]string
 }
 
@@ -96,17 +96,23 @@ func (n *Node) start(ctx context.Context, o Options) error {
 	if err := n.await(ctx, n.importPodImage); err != nil {
 		return err
 	}
-	err = n.await(ctx, func(ctx context.Context) error {
-		if _, err := os.Stat(filepath.Join(n.Dir, "kubelet/device-plugins/kubelet.sock")); err != nil {
-			return err
-		}
-		n.plugin, err = startDevicePlugin(ctx, filepath.Join(n.Dir, "kubelet/device-plugins"), o.GPUs)
-		return err
-	})
+	if o.GPUs > 0 {
+		err = n.await(ctx, func(ctx context.Context) error { return n.offer(ctx, o.GPUs) })
+	}
 	if err != nil {
 		return err
 	}
 	return n.await(ctx, func(ctx context.Context) error { return n.isReady(ctx, o.GPUs) })
+}
+
+// offer starts the device plugin as soon as the kubelet listens.
+func (n *Node) offer(ctx context.Context, gpus int) error {
+	dir := filepath.Join(n.Dir, "kubelet/device-plugins")
+	_, err := os.Stat(filepath.Join(dir, "kubelet.sock"))
+	if err == nil {
+		n.plugin, err = startDevicePlugin(ctx, dir, gpus)
+	}
+	return err
 }
 
 // programs checks that everything is there which the node needs, and returns the directory of the programs that make builds.
