@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
@@ -225,7 +226,8 @@ func (n *Node) await(ctx context.Context, check func(context.Context) error) err
 	return kubetest.Await(ctx, startTimeout, 50*time.Millisecond, check)
 }
 
-// stop ends every process of the node, and removes what the kernel does not.
+// stop ends every process of the node, and removes what the kernel does not. The cluster forgets the node, so that no pod is
+// placed there.
 func (n *Node) stop() error {
 	if n.plugin != nil {
 		n.plugin.stop()
@@ -237,7 +239,13 @@ func (n *Node) stop() error {
 	if n.forward != nil {
 		n.forward.close()
 	}
-	return removeCgroup(n.cgroup)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout) // that of the test has ended
+	defer cancel()
+	err := n.cluster.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		err = nil // it never started
+	}
+	return errors.Join(removeCgroup(n.cgroup), err)
 }
 
 // tails returns the ends of the logs of the node and of its containers.
