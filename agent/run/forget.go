@@ -26,7 +26,7 @@ func (r *Runner) Forget(key Key) error {
 	}
 	alive, err := r.alive(key)
 	order, known := r.whereabouts(key)
-	if err == nil && !alive {
+	if err == nil && !alive && !r.owners.hasLeft(&order) {
 		if group := seat.Cgroup(order.Cgroup); order.Contained() && !group.RemoveEmpty() {
 			alive, err = group.Populated()
 			if err == nil && !alive {

@@ -179,8 +179,10 @@ func (p *Proc) Wait(ctx context.Context) (Result, error) {
 	if stuck {
 		p.r.killSupervisor(p.order.Key) // it may have left the seat's cgroup already
 	}
-	if err := p.r.EnsureDead(ctx, p.order.Key); err != nil {
-		return Result{}, err
+	if stuck || !p.keepSlot() {
+		if err := p.r.EnsureDead(ctx, p.order.Key); err != nil {
+			return Result{}, err
+		}
 	}
 	p.closeReady()
 	if !stuck {

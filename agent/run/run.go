@@ -103,6 +103,7 @@ type Runner struct {
 	kept       keptLogs    // logs of forgotten seats
 	untidy     error       // what could not be cleaned up when the Runner was opened
 	spares     spares      // supervisors that wait for their next seat
+	owners     slotOwners  // the seats that are in a slot
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -249,11 +250,17 @@ func (r *Runner) look(ctx context.Context, key Key) (Found, error) {
 		// If the supervisor is alive, it has read a complete spec and can report the important values. If the supervisor does not
 		// answer, it is killed soon.
 		order = seat.Order{Spec: Spec{Key: key, LostAfter: seat.MinLostAfter}}
+		if alive {
+			order.Cgroup, order.InSlot = r.slotOfSupervisor(key)
+		}
 	}
 	f := Found{Key: key, Attempt: order.Attempt}
 	if !alive {
 		f.Result = r.readResult(key)
 		return f, nil
+	}
+	if order.InSlot {
+		r.owners.set(order.Cgroup, key)
 	}
 	f.Proc = r.adopt(ctx, order)
 	f.Attempt = f.Proc.order.Attempt

@@ -184,6 +184,9 @@ func (w *world) wait(p *Proc) Result {
 		w.Fatal(err)
 	}
 	if g := p.order.Cgroup; g != "" {
+		if p.order.InSlot {
+			g += "/" + seat.JobGroup // the supervisor stays in the slot
+		}
 		if _, err := os.Stat(g); !errors.Is(err, os.ErrNotExist) {
 			w.Errorf("cgroup %s is still there: %v", g, err)
 		}

@@ -275,7 +275,7 @@ func (s *supervisor) finish() {
 		die("write result: " + err.Error())
 	}
 	s.tell("ended")
-	if !settled || !s.mayServeAnother(r.Outcome) || !s.leaveSeat() {
+	if !settled || !s.mayServeAnother(r.Outcome) || !s.leaveSeat(r.CPU) {
 		os.Exit(0)
 	}
 }

@@ -33,11 +33,13 @@ type output struct {
 // delay the end of the output: a disk that hangs, or a process that escaped because there is no cgroup.
 const settleTime = 2 * time.Second
 
-func (o *output) begin(pipe int, limit int64) {
+// The method `begin` starts to store the output from the pipe. The buffer is the process's: a new one for each seat would be most of what a
+// short job makes the garbage collector do.
+func (o *output) begin(pipe int, limit int64, buf []byte) {
 	o.half, o.file, o.done = limit/2, -1, make(chan struct{})
 	go func() {
 		defer close(o.done)
-		o.pump(pipe)
+		o.pump(pipe, buf)
 	}()
 }
 
@@ -59,11 +61,10 @@ func (o *output) settle() bool {
 	}
 }
 
-func (o *output) pump(pipe int) {
+func (o *output) pump(pipe int, buf []byte) {
 	// Create an empty log even if the job prints nothing. If the file cannot be created, the first write tries again,
 	// and the log then says how much output was lost.
 	_ = o.rotate()
-	buf := make([]byte, 32<<10)
 	for {
 		n, err := syscall.Read(pipe, buf)
 		if err == syscall.EINTR {
@@ -172,8 +173,10 @@ const reserveSize = 4 << 10
 // reserveResult reserves space for the result before the job starts. Without the reserved space, a job whose output
 // fills the disk could end without a stored result.
 func reserveResult() error {
-	return seat.WriteFile(seat.ReserveFile, make([]byte, reserveSize), syscall.O_CREAT|syscall.O_TRUNC, 0o600)
+	return seat.WriteFile(seat.ReserveFile, reserved[:], syscall.O_CREAT|syscall.O_TRUNC, 0o600)
 }
+
+var reserved [reserveSize]byte
 
 // writeResult writes the result completely or not at all, and syncs it to disk.
 func writeResult(r *seat.Result, out *output) error {

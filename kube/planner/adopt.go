@@ -69,8 +69,7 @@ func (p *Planner) adoptUnit(list []*pod, bound map[*pod]ares.Seat, now time.Time
 	}
 	u = p.addUnit(g, list, nil)
 	if first := list[0]; !p.ours(first.Pod) {
-		why := "the pod " + first.FullName() + " belongs to the scheduler " + first.Scheduler
-		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: u.job.ID, Why: why}})
+		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: u.job.ID, Why: protection(first)}})
 	}
 	p.fence = max(p.fence, list[0].Plan.Fence)
 	if u.fence = ares.Fence(list[0].Plan.Fence); u.fence == 0 {
@@ -112,6 +111,9 @@ func gangPlan(list []*pod) []watch.PlannedPod {
 // seatFor returns a pod's seat on a node. It uses the given devices as far as they exist and are free, and other free
 // devices for the rest.
 func (p *Planner) seatFor(o *pod, name string, wanted []int) ares.Seat {
+	if o.ByClaim {
+		return p.exactSeat(o, name, wanted)
+	}
 	n := p.node(name)
 	count := 0
 	if n.record != nil {

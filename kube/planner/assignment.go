@@ -183,16 +183,21 @@ func (p *Planner) Reject(uid string, now time.Time) {
 		return
 	}
 	o.rejections = 0
-	if o.excluded == nil {
-		o.excluded = map[string]time.Time{}
-	}
-	o.excluded[o.seatNode()] = now.Add(excludedFor)
+	o.exclude(o.seatNode(), now)
 	p.release(o, nil) // dissolves the units of the gang if none of its pods is bound
 	if o.unit != nil {
 		o.unit = nil
 		p.changed[o.gang] = true
 		p.withdrawn = append(p.withdrawn, Ref{o.UID, o.Namespace, o.Name})
 	}
+}
+
+// exclude keeps a pod from a node for a while.
+func (o *pod) exclude(node string, now time.Time) {
+	if o.excluded == nil {
+		o.excluded = map[string]time.Time{}
+	}
+	o.excluded[node] = now.Add(excludedFor)
 }
 
 // readmitLater lets pods use nodes again whose exclusion is over, and returns when the next one ends.
@@ -213,7 +218,7 @@ func (p *Planner) readmitLater(now time.Time) (next time.Time) {
 			}
 		}
 		if over {
-			p.dissolve(u)
+			p.startAgain(u)
 		}
 	}
 	return next
@@ -227,7 +232,7 @@ func (p *Planner) readmit(name string) {
 				continue
 			}
 			delete(o.excluded, name)
-			p.dissolve(u)
+			p.startAgain(u)
 			break
 		}
 	}

@@ -92,7 +92,8 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	again, next := p.returning(now)
 	d.Planned = append(d.Planned, again...)
 	d.Plan = plan
-	d.Again, d.Wake = !plan.Empty(), earlier(earlier(plan.Wake, next), readmit)
+	d.Again = p.retryDomains(now) || !plan.Empty()
+	d.Wake = earlier(earlier(plan.Wake, next), readmit)
 	return d, nil
 }
 

@@ -152,6 +152,9 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.pods[seen.UID]
+	if known != nil && known.Node != "" && seen.Node == "" {
+		return // an event of its owner is late: a pod never leaves its node
+	}
 	if seen.Ended {
 		if known != nil {
 			known.Pod = seen
@@ -164,6 +167,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.pods[seen.UID] = known
 		known.gang.pods[seen.UID] = known
 	} else {
+		p.reconsider(known, seen)
 		if seen.Gang != known.Gang && known.unit == nil {
 			p.leaveGang(known)
 			known.gang = p.gang(seen.Gang)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbase "k8s.io/component-base/config/v1alpha1"
 	v1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,7 +60,7 @@ const (
 
 // configuration returns the configuration of the Kubernetes scheduler: one profile, in which the plugin orders the queue,
 // restricts pods with GPUs to their planned node and binds. Preemption by the framework is off, because only a plan
-// preempts.
+// preempts. The plugin of ResourceClaims takes the place of the framework's.
 func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
 	enabled := func(off ...string) v1.PluginSet {
 		set := v1.PluginSet{Enabled: []v1.Plugin{{Name: Name}}}
@@ -85,11 +86,12 @@ func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
 		Profiles: []v1.KubeSchedulerProfile{{
 			SchedulerName: &s.SchedulerName,
 			Plugins: &v1.Plugins{
+				MultiPoint: v1.PluginSet{Enabled: []v1.Plugin{{Name: ClaimsName}}, Disabled: []v1.Plugin{{Name: dynamicresources.Name}}},
 				QueueSort:  enabled("*"),
 				PreEnqueue: enabled(),
 				PreFilter:  enabled(),
 				Filter:     enabled(),
-				PostFilter: enabled("*"),
+				PostFilter: v1.PluginSet{Enabled: []v1.Plugin{{Name: Name}, {Name: ClaimsName}}, Disabled: []v1.Plugin{{Name: "*"}}},
 				Reserve:    enabled(),
 				Permit:     enabled(),
 				Bind:       enabled("*"),

@@ -25,11 +25,17 @@ type feed struct {
 	scheduler string
 	wake      func()
 	handlers  []cache.InformerSynced
+	table     *deviceTable
+	claiming  sync.Mutex // of claims; it is taken before mu
+	claims    *claimFeed
+	objects   *objects
 
 	mu    sync.Mutex
 	nodes map[string]*nodeUse
 	pods  map[string]podUse             // by UID: all bound pods that use no GPU
 	owned map[string]map[string]*v1.Pod // owner's UID → the pods that wait and use GPUs, by UID
+	// members has the pods that name an object of an optional kind.
+	members map[objectKey]*members
 }
 
 // nodeUse is a node with what the pods without GPUs use of it.
@@ -45,11 +51,13 @@ type podUse struct {
 	uses watch.Resources
 }
 
-func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func()) (*feed, error) {
+func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func(), activate func(planner.Ref)) (*feed, error) {
 	f := &feed{
-		factory: factory, planner: to, scheduler: scheduler, wake: wake,
+		factory: factory, planner: to, scheduler: scheduler, wake: wake, table: newDeviceTable(),
 		nodes: map[string]*nodeUse{}, pods: map[string]podUse{}, owned: map[string]map[string]*v1.Pod{},
+		members: map[objectKey]*members{},
 	}
+	f.claims = newClaimFeed(f, activate)
 	for _, h := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -68,7 +76,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 		}
 		f.handlers = append(f.handlers, r.HasSynced)
 	}
-	return f, nil
+	return f, f.claims.register()
 }
 
 // handle adapts two functions to the handler of an informer.
@@ -106,7 +114,7 @@ func (f *feed) synced() bool {
 			return false
 		}
 	}
-	return true
+	return f.objects.synced()
 }
 
 func (f *feed) setNode(n *v1.Node) {
@@ -136,10 +144,14 @@ func (f *feed) use(name string) *nodeUse {
 
 // send passes a node to the planner if it has GPUs and if something that matters has changed.
 func (f *feed) send(u *nodeUse) {
-	if u.node == nil || !watch.HasGPUs(u.node) && u.sent == nil {
+	if u.node == nil {
+		return
+	}
+	if !watch.HasGPUs(u.node) && !f.table.has(u.node.Name) && u.sent == nil {
 		return
 	}
 	record, ready, cordoned := watch.Node(u.node, u.used), watch.IsReady(u.node), u.node.Spec.Unschedulable
+	f.table.use(record)
 	if u.sent != nil && ready == u.ready && cordoned == u.cordoned && reflect.DeepEqual(record, u.sent) {
 		return
 	}
@@ -149,10 +161,23 @@ func (f *feed) send(u *nodeUse) {
 }
 
 func (f *feed) setPod(pod *v1.Pod) {
-	if !watch.UsesGPUs(pod) {
+	f.remember(pod, !watch.Ended(pod))
+	switch {
+	case len(pod.Spec.ResourceClaims) > 0:
+		f.claims.podChanged(refOf(pod))
+	case watch.UsesGPUs(pod):
+		f.plan(pod, watch.TranslatePod)
+	default:
 		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
-		return
 	}
+}
+
+func refOf(pod *v1.Pod) planner.Ref {
+	return planner.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// plan passes a pod that uses GPUs to the planner.
+func (f *feed) plan(pod *v1.Pod, translate func(*v1.Pod, *watch.Owner, map[string]string) *watch.Pod) {
 	if pod.Spec.NodeName == "" && pod.Spec.SchedulerName != f.scheduler {
 		return // another scheduler has not decided about it
 	}
@@ -175,7 +200,7 @@ func (f *feed) setPod(pod *v1.Pod) {
 	if !known && pod.Spec.NodeName == "" {
 		return
 	}
-	f.planner.SetPod(watch.TranslatePod(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
+	f.planner.SetPod(translate(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()
 }
 
@@ -187,14 +212,21 @@ func (f *feed) removeOwned(owner string, pod *v1.Pod) {
 }
 
 func (f *feed) deletePod(pod *v1.Pod) {
+	f.remember(pod, false)
 	if !watch.UsesGPUs(pod) {
 		f.count(pod, false)
-		return
+		if len(pod.Spec.ResourceClaims) == 0 {
+			return
+		}
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		f.mu.Lock()
 		f.removeOwned(string(owner.UID), pod)
 		f.mu.Unlock()
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		f.claims.podChanged(refOf(pod))
+		return
 	}
 	f.planner.DeletePod(string(pod.UID), time.Now())
 	f.wake()
@@ -227,6 +259,9 @@ func (f *feed) count(pod *v1.Pod, present bool) {
 // owner returns the workload that created a pod, or nil if there is none or none of a kind that matters here. It reports
 // whether the answer is final: the event of a pod may come before that of its workload.
 func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.Owner, known bool) {
+	if set, final := f.leaderWorkerSet(pod); set != nil || !final && ref != nil {
+		return set, final
+	}
 	if ref == nil {
 		return nil, true
 	}
@@ -236,7 +271,8 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.O
 		if err != nil || o.UID != ref.UID {
 			return nil, false
 		}
-		return f.jobOwner(o), true
+		set, final := f.jobSet(o)
+		return f.jobOwner(o, set), final
 	case "StatefulSet":
 		o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name)
 		if err != nil || o.UID != ref.UID {
@@ -262,12 +298,12 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.O
 }
 
 // jobOwner returns the workload of a Job: the Job itself, or its JobSet.
-func (f *feed) jobOwner(j *batchv1.Job) *watch.Owner {
+func (f *feed) jobOwner(j *batchv1.Job, set *watch.JobSet) *watch.Owner {
 	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
 	if err != nil {
 		siblings = nil // the selector is made of labels that the API server accepted
 	}
-	return watch.JobSetOwner(j, siblings)
+	return watch.JobSetOwner(j, siblings, set)
 }
 
 // jobChanged translates the waiting pods of a Job again, and those of the other Jobs of its JobSet.

@@ -57,6 +57,8 @@ func (l *loop) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured, l.plugin.learnedRead.Load) {
 		return
 	}
+	l.plugin.claims.releaseStale(ctx)
+	go l.releaseStale(ctx)
 	go l.plugin.report(ctx)
 	go l.plugin.saveLearned(ctx)
 	l.wake()
@@ -76,6 +78,23 @@ func (l *loop) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Reset(l.cycle(ctx, logger))
+	}
+}
+
+// releaseEvery is how often claims are looked for that should not be allocated any more. There are none unless a request
+// to the API server failed.
+const releaseEvery = 2 * time.Second
+
+func (l *loop) releaseStale(ctx context.Context) {
+	tick := time.NewTicker(releaseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			l.plugin.claims.releaseStale(ctx)
+		}
 	}
 }
 

@@ -24,7 +24,6 @@ type Pod struct {
 	Started   time.Time        // when its first container started, zero before
 	Result    *ares.RankResult // how it ended, nil before
 	GPUs      int
-	Devices   []string // IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them
 	Uses      Resources
 	Gang      Gang
 	Index     int       // its completion index, or -1
@@ -33,6 +32,11 @@ type Pod struct {
 	Problem string
 	// Plan is what the binding wrote into the pod's annotations. It is empty for a pod that is not bound by Ares.
 	Plan Bound
+	// Devices has the IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them.
+	Devices []string
+	// ByClaim is true if ResourceClaims give the pod its GPUs. Exact is true if the devices of Plan are allocated to it, so
+	// that it uses these and no others.
+	ByClaim, Exact bool
 }
 
 // FullName returns namespace/name.

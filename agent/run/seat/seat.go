@@ -261,6 +261,9 @@ type Order struct {
 	// Cgroup is the absolute path of the seat's cgroup, with SupervisorGroup and JobGroup below it. Cgroup is empty if the machine does
 	// not support separate cgroups for seats.
 	Cgroup string
+	// InSlot is true if the cgroups are those of a slot. They are then not named after the seat, and the supervisor stays in them when the
+	// seat has ended, until it serves another seat there. Only the cgroups for the job itself are new for each seat.
+	InSlot bool
 	// Mark is set in the job's environment as ARES_SEAT. Without a cgroup, the agent finds orphaned processes by this
 	// mark.
 	Mark string

@@ -61,6 +61,23 @@ func TestDisruptionBudget(t *testing.T) {
 	s.checkDevices()
 }
 
+// TestNominatedNode: while a preempted pod takes its time to stop, the pod that gets its GPUs says on which node it waits.
+func TestNominatedNode(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "nominated", 1)
+	s.useScheduler()
+	victim := s.pod("victim", 8)
+	victim.Annotations, victim.Spec.TerminationGracePeriodSeconds = map[string]string{kubetest.StopAfter: "3s"}, new(int64(30))
+	s.create(victim)
+	s.awaitPods("victim", 1, "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+	urgent := s.pod("urgent", 8)
+	urgent.Spec.PriorityClassName = critical
+	s.create(urgent)
+	told := waitsFor("preempted workloads have stopped")
+	s.awaitPods("urgent", 1, "nominated", func(p *v1.Pod) bool { return told(p) && p.Status.NominatedNodeName == s.nodes[0] })
+	s.awaitBound("urgent", 1)
+}
+
 // budget creates a PodDisruptionBudget that demands so many pods of a workload, and waits until it is in force.
 func (s *scene) budget(app string, available int32) {
 	s.t.Helper()
