@@ -23,8 +23,10 @@ type Correction struct {
 	Devices       []string // the IDs of the real ones
 }
 
-// isKnown reports whether the kubelet said which devices the pod uses.
-func (o *pod) isKnown() bool { return o.Node != "" && o.GPUs > 0 && len(o.Devices) == o.GPUs }
+// isKnown reports whether the kubelet said which devices the pod uses. A claim says it before the pod runs.
+func (o *pod) isKnown() bool {
+	return o.Node != "" && o.GPUs > 0 && len(o.Devices) == o.GPUs && !o.ByClaim
+}
 
 // noteDevices remembers that the seat of a pod may have to be corrected.
 func (p *Planner) noteDevices(o *pod) {
@@ -163,7 +165,7 @@ type exchange struct {
 }
 
 // exchanges returns the moves of other pods by which a pod gets the wanted indexes. It returns false if another pod uses one
-// of the same devices, or if no index is left for another pod.
+// of the same devices or has exactly the planned ones, or if no index is left for another pod.
 func (p *Planner) exchanges(n *node, o *pod, own, want []int) (out []exchange, possible bool) {
 	count := len(n.record.Devices)
 	left := slices.DeleteFunc(slices.Clone(own), func(index int) bool { return index >= count || slices.Contains(want, index) })
@@ -178,7 +180,7 @@ func (p *Planner) exchanges(n *node, o *pod, own, want []int) (out []exchange, p
 			continue
 		}
 		shared := slices.ContainsFunc(o.Devices, func(id string) bool { return n.ids[id] == index && slices.Contains(other.Devices, id) })
-		if shared && other.isKnown() || len(left) == 0 {
+		if shared && other.isKnown() || other.ByClaim || len(left) == 0 {
 			return nil, false
 		}
 		out = append(out, exchange{other, index, left[0]})

@@ -128,6 +128,27 @@ func TestDeviceOfAPodThatEnds(t *testing.T) {
 	}
 }
 
+// A pod with a claim has exactly the devices of its plan, so it never gets others in exchange.
+func TestClaimedDevicesStay(t *testing.T) {
+	c := newCluster(t, 1)
+	c.run([2]string{"a", "GPU-x"}, [2]string{"b", "GPU-y"})
+	c.remove("a")
+	c.remove("b")
+	c.pod("c", 1, "", 1)
+	c.cycle()
+	c.bind("c") // at index 0
+	c.pod("claim", 1, "", 1, func(p *watch.Pod) { p.ByClaim = true })
+	c.cycle()
+	if c.plan("claim") != "node-000 [1]" {
+		t.Fatalf("the pod with a claim is planned as %q", c.plan("claim"))
+	}
+	c.report("c", "GPU-y")
+	c.cycle()
+	if c.plan("c") != "node-000 [0]" || c.plan("claim") != "node-000 [1]" {
+		t.Errorf("c has %s and the pod with a claim has %s", c.plan("c"), c.plan("claim"))
+	}
+}
+
 // After all devices of a node were replaced, the new ones get indexes too.
 func TestReplacedDevices(t *testing.T) {
 	c := newCluster(t, 1)

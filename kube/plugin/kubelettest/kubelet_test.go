@@ -38,7 +38,7 @@ func newScene(t *testing.T, gpus int) *scene {
 }
 
 // job creates a Job with one pod that uses GPUs and runs until `end` is called.
-func (s *scene) job(t *testing.T, name string, gpus int) {
+func (s *scene) job(t *testing.T, name string, gpus int, change ...func(*v1.PodSpec)) {
 	t.Helper()
 	spec := kubetest.PodSpec(kubetest.AresSchedulerName, gpus)
 	spec.AutomountServiceAccountToken = new(false)
@@ -48,6 +48,9 @@ func (s *scene) job(t *testing.T, name string, gpus int) {
 	delete(main.Resources.Requests, v1.ResourceMemory)
 	main.VolumeMounts = []v1.VolumeMount{{Name: "ends", MountPath: "/ends", ReadOnly: true}}
 	spec.Volumes = []v1.Volume{{Name: "ends", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: s.dir}}}}
+	for _, f := range change {
+		f(&spec)
+	}
 	_, err := s.Client.BatchV1().Jobs(metav1.NamespaceDefault).Create(t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       batchv1.JobSpec{BackoffLimit: new(int32), Template: v1.PodTemplateSpec{Spec: spec}},
@@ -65,14 +68,38 @@ func (s *scene) end(t *testing.T, name string) {
 	}
 }
 
+// patience is how long a step may take on a busy machine.
+const patience = 3 * time.Minute
+
+// await waits until the check returns no error. Otherwise the test fails, with the status of all pods.
+func (s *scene) await(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	if err := kubetest.Await(t.Context(), patience, 50*time.Millisecond, check); err != nil {
+		t.Fatalf("%s: %v%s", what, err, s.describe(t.Context()))
+	}
+}
+
+// pods waits until so many pods that the label selects are as the condition says, and returns them.
+func (s *scene) pods(t *testing.T, namespace, selector string, count int, what string, is func(*v1.Pod) bool) (found []v1.Pod) {
+	t.Helper()
+	s.await(t, selector, func(ctx context.Context) error {
+		list, err := s.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(list.Items, func(p v1.Pod) bool { return !is(&p) })
+		if len(found) != count {
+			return fmt.Errorf("%d pods are %s, want %d", len(found), what, count)
+		}
+		return nil
+	})
+	return found
+}
+
 // pod waits until the pod of a job is as the condition says, and returns it.
 func (s *scene) pod(t *testing.T, job, what string, is func(*v1.Pod) bool) *v1.Pod {
 	t.Helper()
-	list, err := s.AwaitPods(t.Context(), metav1.NamespaceDefault, batchv1.JobNameLabel+"="+job, 1, what, is)
-	if err != nil {
-		t.Fatalf("%s: %v%s", job, err, s.describe(t.Context()))
-	}
-	return &list[0]
+	return &s.pods(t, metav1.NamespaceDefault, batchv1.JobNameLabel+"="+job, 1, what, is)[0]
 }
 
 // describe returns the status and the events of all pods, for a test that failed.
@@ -99,7 +126,7 @@ func (s *scene) describe(ctx context.Context) string {
 // completed waits until a Job is complete, and returns the GPUs that its pod saw.
 func (s *scene) completed(t *testing.T, name string) []string {
 	t.Helper()
-	err := kubetest.Await(t.Context(), time.Minute, 50*time.Millisecond, func(ctx context.Context) error {
+	s.await(t, name, func(ctx context.Context) error {
 		job, err := s.Client.BatchV1().Jobs(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -111,9 +138,6 @@ func (s *scene) completed(t *testing.T, name string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("%s: %v%s", name, err, s.describe(t.Context()))
-	}
 	pod := s.pod(t, name, "ended", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded })
 	ended := pod.Status.ContainerStatuses[0].State.Terminated
 	if ended == nil || ended.ExitCode != 0 {
@@ -154,6 +178,7 @@ func TestKubelet(t *testing.T) {
 	}
 	t.Run("devices", func(t *testing.T) { testDevices(t, s, scheduler) })
 	t.Run("jobs", func(t *testing.T) { testJobs(t, s) })
+	t.Run("claims", func(t *testing.T) { testClaims(t, s) })
 	scheduler.Stop()
 	t.Run("install", func(t *testing.T) { testInstall(t, s) })
 }
@@ -212,16 +237,13 @@ func testDevices(t *testing.T, s *scene, scheduler *kubetest.Process) {
 	if planned != firstIndex || real != second {
 		t.Fatalf("the third pod is planned on %s and has %s, want the device of the first and that of the second", planned, real)
 	}
-	err := kubetest.Await(t.Context(), time.Minute, 50*time.Millisecond, func(context.Context) error {
+	s.await(t, "the correction", func(context.Context) error {
 		want := fmt.Sprintf("planned=[%s] real=[%s] devices=[%q]", firstIndex, secondIndex, second)
 		if text, err := os.ReadFile(scheduler.Log); err != nil || !strings.Contains(string(text), want) {
 			return fmt.Errorf("the log of the scheduler does not say %s: %v", want, err)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	// So the device of the first pod is free for the next one, and that of the second is not.
 	s.node.Prefer(first)
 	if planned, real := run("fourth"); planned != firstIndex || real != first {
@@ -249,12 +271,9 @@ func testInstall(t *testing.T, s *scene) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, err := s.AwaitPods(t.Context(), metav1.NamespaceSystem, "app=topology-scheduler", 2, "ready", func(p *v1.Pod) bool {
+	pods := s.pods(t, metav1.NamespaceSystem, "app=topology-scheduler", 2, "ready", func(p *v1.Pod) bool {
 		return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
 	})
-	if err != nil {
-		t.Fatalf("%v%s", err, s.describe(t.Context()))
-	}
 	for i := range pods {
 		if got := pods[i].Spec.Containers[0].Image; got != "ares-kube-scheduler:local" {
 			t.Errorf("%s runs %s", pods[i].Name, got)

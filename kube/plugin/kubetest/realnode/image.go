@@ -104,14 +104,22 @@ func (n *Node) ImportArchive(ctx context.Context, archive io.Reader) error {
 	return nil
 }
 
-// importPodImage compiles podprogram and imports PodImage.
-func (n *Node) importPodImage(ctx context.Context) error {
-	program := filepath.Join(n.Dir, "podprogram")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program,
+// buildPodProgram compiles the program of PodImage.
+func (n *Node) buildPodProgram(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", n.podProgram(),
 		"github.com/ares-scheduler/ares/kube/plugin/kubetest/realnode/podprogram")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build podprogram: %w: %s", err, out)
 	}
-	return n.Import(ctx, Image{Name: PodImage, Files: map[string]string{"podprogram": program}, Entrypoint: []string{"/podprogram"}, Cmd: []string{"pause"}})
+	return nil
+}
+
+func (n *Node) podProgram() string { return filepath.Join(n.Dir, "podprogram") }
+
+// importPodImage imports PodImage.
+func (n *Node) importPodImage(ctx context.Context) error {
+	return n.Import(ctx, Image{
+		Name: PodImage, Files: map[string]string{"podprogram": n.podProgram()}, Entrypoint: []string{"/podprogram"}, Cmd: []string{"pause"},
+	})
 }

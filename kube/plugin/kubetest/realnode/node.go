@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
@@ -26,7 +27,7 @@ var script string
 // Options describe a node.
 type Options struct {
 	Name   string
-	GPUs   int
+	GPUs   int // of its device plugin; a node without them has no device plugin
 	Labels map[string]string
 }
 
@@ -50,8 +51,7 @@ const startTimeout = 2 * time.Minute
 // something is missing or does not start.
 func Start(t testing.TB, c *kubetest.Cluster, o Options) *Node {
 	t.Helper()
-	// The names of sockets may have only 107 characters, and the directories of tests have long names.
-	dir, err := os.MkdirTemp("", "realnode")
+	dir, lock, err := makeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func Start(t testing.TB, c *kubetest.Cluster, o Options) *Node {
 		if t.Failed() {
 			t.Log(n.tails())
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), lock.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -85,6 +85,9 @@ func (n *Node) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := n.buildPodProgram(ctx); err != nil {
+		return err
+	}
 	if err := n.run(bin, n.kubeletFlags(o, kubeconfig)); err != nil {
 		return err
 	}
@@ -94,17 +97,23 @@ func (n *Node) start(ctx context.Context, o Options) error {
 	if err := n.await(ctx, n.importPodImage); err != nil {
 		return err
 	}
-	err = n.await(ctx, func(ctx context.Context) error {
-		if _, err := os.Stat(filepath.Join(n.Dir, "kubelet/device-plugins/kubelet.sock")); err != nil {
-			return err
-		}
-		n.plugin, err = startDevicePlugin(ctx, filepath.Join(n.Dir, "kubelet/device-plugins"), o.GPUs)
-		return err
-	})
+	if o.GPUs > 0 {
+		err = n.await(ctx, func(ctx context.Context) error { return n.offer(ctx, o.GPUs) })
+	}
 	if err != nil {
 		return err
 	}
 	return n.await(ctx, func(ctx context.Context) error { return n.isReady(ctx, o.GPUs) })
+}
+
+// offer starts the device plugin as soon as the kubelet listens.
+func (n *Node) offer(ctx context.Context, gpus int) error {
+	dir := filepath.Join(n.Dir, "kubelet/device-plugins")
+	_, err := os.Stat(filepath.Join(dir, "kubelet.sock"))
+	if err == nil {
+		n.plugin, err = startDevicePlugin(ctx, dir, gpus)
+	}
+	return err
 }
 
 // programs checks that everything is there which the node needs, and returns the directory of the programs that make builds.
@@ -217,7 +226,8 @@ func (n *Node) await(ctx context.Context, check func(context.Context) error) err
 	return kubetest.Await(ctx, startTimeout, 50*time.Millisecond, check)
 }
 
-// stop ends every process of the node, and removes what the kernel does not.
+// stop ends every process of the node, and removes what the kernel does not. The cluster forgets the node, so that no pod is
+// placed there.
 func (n *Node) stop() error {
 	if n.plugin != nil {
 		n.plugin.stop()
@@ -229,18 +239,31 @@ func (n *Node) stop() error {
 	if n.forward != nil {
 		n.forward.close()
 	}
-	return removeCgroup(n.cgroup)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout) // that of the test has ended
+	defer cancel()
+	err := n.cluster.Client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		err = nil // it never started
+	}
+	return errors.Join(removeCgroup(n.cgroup), err)
 }
 
-// tails returns the ends of the node's logs.
+// tails returns the ends of the logs of the node and of its containers.
 func (n *Node) tails() string {
+	const size = 6000
 	var out strings.Builder
-	for _, name := range []string{"node.log", "containerd.log", "kubelet.log"} {
-		text, err := os.ReadFile(filepath.Join(n.Dir, name))
+	for _, pattern := range []string{"*.log", "logs/*/*/*.log"} {
+		files, err := filepath.Glob(filepath.Join(n.Dir, pattern))
 		if err != nil {
-			continue
+			return err.Error()
 		}
-		fmt.Fprintf(&out, "end of %s:\n%s\n", name, text[max(0, len(text)-6000):])
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				continue // a container that was removed
+			}
+			fmt.Fprintf(&out, "end of %s:\n%s\n", strings.TrimPrefix(file, n.Dir+"/"), text[max(0, len(text)-size):])
+		}
 	}
 	return out.String()
 }

@@ -37,7 +37,7 @@ func run(args []string) error {
 func train(file string) error {
 	ids := os.Getenv("ARES_TEST_GPUS")
 	if ids == "" {
-		return errors.New("ARES_TEST_GPUS is empty: the device plugin sets it")
+		return errors.New("ARES_TEST_GPUS is empty: the device plugin or the DRA driver sets it")
 	}
 	for id := range strings.SplitSeq(ids, ",") {
 		info, err := os.Stat("/dev/" + id)
