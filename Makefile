@@ -219,7 +219,7 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
 
 .PHONY: kube-tools
-kube-tools: $(KUBE_PROGRAMS) ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s changes
+kube-tools: $(KUBE_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s changes
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -278,3 +278,7 @@ $(KUBE_PROGRAMS) &: tools/k8s/go.mod tools/k8s/go.sum $(wildcard tools/k8s/contr
 	cd tools/k8s && CGO_ENABLED=0 go build -p $(P) -trimpath \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' -o $(TOOLS)/kube/ tool ./controllers
 	touch $(KUBE_PROGRAMS)
+
+$(TOOLS)/kube/workloads: tools/workloads/go.mod tools/workloads/go.sum $(wildcard tools/workloads/*.go)
+	mkdir -p $(TOOLS)/kube
+	cd tools/workloads && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $@ .

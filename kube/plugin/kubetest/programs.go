@@ -12,6 +12,7 @@ const (
 	KubeScheduler = "kube-scheduler"
 	Controllers   = "controllers"
 	KWOK          = "kwok"
+	Workloads     = "workloads" // the controllers of JobSet and LeaderWorkerSet
 )
 
 // Program returns the path of a program that the Makefile builds into .bin/kube, or into the directory named by
