@@ -222,7 +222,7 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
 
 .PHONY: kube-tools
-kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s or tools/containerd changes
+kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s, tools/containerd or tools/workloads changes
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -286,3 +286,7 @@ $(CONTAINERD_PROGRAMS) &: tools/containerd/go.mod tools/containerd/go.sum
 	mkdir -p $(TOOLS)/kube
 	cd tools/containerd && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(TOOLS)/kube/ tool
 	touch $(CONTAINERD_PROGRAMS)
+
+$(TOOLS)/kube/workloads: tools/workloads/go.mod tools/workloads/go.sum $(wildcard tools/workloads/*.go)
+	mkdir -p $(TOOLS)/kube
+	cd tools/workloads && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $@ .
