@@ -65,19 +65,18 @@ func (o *output) pump(pipe int, buf []byte) {
 	// Create an empty log even if the job prints nothing. If the file cannot be created, the first write tries again,
 	// and the log then says how much output was lost.
 	_ = o.rotate()
+	_ = syscall.SetNonblock(pipe, true) // for the runtime's poller; see the type `parking`
+	in := os.NewFile(uintptr(pipe), "output")
 	for {
-		n, err := syscall.Read(pipe, buf)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
+		n, err := in.Read(buf)
+		if err != nil {
 			break
 		}
 		o.note()
 		o.write(buf[:n])
 	}
 	o.note()
-	_ = syscall.Close(pipe)
+	_ = in.Close()
 	o.times.close()
 	if o.file >= 0 {
 		_ = syscall.Close(o.file)
