@@ -69,8 +69,8 @@ func (p *process) supervise(dir string) {
 		die(err.Error())
 	}
 	// Write the PID first, because an agent must be able to kill this process if it hangs.
-	if err := seat.WriteFile(seat.PidFile, []byte(strconv.Itoa(os.Getpid())), syscall.O_CREAT|syscall.O_TRUNC, 0o600); err != nil {
-		die(err.Error())
+	if _, err := syscall.Pwrite(seat.LockFD, []byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		die("write the PID: " + err.Error())
 	}
 	order, err := readOrder()
 	if err != nil {
