@@ -18,18 +18,18 @@ import (
 
 // claimFeed is the part of the feed for GPUs that pods get by ResourceClaims. Events of pods, claims, slices and classes
 // all change what a pod asks for, and informers deliver them in any order. So every event reads the newest objects from
-// the informers again. Invariant: mu is held from reading a pod or claim until the planner knows it, so that an older
-// copy never follows a newer one.
+// the informers again. Invariant: feed.claiming is held from reading a pod or claim until the planner knows it, so that an older
+// copy never follows a newer one. It is held during a decision too, so that devices pass from a pod to a claim, or back,
+// between two decisions.
 //
 // The devices of a claim belong to the pod for which the claim is reserved if this is the only one and of this scheduler.
 // Otherwise the claim itself holds them, as a pod that is never preempted.
 type claimFeed struct {
 	*feed
-	table *deviceTable
 	// activate lets the scheduler take up a pod that the planner held back and does not plan any more.
 	activate func(planner.Ref)
 
-	pods    map[string]map[string]planner.Ref // claim → the pods that use it, by UID
+	users   map[string]map[string]planner.Ref // claim → the pods that use it, by UID
 	used    map[string][]string               // UID of a pod → its claims
 	planned map[string]bool                   // UIDs of the pods that the planner knows because of their claims
 	holders map[string]holder                 // by claim: those that the planner knows
@@ -45,8 +45,8 @@ type holder struct {
 
 func newClaimFeed(f *feed, activate func(planner.Ref)) *claimFeed {
 	return &claimFeed{
-		feed: f, table: f.table, activate: activate,
-		pods: map[string]map[string]planner.Ref{}, used: map[string][]string{}, planned: map[string]bool{}, holders: map[string]holder{}, unknown: map[string]bool{},
+		feed: f, activate: activate,
+		users: map[string]map[string]planner.Ref{}, used: map[string][]string{}, planned: map[string]bool{}, holders: map[string]holder{}, unknown: map[string]bool{},
 	}
 }
 
@@ -170,6 +170,7 @@ func (f *claimFeed) request(pod *v1.Pod) (out watch.Claims, changed []string, us
 	if out.GPUs == 0 {
 		return out, nil, false
 	}
+	out.Type = f.table.deviceType()
 	if out.Problem == "" {
 		slices.Sort(match)
 		first.Match = slices.Compact(match)
@@ -189,7 +190,7 @@ func (f *claimFeed) before(pod *v1.Pod, c *resourceapi.ResourceClaim) string {
 	if c.Status.Allocation != nil || pod.Spec.NodeName != "" {
 		return ""
 	}
-	for _, r := range f.pods[claimKey(c.Namespace, c.Name)] {
+	for _, r := range f.users[claimKey(c.Namespace, c.Name)] {
 		other := f.pod(r)
 		if other == nil || other.UID == pod.UID || other.Spec.SchedulerName != f.scheduler || watch.Ended(other) {
 			continue
@@ -205,7 +206,16 @@ func (f *claimFeed) before(pod *v1.Pod, c *resourceapi.ResourceClaim) string {
 func (f *claimFeed) podChanged(r planner.Ref) {
 	f.claiming.Lock()
 	defer f.claiming.Unlock()
+	f.refresh(r)
+}
+
+// refresh reads a pod again. A pod that ended keeps its seat until its claims are released, because its devices cannot be
+// allocated to others before.
+func (f *claimFeed) refresh(r planner.Ref) {
 	pod := f.pod(r)
+	if (pod == nil || watch.Ended(pod)) && f.planned[r.UID] && f.isHolding(r.UID) {
+		return // the event of the claim calls this again
+	}
 	var names []string
 	if pod != nil && !watch.Ended(pod) {
 		names, _ = claimNames(pod)
@@ -223,6 +233,21 @@ func (f *claimFeed) podChanged(r planner.Ref) {
 	f.update(pod)
 }
 
+// isHolding reports whether a claim is still allocated and reserved for a pod.
+func (f *claimFeed) isHolding(uid string) bool {
+	for _, key := range f.used[uid] {
+		namespace, name, _ := cutLast(key, "/")
+		c := f.claim(namespace, name)
+		if c == nil || c.Status.Allocation == nil {
+			continue
+		}
+		if slices.ContainsFunc(c.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool { return string(r.UID) == uid }) {
+			return true
+		}
+	}
+	return false
+}
+
 // track records which claims a pod uses. The other pods of a claim that it does not use any more may have waited for it.
 func (f *claimFeed) track(r planner.Ref, names []string) {
 	var keys []string
@@ -235,19 +260,19 @@ func (f *claimFeed) track(r planner.Ref, names []string) {
 		f.used[r.UID] = keys
 	}
 	for _, key := range keys {
-		if f.pods[key] == nil {
-			f.pods[key] = map[string]planner.Ref{}
+		if f.users[key] == nil {
+			f.users[key] = map[string]planner.Ref{}
 		}
-		f.pods[key][r.UID] = r
+		f.users[key][r.UID] = r
 	}
 	for _, key := range before {
 		if slices.Contains(keys, key) {
 			continue
 		}
-		delete(f.pods[key], r.UID)
-		f.updateAll(f.pods[key])
-		if len(f.pods[key]) == 0 {
-			delete(f.pods, key)
+		delete(f.users[key], r.UID)
+		f.refreshAll(f.users[key])
+		if len(f.users[key]) == 0 {
+			delete(f.users, key)
 		}
 	}
 }
@@ -281,17 +306,15 @@ func (f *claimFeed) update(pod *v1.Pod) {
 	}
 }
 
-func (f *claimFeed) updateAll(users map[string]planner.Ref) {
-	for _, r := range users {
-		if pod := f.pod(r); pod != nil {
-			f.update(pod)
-		}
+func (f *claimFeed) refreshAll(users map[string]planner.Ref) {
+	for _, r := range maps.Clone(users) {
+		f.refresh(r)
 	}
 }
 
 // updateWaiting translates all pods with claims that are not bound again, because the models of devices changed.
 func (f *claimFeed) updateWaiting() {
-	for _, users := range f.pods {
+	for _, users := range f.users {
 		for _, r := range users {
 			if pod := f.pod(r); pod != nil && pod.Spec.NodeName == "" {
 				f.update(pod)
@@ -313,7 +336,7 @@ func (f *claimFeed) claimChanged(c *resourceapi.ResourceClaim) {
 	f.claiming.Lock()
 	defer f.claiming.Unlock()
 	f.hold(c.Namespace, c.Name)
-	f.updateAll(f.pods[claimKey(c.Namespace, c.Name)])
+	f.refreshAll(f.users[claimKey(c.Namespace, c.Name)])
 }
 
 // hold makes a claim the holder of its devices, or ends that.
@@ -352,8 +375,11 @@ func allocated(c *resourceapi.ResourceClaim) []string {
 	return watch.AllocatedDevices(c)
 }
 
-// isPodsOwn reports whether a claim is reserved for exactly one pod, and this pod is of this scheduler.
+// isPodsOwn reports whether a claim is reserved for exactly one pod, and the planner plans this pod or will do so.
 func (f *claimFeed) isPodsOwn(c *resourceapi.ResourceClaim) bool {
+	if len(c.Status.ReservedFor) == 1 && f.planned[string(c.Status.ReservedFor[0].UID)] {
+		return true // also if the pod is gone
+	}
 	pod := f.consumer(c)
 	return pod != nil && pod.Spec.SchedulerName == f.scheduler
 }
@@ -378,7 +404,7 @@ func (f *claimFeed) sliceChanged(s *resourceapi.ResourceSlice, present bool) {
 	for key := range maps.Clone(f.unknown) {
 		namespace, name, _ := cutLast(key, "/")
 		f.hold(namespace, name)
-		f.updateAll(f.pods[key])
+		f.refreshAll(f.users[key])
 	}
 	if newKinds {
 		f.updateWaiting()
@@ -395,6 +421,6 @@ func (f *claimFeed) classChanged(name string, c *resourceapi.DeviceClass) {
 	}
 	for _, c := range list {
 		f.hold(c.Namespace, c.Name)
-		f.updateAll(f.pods[claimKey(c.Namespace, c.Name)])
+		f.refreshAll(f.users[claimKey(c.Namespace, c.Name)])
 	}
 }

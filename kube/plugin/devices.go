@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -98,8 +99,7 @@ func isGPUClass(c *resourceapi.DeviceClass) bool {
 func (t *deviceTable) setClass(name string, c *resourceapi.DeviceClass) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if before := t.classes[name]; before != nil && c != nil && isGPUClass(before) == isGPUClass(c) &&
-		slices.Equal(selectorsOf(before.Spec.Selectors), selectorsOf(c.Spec.Selectors)) {
+	if before := t.classes[name]; before != nil && c != nil && isGPUClass(before) == isGPUClass(c) && reflect.DeepEqual(before.Spec, c.Spec) {
 		return nil
 	}
 	if c == nil {
@@ -354,6 +354,23 @@ func (t *deviceTable) split(s *selection) (changed []string) {
 	return changed
 }
 
+// deviceType is the engine's type of the GPUs in slices. If a class offers them as the extended resource of device plugins,
+// pods that ask for it in their limits may get them too.
+func (t *deviceTable) deviceType() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.typeOfGPUs()
+}
+
+func (t *deviceTable) typeOfGPUs() string {
+	for _, c := range t.classes {
+		if isGPUClass(c) && c.Spec.ExtendedResourceName != nil && *c.Spec.ExtendedResourceName == string(watch.GPUResource) {
+			return ares.DefaultAccelerator
+		}
+	}
+	return watch.ClaimDevice
+}
+
 // use makes the GPUs of a node's slices the devices of its record. It reports whether the node has any.
 func (t *deviceTable) use(record *ares.Node) bool {
 	t.mu.Lock()
@@ -362,9 +379,10 @@ func (t *deviceTable) use(record *ares.Node) bool {
 	if n == nil || len(n.list) == 0 {
 		return false
 	}
-	list, records := make([]watch.PoolDevice, len(n.list)), make([]ares.Device, len(n.list))
+	list, records, kind := make([]watch.PoolDevice, len(n.list)), make([]ares.Device, len(n.list)), t.typeOfGPUs()
 	for i, d := range n.list {
 		list[i], records[i] = d.PoolDevice, d.GPU(i, d.kind.model)
+		records[i].Type = kind
 		if !d.present {
 			records[i].Healthy, records[i].Reason = false, "no ResourceSlice has it any more"
 		}

@@ -88,10 +88,9 @@ func (p *claimsPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
 }
 
-// PostFilter deallocates a claim that keeps a pod without GPUs from its nodes. Those of planned pods are released by
-// PreFilter.
+// PostFilter deallocates a claim that keeps a pod from its nodes. The claims of planned pods are released by PreFilter.
 func (p *claimsPlugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.ares().feed.usesGPUs(pod) {
+	if len(pod.Spec.ResourceClaims) > 0 && p.ares().feed.usesGPUs(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	return p.DynamicResources.PostFilter(ctx, state, pod, nodes)

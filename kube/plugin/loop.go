@@ -46,7 +46,9 @@ func (l *loop) standBy(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			if l.plugin.feed.synced() && l.plugin.learnedRead.Load() {
+				l.plugin.feed.claiming.Lock()
 				l.plugin.planner.Absorb(now)
+				l.plugin.feed.claiming.Unlock()
 			}
 		}
 	}
@@ -105,7 +107,9 @@ const idle = time.Minute
 func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
 	p := l.plugin
 	begin := time.Now()
+	p.feed.claiming.Lock() // no decision while devices pass from a pod to a claim, or back
 	d, err := p.planner.Cycle(begin)
+	p.feed.claiming.Unlock()
 	if err != nil {
 		logger.Error(err, "The planner cannot decide; it tries again in a second")
 		return time.Second

@@ -487,3 +487,23 @@ func TestClaimsSchedulerKilled(t *testing.T) {
 	}
 	s.checkClaims()
 }
+
+// TestClaimPreemption: a pod of a higher class gets the devices of a preempted one. They are free only when the claim of
+// the preempted pod is released.
+func TestClaimPreemption(t *testing.T) {
+	t.Parallel()
+	s := newClaimScene(t, "claim-preemption", 1, eight)
+	s.createClaim("low", devices(8))
+	s.create(s.claimPod("low", "low"))
+	s.awaitBound("low", 1)
+	s.createClaim("high", devices(4))
+	high := s.claimPod("high", "high")
+	high.Spec.PriorityClassName = critical
+	s.create(high)
+	s.awaitBound("high", 1)
+	s.checkClaims()
+	c, err := cluster.Client.ResourceV1().ResourceClaims(s.namespace).Get(t.Context(), "low", metav1.GetOptions{})
+	if err != nil || c.Status.Allocation != nil {
+		t.Errorf("the claim of the preempted pod: %v, %v: want no allocation", c.Status, err)
+	}
+}
