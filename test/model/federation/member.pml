@@ -77,7 +77,7 @@ inline take_bound(c) {
 #ifdef NO_F1_ADMISSION	/* planted: admission is checked after the claim, and the job dropped */
 		if
 		:: healed -> accept(c, bound[c])
-		:: !healed && returns > 0 -> returns--; held[c] = bound[c]; acked[c] = true; rec[c] = Returned;
+		:: !healed && returns > 0 -> returns--; held[c] = bound[c]; rec[c] = None;
 			printf("cluster %d: does not admit epoch %d\n", c, bound[c])
 		:: !healed -> accept(c, bound[c])
 		fi
