@@ -41,7 +41,7 @@ inline start(c) {
 	assert(!alive[1 - c] || misjudged[1 - c] || misjudged[c]);	/* O7: nor with the other cluster */
 	assert(!ran[1 - c] || moved[1 - c] || restored || any_death);	/* O7: one cluster starts it */
 	assert(grant != Final || misjudged[c]);				/* O1: nothing starts after the end */
-	assert(done == 0);						/* O1: nor after an end that a member has recorded */
+	assert(done == 0 || misjudged[c]);						/* O1: nor after an end that a member has recorded */
 	assert(!ONCE || !ran[0] && !ran[1]);				/* A1: at_most_once */
 	assert(rec[c] != Foreign);					/* F7 */
 	assert(token_of(c) > token || misjudged[c]);			/* O9: tokens only grow */
