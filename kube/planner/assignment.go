@@ -112,11 +112,15 @@ func (p *Planner) Arrive(uid string) (release []string, complete bool) {
 	return release, true
 }
 
-// departDelay is how long a pod waits that could not be bound, before it is tried again.
-const departDelay = time.Second
+// A pod that could not be bound is tried again on the same node after departDelay, up to departuresBorne times.
+const (
+	departDelay     = time.Second
+	departuresBorne = 3
+)
 
 // Depart records that a pod that had arrived cannot be bound now. It is tried again on the same node after a while. If
-// the rest of its gang has no plan, the whole gang is planned again, so that it does not keep devices for nothing.
+// that does not help, or the rest of its gang has no plan, the whole gang is planned again, so that it does not keep devices
+// for nothing. A gang that is bound in part keeps its plan.
 func (p *Planner) Depart(uid string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +134,10 @@ func (p *Planner) Depart(uid string, now time.Time) {
 			p.release(o, nil)
 			return
 		}
+	}
+	if o.departures++; o.departures > departuresBorne && !o.unit.partyBound() {
+		p.release(o, nil) // dissolves the units of the gang
+		return
 	}
 	p.departed = append(p.departed, departure{o, now.Add(departDelay)})
 }
@@ -183,16 +191,21 @@ func (p *Planner) Reject(uid string, now time.Time) {
 		return
 	}
 	o.rejections = 0
-	if o.excluded == nil {
-		o.excluded = map[string]time.Time{}
-	}
-	o.excluded[o.seatNode()] = now.Add(excludedFor)
+	o.exclude(o.seatNode(), now)
 	p.release(o, nil) // dissolves the units of the gang if none of its pods is bound
 	if o.unit != nil {
 		o.unit = nil
 		p.changed[o.gang] = true
 		p.withdrawn = append(p.withdrawn, Ref{o.UID, o.Namespace, o.Name})
 	}
+}
+
+// exclude keeps a pod from a node for a while.
+func (o *pod) exclude(node string, now time.Time) {
+	if o.excluded == nil {
+		o.excluded = map[string]time.Time{}
+	}
+	o.excluded[node] = now.Add(excludedFor)
 }
 
 // readmitLater lets pods use nodes again whose exclusion is over, and returns when the next one ends.
@@ -213,7 +226,7 @@ func (p *Planner) readmitLater(now time.Time) (next time.Time) {
 			}
 		}
 		if over {
-			p.dissolve(u)
+			p.startAgain(u)
 		}
 	}
 	return next
@@ -227,7 +240,7 @@ func (p *Planner) readmit(name string) {
 				continue
 			}
 			delete(o.excluded, name)
-			p.dissolve(u)
+			p.startAgain(u)
 			break
 		}
 	}

@@ -44,10 +44,10 @@ func hasDevices(s *ares.SeatStatus, list []int) bool {
 	return slices.Equal(slices.Sorted(slices.Values(list)), slices.Sorted(slices.Values(indexes(s))))
 }
 
-// reconsider dissolves a unit that waits if one of its pods asks for something else now.
+// reconsider takes a unit that waits back if the pod or its owner says something else now than when the unit was made.
 func (p *Planner) reconsider(known *pod, seen *watch.Pod) {
-	if u := known.unit; u != nil && u.fence == 0 && (seen.Problem != known.Problem || !sameRequest(&known.Spec, &seen.Spec)) {
-		p.dissolve(u)
+	if u := known.unit; u != nil && u.fence == 0 && (seen.Problem != known.Problem || seen.Gang != known.Gang || !sameRequest(&known.Spec, &seen.Spec)) {
+		p.startAgain(u)
 	}
 }
 

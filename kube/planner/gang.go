@@ -20,6 +20,8 @@ type gang struct {
 	// lost is true from the loss of a node with pods of the gang until the gang is whole again.
 	lost bool
 	size int // the number of pods that a whole gang has
+	// misfit is true while no domain was found that holds all parts of the gang.
+	misfit bool
 }
 
 // id names the gang for the observer.
@@ -93,29 +95,50 @@ func (g *gang) evicted() bool {
 	return false
 }
 
-// formUnits makes units of the waiting pods of changed gangs.
+// formUnits makes units of the waiting pods of changed gangs. Pods that replace lost ones are placed together, near the
+// rest. A gang may have more pods than must be placed together. The others are placed one by one, near the first ones, once
+// those are bound.
 func (p *Planner) formUnits() {
 	for _, g := range slices.SortedFunc(maps.Keys(p.changed), func(a, b *gang) int { return cmp.Compare(a.key, b.key) }) {
 		list := p.waiting(g)
 		if len(list) == 0 {
 			continue
 		}
-		if near := g.placed(); near != nil {
-			for _, part := range alike(list) {
-				p.addUnit(g, part, near)
+		size := max(list[0].Gang.Size, 1)
+		near := g.placed()
+		if near == nil {
+			if len(list) >= size && !g.evicted() && !g.hasUnit() {
+				p.addGang(g, list[:size])
 			}
 			continue
 		}
-		size := max(list[0].Gang.Size, 1)
-		if len(list) < size || g.evicted() || g.hasUnit() {
+		inUnits, bound := g.count()
+		missing := min(max(size-inUnits, 0), len(list))
+		for _, part := range alike(list[:missing]) {
+			p.addUnit(g, part, near)
+		}
+		if bound < size {
 			continue
 		}
-		p.addGang(g, list[:size])
-		for _, o := range list[size:] {
-			p.addUnit(g, []*pod{o}, nil)
+		for _, o := range list[missing:] {
+			p.addUnit(g, []*pod{o}, near)
 		}
 	}
 	clear(p.changed)
+}
+
+// count returns how many pods of the gang are in a unit that stays, and how many of them are bound.
+func (g *gang) count() (inUnits, bound int) {
+	for _, o := range g.pods {
+		if o.unit == nil || o.unit.leaving || o.Leaving {
+			continue
+		}
+		inUnits++
+		if o.Node != "" {
+			bound++
+		}
+	}
+	return inUnits, bound
 }
 
 func (g *gang) hasUnit() bool {
@@ -127,12 +150,14 @@ func (g *gang) hasUnit() bool {
 	return false
 }
 
-// addGang makes the units of a whole gang: one, or several if its pods differ.
+// addGang makes the units of a whole gang: one, or several if its pods differ. If one domain must hold the whole gang, the
+// pods with the most GPUs choose it, because they fit into the fewest domains.
 func (p *Planner) addGang(g *gang, list []*pod) {
 	groups := alike(list)
+	slices.SortStableFunc(groups, func(a, b []*pod) int { return cmp.Compare(len(b)*b[0].GPUs, len(a)*a[0].GPUs) })
 	parts := make([]*unit, len(groups))
 	for i, part := range groups {
-		parts[i] = p.addUnit(g, part, nil)
+		parts[i] = p.addPart(g, part, nil, i > 0)
 	}
 	if len(parts) > 1 {
 		for _, u := range parts {

@@ -49,6 +49,8 @@ type Planner struct {
 	departed  []departure
 	// adopted has the pods that got an assignment while this process did not lead.
 	adopted []Ref
+	// unread has the bound pods whose real devices the planner may not have taken into account yet.
+	unread map[*pod]bool
 }
 
 // A node is a node of the cluster with the devices that pods use or will use.
@@ -57,6 +59,7 @@ type node struct {
 	online bool
 	cordon bool
 	taken  map[int]string // device index → UID of the pod
+	ids    map[string]int // ID of a device of the kubelet → its index; see devices.go
 }
 
 // A pod is a pod that uses GPUs.
@@ -68,7 +71,9 @@ type pod struct {
 	// excluded has the nodes that rejected this pod, and until when they are excluded for it.
 	excluded   map[string]time.Time
 	rejections int    // in a row, on the node that is planned
+	departures int    // since its unit was planned
 	told       string // the last reason that was reported for it
+	moved      bool   // it has other devices than its plan had, because another pod uses those
 }
 
 // New returns a planner for the pods that name the given scheduler. The observer may be nil.
@@ -148,6 +153,9 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.pods[seen.UID]
+	if known != nil && known.Node != "" && seen.Node == "" {
+		return // an event of its owner is late: a pod never leaves its node
+	}
 	if seen.Ended {
 		if known != nil {
 			known.Pod = seen
@@ -172,6 +180,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.claim(known, now)
 		p.recovered(known.gang, now)
 	}
+	p.noteDevices(known)
 	p.changed[known.gang] = true
 }
 

@@ -15,6 +15,8 @@ import (
 type Reason struct {
 	Pod  Ref
 	Text string
+	// Nominated is the node that the pod will get when the workloads that it preempts have stopped, "" if it preempts none.
+	Nominated string
 }
 
 // WaitingReasons returns the reasons of waiting pods that changed since they were last returned, for at most `limit` pods. The
@@ -40,7 +42,7 @@ func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
 			continue
 		}
 		o.told = text
-		out = append(out, Reason{Ref{o.UID, o.Namespace, o.Name}, text})
+		out = append(out, Reason{Ref{o.UID, o.Namespace, o.Name}, text, o.nominatedNode()})
 	}
 	return out
 }
@@ -56,15 +58,14 @@ func (p *Planner) reason(o *pod, refusals map[ares.JobID]string, now time.Time) 
 	case o.Problem != "":
 		return o.Problem
 	case o.unit == nil:
-		have := len(p.waiting(o.gang))
-		if want := o.Gang.Size; have < want {
-			return fmt.Sprintf("the gang is not complete: %d of %d pods exist", have, want)
-		}
-		return ""
+		return p.incomplete(o)
 	case o.unit.fence != 0:
 		return ""
 	case o.unit.run.Nominated != nil:
 		return fmt.Sprintf("waits until %d preempted workloads have stopped", len(o.unit.run.Nominated.Victims))
+	}
+	if o.gang.misfit {
+		return fmt.Sprintf("no %s was found with enough free GPUs for all pods of the gang together: they ask for different numbers", o.Gang.Level)
 	}
 	id := o.unit.job.ID
 	text, known := refusals[id]
@@ -73,6 +74,47 @@ func (p *Planner) reason(o *pod, refusals map[ares.JobID]string, now time.Time) 
 		refusals[id] = text
 	}
 	return text
+}
+
+// nominatedNode returns the node for which the pod's unit preempts others, or "".
+func (o *pod) nominatedNode() string {
+	if o.unit == nil || o.unit.run.Nominated == nil {
+		return ""
+	}
+	for _, s := range o.unit.run.Nominated.Seats {
+		if s.Rank == o.rank {
+			return s.Node
+		}
+	}
+	return ""
+}
+
+// incomplete says what a pod without a unit waits for, or "" if it is in the next cycle.
+func (p *Planner) incomplete(o *pod) string {
+	size, inUnits := o.Gang.Size, 0
+	exist := 0
+	for _, other := range o.gang.pods {
+		if !other.Leaving {
+			exist++
+		}
+		if other.unit != nil {
+			inUnits++
+		}
+	}
+	ready := len(p.waiting(o.gang))
+	switch {
+	case inUnits > 0 && inUnits < size:
+		return ""
+	case inUnits > 0:
+		return fmt.Sprintf("waits until the first %d pods of its gang are bound", size)
+	case exist < size && o.Gang.Source != "":
+		return fmt.Sprintf("%s, and %d of its pods with GPUs exist", o.Gang.Source, exist)
+	case exist < size:
+		return fmt.Sprintf("the gang is not complete: %d of %d pods exist", exist, size)
+	case ready < size:
+		return fmt.Sprintf("the gang is not complete: %d pods exist, but %d of them cannot be placed: see their conditions and scheduling gates", exist, exist-ready)
+	}
+	return ""
 }
 
 // State calls a function with the engine's state. The function must not keep it.

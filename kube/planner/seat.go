@@ -39,7 +39,7 @@ func (p *Planner) claim(o *pod, now time.Time) {
 	}
 	if s := u.seat(o.rank); s == nil || s.State != ares.SeatPlaced {
 		return
-	} else if s.Node != o.Node || o.Plan.Fence > 0 && !hasDevices(s, o.Plan.Devices) {
+	} else if s.Node != o.Node || o.Plan.Fence > 0 && !o.moved && !hasDevices(s, o.Plan.Devices) {
 		p.occupy(o) // also a binding of the leader before this one, which arrived late
 		return
 	}

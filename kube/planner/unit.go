@@ -22,6 +22,8 @@ type unit struct {
 	// parts has all units of a gang whose pods differ in what they request, or is nil. Each of them is a job of its own for
 	// the engine, but their pods are bound together.
 	parts []*unit
+	// judged is true once the other parts of the gang were decided after this one was placed (see retryDomains).
+	judged bool
 	// leaving is true once its pods are evicted.
 	leaving bool
 }
@@ -36,6 +38,15 @@ func (u *unit) party() []*unit {
 
 // addUnit makes a job of pods that request the same. The argument `near` is a placed pod of the same gang, or nil.
 func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
+	return p.addPart(g, list, near, false)
+}
+
+// labelGang is a label of the engine's job for the pods that choose the domain of their gang.
+const labelGang = "ares.dev/gang"
+
+// addPart is addUnit for a part of a gang. The last argument says that another unit of the gang chooses the domain, if one
+// domain must hold the whole gang. That unit has a label, and this one waits until it is placed.
+func (p *Planner) addPart(g *gang, list []*pod, near *pod, follows bool) *unit {
 	g.made++
 	first := list[0]
 	spec := first.Spec
@@ -46,6 +57,17 @@ func (p *Planner) addUnit(g *gang, list []*pod, near *pod) *unit {
 		if r := p.nodes[near.seatNode()]; r != nil && r.record != nil {
 			where.PreferredDomain = r.record.Labels[string(ares.LevelLeaf)]
 		}
+	}
+	if level := first.Gang.Level; level != "" && near != nil {
+		where.NodeRequirements = append(slices.Clone(where.NodeRequirements), p.sameDomain(near, level)...)
+	} else if level != "" && follows {
+		where.Affinity = []string{fmt.Sprintf("%s=%s @%s", labelGang, g.id(), level)}
+	} else if level != "" {
+		spec.Labels = maps.Clone(spec.Labels)
+		if spec.Labels == nil {
+			spec.Labels = map[string]string{}
+		}
+		spec.Labels[labelGang] = string(g.id())
 	}
 	if excluded := excludedNodes(list); len(excluded) > 0 {
 		where.NodeRequirements = append(slices.Clone(where.NodeRequirements),
@@ -91,20 +113,8 @@ func (p *Planner) changeRun(u *unit, change func(*ares.Run)) {
 // The argument `how` says how the pod ended, and is nil if it did not. Invariant: no rank of a unit that waits is nil.
 func (p *Planner) release(o *pod, how *ares.RankResult) {
 	u := o.unit
-	bound := false
-	for _, part := range u.party() {
-		for _, other := range part.ranks {
-			bound = bound || other != nil && other.Node != ""
-		}
-	}
-	if !bound {
-		for _, part := range u.party() {
-			p.dissolve(part)
-		}
-		return
-	}
-	if u.fence == 0 {
-		p.dissolve(u)
+	if u.fence == 0 || !u.partyBound() {
+		p.startAgain(u)
 		return
 	}
 	if s := u.seat(o.rank); s != nil {
@@ -119,6 +129,29 @@ func (p *Planner) release(o *pod, how *ares.RankResult) {
 		p.end(u)
 		p.forget(u)
 	}
+}
+
+// startAgain takes a unit that waits back, with the other units of its gang unless some of their pods are bound.
+func (p *Planner) startAgain(u *unit) {
+	if !u.partyBound() {
+		for _, part := range u.party() {
+			p.dissolve(part)
+		}
+		return
+	}
+	p.dissolve(u)
+}
+
+// partyBound reports whether a pod that is bound together with those of this unit is bound already.
+func (u *unit) partyBound() bool {
+	for _, part := range u.party() {
+		for _, o := range part.ranks {
+			if o != nil && o.Node != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dissolve takes a unit back, with its plan. Its pods wait again.

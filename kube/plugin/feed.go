@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/annotations"
 	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
@@ -28,11 +29,14 @@ type feed struct {
 	table     *deviceTable
 	claiming  sync.Mutex // of claims; it is taken before mu
 	claims    *claimFeed
+	objects   *objects
 
 	mu    sync.Mutex
 	nodes map[string]*nodeUse
 	pods  map[string]podUse             // by UID: all bound pods that use no GPU
 	owned map[string]map[string]*v1.Pod // owner's UID → the pods that wait and use GPUs, by UID
+	// members has the pods that name an object of an optional kind.
+	members map[objectKey]*members
 }
 
 // nodeUse is a node with what the pods without GPUs use of it.
@@ -52,6 +56,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 	f := &feed{
 		factory: factory, planner: to, scheduler: scheduler, wake: wake, table: newDeviceTable(),
 		nodes: map[string]*nodeUse{}, pods: map[string]podUse{}, owned: map[string]map[string]*v1.Pod{},
+		members: map[objectKey]*members{},
 	}
 	f.claims = newClaimFeed(f, activate)
 	for _, h := range []struct {
@@ -110,7 +115,7 @@ func (f *feed) synced() bool {
 			return false
 		}
 	}
-	return true
+	return f.objects.synced()
 }
 
 func (f *feed) setNode(n *v1.Node) {
@@ -157,6 +162,7 @@ func (f *feed) send(u *nodeUse) {
 }
 
 func (f *feed) setPod(pod *v1.Pod) {
+	f.remember(pod, !watch.Ended(pod))
 	switch {
 	case len(pod.Spec.ResourceClaims) > 0:
 		f.claims.podChanged(refOf(pod))
@@ -197,7 +203,7 @@ func (f *feed) plan(pod *v1.Pod, translate func(*v1.Pod, *watch.Owner, map[strin
 	if !known && pod.Spec.NodeName == "" {
 		return
 	}
-	f.planner.SetPod(translate(pod, workload, f.namespaceLabels(pod.Namespace)), time.Now())
+	f.planner.SetPod(translate(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()
 }
 
@@ -209,6 +215,7 @@ func (f *feed) removeOwned(owner string, pod *v1.Pod) {
 }
 
 func (f *feed) deletePod(pod *v1.Pod) {
+	f.remember(pod, false)
 	if !watch.UsesGPUs(pod) {
 		f.count(pod, false)
 		if len(pod.Spec.ResourceClaims) == 0 {
@@ -255,6 +262,9 @@ func (f *feed) count(pod *v1.Pod, present bool) {
 // owner returns the workload that created a pod, or nil if there is none or none of a kind that matters here. It reports
 // whether the answer is final: the event of a pod may come before that of its workload.
 func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.Owner, known bool) {
+	if set, final := f.leaderWorkerSet(pod); set != nil || !final && ref != nil {
+		return set, final
+	}
 	if ref == nil {
 		return nil, true
 	}
@@ -264,7 +274,8 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.O
 		if err != nil || o.UID != ref.UID {
 			return nil, false
 		}
-		return f.jobOwner(o), true
+		set, final := f.jobSet(o)
+		return f.jobOwner(o, set), final
 	case "StatefulSet":
 		o, err := f.factory.Apps().V1().StatefulSets().Lister().StatefulSets(pod.Namespace).Get(ref.Name)
 		if err != nil || o.UID != ref.UID {
@@ -290,12 +301,12 @@ func (f *feed) owner(pod *v1.Pod, ref *metav1.OwnerReference) (workload *watch.O
 }
 
 // jobOwner returns the workload of a Job: the Job itself, or its JobSet.
-func (f *feed) jobOwner(j *batchv1.Job) *watch.Owner {
+func (f *feed) jobOwner(j *batchv1.Job, set *watch.JobSet) *watch.Owner {
 	siblings, err := f.factory.Batch().V1().Jobs().Lister().Jobs(j.Namespace).List(watch.SameJobSet(j))
 	if err != nil {
 		siblings = nil // the selector is made of labels that the API server accepted
 	}
-	return watch.JobSetOwner(j, siblings)
+	return watch.JobSetOwner(j, siblings, set)
 }
 
 // jobChanged translates the waiting pods of a Job again, and those of the other Jobs of its JobSet.
@@ -361,4 +372,25 @@ func (f *feed) pod(r planner.Ref) *v1.Pod {
 		return nil
 	}
 	return pod
+}
+
+// lacksLimits reports whether a pod without GPUs has an annotation that asks for some, or a Job whose pods are all alike has. In
+// a JobSet or a LeaderWorkerSet some pods may use no GPUs.
+func (f *feed) lacksLimits(pod *v1.Pod) bool {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return false
+	}
+	if _, asks := pod.Annotations[annotations.GPUCount]; asks {
+		return true
+	}
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "Job" {
+		return false
+	}
+	job, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
+	if err != nil || job.UID != ref.UID || watch.InJobSet(job) {
+		return false
+	}
+	_, asks := job.Annotations[annotations.GPUCount]
+	return asks
 }

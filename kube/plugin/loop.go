@@ -117,6 +117,9 @@ func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
 	if d.Placed > 0 || len(d.Evictions) > 0 {
 		logger.Info("Decided", "units", d.Placed, "pods", len(d.Planned), "evictions", len(d.Evictions), "took", time.Since(begin))
 	}
+	for _, c := range d.Corrected {
+		logger.Info("The kubelet chose other devices than planned", "pod", c.Pod.String(), "node", c.Node, "planned", c.Planned, "real", c.Real, "devices", c.Devices)
+	}
 	took := time.Since(begin)
 	p.metrics.ObserveDecision(took)
 	p.metrics.ObservePlan(&d.Plan, nil, took)

@@ -7,11 +7,13 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -26,6 +28,11 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	}
 	opts.ConfigFile = path
 	if err = opts.ComponentGlobalsRegistry.Set(); err != nil { // as the framework wants it, after all flags are read
+		return err
+	}
+	// The planner places the pods of a PodGroup together, one cycle of the framework for each pod. The framework's own cycle
+	// for groups reserves and gives back each pod to try a group out, which here would mean that the pod cannot be bound.
+	if err = utilfeature.DefaultMutableFeatureGate.Set(string(features.GenericWorkload) + "=false"); err != nil {
 		return err
 	}
 	// The flags of leader election would override the file.
@@ -44,6 +51,9 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		return err
 	}
 	cc := config.Complete()
+	if err := checkVersion(ctx, cc.Client.Discovery()); err != nil {
+		return err
+	}
 	var made *Plugin
 	var claims *claimsPlugin
 	queue := newEventQueue(func() bool { return len(made.binding) > 0 })

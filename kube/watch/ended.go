@@ -60,6 +60,9 @@ func outcome(p *v1.Pod) ares.Outcome {
 		}
 		return ares.OutcomeStopped
 	}
+	if p.DeletionTimestamp != nil { // it was deleted, and its program does not exit with 0 when it is told to end
+		return ares.OutcomeStopped
+	}
 	return ares.OutcomeFailed
 }
 

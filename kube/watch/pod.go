@@ -32,6 +32,8 @@ type Pod struct {
 	Problem string
 	// Plan is what the binding wrote into the pod's annotations. It is empty for a pod that is not bound by Ares.
 	Plan Bound
+	// Devices has the IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them.
+	Devices []string
 	// ByClaim is true if ResourceClaims give the pod its GPUs. Exact is true if the devices of Plan are allocated to it, so
 	// that it uses these and no others.
 	ByClaim, Exact bool

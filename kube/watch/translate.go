@@ -2,6 +2,8 @@ package watch
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,16 +38,13 @@ func translatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string, co
 		Result:    result(p),
 		GPUs:      count,
 		Uses:      Uses(p),
-		Gang:      gang(p, owner),
 		Index:     index(p),
 		Plan:      bound(p),
+		Devices:   devicesInUse(p),
 	}
-	var theirs map[string]string
-	if owner != nil {
-		theirs = owner.Annotations
-	}
-	request, err := annotations.Parse(p.Annotations, theirs)
-	if err == nil {
+	out.Gang, out.Problem = gang(p, owner)
+	request, err := annotations.Parse(p.Annotations, inherited(owner))
+	if err == nil && (owner == nil || !slices.Contains(owner.Totals, request.GPUs)) {
 		_, err = annotations.GPUs(request, out.GPUs, out.Gang.Total)
 	}
 	if err != nil {
@@ -67,6 +66,7 @@ func translatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string, co
 	describe(&out.Spec, p)
 	out.Spec.SetMilliCPUs(int(out.Uses.CPUMilli))
 	where := out.Spec.Constraints
+	where.RequiredLevel = string(out.Gang.Level)
 	where.NodeSelector = p.Spec.NodeSelector
 	where.Tolerations = tolerations(p.Spec.Tolerations)
 	where.NodeRequirements = requirements(p.Spec.Affinity)
@@ -94,6 +94,27 @@ func describe(s *ares.Spec, p *v1.Pod) {
 		}
 	}
 	s.Image, s.Command, s.Args = main.Image, main.Command, main.Args
+}
+
+// inherited returns the annotations that a pod has from its workload and its PodGroup. Those of the workload win.
+func inherited(owner *Owner) map[string]string {
+	if owner == nil {
+		return nil
+	}
+	if owner.Group == nil {
+		return owner.Annotations
+	}
+	return overlaid(owner.Group.Annotations, owner.Annotations)
+}
+
+// overlaid returns the annotations of both maps. Those of the second one win.
+func overlaid(under, over map[string]string) map[string]string {
+	if len(under) == 0 {
+		return over
+	}
+	out := maps.Clone(under)
+	maps.Copy(out, over)
+	return out
 }
 
 // labelOwner is a label of the engine's job for a pod, with the UID of the workload that the pod belongs to.

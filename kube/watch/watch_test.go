@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -203,22 +204,48 @@ func TestGangOfAJob(t *testing.T) {
 	}
 }
 
-func TestGangOfAJobSet(t *testing.T) {
-	job := func(uid string, pods int32) *batchv1.Job {
-		return &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{"jobset.sigs.k8s.io/jobset-uid": "set", "jobset.sigs.k8s.io/global-replicas": "3"}},
-			Spec:       batchv1.JobSpec{Parallelism: &pods},
+// TestResults checks how the end of a pod is read: a program that fails, a node that fails and a pod that is stopped are
+// different things.
+func TestResults(t *testing.T) {
+	began := metav1.NewTime(time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC))
+	ended := metav1.NewTime(began.Add(time.Hour))
+	condition := func(reason string) []v1.PodCondition {
+		return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		phase   v1.PodPhase
+		reason  string
+		target  []v1.PodCondition
+		deleted bool
+		want    ares.Outcome
+	}{
+		"runs":               {phase: v1.PodRunning},
+		"succeeded":          {phase: v1.PodSucceeded, want: ares.OutcomeSucceeded},
+		"failed":             {phase: v1.PodFailed, want: ares.OutcomeFailed},
+		"over its deadline":  {phase: v1.PodFailed, reason: "DeadlineExceeded", want: ares.OutcomeTimeout},
+		"no devices":         {phase: v1.PodFailed, reason: "UnexpectedAdmissionError", want: ares.OutcomeLost},
+		"its node is silent": {phase: v1.PodFailed, target: condition("DeletionByTaintManager"), deleted: true, want: ares.OutcomeLost},
+		"evicted":            {phase: v1.PodFailed, target: condition("EvictionByEvictionAPI"), deleted: true, want: ares.OutcomeStopped},
+		"deleted":            {phase: v1.PodFailed, deleted: true, want: ares.OutcomeStopped},
+	} {
+		p := gpuPod("1")
+		p.Status = v1.PodStatus{Phase: c.phase, Reason: c.reason, Conditions: c.target, ContainerStatuses: []v1.ContainerStatus{{
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 3, StartedAt: began, FinishedAt: ended}},
+		}}}
+		if c.deleted {
+			p.DeletionTimestamp = &ended
 		}
-	}
-	leader, worker := job("a", 1), job("b", 4)
-	if o := watch.JobSetOwner(leader, []*batchv1.Job{leader, worker}); o.Pods != 6 || o.UID != "set" || !o.IsGang {
-		t.Errorf("%+v, want a gang of 6: one Job is missing and counts like this one", o)
-	}
-	if o := watch.JobSetOwner(leader, []*batchv1.Job{leader, worker, job("c", 4)}); o.Pods != 9 {
-		t.Errorf("%d pods, want 9", o.Pods)
-	}
-	leader.Labels = nil
-	if o := watch.JobSetOwner(leader, nil); o.Pods != 1 || o.UID != "a" {
-		t.Errorf("%+v, want the Job alone", o)
+		got := watch.TranslatePod(p, nil, nil)
+		switch {
+		case c.want == "":
+			if got.Result != nil {
+				t.Errorf("%s: the result is %+v, want none", name, got.Result)
+			}
+		case got.Result == nil || got.Result.Outcome != c.want || got.Result.ExitCode != 3 || !got.Result.EndedAt.Equal(ended.Time):
+			t.Errorf("%s: the result is %+v, want %s", name, got.Result, c.want)
+		}
+		if !got.Started.Equal(began.Time) {
+			t.Errorf("%s: it started at %s", name, got.Started)
+		}
 	}
 }

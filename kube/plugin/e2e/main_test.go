@@ -46,10 +46,16 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if cluster, err = kubetest.Launch(ctx, kubetest.Options{Dir: filepath.Join(dir, "cluster"), APIServerArgs: audit, NodeLease: nodeLease}); err != nil {
+	if cluster, err = kubetest.Launch(ctx, kubetest.WithPodGroups(kubetest.Options{Dir: filepath.Join(dir, "cluster"), APIServerArgs: audit, NodeLease: nodeLease})); err != nil {
 		return 1, err
 	}
 	defer cluster.Stop()
+	if err = cluster.CreateGroupKinds(ctx); err != nil {
+		return 1, err
+	}
+	if err = cluster.StartWorkloads(ctx); err != nil {
+		return 1, err
+	}
 	if account, err = cluster.ServiceAccountKubeconfig("kube-system", "topology-scheduler"); err != nil {
 		return 1, err
 	}

@@ -40,7 +40,10 @@ func TestInstall(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := kubetest.Start(t, kubetest.Options{APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}})
+	c := kubetest.Start(t, kubetest.WithPodGroups(kubetest.Options{APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}}))
+	if err := c.CreateGroupKinds(t.Context()); err != nil { // the scheduler reads them if they are there
+		t.Fatal(err)
+	}
 	a := newApplier(t, c)
 	a.apply(t, "deploy/*.yaml")
 	if t.Failed() {
