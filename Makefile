@@ -18,7 +18,9 @@ SHARED  := ^$(MODULE)/(agent|api|audit|auth|client|control|history|notify|pki|re
 FUZZTIME ?= 10m
 
 # Kubernetes for tests. kube-controller-manager is replaced by a small program of ours, which compiles in a fraction of the time.
-KUBE_PROGRAMS := $(addprefix $(TOOLS)/kube/,kube-apiserver kube-scheduler kwok controllers)
+KUBE_PROGRAMS := $(addprefix $(TOOLS)/kube/,kube-apiserver kube-scheduler kubelet kwok controllers)
+# The container runtime of the real kubelet. Debian's containerd 1.6 runs pods too, but has no CDI, which DRA needs.
+CONTAINERD_PROGRAMS := $(addprefix $(TOOLS)/kube/,containerd containerd-shim-runc-v2 ctr)
 KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' tools/k8s/go.mod)
 
 # What the tests need from outside. They fail without it; nothing is skipped.
@@ -172,7 +174,8 @@ bench-sim-long: ## Queue orders on all generated workloads, those for tuning too
 KUBETEST := CGO_ENABLED=0 $(GOTEST) -trimpath
 
 .PHONY: test-kube
-test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes
+test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a real Kubernetes: API server, controllers, fake nodes, a real kubelet
+	@tools/needs ip runc cni-bridge
 	cd kube/plugin && CGO_ENABLED=0 go vet -trimpath -p $(P) ./... && $(KUBETEST) ./...
 
 .PHONY: failpoints
@@ -219,7 +222,7 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
 
 .PHONY: kube-tools
-kube-tools: $(KUBE_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s changes
+kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s, tools/containerd or tools/workloads changes
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -278,6 +281,11 @@ $(KUBE_PROGRAMS) &: tools/k8s/go.mod tools/k8s/go.sum $(wildcard tools/k8s/contr
 	cd tools/k8s && CGO_ENABLED=0 go build -p $(P) -trimpath \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION)' -o $(TOOLS)/kube/ tool ./controllers
 	touch $(KUBE_PROGRAMS)
+
+$(CONTAINERD_PROGRAMS) &: tools/containerd/go.mod tools/containerd/go.sum
+	mkdir -p $(TOOLS)/kube
+	cd tools/containerd && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $(TOOLS)/kube/ tool
+	touch $(CONTAINERD_PROGRAMS)
 
 $(TOOLS)/kube/workloads: tools/workloads/go.mod tools/workloads/go.sum $(wildcard tools/workloads/*.go)
 	mkdir -p $(TOOLS)/kube

@@ -303,7 +303,7 @@ func TestClusterStatus(t *testing.T) {
 		t.Errorf("drain answered %d %s", a.code, a.body)
 	}
 	a = h.do("GET", "/api/v1/nodes/n1", nil)
-	if a.json["drain"] == nil || !reflect.DeepEqual(a.json["numa"], []any{map[string]any{"id": 0.0, "cpu_cores": 8.0, "memory_mb": 1000.0}}) ||
+	if a.json["drain"] == nil || !reflect.DeepEqual(a.json["numa"], []any{map[string]any{"id": 0.0, "cpu_cores": 8.0, "memory_mb": 1000.0, "cpu_milli": 0.0}}) ||
 		!reflect.DeepEqual(a.json["taints"], []any{map[string]any{"key": "lab", "value": "x", "effect": "NoSchedule"}}) ||
 		a.json["devices"].([]any)[0].(map[string]any)["celsius"] != 61.0 {
 		t.Errorf("a drained node is %s", a.body)

@@ -78,8 +78,6 @@ func (s *NodeScores) Follow(b *ares.Batch, now time.Time) {
 			}
 		case ev.Node != nil:
 			ends = append(ends, s.followDevices(ev.Node, b.Reset, now)...)
-		case ev.Gone.Kind == ares.KindJob:
-			delete(s.watched, ares.JobID(ev.Gone.ID))
 		case ev.Gone.Kind == ares.KindScore:
 			delete(s.told, ev.Gone.ID)
 		case ev.Gone.Kind == ares.KindNode:
@@ -92,6 +90,11 @@ func (s *NodeScores) Follow(b *ares.Batch, now time.Time) {
 	for i := range b.Events { // after the jobs, clocks and predictions of the snapshot
 		if r := b.Events[i].Run; r != nil && s.watched[r.Job] != nil {
 			ends = append(ends, s.follow(s.watched[r.Job], &r.Run)...)
+		}
+	}
+	for i := range b.Events { // last, because one batch may have the end of a run and the deletion of its job
+		if g := b.Events[i].Gone; g.Kind == ares.KindJob {
+			delete(s.watched, ares.JobID(g.ID))
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b forecast.End) int { return a.At.Compare(b.At) })

@@ -184,3 +184,17 @@ func TestForecastsFromOtherJobsAreIgnored(t *testing.T) {
 		t.Errorf("by other jobs %+v, by its own %+v", a, b)
 	}
 }
+
+// TestEndAndDeletionTogether checks that an attempt counts whose job is deleted in the same batch.
+func TestEndAndDeletionTogether(t *testing.T) {
+	t.Parallel()
+	w := newWatch()
+	w.tell(true, machine("n"))
+	w.tell(false, append(lostOn("a", "n", noon), ares.Event{Gone: ares.Gone{Kind: ares.KindJob, ID: "a"}})...)
+	if w.score("n") == ares.FullScore {
+		t.Error("the lost attempt does not count")
+	}
+	if len(w.watched) > 0 {
+		t.Error("the deleted job is still followed")
+	}
+}

@@ -184,8 +184,11 @@ func (r *Runner) whereabouts(key Key) (o seat.Order, known bool) {
 		return read, true
 	}
 	o = seat.Order{Spec: Spec{Key: key}, Cgroup: string(r.defaultGroup(key)), Mark: r.mark(key)}
+	if cgroup, ok := r.owners.slotOf(key); ok {
+		o.Cgroup, o.InSlot = cgroup, true
+	}
 	for _, parent := range r.limits.v1 {
-		o.Groups = append(o.Groups, seat.Group{Dir: filepath.Join(parent.Dir, key.String()), Back: parent.Back})
+		o.Groups = append(o.Groups, seat.Group{Dir: filepath.Join(parent.Dir, groupName(&o)), Back: parent.Back})
 	}
 	return o, false
 }
@@ -206,6 +209,14 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 		return err
 	}
 	order, known := r.whereabouts(key)
+	return r.ensureDead(ctx, &order, known)
+}
+
+// ensureDead is EnsureDead for a seat whose order may be `known`; see the method `whereabouts`.
+func (r *Runner) ensureDead(ctx context.Context, order *seat.Order, known bool) error {
+	if r.owners.hasLeft(order) {
+		return nil // it left the slot when its processes were verified to be dead
+	}
 	// If the seat has no cgroup, or its spec cannot be read, search for the seat's processes outside a cgroup too.
 	swept := order.Contained() && known
 	var last error
@@ -215,7 +226,7 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 			killed, last = killGroup(seat.Cgroup(order.Cgroup))
 		}
 		if killed && !swept {
-			swept, last = r.sweep(&order)
+			swept, last = r.sweep(order)
 		}
 		gone := false
 		if killed && swept {
@@ -224,9 +235,12 @@ func (r *Runner) EnsureDead(ctx context.Context, key Key) error {
 		return gone
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s has ended: %w", key, errors.Join(err, last))
+		return fmt.Errorf("wait until %s has ended: %w", order.Key, errors.Join(err, last))
 	}
-	r.removeSecrets(key, known && order.SecretCount == 0)
+	if order.InSlot {
+		r.owners.remove(order.Cgroup)
+	}
+	r.removeSecrets(order.Key, known && order.SecretCount == 0)
 	return nil
 }
 
@@ -261,8 +275,7 @@ func (r *Runner) sweep(o *seat.Order) (dead bool, err error) {
 
 // killSupervisor kills the supervisor of a seat by its PID, if the seat's lock says that it is alive.
 func (r *Runner) killSupervisor(key Key) {
-	b, unread := r.read(key, seat.PidFile)
-	if pid, bad := strconv.Atoi(string(b)); unread == nil && bad == nil && pid > 1 {
+	if pid := r.pidOfSupervisor(key); pid > 1 {
 		_ = seat.KillPid(pid, func() bool { alive, unknown := r.alive(key); return alive && unknown == nil })
 	}
 }
@@ -286,6 +299,10 @@ func (r *Runner) killStrays(ctx context.Context) error {
 		entries = append(entries, more...)
 	}
 	for _, e := range entries {
+		if e.IsDir() && isSlotName(e.Name()) {
+			r.removeStraySlot(e.Name())
+			continue
+		}
 		key, ok := seat.ParseKey(e.Name())
 		if !ok || !e.IsDir() {
 			continue

@@ -153,7 +153,7 @@ func (l *limiter) plan(o *seat.Order) {
 		if len(settings(name, v2, o.Limits)) == 0 {
 			continue
 		}
-		dir := filepath.Join(parent.Dir, o.Key.String())
+		dir := filepath.Join(parent.Dir, groupName(o))
 		switch {
 		case v2:
 			dir = o.Cgroup
@@ -176,18 +176,32 @@ func (l *limiter) plan(o *seat.Order) {
 	}
 }
 
+// groupName returns the name of the cgroups of a seat, in each hierarchy: that of the slot, or that of the seat.
+func groupName(o *seat.Order) string {
+	if o.InSlot {
+		return filepath.Base(o.Cgroup)
+	}
+	return o.Key.String()
+}
+
 // The method `furnish` creates the cgroups that limit the job. The method `plan` has recorded the paths of
-// these cgroups in the seat's order. The seat's own v2 cgroup already exists.
-func (l *limiter) furnish(o *seat.Order) error {
+// these cgroups in the seat's order. The seat's own v2 cgroup already exists. With `again`, the seat is in a slot that another seat with the
+// same limits has left, so only the job's own cgroups are created.
+func (l *limiter) furnish(o *seat.Order, again bool) error {
 	for _, name := range l.v2 {
 		all := settings(name, true, o.Limits)
 		if !o.Contained() || len(all) == 0 {
 			continue
 		}
-		if err := seat.WriteFile(o.Cgroup+"/cgroup.subtree_control", []byte("+"+name), cgroupFile, 0); err != nil {
-			return fmt.Errorf("limit the job: %w", err)
+		if !again {
+			if err := seat.WriteFile(o.Cgroup+"/cgroup.subtree_control", []byte("+"+name), cgroupFile, 0); err != nil {
+				return fmt.Errorf("limit the job: %w", err)
+			}
+			if err := favourSupervisor(o.Cgroup, name, "cpu.weight"); err != nil {
+				return err
+			}
 		}
-		if err := limit(o.Cgroup, name, "cpu.weight", all); err != nil {
+		if err := apply(o.Cgroup+"/"+seat.JobGroup, all); err != nil {
 			return err
 		}
 	}
@@ -196,33 +210,41 @@ func (l *limiter) furnish(o *seat.Order) error {
 		if len(all) == 0 {
 			continue
 		}
-		dir := filepath.Join(parent.Dir, o.Key.String())
-		subs := []string{"", seat.JobGroup}
-		if name == "cpu" { // the other limits apply to the job alone
-			subs = append(subs, seat.SupervisorGroup)
+		dir := filepath.Join(parent.Dir, groupName(o))
+		subs := []string{"", "/" + seat.JobGroup, "/" + seat.SupervisorGroup}
+		switch {
+		case again && dir != filepath.Dir(o.MemoryGroup):
+			continue // the cgroup of the last job is still there, with the same limit; see slot.jobRemoved
+		case again:
+			subs = subs[1:2]
+		case name != "cpu": // the other limits apply to the job alone
+			subs = subs[:2]
 		}
 		for _, sub := range subs {
 			// Several controllers may share a directory.
-			if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("limit the job: %w", err)
+			if err := syscall.Mkdir(dir+sub, 0o755); err != nil && err != syscall.EEXIST {
+				return fmt.Errorf("limit the job: %w", &fs.PathError{Op: "mkdir", Path: dir + sub, Err: err})
 			}
 		}
-		if err := limit(dir, name, "cpu.shares", all); err != nil {
+		if !again {
+			if err := favourSupervisor(dir, name, "cpu.shares"); err != nil {
+				return err
+			}
+		}
+		if err := apply(dir+"/"+seat.JobGroup, all); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// The function `limit` limits the job's cgroup below the seat's cgroup `dir`. The supervisor limits the seat's own cgroup when it starts the job;
-// see seat.Order.Charge. The file `weight` sets the supervisor's share of processor time; its name depends on the cgroup version.
-func limit(dir, controller, weight string, all []setting) error {
-	if controller == "cpu" {
-		if err := apply(filepath.Join(dir, seat.SupervisorGroup), []setting{{file: weight, value: seat.SupervisorWeight[weight]}}); err != nil {
-			return err
-		}
+// favourSupervisor sets the supervisor's share of processor time below the seat's cgroup `dir`. The name of the file `weight` depends on the
+// cgroup version. The supervisor limits the seat's own cgroup when it starts the job; see seat.Order.Charge.
+func favourSupervisor(dir, controller, weight string) error {
+	if controller != "cpu" {
+		return nil
 	}
-	return apply(filepath.Join(dir, seat.JobGroup), all)
+	return apply(dir+"/"+seat.SupervisorGroup, []setting{{file: weight, value: seat.SupervisorWeight[weight]}})
 }
 
 // removeGroups kills the remaining processes in the seat's v1 cgroups and removes these cgroups.

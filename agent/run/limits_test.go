@@ -115,7 +115,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.furnish(&o); err != nil {
+	if err := l.furnish(&o, false); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
@@ -132,7 +132,7 @@ func TestLimitsOfVersion2(t *testing.T) {
 	for _, c := range []struct {
 		do   func() error
 		want string
-	}{{o.Charge, "250000 100000"}, {o.Uncharge, "max 100000"}} {
+	}{{func() error { return o.Charge(&seat.Charged{}) }, "250000 100000"}, {o.Uncharge, "max 100000"}} {
 		if err := os.Truncate(filepath.Join(o.Cgroup, "cpu.max"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestNoLimits(t *testing.T) {
 	l := limiter{v2: []string{"cpu"}, v1: map[string]seat.Group{"memory": {Dir: "/nowhere"}, "pids": {Dir: "/nowhere"}}}
 	o := seat.Order{Spec: Spec{Key: key("a")}, Cgroup: "/nowhere/a.7.0"}
 	l.plan(&o)
-	if err := l.furnish(&o); err != nil || o.MemoryGroup != "" || len(o.Groups) != 0 {
+	if err := l.furnish(&o, false); err != nil || o.MemoryGroup != "" || len(o.Groups) != 0 {
 		t.Errorf("%v, planned %+v", err, o)
 	}
 	// If there is no pids controller and the job has its own user, the limit applies to all processes of that user.

@@ -28,7 +28,7 @@ func TestLogOfASeatThatIsNotReady(t *testing.T) {
 	if _, err := w.OpenLog(spec.Key); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("log of a seat without a lock: %v, want %v", err, fs.ErrNotExist)
 	}
-	lock, err := w.furnish(w.ctx, order)
+	lock, err := w.furnish(w.ctx, order, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,6 +103,8 @@ type Runner struct {
 	kept       keptLogs    // logs of forgotten seats
 	untidy     error       // what could not be cleaned up when the Runner was opened
 	spares     spares      // supervisors that wait for their next seat
+	owners     slotOwners  // the seats that are in a slot
+	ended      endedSeats  // seats that Wait has returned
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -249,11 +251,17 @@ func (r *Runner) look(ctx context.Context, key Key) (Found, error) {
 		// If the supervisor is alive, it has read a complete spec and can report the important values. If the supervisor does not
 		// answer, it is killed soon.
 		order = seat.Order{Spec: Spec{Key: key, LostAfter: seat.MinLostAfter}}
+		if alive {
+			order.Cgroup, order.InSlot = r.slotOfSupervisor(key)
+		}
 	}
 	f := Found{Key: key, Attempt: order.Attempt}
 	if !alive {
 		f.Result = r.readResult(key)
 		return f, nil
+	}
+	if order.InSlot {
+		r.owners.set(order.Cgroup, key)
 	}
 	f.Proc = r.adopt(ctx, order)
 	f.Attempt = f.Proc.order.Attempt
@@ -332,12 +340,25 @@ func (r *Runner) readResult(key Key) Result {
 
 // lastWords returns the beginning of the supervisor's error output.
 func (r *Runner) lastWords(key Key) string {
-	b, err := r.read(key, seat.ErrorFile)
-	if err != nil {
-		return ""
+	b, _ := r.read(key, seat.LockFile)
+	_, said := seat.ParseLock(string(b))
+	if said == "" {
+		b, _ = r.read(key, seat.OldErrorFile)
+		said = string(b)
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	return clean(line, 200)
+}
+
+// pidOfSupervisor returns the PID that a seat's supervisor has written, or 0. Only a locked LockFile shows that the process is alive.
+func (r *Runner) pidOfSupervisor(key Key) int {
+	b, _ := r.read(key, seat.LockFile)
+	pid, _ := seat.ParseLock(string(b))
+	if pid == 0 {
+		b, _ = r.read(key, seat.OldPidFile)
+		pid, _ = seat.ParseLock(string(b))
+	}
+	return pid
 }
 
 func seatPath(key Key, name string) string { return seatsDir + "/" + key.String() + "/" + name }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -46,49 +47,75 @@ const maxSpares = 16
 type spares struct {
 	mu     sync.Mutex
 	idle   []spare // the one that has waited longest first
-	ending []child // those that were told to end
+	ending []spare // those that were told to end
 	ready  bool    // the cgroup of idle supervisors exists
 	closed bool
 }
 
 type spare struct {
 	child
-	since BootTime
+	slot        // the cgroups that the supervisor keeps; none after its first seat
+	isNew  bool // the slot was just assigned: it does not exist yet
+	since  BootTime
+	owners *slotOwners // lists the slot; nil if there is none
 }
 
-// The method `take` returns the supervisor that became idle last, because its memory is most likely in the processor's caches.
-func (s *spares) take() (c child, ok bool) {
+// The method `take` returns an idle supervisor whose slot has the given limits, or one without a slot. It prefers the supervisor that became
+// idle last, because its memory is most likely in the processor's caches.
+func (s *spares) take(limits seat.Limits) (spare, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.idle) - 1
-	if n < 0 {
-		return child{}, false
+	for i := len(s.idle) - 1; i >= 0; i-- {
+		if c := s.idle[i]; c.cgroup == "" || c.limits == limits {
+			s.idle = slices.Delete(s.idle, i, i+1)
+			return c, true
+		}
 	}
-	c, s.idle = s.idle[n].child, s.idle[:n]
-	return c, true
+	return spare{}, false
 }
 
 // The method `keep` adds a supervisor that has become idle. It returns false if there are enough of them.
-func (s *spares) keep(c child) bool {
+func (s *spares) keep(c spare) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.idle) >= maxSpares {
 		return false
 	}
-	s.idle = append(s.idle, spare{c, Now()})
+	c.since = Now()
+	s.idle = append(s.idle, c)
 	return true
 }
 
-// The method `release` ends the supervisors that have been idle for a while, and collects the exit status of those that have ended.
+// The method `end` kills an idle supervisor that is of no use. It is not reaped yet, so its PID is still its own.
+func (s *spares) end(c spare) {
+	_ = syscall.Kill(c.pid, syscall.SIGKILL)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = append(s.ending, c)
+}
+
+// The method `ended` collects the exit status of a supervisor that has ended, and removes its slot. It returns false as long as anything is
+// left of it.
+func (c *spare) ended() bool {
+	if !c.reaped() || !c.removed() {
+		return false
+	}
+	if c.owners != nil {
+		c.owners.remove(c.cgroup)
+	}
+	return true
+}
+
+// The method `release` ends the supervisors that have been idle for a while, and cleans up after those that have ended.
 func (s *spares) release(idleFor time.Duration) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.idle) > 0 && Now().Sub(s.idle[0].since) >= idleFor {
-		s.ending, s.idle = append(s.ending, s.idle[0].child), s.idle[1:]
+		s.ending, s.idle = append(s.ending, s.idle[0]), s.idle[1:]
 	}
 	ending := s.ending[:0]
 	for _, c := range s.ending {
-		if !c.reaped() {
+		if !c.ended() {
 			ending = append(ending, c)
 		}
 	}
@@ -131,41 +158,25 @@ func (r *Runner) haveIdleGroup() bool {
 	return r.spares.ready
 }
 
-// The method `reuse` gives the seat a supervisor that has served another seat. The supervisor is moved into the seat's cgroup first, so
-// that it can be killed through the cgroup from then on. If there is no such supervisor, the method returns false.
-func (r *Runner) reuse(order *seat.Order, complaints, ready, lock *os.File) (child, bool) {
+// The method `reuse` gives the seat the supervisor `s`, which has served another seat. The supervisor is moved into the seat's cgroup first,
+// unless it is there already, so that it can be killed through the cgroup from then on. The method fails if the supervisor has died while it
+// was idle.
+func (r *Runner) reuse(s *spare, order *seat.Order, complaints, ready, lock *os.File) error {
 	rights := syscall.UnixRights(int(complaints.Fd()), int(ready.Fd()), int(lock.Fd()))
 	dir := []byte(filepath.Join(r.dir, seatsDir, order.Key.String()))
-	for {
-		c, ok := r.spares.take()
-		if !ok {
-			return child{}, false
+	if s.isNew {
+		if err := seat.WriteFile(order.Cgroup+"/"+seat.SupervisorGroup+"/cgroup.procs", []byte(strconv.Itoa(s.pid)), 0, 0); err != nil {
+			return err
 		}
-		err := seat.WriteFile(order.Cgroup+"/"+seat.SupervisorGroup+"/cgroup.procs", []byte(strconv.Itoa(c.pid)), 0, 0)
-		if err == nil {
-			err = syscall.Sendmsg(c.next, dir, rights, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-		}
-		if err == nil {
-			return c, true
-		}
-		// It has died while it was idle. It is not reaped yet, so its PID is still its own.
-		_ = syscall.Kill(c.pid, syscall.SIGKILL)
-		r.spares.mu.Lock()
-		r.spares.ending = append(r.spares.ending, c)
-		r.spares.mu.Unlock()
 	}
+	return syscall.Sendmsg(s.next, dir, rights, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 }
 
-// keepSupervisor keeps the supervisor for another seat if it waits for one. The seat must have ended.
+// keepSupervisor keeps the supervisor of a seat that has ended, and whose cgroups are gone, for another seat.
 func (p *Proc) keepSupervisor() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child.pid == 0 || p.child.next < 0 {
-		return
-	}
-	var message [len(seat.Idle) + 1]byte
-	n, _, err := syscall.Recvfrom(p.child.next, message[:], syscall.MSG_DONTWAIT)
-	if err == nil && string(message[:n]) == seat.Idle && p.r.spares.keep(p.child) {
+	if !p.order.InSlot && p.child.isIdle() && p.r.spares.keep(spare{child: p.child}) {
 		p.child = child{next: -1}
 	}
 }

@@ -91,14 +91,16 @@ func TestNextSeatIsApart(t *testing.T) {
 	}
 	first := w.start(apartly(0, tenantA))
 	pid := w.spareOf(first)
-	plain := w.start(rank(1, "id -u; ls /run/ares; grep ^Seccomp: /proc/self/status"))
-	w.spareOf(plain)
+	plain := rank(1, "id -u; ls /run/ares; grep ^Seccomp: /proc/self/status")
+	plain.Limits = apartly(1, tenantA).Limits // so that they share a slot
+	bare := w.start(plain)
+	w.spareOf(bare)
 	last := w.start(apartly(2, tenantB))
-	if w.supervisorPid(plain) != pid || w.supervisorPid(last) != pid {
+	if w.supervisorPid(bare) != pid || w.supervisorPid(last) != pid {
 		t.Error("the seats had different supervisors")
 	}
 	w.spareOf(last)
-	if got := w.log(plain.Key()); strings.Contains(got, "progress") || !strings.HasPrefix(got, "0\n") || !strings.Contains(got, "Seccomp:\t0") {
+	if got := w.log(bare.Key()); strings.Contains(got, "progress") || !strings.HasPrefix(got, "0\n") || !strings.Contains(got, "Seccomp:\t0") {
 		t.Errorf("a job without isolation, after one with it: %s", got)
 	}
 	a, b := w.log(first.Key()), w.log(last.Key())
@@ -186,15 +188,15 @@ func TestTerminatedSpare(t *testing.T) {
 func TestFewSpares(t *testing.T) {
 	var s spares
 	for range maxSpares {
-		if !s.keep(child{next: -1}) {
+		if !s.keep(spare{child: child{next: -1}}) {
 			t.Fatal("too few supervisors are kept")
 		}
 	}
-	if s.keep(child{next: -1}) {
+	if s.keep(spare{child: child{next: -1}}) {
 		t.Error("too many supervisors are kept")
 	}
 	s.close()
-	if len(s.idle) > 0 || s.keep(child{next: -1}) {
+	if len(s.idle) > 0 || s.keep(spare{child: child{next: -1}}) {
 		t.Error("a closed runner keeps a supervisor")
 	}
 }

@@ -45,12 +45,12 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 		}
 		return nil, fmt.Errorf("start seat %s: %w", spec.Key, err)
 	}
-	p, err := r.start(ctx, order)
+	p, err := r.start(ctx, &order)
 	if err != nil {
 		// The caller's context may have ended, so the clean-up uses another context.
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 		defer cancel()
-		if dead := r.EnsureDead(cleaning, spec.Key); dead == nil {
+		if dead := r.ensureDead(cleaning, &order, true); dead == nil {
 			if p != nil {
 				p.reap(cleaning)
 			}
@@ -63,8 +63,15 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Proc, error) {
 }
 
 // If a supervisor was started, the method `start` may return a Proc together with an error.
-func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
-	lock, err := r.furnish(ctx, order)
+func (r *Runner) start(ctx context.Context, o *seat.Order) (*Proc, error) {
+	idle, found := r.enterSlot(o)
+	order := *o
+	defer func() {
+		if found {
+			r.spares.end(spare{child: idle.child}) // the seat has another supervisor, or none
+		}
+	}()
+	lock, err := r.furnish(ctx, order, found && !idle.isNew)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +84,8 @@ func (r *Runner) start(ctx context.Context, order seat.Order) (*Proc, error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close(), ready.Close())
 	}
-	child, err := r.launch(order, secrets, ours, lock)
+	child, err := r.launch(order, &idle, secrets, ours, lock)
+	found = found && child.pid != idle.pid
 	if err = errors.Join(err, ours.Close()); err != nil {
 		return nil, errors.Join(err, pass(ctx, false), ready.Close())
 	}
@@ -113,7 +121,8 @@ const newLockFile = seat.LockFile + ".new"
 
 // The method `furnish` creates all files of a seat before its start, and takes the lock that the supervisor will inherit. The
 // lock ensures that a running supervisor never looks dead, not even for a moment.
-func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, err error) {
+// With `again`, the seat is in a slot that another seat has left.
+func (r *Runner) furnish(ctx context.Context, order seat.Order, again bool) (lock *os.File, err error) {
 	// With a path, each call would open the directories above the file again.
 	dir, err := r.root.OpenRoot(seatsDir + "/" + order.Key.String())
 	if err != nil {
@@ -143,28 +152,29 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order) (lock *os.File, 
 		return lock, err
 	}
 	if order.Contained() {
-		for _, sub := range []string{"", seat.SupervisorGroup, seat.JobGroup} {
-			if err := os.Mkdir(filepath.Join(order.Cgroup, sub), 0o755); err != nil {
-				return lock, err
+		subs := []string{"", "/" + seat.SupervisorGroup, "/" + seat.JobGroup}
+		if again {
+			subs = subs[2:]
+		}
+		for _, sub := range subs {
+			if err := syscall.Mkdir(order.Cgroup+sub, 0o755); err != nil {
+				return lock, &fs.PathError{Op: "mkdir", Path: order.Cgroup + sub, Err: err}
 			}
 		}
 	}
-	return lock, r.limits.furnish(&order)
+	return lock, r.limits.furnish(&order, again)
 }
 
-// The method `launch` gives the seat a supervisor: one that has served another seat, or a new one. The supervisor is in the seat's
+// The method `launch` gives the seat a supervisor: the idle one if there is one, or a new one. The supervisor is in the seat's
 // cgroup, so it can be killed together with the job, even if its PID is unknown.
-func (r *Runner) launch(order seat.Order, secrets, ready, lock *os.File) (child, error) {
-	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.ErrorFile),
-		os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+func (r *Runner) launch(order seat.Order, idle *spare, secrets, ready, lock *os.File) (child, error) {
+	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.LockFile), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return child{}, err
 	}
 	defer complaints.Close()
-	if secrets == nil && order.Contained() {
-		if c, ok := r.reuse(&order, complaints, ready, lock); ok {
-			return c, nil
-		}
+	if idle.pid != 0 && r.reuse(idle, &order, complaints, ready, lock) == nil {
+		return idle.child, nil
 	}
 	return r.execute(order, secrets, complaints, ready, lock)
 }

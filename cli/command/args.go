@@ -69,7 +69,10 @@ func RunGroup(c *cobra.Command, args []string) error {
 func FlagError(c *cobra.Command, err error) error {
 	message := err.Error()
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		message = fmt.Sprintf("--%s: want %s, got %q", bad.GetFlag().Name, expectedValue(bad), bad.GetValue())
+		message = fmt.Sprintf("--%s: %v", bad.GetFlag().Name, bad.Unwrap())
+		if want := expectedValue(bad); want != "" {
+			message = fmt.Sprintf("--%s: want %s, got %q", bad.GetFlag().Name, want, bad.GetValue())
+		}
 	}
 	if name, ok := strings.CutPrefix(message, "unknown flag: --"); ok {
 		message = "unknown flag --" + name
@@ -97,7 +100,7 @@ func NegativeNumber(err error) string {
 	return "-" + text
 }
 
-// expectedValue describes the values that a flag accepts.
+// expectedValue describes the values that a flag accepts. It is empty for a flag whose own error does.
 func expectedValue(bad *pflag.InvalidValueError) string {
 	far := errors.Is(bad, strconv.ErrRange)
 	switch kind := bad.GetFlag().Value.Type(); {
@@ -118,7 +121,7 @@ func expectedValue(bad *pflag.InvalidValueError) string {
 	case kind == "duration":
 		return "a time such as 90s or 10m"
 	default:
-		return "another value"
+		return ""
 	}
 }
 

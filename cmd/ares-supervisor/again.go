@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
@@ -24,12 +25,16 @@ const maxSeats = 200
 
 // The type `process` holds what lives longer than a seat.
 type process struct {
-	again      bool // the agent may have another seat for this process
-	served     int  // number of seats so far
-	timer      int  // timerfd on CLOCK_BOOTTIME
-	wake       int  // eventfd for signals
+	again      bool     // the agent may have another seat for this process
+	served     int      // number of seats so far
+	timer      int      // timerfd on CLOCK_BOOTTIME
+	wake       int      // eventfd for signals
+	busy       *parking // the files that wake the loop of a seat
+	idle       *parking // the files that wake a process without a seat; nil if it does not wait for one
 	oomScore   []byte
-	terminated atomic.Bool // this process received SIGTERM
+	charged    seat.Charged   // the limit of processor time that this process is under; the job's thread of the current seat uses it
+	buffer     [32 << 10]byte // for the output of the current job
+	terminated atomic.Bool    // this process received SIGTERM
 	seat       atomic.Pointer[supervisor]
 }
 
@@ -45,6 +50,14 @@ func newProcess(again bool) (*process, error) {
 	}
 	if p.wake, err = eventfd(); err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
+	}
+	if p.busy, err = newParking(p.timer, p.wake); err != nil {
+		return nil, err
+	}
+	if again {
+		if p.idle, err = newParking(seat.NextFD, p.wake); err != nil {
+			return nil, err
+		}
 	}
 	// Register for signals before the start of a job; otherwise the end of a very short job would be missed.
 	c := make(chan os.Signal, 16)
@@ -101,10 +114,10 @@ func (s *supervisor) mayServeAnother(outcome seat.Outcome) bool {
 // leaveSeat sets back what belongs to the whole process, and offers the process to the agent for another seat. It returns false if that
 // fails, for example because the agent is gone. The order matters: when the lock is free, the seat counts as ended, so the process must
 // have left the seat's cgroup before.
-func (s *supervisor) leaveSeat() bool {
+func (s *supervisor) leaveSeat(used time.Duration) bool {
 	p := s.process
 	if len(p.oomScore) == 0 || seat.WriteFile(oomScoreFile, bytes.TrimSpace(p.oomScore), 0, 0) != nil ||
-		arm(p.timer, 0) != nil || s.order.LeaveGroups() != nil {
+		arm(p.timer, 0) != nil || s.leaveGroups(used) != nil {
 		return false
 	}
 	if syscall.Sendto(seat.NextFD, []byte(seat.Idle), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, nil) != nil {
@@ -128,11 +141,39 @@ func (s *supervisor) leaveSeat() bool {
 	return syscall.Dup3(null, seat.ReadyFD, syscall.O_CLOEXEC) == nil
 }
 
+// wholeCore is the limit of processor time, in thousandths of a core, below which a supervisor in a slot is outside of the limit between
+// two seats. What it does for the next seat would take more of a smaller limit than a job could ignore.
+const wholeCore = 1000
+
+// leaveGroups takes this process out of the cgroups of a seat, except in a slot. `used` is the processor time of the job.
+func (s *supervisor) leaveGroups(used time.Duration) error {
+	o, charged := &s.order, &s.process.charged
+	if !o.InSlot {
+		*charged = seat.Charged{}
+		return o.LeaveGroups()
+	}
+	if o.CPUGroup == "" {
+		return nil
+	}
+	if o.Limits.MilliCPU < wholeCore {
+		charged.Quota = -1
+		return o.Uncharge()
+	}
+	// The job may have used up the limit of the current period, for which the next job would have to wait. Setting the limit anew ends that.
+	if used >= time.Duration(seat.CPUQuota(o.Limits.MilliCPU))*time.Microsecond {
+		charged.Quota = -1
+	}
+	return nil
+}
+
 // nextSeat waits for the next seat and returns its directory. It ends the process if the agent is gone or wants no more of it.
 func (p *process) nextSeat() string {
 	for {
 		fds := []pollFD{{fd: seat.NextFD, events: pollIn}, {fd: int32(p.wake), events: pollIn}}
-		if err := poll(fds, -1); err != nil && err != syscall.EINTR || p.terminated.Load() {
+		if p.idle.wait() != nil {
+			os.Exit(1)
+		}
+		if err := poll(fds, 0); err != nil && err != syscall.EINTR || p.terminated.Load() {
 			os.Exit(0)
 		}
 		if fds[1].revents != 0 {

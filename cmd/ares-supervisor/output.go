@@ -33,11 +33,13 @@ type output struct {
 // delay the end of the output: a disk that hangs, or a process that escaped because there is no cgroup.
 const settleTime = 2 * time.Second
 
-func (o *output) begin(pipe int, limit int64) {
+// The method `begin` starts to store the output from the pipe. The buffer is the process's: a new one for each seat would be most of what a
+// short job makes the garbage collector do.
+func (o *output) begin(pipe int, limit int64, buf []byte) {
 	o.half, o.file, o.done = limit/2, -1, make(chan struct{})
 	go func() {
 		defer close(o.done)
-		o.pump(pipe)
+		o.pump(pipe, buf)
 	}()
 }
 
@@ -59,24 +61,22 @@ func (o *output) settle() bool {
 	}
 }
 
-func (o *output) pump(pipe int) {
+func (o *output) pump(pipe int, buf []byte) {
 	// Create an empty log even if the job prints nothing. If the file cannot be created, the first write tries again,
 	// and the log then says how much output was lost.
 	_ = o.rotate()
-	buf := make([]byte, 32<<10)
+	_ = syscall.SetNonblock(pipe, true) // for the runtime's poller; see the type `parking`
+	in := os.NewFile(uintptr(pipe), "output")
 	for {
-		n, err := syscall.Read(pipe, buf)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
+		n, err := in.Read(buf)
+		if err != nil {
 			break
 		}
 		o.note()
 		o.write(buf[:n])
 	}
 	o.note()
-	_ = syscall.Close(pipe)
+	_ = in.Close()
 	o.times.close()
 	if o.file >= 0 {
 		_ = syscall.Close(o.file)
@@ -172,26 +172,28 @@ const reserveSize = 4 << 10
 // reserveResult reserves space for the result before the job starts. Without the reserved space, a job whose output
 // fills the disk could end without a stored result.
 func reserveResult() error {
-	return seat.WriteFile(seat.ReserveFile, make([]byte, reserveSize), syscall.O_CREAT|syscall.O_TRUNC, 0o600)
+	return seat.WriteFile(seat.ReserveFile, reserved[:], syscall.O_CREAT|syscall.O_TRUNC, 0o600)
 }
 
-// writeResult writes the result completely or not at all, and syncs it to disk.
+var reserved [reserveSize]byte
+
+// writeResult writes the result and syncs it to disk. The file is renamed before it is synced: a file system with a journal then writes the
+// data and both names at once, and has nothing left to do for the directory. If the machine crashes meanwhile, the file may be incomplete.
+// Its checksum shows that, and the seat has the outcome Lost, as it would without a file.
 func writeResult(r *seat.Result, out *output) error {
-	err := overwrite(seat.ReserveFile, r.Encode())
+	err := overwrite(seat.ReserveFile, seat.ResultFile, r.Encode())
 	if err != nil { // some file systems need free space even to overwrite
 		out.sacrifice()
-		err = overwrite(seat.ReserveFile, r.Encode())
+		err = overwrite(seat.ReserveFile, seat.ResultFile, r.Encode())
 	}
 	if err != nil {
-		return err
-	}
-	if err = os.Rename(seat.ReserveFile, seat.ResultFile); err != nil {
 		return err
 	}
 	return withFile(".", syscall.O_DIRECTORY|syscall.O_RDONLY, fsync)
 }
 
-func overwrite(name string, b []byte) error {
+// The function `overwrite` writes a file, gives it another name, and syncs it.
+func overwrite(name, final string, b []byte) error {
 	return withFile(name, syscall.O_WRONLY|syscall.O_CREAT, func(fd int) error {
 		for at := 0; at < len(b); {
 			n, err := syscall.Pwrite(fd, b[at:], int64(at))
@@ -201,6 +203,9 @@ func overwrite(name string, b []byte) error {
 			at += max(n, 0)
 		}
 		if err := uninterrupted(func() error { return syscall.Ftruncate(fd, int64(len(b))) }); err != nil {
+			return err
+		}
+		if err := os.Rename(name, final); err != nil {
 			return err
 		}
 		return fsync(fd)

@@ -201,7 +201,7 @@ func setLimits(o *seat.Order) error {
 // The method `fork` calls ForkExec inside the v1 cgroups that limit the job. From then on, the supervisor's processor time counts toward
 // the job's limit.
 func (s *supervisor) fork(path string, attr *syscall.ProcAttr) (pid int, machine, err error) {
-	if machine = s.order.Charge(); machine != nil {
+	if machine = s.order.Charge(&s.process.charged); machine != nil {
 		return 0, machine, nil
 	}
 	joined := 0

@@ -72,70 +72,46 @@ var ptraceRule = []bpfInstruction{
 	{bpfReturn, 0, 0, retAllow},
 }
 
+// The variable `filters` holds the two filters, once they are needed.
+var filters [2][]bpfInstruction
+
 // filterProgram returns the filter. If `namespaces` is true, the job may have user namespaces, with mounts in them.
 func filterProgram(namespaces bool) []bpfInstruction {
-	denied := deniedCalls
-	p := []bpfInstruction{
+	deny := []bpfInstruction{{bpfReturn, 0, 0, retDeny}}
+	var rules []callRule
+	for _, call := range deniedCalls {
+		rules = append(rules, callRule{call, deny})
+	}
+	if !namespaces {
+		for _, call := range deniedNamespaceCalls {
+			rules = append(rules, callRule{call, deny})
+		}
+		rules = append(rules,
+			// The flags of clone3 are in memory, where the filter cannot see them. Libraries use clone if clone3 is missing.
+			callRule{sysClone3, []bpfInstruction{{bpfReturn, 0, 0, retMissing}}},
+			callRule{sysClone, denyArgument(bpfAnyBit, cloneSpaces)},
+			callRule{sysUnshare, denyArgument(bpfAnyBit, cloneSpaces|cloneTime)})
+	}
+	personality := []bpfInstruction{{bpfLoad, 0, 0, dataArg0}}
+	for _, v := range allowedPersonalities {
+		personality = append(personality, bpfInstruction{bpfEqual, 0, 1, v}, bpfInstruction{bpfReturn, 0, 0, retAllow})
+	}
+	rules = append(rules,
+		callRule{sysSocket, denyArgument(bpfEqual, familyVsock)},
+		callRule{sysPtrace, append([]bpfInstruction{{bpfLoad, 0, 0, dataArg0}}, ptraceRule...)},
+		callRule{sysPersonality, append(personality, deny...)})
+	return append([]bpfInstruction{
 		// The numbers of the calls differ between architectures, so a program of another architecture could evade the filter.
 		{bpfLoad, 0, 0, dataArch},
 		{bpfEqual, 1, 0, auditArch},
 		{bpfReturn, 0, 0, retKill},
 		{bpfLoad, 0, 0, dataCall},
-		{bpfAtLeast, 0, 1, x32Bit},
-		{bpfReturn, 0, 0, retMissing},
-	}
-	if !namespaces {
-		denied = append(append([]uint32(nil), denied...), deniedNamespaceCalls...)
-		p = append(p,
-			// The flags of clone3 are in memory, where the filter cannot see them. Libraries use clone if clone3 is missing.
-			bpfInstruction{bpfEqual, 0, 1, sysClone3}, bpfInstruction{bpfReturn, 0, 0, retMissing})
-		p = append(p, argumentRule(sysClone, bpfInstruction{bpfAnyBit, 0, 1, cloneSpaces}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
-		p = append(p, argumentRule(sysUnshare, bpfInstruction{bpfAnyBit, 0, 1, cloneSpaces | cloneTime}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
-	}
-	p = append(p, argumentRule(sysSocket, bpfInstruction{bpfEqual, 0, 1, familyVsock}, bpfInstruction{bpfReturn, 0, 0, retDeny}, bpfInstruction{bpfReturn, 0, 0, retAllow})...)
-	p = append(p, argumentRule(sysPtrace, ptraceRule...)...)
-	var rule []bpfInstruction
-	for _, v := range allowedPersonalities {
-		rule = append(rule, bpfInstruction{bpfEqual, 0, 1, v}, bpfInstruction{bpfReturn, 0, 0, retAllow})
-	}
-	p = append(p, argumentRule(sysPersonality, append(rule, bpfInstruction{bpfReturn, 0, 0, retDeny})...)...)
-	return append(append(p, denyRules(denied)...), bpfInstruction{bpfReturn, 0, 0, retAllow})
+	}, searchTree(rangesOf(rules))...)
 }
 
-// denyBlock is the number of denied calls that are compared one by one.
-const denyBlock = 8
-
-// denyRules returns the instructions that deny system calls. The calls are in blocks by their numbers, and one comparison skips a block
-// of smaller numbers. When the filter is installed, the kernel runs it for each number, so a long list would delay the start of each job.
-func denyRules(calls []uint32) []bpfInstruction {
-	calls = sorted(calls)
-	var p []bpfInstruction
-	for len(calls) > 0 {
-		block := calls[:min(denyBlock, len(calls))]
-		calls = calls[len(block):]
-		p = append(p, bpfInstruction{bpfAtLeast, uint8(2 * len(block)), 0, block[len(block)-1] + 1})
-		for _, call := range block {
-			p = append(p, bpfInstruction{bpfEqual, 0, 1, call}, bpfInstruction{bpfReturn, 0, 0, retDeny})
-		}
-	}
-	return p
-}
-
-// The function `sorted` returns the numbers in ascending order. The supervisor does without slices: archtest.
-func sorted(list []uint32) []uint32 {
-	out := append([]uint32(nil), list...)
-	for i := range out {
-		for k := i; k > 0 && out[k] < out[k-1]; k-- {
-			out[k], out[k-1] = out[k-1], out[k]
-		}
-	}
-	return out
-}
-
-// argumentRule returns the instructions that apply a rule to the first argument of one system call. The rule must always return,
-// because the number of the call is not loaded any more.
-func argumentRule(call uint32, rule ...bpfInstruction) []bpfInstruction {
-	return append([]bpfInstruction{{bpfEqual, 0, uint8(len(rule) + 1), call}, {bpfLoad, 0, 0, dataArg0}}, rule...)
+// denyArgument returns a rule that denies a call whose first argument meets a condition.
+func denyArgument(condition uint16, k uint32) []bpfInstruction {
+	return []bpfInstruction{{bpfLoad, 0, 0, dataArg0}, {condition, 0, 1, k}, {bpfReturn, 0, 0, retDeny}, {bpfReturn, 0, 0, retAllow}}
 }
 
 // installFilter installs the filter for this thread and the processes that it forks. The thread must have no_new_privs.
@@ -143,7 +119,14 @@ func installFilter(namespaces bool) error {
 	if auditArch == 0 {
 		return errors.New("there is no filter of system calls for " + runtime.GOARCH)
 	}
-	program := filterProgram(namespaces)
+	which := 0
+	if namespaces {
+		which = 1
+	}
+	if filters[which] == nil {
+		filters[which] = filterProgram(namespaces)
+	}
+	program := filters[which]
 	prog := struct {
 		length uint16
 		filter *bpfInstruction

@@ -85,7 +85,7 @@ func (s *supervisor) spawn() birth {
 		return failed(s.apartToo(explain(path, err)))
 	}
 	o.Secrets = nil // only the job has them from now on
-	s.out.begin(pipe[0], o.LogLimit)
+	s.out.begin(pipe[0], o.LogLimit, s.process.buffer[:])
 	return birth{pid: pid, at: now, wall: wall}
 }
 

@@ -69,8 +69,7 @@ func (p *Planner) adoptUnit(list []*pod, bound map[*pod]ares.Seat, now time.Time
 	}
 	u = p.addUnit(g, list, nil)
 	if first := list[0]; !p.ours(first.Pod) {
-		why := "the pod " + first.FullName() + " belongs to the scheduler " + first.Scheduler
-		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: u.job.ID, Why: why}})
+		p.events = append(p.events, ares.Event{Protect: &ares.Protection{Job: u.job.ID, Why: protection(first)}})
 	}
 	p.fence = max(p.fence, list[0].Plan.Fence)
 	if u.fence = ares.Fence(list[0].Plan.Fence); u.fence == 0 {
@@ -82,13 +81,17 @@ func (p *Planner) adoptUnit(list []*pod, bound map[*pod]ares.Seat, now time.Time
 		seats[rank].Rank = rank
 	}
 	p.changeRun(u, func(r *ares.Run) {
-		if r.Place(seats, 0, now) != nil {
+		began := now
+		if o := u.ranks[0]; !o.Started.IsZero() {
+			began = o.Started
+		}
+		if r.Place(seats, 0, began) != nil {
 			return // a new run can always be placed
 		}
 		r.Last().Fence = u.fence
 		for rank, o := range u.ranks {
 			if o.Node != "" {
-				_ = r.Claim(u.job, u.fence, rank, o.Node, now) // the seat was just placed
+				_ = r.Claim(u.job, u.fence, rank, o.Node, began) // the seat was just placed
 			}
 		}
 	})
@@ -108,6 +111,9 @@ func gangPlan(list []*pod) []watch.PlannedPod {
 // seatFor returns a pod's seat on a node. It uses the given devices as far as they exist and are free, and other free
 // devices for the rest.
 func (p *Planner) seatFor(o *pod, name string, wanted []int) ares.Seat {
+	if o.ByClaim {
+		return p.exactSeat(o, name, wanted)
+	}
 	n := p.node(name)
 	count := 0
 	if n.record != nil {

@@ -18,6 +18,7 @@ type Decision struct {
 	Evictions []Eviction
 	Placed    int       // number of placed units
 	Plan      ares.Plan // of the engine
+	Corrected []Correction
 	// Again is true if another cycle may decide more.
 	Again bool
 	// Wake is when the next cycle is due without any event, zero for never.
@@ -43,6 +44,7 @@ func (p *Planner) Absorb(now time.Time) {
 	p.refreshTopology()
 	p.apply(now)
 	p.adopted = append(p.adopted, p.adopt(now)...)
+	p.readDevices()
 	p.apply(now)
 }
 
@@ -54,9 +56,12 @@ func (p *Planner) Cycle(now time.Time) (Decision, error) {
 	p.refreshTopology()
 	p.apply(now) // nodes first: the pods that are adopted need them
 	d.Planned, p.adopted = append(p.adopted, p.adopt(now)...), nil
+	d.Corrected = p.readDevices()
 	readmit := p.readmitLater(now)
 	p.formUnits()
 	d.Withdrawn, p.withdrawn = p.withdrawn, nil
+	p.apply(now)
+	p.predict(now)
 	p.apply(now)
 	plan := engine.Decide(p.state, now)
 	changes, err := engine.PlanChanges(p.state, &plan, now)
@@ -109,7 +114,8 @@ func (p *Planner) place(u *unit, run ares.Run) []Ref {
 	p.changeRun(u, func(r *ares.Run) { *r = run })
 	for _, s := range u.run.Last().Seats {
 		p.take(s.Seat, u.ranks[s.Rank].UID)
-		u.ranks[s.Rank].rejections = 0
+		o := u.ranks[s.Rank]
+		o.rejections, o.departures, o.moved = 0, 0, false
 	}
 	return u.refs()
 }

@@ -7,6 +7,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 	"github.com/ares-scheduler/ares/engine"
 	"github.com/ares-scheduler/ares/kube/watch"
+	"github.com/ares-scheduler/ares/learn"
 )
 
 // Observer is told what happens to the engine's state. Its methods must not call the planner.
@@ -26,8 +27,9 @@ type Planner struct {
 
 	mu       sync.Mutex
 	state    *engine.State
-	revision int64 // of the state; it counts batches
-	fence    int64 // of the last plan
+	learner  *learn.Learner // of runtimes and of the reliability of nodes
+	revision int64          // of the state; it counts batches
+	fence    int64          // of the last plan
 	events   []ares.Event
 
 	nodes      map[string]*node
@@ -47,6 +49,8 @@ type Planner struct {
 	departed  []departure
 	// adopted has the pods that got an assignment while this process did not lead.
 	adopted []Ref
+	// unread has the bound pods whose real devices the planner may not have taken into account yet.
+	unread map[*pod]bool
 }
 
 // A node is a node of the cluster with the devices that pods use or will use.
@@ -55,6 +59,7 @@ type node struct {
 	online bool
 	cordon bool
 	taken  map[int]string // device index → UID of the pod
+	ids    map[string]int // ID of a device of the kubelet → its index; see devices.go
 }
 
 // A pod is a pod that uses GPUs.
@@ -66,7 +71,9 @@ type pod struct {
 	// excluded has the nodes that rejected this pod, and until when they are excluded for it.
 	excluded   map[string]time.Time
 	rejections int    // in a row, on the node that is planned
+	departures int    // since its unit was planned
 	told       string // the last reason that was reported for it
+	moved      bool   // it has other devices than its plan had, because another pod uses those
 }
 
 // New returns a planner for the pods that name the given scheduler. The observer may be nil.
@@ -76,6 +83,7 @@ func New(scheduler string, observer Observer) *Planner {
 		settings:   ares.Topology{Weights: ares.DefaultWeights()},
 		observer:   observer,
 		state:      engine.New(),
+		learner:    learn.New(),
 		nodes:      map[string]*node{},
 		pods:       map[string]*pod{},
 		gangs:      map[string]*gang{},
@@ -150,6 +158,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 	}
 	if seen.Ended {
 		if known != nil {
+			known.Pod = seen
 			p.remove(known, now)
 		}
 		return
@@ -159,9 +168,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.pods[seen.UID] = known
 		known.gang.pods[seen.UID] = known
 	} else {
-		if u := known.unit; u != nil && u.fence == 0 && (seen.Gang != known.Gang || !sameRequest(&seen.Spec, &known.Spec)) {
-			p.startAgain(u) // it was made of what the pod or its owner said before
-		}
+		p.reconsider(known, seen)
 		if seen.Gang != known.Gang && known.unit == nil {
 			p.leaveGang(known)
 			known.gang = p.gang(seen.Gang)
@@ -173,6 +180,7 @@ func (p *Planner) SetPod(seen *watch.Pod, now time.Time) {
 		p.claim(known, now)
 		p.recovered(known.gang, now)
 	}
+	p.noteDevices(known)
 	p.changed[known.gang] = true
 }
 
@@ -191,7 +199,7 @@ func (p *Planner) remove(o *pod, now time.Time) {
 		p.lost(o.gang, now)
 	}
 	if o.unit != nil {
-		p.release(o)
+		p.release(o, p.resultOf(o, now))
 	}
 	p.leaveGang(o)
 	delete(p.pods, o.UID)
@@ -235,8 +243,10 @@ func (p *Planner) apply(now time.Time) {
 		return
 	}
 	p.revision++
-	batch := ares.Batch{Revision: p.revision, Events: p.events, At: now}
+	// The first batch has all nodes, so it is a snapshot: the learner drops what it knows of other nodes.
+	batch := ares.Batch{Revision: p.revision, Reset: p.revision == 1, Events: p.events, At: now}
 	p.state.Apply(batch)
+	p.learner.Follow(batch, now)
 	if p.observer != nil {
 		p.observer.Follow(batch, now)
 	}

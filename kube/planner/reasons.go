@@ -15,6 +15,8 @@ import (
 type Reason struct {
 	Pod  Ref
 	Text string
+	// Nominated is the node that the pod will get when the workloads that it preempts have stopped, "" if it preempts none.
+	Nominated string
 }
 
 // WaitingReasons returns the reasons of waiting pods that changed since they were last returned, for at most `limit` pods. The
@@ -40,7 +42,7 @@ func (p *Planner) WaitingReasons(limit int, now time.Time) []Reason {
 			continue
 		}
 		o.told = text
-		out = append(out, Reason{Ref{o.UID, o.Namespace, o.Name}, text})
+		out = append(out, Reason{Ref{o.UID, o.Namespace, o.Name}, text, o.nominatedNode()})
 	}
 	return out
 }
@@ -72,6 +74,19 @@ func (p *Planner) reason(o *pod, refusals map[ares.JobID]string, now time.Time) 
 		refusals[id] = text
 	}
 	return text
+}
+
+// nominatedNode returns the node for which the pod's unit preempts others, or "".
+func (o *pod) nominatedNode() string {
+	if o.unit == nil || o.unit.run.Nominated == nil {
+		return ""
+	}
+	for _, s := range o.unit.run.Nominated.Seats {
+		if s.Rank == o.rank {
+			return s.Node
+		}
+	}
+	return ""
 }
 
 // incomplete says what a pod without a unit waits for, or "" if it is in the next cycle.

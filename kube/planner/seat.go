@@ -39,7 +39,7 @@ func (p *Planner) claim(o *pod, now time.Time) {
 	}
 	if s := u.seat(o.rank); s == nil || s.State != ares.SeatPlaced {
 		return
-	} else if s.Node != o.Node || o.Plan.Fence > 0 && !slices.Equal(o.Plan.Devices, indexes(s)) {
+	} else if s.Node != o.Node || o.Plan.Fence > 0 && !o.moved && !hasDevices(s, o.Plan.Devices) {
 		p.occupy(o) // also a binding of the leader before this one, which arrived late
 		return
 	}
@@ -56,7 +56,7 @@ func (p *Planner) claim(o *pod, now time.Time) {
 // occupy corrects a seat whose pod another program bound to another node, or with other devices, than planned. The pod
 // becomes a unit of its own where it is.
 func (p *Planner) occupy(o *pod) {
-	p.release(o)
+	p.release(o, nil)
 	o.unit = nil
 	p.changed[o.gang] = true
 }

@@ -110,8 +110,8 @@ func (p *Planner) changeRun(u *unit, change func(*ares.Run)) {
 
 // release ends a pod's part in its unit. A gang that is not bound yet starts again with the pods that are left, because it
 // needs all its pods, and so does a unit that waits. In a unit that is bound, only this pod's devices become free.
-// Invariant: no rank of a unit that waits is nil.
-func (p *Planner) release(o *pod) {
+// The argument `how` says how the pod ended, and is nil if it did not. Invariant: no rank of a unit that waits is nil.
+func (p *Planner) release(o *pod, how *ares.RankResult) {
 	u := o.unit
 	if u.fence == 0 || !u.partyBound() {
 		p.startAgain(u)
@@ -119,10 +119,14 @@ func (p *Planner) release(o *pod) {
 	}
 	if s := u.seat(o.rank); s != nil {
 		p.free(s.Seat, o.UID)
-		p.changeRun(u, func(r *ares.Run) { r.Last().Seats[o.seatIndex()].State = ares.SeatReleased })
+		p.changeRun(u, func(r *ares.Run) {
+			s := &r.Last().Seats[o.seatIndex()]
+			s.State, s.Result = ares.SeatReleased, how
+		})
 	}
 	u.ranks[o.rank] = nil
 	if !slices.ContainsFunc(u.ranks, func(other *pod) bool { return other != nil }) {
+		p.end(u)
 		p.forget(u)
 	}
 }

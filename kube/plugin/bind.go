@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -20,12 +21,12 @@ func asUID(uid string) types.UID { return types.UID(uid) }
 // Bind binds a pod to its node. The same write adds the planned devices to the pod's annotations. The leader of a gang
 // is bound first and carries the plan of the whole gang. So if this process ends in between, the next leader finds where
 // the other pods of the gang belong.
-func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	uid := string(pod.UID)
 	annotations := map[string]string{}
-	if watch.UsesGPUs(pod) {
+	if p.feed.usesGPUs(pod) {
 		a, planned := p.planner.Assignment(uid)
-		if !planned || a.Node != node {
+		if !planned || a.Node != node || !isCurrent(state, &a) {
 			return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn before it was bound")
 		}
 		if a.Leader != uid {
@@ -37,6 +38,9 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 		err := p.bind(ctx, pod, node, annotations)
 		if a.Leader == uid {
 			p.binds.finish(a.Fence, err)
+		}
+		if err == nil && len(pod.Spec.ResourceClaims) > 0 {
+			p.claims.finish(pod)
 		}
 		return fwk.AsStatus(err)
 	}
@@ -114,6 +118,23 @@ func (b *bindOrder) await(ctx context.Context, fence int64, bound bool) error {
 		return e.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// abandon ends the wait for a leader whose scheduling cycle ended before its binding was tried.
+func (b *bindOrder) abandon(fence int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.bounds[fence]
+	if e == nil {
+		return
+	}
+	select {
+	case <-e.done:
+	default:
+		e.err = errors.New("it is tried again")
+		close(e.done)
+		delete(b.bounds, fence)
 	}
 }
 

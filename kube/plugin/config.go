@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbase "k8s.io/component-base/config/v1alpha1"
 	v1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"sigs.k8s.io/yaml"
 )
 
@@ -20,12 +21,14 @@ type Settings struct {
 	LeaseName      string
 	LeaseDuration  time.Duration // after it, another replica takes over from a leader that is gone
 	EvictionRetry  time.Duration // how long a workload is left alone after a PodDisruptionBudget refused its eviction
+	SaveEvery      time.Duration // how often what was learned is stored
 }
 
 // The defaults of the durations. The leases of Kubernetes' own components last as long.
 const (
 	DefaultLeaseDuration = 15 * time.Second
 	DefaultEvictionRetry = time.Minute
+	DefaultSaveEvery     = 5 * time.Minute
 )
 
 // Check returns an error if a setting makes no sense.
@@ -35,6 +38,9 @@ func (s *Settings) Check() error {
 	}
 	if s.EvictionRetry < time.Second {
 		return fmt.Errorf("--eviction-retry: %s is too short: write at least 1s", s.EvictionRetry)
+	}
+	if s.SaveEvery < time.Second {
+		return fmt.Errorf("--save-learned-every: %s is too short: write at least 1s", s.SaveEvery)
 	}
 	return nil
 }
@@ -54,7 +60,7 @@ const (
 
 // configuration returns the configuration of the Kubernetes scheduler: one profile, in which the plugin orders the queue,
 // restricts pods with GPUs to their planned node and binds. Preemption by the framework is off, because only a plan
-// preempts.
+// preempts. The plugin of ResourceClaims takes the place of the framework's.
 func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
 	enabled := func(off ...string) v1.PluginSet {
 		set := v1.PluginSet{Enabled: []v1.Plugin{{Name: Name}}}
@@ -80,11 +86,12 @@ func configuration(s *Settings) *v1.KubeSchedulerConfiguration {
 		Profiles: []v1.KubeSchedulerProfile{{
 			SchedulerName: &s.SchedulerName,
 			Plugins: &v1.Plugins{
+				MultiPoint: v1.PluginSet{Enabled: []v1.Plugin{{Name: ClaimsName}}, Disabled: []v1.Plugin{{Name: dynamicresources.Name}}},
 				QueueSort:  enabled("*"),
 				PreEnqueue: enabled(),
 				PreFilter:  enabled(),
 				Filter:     enabled(),
-				PostFilter: enabled("*"),
+				PostFilter: v1.PluginSet{Enabled: []v1.Plugin{{Name: Name}, {Name: ClaimsName}}, Disabled: []v1.Plugin{{Name: "*"}}},
 				Reserve:    enabled(),
 				Permit:     enabled(),
 				Bind:       enabled("*"),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/annotations"
 	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
@@ -25,6 +26,9 @@ type feed struct {
 	scheduler string
 	wake      func()
 	handlers  []cache.InformerSynced
+	table     *deviceTable
+	claiming  sync.Mutex // of claims; it is taken before mu
+	claims    *claimFeed
 	objects   *objects
 
 	mu    sync.Mutex
@@ -48,12 +52,13 @@ type podUse struct {
 	uses watch.Resources
 }
 
-func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func()) (*feed, error) {
+func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, scheduler string, wake func(), activate func(planner.Ref)) (*feed, error) {
 	f := &feed{
-		factory: factory, planner: to, scheduler: scheduler, wake: wake,
+		factory: factory, planner: to, scheduler: scheduler, wake: wake, table: newDeviceTable(),
 		nodes: map[string]*nodeUse{}, pods: map[string]podUse{}, owned: map[string]map[string]*v1.Pod{},
 		members: map[objectKey]*members{},
 	}
+	f.claims = newClaimFeed(f, activate)
 	for _, h := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -72,7 +77,7 @@ func newFeed(factory informers.SharedInformerFactory, to *planner.Planner, sched
 		}
 		f.handlers = append(f.handlers, r.HasSynced)
 	}
-	return f, nil
+	return f, f.claims.register()
 }
 
 // handle adapts two functions to the handler of an informer.
@@ -140,10 +145,14 @@ func (f *feed) use(name string) *nodeUse {
 
 // send passes a node to the planner if it has GPUs and if something that matters has changed.
 func (f *feed) send(u *nodeUse) {
-	if u.node == nil || !watch.HasGPUs(u.node) && u.sent == nil {
+	if u.node == nil {
+		return
+	}
+	if !watch.HasGPUs(u.node) && !f.table.has(u.node.Name) && u.sent == nil {
 		return
 	}
 	record, ready, cordoned := watch.Node(u.node, u.used), watch.IsReady(u.node), u.node.Spec.Unschedulable
+	f.table.use(record)
 	if u.sent != nil && ready == u.ready && cordoned == u.cordoned && reflect.DeepEqual(record, u.sent) {
 		return
 	}
@@ -154,10 +163,22 @@ func (f *feed) send(u *nodeUse) {
 
 func (f *feed) setPod(pod *v1.Pod) {
 	f.remember(pod, !watch.Ended(pod))
-	if !watch.UsesGPUs(pod) {
+	switch {
+	case len(pod.Spec.ResourceClaims) > 0:
+		f.claims.podChanged(refOf(pod))
+	case watch.UsesGPUs(pod):
+		f.plan(pod, watch.TranslatePod)
+	default:
 		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
-		return
 	}
+}
+
+func refOf(pod *v1.Pod) planner.Ref {
+	return planner.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// plan passes a pod that uses GPUs to the planner.
+func (f *feed) plan(pod *v1.Pod, translate func(*v1.Pod, *watch.Owner, map[string]string) *watch.Pod) {
 	if pod.Spec.NodeName == "" && pod.Spec.SchedulerName != f.scheduler {
 		return // another scheduler has not decided about it
 	}
@@ -180,7 +201,7 @@ func (f *feed) setPod(pod *v1.Pod) {
 	if !known && pod.Spec.NodeName == "" {
 		return
 	}
-	f.planner.SetPod(watch.TranslatePod(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace)), time.Now())
+	f.planner.SetPod(translate(pod, f.withGroup(pod, workload), f.namespaceLabels(pod.Namespace)), time.Now())
 	f.wake()
 }
 
@@ -195,12 +216,18 @@ func (f *feed) deletePod(pod *v1.Pod) {
 	f.remember(pod, false)
 	if !watch.UsesGPUs(pod) {
 		f.count(pod, false)
-		return
+		if len(pod.Spec.ResourceClaims) == 0 {
+			return
+		}
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		f.mu.Lock()
 		f.removeOwned(string(owner.UID), pod)
 		f.mu.Unlock()
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		f.claims.podChanged(refOf(pod))
+		return
 	}
 	f.planner.DeletePod(string(pod.UID), time.Now())
 	f.wake()
@@ -343,4 +370,25 @@ func (f *feed) pod(r planner.Ref) *v1.Pod {
 		return nil
 	}
 	return pod
+}
+
+// lacksLimits reports whether a pod without GPUs has an annotation that asks for some, or a Job whose pods are all alike has. In
+// a JobSet or a LeaderWorkerSet some pods may use no GPUs.
+func (f *feed) lacksLimits(pod *v1.Pod) bool {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return false
+	}
+	if _, asks := pod.Annotations[annotations.GPUCount]; asks {
+		return true
+	}
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "Job" {
+		return false
+	}
+	job, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
+	if err != nil || job.UID != ref.UID || watch.InJobSet(job) {
+		return false
+	}
+	_, asks := job.Annotations[annotations.GPUCount]
+	return asks
 }

@@ -17,7 +17,7 @@ import (
 
 // An objectKey names an object of an optional kind.
 type objectKey struct {
-	kind *kind
+	kind *apiKind
 	name types.NamespacedName
 }
 
@@ -85,7 +85,7 @@ func (f *feed) refresh(list []planner.Ref) {
 }
 
 // objectChanged translates the pods again that an object of an optional kind concerns.
-func (f *feed) objectChanged(k *kind, o *unstructured.Unstructured) {
+func (f *feed) objectChanged(k *apiKind, o *unstructured.Unstructured) {
 	if k == jobSets {
 		jobs, err := f.factory.Batch().V1().Jobs().Lister().Jobs(o.GetNamespace()).List(watch.JobsOfSet(string(o.GetUID())))
 		if err != nil {

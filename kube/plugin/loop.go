@@ -45,7 +45,7 @@ func (l *loop) standBy(ctx context.Context) {
 		case <-l.leads:
 			return
 		case now := <-tick.C:
-			if l.plugin.feed.synced() {
+			if l.plugin.feed.synced() && l.plugin.learnedRead.Load() {
 				l.plugin.planner.Absorb(now)
 			}
 		}
@@ -54,10 +54,13 @@ func (l *loop) standBy(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured) {
+	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured, l.plugin.learnedRead.Load) {
 		return
 	}
+	l.plugin.claims.releaseStale(ctx)
+	go l.releaseStale(ctx)
 	go l.plugin.report(ctx)
+	go l.plugin.saveLearned(ctx)
 	l.wake()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -78,6 +81,23 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
+// releaseEvery is how often claims are looked for that should not be allocated any more. There are none unless a request
+// to the API server failed.
+const releaseEvery = 2 * time.Second
+
+func (l *loop) releaseStale(ctx context.Context) {
+	tick := time.NewTicker(releaseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			l.plugin.claims.releaseStale(ctx)
+		}
+	}
+}
+
 // idle is the time between two cycles if nothing happens.
 const idle = time.Minute
 
@@ -92,6 +112,9 @@ func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
 	}
 	if d.Placed > 0 || len(d.Evictions) > 0 {
 		logger.Info("Decided", "units", d.Placed, "pods", len(d.Planned), "evictions", len(d.Evictions), "took", time.Since(begin))
+	}
+	for _, c := range d.Corrected {
+		logger.Info("The kubelet chose other devices than planned", "pod", c.Pod.String(), "node", c.Node, "planned", c.Planned, "real", c.Real, "devices", c.Devices)
 	}
 	took := time.Since(begin)
 	p.metrics.ObserveDecision(took)

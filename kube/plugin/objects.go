@@ -20,8 +20,8 @@ import (
 	"github.com/ares-scheduler/ares/kube/watch"
 )
 
-// A kind is a kind of object that not every cluster has.
-type kind struct {
+// An apiKind is a kind of object that not every cluster has.
+type apiKind struct {
 	group    string
 	versions []string // the first one that the API server has is read
 	resource string
@@ -29,13 +29,13 @@ type kind struct {
 
 // These kinds say which pods belong together. The versions of one kind have the same fields, as far as they are read.
 var (
-	kubernetesGroups  = &kind{string(watch.KubernetesGroups), []string{"v1beta1", "v1alpha3", "v1alpha2"}, "podgroups"}
-	pluginGroups      = &kind{string(watch.PluginGroups), []string{"v1alpha1"}, "podgroups"}
-	volcanoGroups     = &kind{string(watch.VolcanoGroups), []string{"v1beta1"}, "podgroups"}
-	jobSets           = &kind{"jobset.x-k8s.io", []string{"v1alpha2"}, "jobsets"}
-	leaderWorkerSets  = &kind{"leaderworkerset.x-k8s.io", []string{"v1"}, "leaderworkersets"}
-	optionalKinds     = []*kind{kubernetesGroups, pluginGroups, volcanoGroups, jobSets, leaderWorkerSets}
-	groupKinds        = map[watch.GroupAPI]*kind{watch.KubernetesGroups: kubernetesGroups, watch.PluginGroups: pluginGroups, watch.VolcanoGroups: volcanoGroups}
+	kubernetesGroups  = &apiKind{string(watch.KubernetesGroups), []string{"v1beta1", "v1alpha3", "v1alpha2"}, "podgroups"}
+	pluginGroups      = &apiKind{string(watch.PluginGroups), []string{"v1alpha1"}, "podgroups"}
+	volcanoGroups     = &apiKind{string(watch.VolcanoGroups), []string{"v1beta1"}, "podgroups"}
+	jobSets           = &apiKind{"jobset.x-k8s.io", []string{"v1alpha2"}, "jobsets"}
+	leaderWorkerSets  = &apiKind{"leaderworkerset.x-k8s.io", []string{"v1"}, "leaderworkersets"}
+	optionalKinds     = []*apiKind{kubernetesGroups, pluginGroups, volcanoGroups, jobSets, leaderWorkerSets}
+	groupKinds        = map[watch.GroupAPI]*apiKind{watch.KubernetesGroups: kubernetesGroups, watch.PluginGroups: pluginGroups, watch.VolcanoGroups: volcanoGroups}
 	discoverEvery     = time.Minute // a kind may be installed later
 	discoverAfterFail = time.Second
 )
@@ -45,16 +45,16 @@ type objects struct {
 	discovery discovery.ServerResourcesInterface
 	client    dynamic.Interface
 	// changed is called for every object that is added, changed or deleted.
-	changed func(*kind, *unstructured.Unstructured)
+	changed func(*apiKind, *unstructured.Unstructured)
 
 	mu         sync.RWMutex
-	stores     map[*kind]cache.Store
+	stores     map[*apiKind]cache.Store
 	handlers   []cache.InformerSynced
 	discovered bool // the API server has answered for each kind
 }
 
-func newObjects(d discovery.ServerResourcesInterface, client dynamic.Interface, changed func(*kind, *unstructured.Unstructured)) *objects {
-	return &objects{discovery: d, client: client, changed: changed, stores: map[*kind]cache.Store{}}
+func newObjects(d discovery.ServerResourcesInterface, client dynamic.Interface, changed func(*apiKind, *unstructured.Unstructured)) *objects {
+	return &objects{discovery: d, client: client, changed: changed, stores: map[*apiKind]cache.Store{}}
 }
 
 // run looks for the kinds and starts their informers, until the context ends.
@@ -101,7 +101,7 @@ func (o *objects) discover(ctx context.Context) error {
 }
 
 // version returns the version in which the API server has a kind, "" if it has none.
-func (o *objects) version(k *kind) (string, error) {
+func (o *objects) version(k *apiKind) (string, error) {
 	for _, version := range k.versions {
 		list, err := o.discovery.ServerResourcesForGroupVersion(k.group + "/" + version)
 		if apierrors.IsNotFound(err) {
@@ -120,7 +120,7 @@ func (o *objects) version(k *kind) (string, error) {
 }
 
 // start starts the informer of a kind.
-func (o *objects) start(ctx context.Context, k *kind, version string) error {
+func (o *objects) start(ctx context.Context, k *apiKind, version string) error {
 	resource := schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.resource}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(o.client, 0)
 	informer := factory.ForResource(resource).Informer()
@@ -177,7 +177,7 @@ func (o *objects) synced() bool {
 }
 
 // get returns an object, or nil if there is none. It reports whether the API server has the kind.
-func (o *objects) get(k *kind, namespace, name string) (u *unstructured.Unstructured, served bool) {
+func (o *objects) get(k *apiKind, namespace, name string) (u *unstructured.Unstructured, served bool) {
 	o.mu.RLock()
 	store := o.stores[k]
 	o.mu.RUnlock()

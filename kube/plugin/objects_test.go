@@ -47,7 +47,7 @@ func TestOptionalKinds(t *testing.T) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "JobSetList"}, set)
 	server := &kinds{err: errors.New("connection refused")}
 	seen := make(chan string, 10)
-	o := newObjects(server, client, func(k *kind, u *unstructured.Unstructured) { seen <- k.resource + "/" + u.GetName() })
+	o := newObjects(server, client, func(k *apiKind, u *unstructured.Unstructured) { seen <- k.resource + "/" + u.GetName() })
 
 	if err := o.discover(ctx); err == nil || o.synced() {
 		t.Errorf("an API server that does not answer counts as one without these kinds: %v", err)

@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/ares-scheduler/ares/kube/annotations"
 	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
@@ -31,8 +34,12 @@ type Plugin struct {
 	binds      *bindOrder
 	binding    chan struct{} // has one element for each binding that is being written
 	loop       *loop
+	claims     *claimsPlugin
 	// evictionRetry is how long a workload is left alone after a PodDisruptionBudget refused its eviction.
 	evictionRetry time.Duration
+	evicting      sync.Mutex    // held while a workload is evicted
+	learnedRead   atomic.Bool   // what was learned before is read
+	saveEvery     time.Duration // how often what was learned is stored
 }
 
 var (
@@ -49,14 +56,14 @@ var (
 
 // New makes the plugin and registers its event handlers. It decides nothing before Lead is called.
 func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
-	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
+	p := &Plugin{handle: handle, evictionRetry: s.EvictionRetry, saveEvery: s.SaveEvery, metrics: newMetrics(), binds: newBindOrder(), binding: make(chan struct{}, bindings)}
 	p.planner = planner.New(handle.ProfileName(), p.metrics)
 	if err := p.metrics.register(p.planner); err != nil {
 		return nil, err
 	}
 	p.loop = newLoop(p)
 	var err error
-	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake)
+	p.feed, err = newFeed(handle.SharedInformerFactory(), p.planner, handle.ProfileName(), p.loop.wake, p.takeUp)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +76,7 @@ func New(ctx context.Context, s *Settings, handle fwk.Handle) (*Plugin, error) {
 	if p.configured, err = p.watchConfig(ctx); err != nil {
 		return nil, err
 	}
+	go p.readLearned(ctx)
 	go p.loop.standBy(ctx)
 	return p, nil
 }
@@ -90,7 +98,7 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 
 // PreEnqueue holds a pod back until it has a plan. This costs no scheduling cycle.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if !watch.UsesGPUs(pod) {
+	if !p.feed.usesGPUs(pod) {
 		return nil
 	}
 	if _, planned := p.planner.Assignment(string(pod.UID)); planned {
@@ -126,21 +134,56 @@ func (p *Plugin) order(e fwk.QueuedEntityInfo) (sequence int64, rank int, planne
 }
 
 // PreFilter restricts a pod to its planned node, so that the filters run for one node and no node is scored.
-func (p *Plugin) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !watch.UsesGPUs(pod) {
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !p.feed.usesGPUs(pod) {
+		if p.feed.lacksLimits(pod) {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, noLimits)
+		}
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	a, planned := p.planner.Assignment(string(pod.UID))
 	if !planned {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "its plan was withdrawn")
 	}
+	state.Write(planKey, planState{a.Fence, a.Leader == string(pod.UID)})
 	return &fwk.PreFilterResult{NodeNames: sets.New(a.Node)}, nil
+}
+
+// noLimits is told of a pod that would otherwise run without the GPUs that its annotation asks for.
+const noLimits = annotations.GPUCount + " asks for GPUs, but no container has a limit of " + string(watch.GPUResource) +
+	": write the limit, or install the admission policies of Ares, which write it, and create the pod again"
+
+// planKey is the key of the plan that a scheduling cycle carries out, in the state of the cycle.
+const planKey fwk.StateKey = Name
+
+// planState is the fence of that plan, and whether the pod is the one of its unit that is bound first.
+type planState struct {
+	fence  int64
+	leader bool
+}
+
+// Clone returns the same value.
+func (s planState) Clone() fwk.StateData { return s }
+
+// isCurrent reports whether a scheduling cycle carries out this plan, and not one before it.
+func isCurrent(state fwk.CycleState, a *planner.Assignment) bool {
+	return planOf(state).fence == a.Fence
+}
+
+// planOf returns the plan that a scheduling cycle carries out, or one without a fence.
+func planOf(state fwk.CycleState) planState {
+	data, err := state.Read(planKey)
+	if err != nil {
+		return planState{}
+	}
+	plan, _ := data.(planState) // only PreFilter writes it
+	return plan
 }
 
 // Filter rejects every node but the planned one. The framework tries the nominated node of a pod before it asks PreFilter,
 // and that node may be from a plan of a scheduler that was killed.
 func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if !watch.UsesGPUs(pod) || p.planner.PlannedNode(string(pod.UID)) == node.Node().Name {
+	if !p.feed.usesGPUs(pod) || p.planner.PlannedNode(string(pod.UID)) == node.Node().Name {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod is planned on another node")
@@ -152,7 +195,7 @@ func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // PostFilter is called when the planned node does not accept a pod. After some tries the planner looks for another node.
 // Nothing is preempted here: only a plan preempts.
 func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if watch.UsesGPUs(pod) {
+	if p.feed.usesGPUs(pod) {
 		if a, planned := p.planner.Assignment(string(pod.UID)); planned {
 			klog.V(2).InfoS("The planned node rejected a pod", "pod", klog.KObj(pod), "node", a.Node, "reason", nodes.Get(a.Node).Message())
 			p.planner.Reject(string(pod.UID), time.Now())
@@ -166,8 +209,11 @@ func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, no
 func (*Plugin) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
 
 // Unreserve records that a pod could not be bound. The pod is tried again, on the same node while the plan holds.
-func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	if watch.UsesGPUs(pod) {
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if plan := planOf(state); plan.leader {
+		p.binds.abandon(plan.fence)
+	}
+	if p.feed.usesGPUs(pod) {
 		p.planner.Depart(string(pod.UID), time.Now())
 		p.loop.wake()
 	}
@@ -175,7 +221,7 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 
 // Permit lets the pods of a gang wait for each other, so that all of them are bound or none.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
-	if !watch.UsesGPUs(pod) {
+	if !p.feed.usesGPUs(pod) {
 		return nil, 0
 	}
 	release, complete := p.planner.Arrive(string(pod.UID))
@@ -197,6 +243,16 @@ func (p *Plugin) reject(refs []planner.Ref) {
 			w.Reject(Name, "the plan of its gang was withdrawn")
 		}
 	}
+}
+
+// takeUp lets the scheduler take up a pod without a plan. It does not wait: the scheduler's queue may be locked by a caller
+// that asks whether another pod uses GPUs.
+func (p *Plugin) takeUp(r planner.Ref) {
+	go func() {
+		if pod := p.feed.pod(r); pod != nil {
+			p.handle.Activate(klog.Background(), map[string]*v1.Pod{r.String(): pod})
+		}
+	}()
 }
 
 // activate lets the scheduler take up the pods that have a plan now.

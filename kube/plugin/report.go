@@ -50,13 +50,17 @@ func (p *Plugin) explain(ctx context.Context, r planner.Reason) {
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []v1.PodCondition{{
+	status := map[string]any{"conditions": []v1.PodCondition{{
 		Type:               v1.PodScheduled,
 		Status:             v1.ConditionFalse,
 		Reason:             v1.PodReasonUnschedulable,
 		Message:            message,
 		LastTransitionTime: metav1.Now(),
-	}}}})
+	}}}
+	if r.Nominated != pod.Status.NominatedNodeName { // other schedulers keep off a node for which a pod preempts others
+		status["nominatedNodeName"] = r.Nominated
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err == nil {
 		_, err = p.handle.ClientSet().CoreV1().Pods(r.Pod.Namespace).Patch(ctx, r.Pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}

@@ -55,10 +55,14 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		return err
 	}
 	var made *Plugin
+	var claims *claimsPlugin
 	queue := newEventQueue(func() bool { return len(made.binding) > 0 })
 	registry := frameworkruntime.Registry{Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		made, err = New(ctx, s, handle)
 		return made, err
+	}, ClaimsName: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		claims, err = newClaimsPlugin(ctx, handle, func() *Plugin { return made })
+		return claims, err
 	}}
 	c := &cc.ComponentConfig
 	scheduler, err := scheduler.New(ctx, cc.Client, cc.InformerFactory, cc.DynInformerFactory,
@@ -78,9 +82,10 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	if err != nil {
 		return err
 	}
-	if made == nil {
-		return errors.New("the scheduler did not load the plugin " + Name)
+	if made == nil || claims == nil {
+		return errors.New("the scheduler did not load the plugins " + Name + " and " + ClaimsName)
 	}
+	made.claims = claims
 	go queue.run(ctx)
 	// The scheduler takes its first pod only when it leads.
 	next, lead := scheduler.NextEntity, sync.OnceFunc(func() { made.Lead(ctx) })

@@ -26,6 +26,7 @@ type Gang struct {
 // or its Deployment, a StatefulSet.
 type Owner struct {
 	UID         string
+	Name        string
 	Annotations map[string]string
 	// Pods is the number of pods that run at the same time.
 	Pods int

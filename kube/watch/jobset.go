@@ -15,6 +15,7 @@ import (
 // The JobSet controller writes these labels into the Jobs and pods of a JobSet.
 const (
 	labelJobSet         = "jobset.sigs.k8s.io/jobset-uid"
+	labelJobSetName     = "jobset.sigs.k8s.io/jobset-name"
 	labelGlobalReplicas = "jobset.sigs.k8s.io/global-replicas" // the number of Jobs of the JobSet
 	labelReplicatedJob  = "jobset.sigs.k8s.io/replicatedjob-name"
 	// With annotationJobExclusive, the first pod of a Job chooses the domain of the Job, and the others are created when it has
@@ -107,7 +108,7 @@ func JobSetOwner(j *batchv1.Job, siblings []*batchv1.Job, set *JobSet) *Owner {
 	if !InJobSet(j) {
 		return own
 	}
-	out := &Owner{UID: j.Labels[labelJobSet], Annotations: own.Annotations, IsGang: true, Totals: own.Totals}
+	out := &Owner{UID: j.Labels[labelJobSet], Name: j.Labels[labelJobSetName], Annotations: own.Annotations, IsGang: true, Totals: own.Totals}
 	total := 0 // GPUs of the whole JobSet
 	exist, useGPUs := map[string]int{}, map[string]bool{}
 	inGang := func(name string) bool {

@@ -33,6 +33,7 @@ func LeaderWorkerSetOf(p *v1.Pod) string {
 // LeaderWorkerSet is what a LeaderWorkerSet says of its pods.
 type LeaderWorkerSet struct {
 	UID         string
+	Name        string
 	Annotations map[string]string
 	// LeaderFirst is true if the workers are created only after their leader has a node. Then the leader does not wait for
 	// them.
@@ -63,6 +64,7 @@ func TranslateLeaderWorkerSet(o *unstructured.Unstructured) (*LeaderWorkerSet, e
 	}
 	return &LeaderWorkerSet{
 		UID:         string(o.GetUID()),
+		Name:        o.GetName(),
 		Annotations: o.GetAnnotations(),
 		LeaderFirst: read.Spec.StartupPolicy == "LeaderReady" || o.GetAnnotations()[annotationExclusive] != "",
 		LeaderGPUs:  templateGPUs(leader), WorkerGPUs: templateGPUs(worker),
@@ -90,7 +92,7 @@ func LeaderWorkerSetOwner(p *v1.Pod, s *LeaderWorkerSet) *Owner {
 		together = 1
 	}
 	return &Owner{
-		UID: s.UID, Annotations: s.Annotations, Pods: size, Left: together, IsGang: true, GangSize: max(together, 1),
+		UID: s.UID, Name: s.Name, Annotations: s.Annotations, Pods: size, Left: together, IsGang: true, GangSize: max(together, 1),
 		Totals: []int{s.LeaderGPUs + (size-1)*s.WorkerGPUs},
 	}
 }

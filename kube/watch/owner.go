@@ -14,7 +14,7 @@ func JobOwner(j *batchv1.Job) *Owner {
 		left = min(pods, int(*c)-int(j.Status.Succeeded))
 	}
 	return &Owner{
-		UID: string(j.UID), Annotations: j.Annotations, Pods: pods, Left: max(left, 1), IsGang: true,
+		UID: string(j.UID), Name: j.Name, Annotations: j.Annotations, Pods: pods, Left: max(left, 1), IsGang: true,
 		Totals: []int{pods * templateGPUs(&j.Spec.Template)},
 	}
 }
@@ -40,5 +40,5 @@ func ReplicasOwner(o metav1.Object, replicas *int32) *Owner {
 	if replicas != nil {
 		pods = int(*replicas)
 	}
-	return &Owner{UID: string(o.GetUID()), Annotations: o.GetAnnotations(), Pods: pods, Left: pods}
+	return &Owner{UID: string(o.GetUID()), Name: o.GetName(), Annotations: o.GetAnnotations(), Pods: pods, Left: pods}
 }

@@ -21,6 +21,8 @@ type Pod struct {
 	Ended     bool   // all its containers have ended, or the pod is being deleted and was never bound
 	Leaving   bool   // it is being deleted
 	Created   time.Time
+	Started   time.Time        // when its first container started, zero before
+	Result    *ares.RankResult // how it ended, nil before
 	GPUs      int
 	Uses      Resources
 	Gang      Gang
@@ -30,6 +32,11 @@ type Pod struct {
 	Problem string
 	// Plan is what the binding wrote into the pod's annotations. It is empty for a pod that is not bound by Ares.
 	Plan Bound
+	// Devices has the IDs of the GPUs that the kubelet gave to the pod, sorted, once it says all of them.
+	Devices []string
+	// ByClaim is true if ResourceClaims give the pod its GPUs. Exact is true if the devices of Plan are allocated to it, so
+	// that it uses these and no others.
+	ByClaim, Exact bool
 }
 
 // FullName returns namespace/name.
@@ -84,11 +91,6 @@ func requests(c *v1.Container, name v1.ResourceName) v1.ResourceList {
 		return c.Resources.Requests
 	}
 	return c.Resources.Limits
-}
-
-// Ended reports whether a pod uses nothing any more.
-func Ended(p *v1.Pod) bool {
-	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed || p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 }
 
 // labelIndex is the label with a pod's completion index in its Job.

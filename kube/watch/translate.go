@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,6 +19,11 @@ const LabelTenant = "ares.dev/tenant"
 
 // TranslatePod returns what the planner needs to know of a pod. The owner may be nil.
 func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *Pod {
+	return translatePod(p, owner, namespaceLabels, gpus(p))
+}
+
+// translatePod returns what the planner needs to know of a pod that asks for a number of GPUs.
+func translatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string, count int) *Pod {
 	out := &Pod{
 		UID:       string(p.UID),
 		Namespace: p.Namespace,
@@ -28,10 +34,13 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		Ended:     Ended(p),
 		Leaving:   p.DeletionTimestamp != nil,
 		Created:   p.CreationTimestamp.Time,
-		GPUs:      gpus(p),
+		Started:   started(p),
+		Result:    result(p),
+		GPUs:      count,
 		Uses:      Uses(p),
 		Index:     index(p),
 		Plan:      bound(p),
+		Devices:   devicesInUse(p),
 	}
 	out.Gang, out.Problem = gang(p, owner)
 	request, err := annotations.Parse(p.Annotations, inherited(owner))
@@ -42,7 +51,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		out.Problem = err.Error()
 	}
 	out.Spec = ares.Spec{
-		Name:          p.Name,
+		Name:          workloadName(p, owner),
 		Tenant:        tenant(p.Namespace, namespaceLabels),
 		Members:       1,
 		GPUs:          out.GPUs,
@@ -54,6 +63,7 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		// Kubernetes starts a failed pod again, or its controller creates another. The engine only places it.
 		Retry: ares.RetryPolicy{MaxRetries: new(0)},
 	}
+	describe(&out.Spec, p)
 	out.Spec.SetMilliCPUs(int(out.Uses.CPUMilli))
 	where := out.Spec.Constraints
 	where.RequiredLevel = string(out.Gang.Level)
@@ -64,6 +74,26 @@ func TranslatePod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string) *P
 		spread(&out.Spec, owner)
 	}
 	return out
+}
+
+// workloadName returns a name that the pods of one workload share, and as far as possible those of its next run too.
+func workloadName(p *v1.Pod, owner *Owner) string {
+	if owner != nil && owner.Name != "" {
+		return owner.Name
+	}
+	return cmp.Or(strings.TrimRight(p.GenerateName, "-"), p.Name)
+}
+
+// describe says what a pod runs. Runtimes are learned from earlier pods that ran the same.
+func describe(s *ares.Spec, p *v1.Pod) {
+	main := &p.Spec.Containers[0] // a pod has at least one
+	for i := range p.Spec.Containers {
+		if _, uses := requests(&p.Spec.Containers[i], GPUResource)[GPUResource]; uses {
+			main = &p.Spec.Containers[i]
+			break
+		}
+	}
+	s.Image, s.Command, s.Args = main.Image, main.Command, main.Args
 }
 
 // inherited returns the annotations that a pod has from its workload and its PodGroup. Those of the workload win.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -200,5 +201,51 @@ func TestGangOfAJob(t *testing.T) {
 	p.Annotations = map[string]string{"leaderworkerset.sigs.k8s.io/size": "3"}
 	if got := watch.TranslatePod(p, nil, nil).Gang; got != (watch.Gang{Key: "lws:team-a/abc", Size: 3, Total: 3}) {
 		t.Errorf("gang of a LeaderWorkerSet: %+v", got)
+	}
+}
+
+// TestResults checks how the end of a pod is read: a program that fails, a node that fails and a pod that is stopped are
+// different things.
+func TestResults(t *testing.T) {
+	began := metav1.NewTime(time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC))
+	ended := metav1.NewTime(began.Add(time.Hour))
+	condition := func(reason string) []v1.PodCondition {
+		return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		phase   v1.PodPhase
+		reason  string
+		target  []v1.PodCondition
+		deleted bool
+		want    ares.Outcome
+	}{
+		"runs":               {phase: v1.PodRunning},
+		"succeeded":          {phase: v1.PodSucceeded, want: ares.OutcomeSucceeded},
+		"failed":             {phase: v1.PodFailed, want: ares.OutcomeFailed},
+		"over its deadline":  {phase: v1.PodFailed, reason: "DeadlineExceeded", want: ares.OutcomeTimeout},
+		"no devices":         {phase: v1.PodFailed, reason: "UnexpectedAdmissionError", want: ares.OutcomeLost},
+		"its node is silent": {phase: v1.PodFailed, target: condition("DeletionByTaintManager"), deleted: true, want: ares.OutcomeLost},
+		"evicted":            {phase: v1.PodFailed, target: condition("EvictionByEvictionAPI"), deleted: true, want: ares.OutcomeStopped},
+		"deleted":            {phase: v1.PodFailed, deleted: true, want: ares.OutcomeStopped},
+	} {
+		p := gpuPod("1")
+		p.Status = v1.PodStatus{Phase: c.phase, Reason: c.reason, Conditions: c.target, ContainerStatuses: []v1.ContainerStatus{{
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 3, StartedAt: began, FinishedAt: ended}},
+		}}}
+		if c.deleted {
+			p.DeletionTimestamp = &ended
+		}
+		got := watch.TranslatePod(p, nil, nil)
+		switch {
+		case c.want == "":
+			if got.Result != nil {
+				t.Errorf("%s: the result is %+v, want none", name, got.Result)
+			}
+		case got.Result == nil || got.Result.Outcome != c.want || got.Result.ExitCode != 3 || !got.Result.EndedAt.Equal(ended.Time):
+			t.Errorf("%s: the result is %+v, want %s", name, got.Result, c.want)
+		}
+		if !got.Started.Equal(began.Time) {
+			t.Errorf("%s: it started at %s", name, got.Started)
+		}
 	}
 }

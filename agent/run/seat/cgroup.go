@@ -73,12 +73,15 @@ func (c Cgroup) Remove() error {
 // The kernel removes only a cgroup without live processes, so the removal itself proves that none is left. It costs much less than to
 // read the cgroup first. A cgroup that is in use, or in which a job has created others, is left to Kill and Remove.
 func (c Cgroup) RemoveEmpty() bool {
-	for _, dir := range []string{string(c) + "/" + SupervisorGroup, string(c) + "/" + JobGroup, string(c)} {
-		if err := syscall.Rmdir(dir); err != nil && err != syscall.ENOENT {
-			return false
-		}
-	}
-	return true
+	return isRemoved(string(c)+"/"+SupervisorGroup) && c.RemoveJob() && isRemoved(string(c))
+}
+
+// RemoveJob is like RemoveEmpty, but removes only the job's cgroup below the seat's cgroup.
+func (c Cgroup) RemoveJob() bool { return isRemoved(string(c) + "/" + JobGroup) }
+
+func isRemoved(dir string) bool {
+	err := syscall.Rmdir(dir)
+	return err == nil || err == syscall.ENOENT
 }
 
 // CPU returns the total processor time of all processes that ever ran in the cgroup. If the kernel does not count this

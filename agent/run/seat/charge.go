@@ -31,16 +31,32 @@ var SupervisorWeight = map[string]string{"cpu.weight": "10000", "cpu.shares": "2
 
 // Charge makes the processor time of the calling supervisor count toward the job's limit. It is called right before the job is started,
 // so that the supervisor's own start takes nothing from the job.
-func (o *Order) Charge() error {
+func (o *Order) Charge(now *Charged) error {
 	if o.CPUGroup == "" {
 		return nil
 	}
-	if o.CPUGroup != o.Cgroup { // version 1; in version 2 the agent has started the supervisor in its cgroup
+	quota := CPUQuota(o.Limits.MilliCPU)
+	if now.Group == o.CPUGroup && now.Quota == quota {
+		return nil // since its last seat
+	}
+	// This is for version 1. In version 2 the agent has started the supervisor in its cgroup.
+	if o.CPUGroup != o.Cgroup && o.CPUGroup != now.Group {
 		if err := writeFile(o.CPUGroup+"/"+SupervisorGroup+"/cgroup.procs", "0"); err != nil {
 			return err
 		}
 	}
-	return o.limitCPU(CPUQuota(o.Limits.MilliCPU))
+	*now = Charged{}
+	if err := o.limitCPU(quota); err != nil {
+		return err
+	}
+	*now = Charged{o.CPUGroup, quota}
+	return nil
+}
+
+// Charged says which limit of processor time a supervisor is under.
+type Charged struct {
+	Group string // Order.CPUGroup; "" if there is no limit
+	Quota int64  // as set; negative if it must be set again
 }
 
 // LeaveGroups takes the calling supervisor out of the cgroups of its seat, whose job has ended. The supervisor is then where it was before its

@@ -109,6 +109,9 @@ func (o *Order) Encode() []byte {
 	e.num("renewed_at", int64(o.RenewedAt))
 	e.num("log_limit", o.LogLimit)
 	e.str("cgroup", o.Cgroup)
+	if o.InSlot {
+		e.str("slot", "on")
+	}
 	e.str("mark", o.Mark)
 	e.str("progress", o.Progress)
 	e.str("checkpoint", o.Checkpoint)
@@ -158,6 +161,8 @@ func DecodeOrder(b []byte) (Order, error) {
 			o.LogLimit = d.num(f)
 		case "cgroup":
 			o.Cgroup = f.value
+		case "slot":
+			o.InSlot = true
 		case "mark":
 			o.Mark = f.value
 		case "progress":

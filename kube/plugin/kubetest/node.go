@@ -43,6 +43,7 @@ type NodeShape struct {
 	ZonesPerRegion  int
 	Labels          map[string]string
 	WithoutTopology bool // leaves out the labels of the network
+	WithoutPlugin   bool // no device plugin counts the GPUs; ResourceSlices may describe them, see GPUSlice
 }
 
 // Node returns the node of this shape with a number.
@@ -75,6 +76,9 @@ func (s NodeShape) Node(number int) *v1.Node {
 		v1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		v1.ResourcePods:             resource.MustParse("110"),
 		GPUs:                        *resource.NewQuantity(int64(s.GPUs), resource.DecimalSI),
+	}
+	if s.WithoutPlugin {
+		delete(capacity, GPUs)
 	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -12,6 +12,10 @@ const (
 	KubeScheduler = "kube-scheduler"
 	Controllers   = "controllers"
 	KWOK          = "kwok"
+	Kubelet       = "kubelet"
+	Containerd    = "containerd"
+	Shim          = "containerd-shim-runc-v2"
+	Ctr           = "ctr"
 	Workloads     = "workloads" // the controllers of JobSet and LeaderWorkerSet
 )
 
@@ -59,6 +63,12 @@ func existing(path, remedy, env string) (string, error) {
 		return "", fmt.Errorf("%w: run `%s` at the root of the repository, or set %s", err, remedy, env)
 	}
 	return abs, nil
+}
+
+// File returns the path of a file of the repository.
+func File(path string) (string, error) {
+	root, err := repository()
+	return filepath.Join(root, path), err
 }
 
 // repository returns the root of the repository: the directory above the working directory that holds tools/k8s.

@@ -39,6 +39,7 @@ func run(args []string) error {
 	flags.StringVar(&s.LeaseName, "lease-name", "topology-scheduler", "name of that Lease")
 	flags.DurationVar(&s.LeaseDuration, "lease-duration", plugin.DefaultLeaseDuration, "another replica takes over after this time when the leader is gone")
 	flags.DurationVar(&s.EvictionRetry, "eviction-retry", plugin.DefaultEvictionRetry, "leave a workload alone for this time after a PodDisruptionBudget refused its eviction")
+	flags.DurationVar(&s.SaveEvery, "save-learned-every", plugin.DefaultSaveEvery, "store what was learned about runtimes and nodes this often, in the ConfigMap kube-system/topology-scheduler-learned")
 	address := flags.IP("bind-address", nil, "address of /metrics, /livez and /readyz; without it, all addresses")
 	port := flags.Int("secure-port", 10259, "port of /metrics, /livez and /readyz (HTTPS); 0 for none")
 	certificates := flags.String("cert-dir", "", "directory for a certificate that is made at the start; without it, the certificate is kept in memory")
