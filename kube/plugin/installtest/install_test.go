@@ -41,7 +41,10 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := kubetest.Start(t, kubetest.WithPodGroups(kubetest.Options{APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}}))
-	if err := c.CreateGroupKinds(t.Context()); err != nil { // the scheduler reads them if they are there
+	if err := c.CreateGroupKinds(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartWorkloads(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a := newApplier(t, c)
@@ -68,9 +71,9 @@ func testExamples(t *testing.T, c *kubetest.Cluster, a *applier) {
 	if _, err := c.StartProcess("ares-kube-scheduler", program, "--kubeconfig="+config, "--secure-port=0", "--v=2", "--save-learned-every=1s"); err != nil {
 		t.Fatal(err)
 	}
-	// Numbers from 4 put the first four nodes below leaf-1 and spine-1, and the others below leaf-2 and spine-2.
+	// Numbers from 4 put the first four nodes below leaf-1 and spine-1, the next four below leaf-2 and spine-2.
 	shape := kubetest.NodeShape{First: 4, NodesPerLeaf: 4, LeavesPerSpine: 1, Labels: map[string]string{watch.LabelBandwidth: "200Gb"}}
-	if _, err := c.CreateNodes(t.Context(), 6, shape); err != nil {
+	if _, err := c.CreateNodes(t.Context(), 8, shape); err != nil {
 		t.Fatal(err)
 	}
 	claimNodes := createClaimNodes(t, c, shape)
@@ -86,6 +89,9 @@ func testExamples(t *testing.T, c *kubetest.Cluster, a *applier) {
 		{"batch.kubernetes.io/job-name=gpu-job", 1, "8"},
 		{"app=gpu-inference-service", 1, "4"},
 		{"batch.kubernetes.io/job-name=multi-node-training", 4, "4"},
+		{"batch.kubernetes.io/job-name=pod-group", 4, "1"},
+		{"jobset.sigs.k8s.io/replicatedjob-name=worker", 4, "2"},
+		{"leaderworkerset.sigs.k8s.io/name=leader-worker-set", 2, "2"},
 	} {
 		pods, err := c.AwaitPods(t.Context(), metav1.NamespaceDefault, e.selector, e.pods, "bound", bound)
 		if err != nil {
