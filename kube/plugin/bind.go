@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		if status != nil {
 			return status
 		}
-		annotations = annotationsOf(&a)
+		annotations = p.annotations(&a)
 		err := p.bind(ctx, pod, node, annotations)
 		if a.Leader == uid {
 			p.binds.finish(a.Fence, err)
@@ -89,10 +90,19 @@ func (p *Plugin) bind(ctx context.Context, pod *v1.Pod, node string, annotations
 	}, metav1.CreateOptions{})
 }
 
-// annotationsOf returns what a binding writes into the pod.
-func annotationsOf(a *planner.Assignment) map[string]string {
+// annotations returns what a binding writes into the pod.
+func (p *Plugin) annotations(a *planner.Assignment) map[string]string {
+	devices := watch.FormatDevices(a.Devices)
+	if ids := p.feed.table.ids(a.Node, a.Devices); len(ids) > 0 {
+		devices = strings.Join(ids, ",")
+	}
+	for i := range a.Gang {
+		if ids := p.feed.table.ids(a.Gang[i].Node, a.Gang[i].Devices); len(ids) > 0 {
+			a.Gang[i].Devices, a.Gang[i].IDs = nil, ids
+		}
+	}
 	out := map[string]string{
-		watch.AnnotationDevices: watch.FormatDevices(a.Devices),
+		watch.AnnotationDevices: devices,
 		watch.AnnotationFence:   strconv.FormatInt(a.Fence, 10),
 		watch.AnnotationScore:   strconv.Itoa(a.Score),
 	}
