@@ -166,12 +166,14 @@ func (f *feed) setPod(pod *v1.Pod) {
 	switch {
 	case len(pod.Spec.ResourceClaims) > 0:
 		f.claims.podChanged(refOf(pod))
-	case watch.UsesGPUs(pod):
+	case watch.UsesGPUs(pod) && !(f.isOthers(pod) && pod.Status.ExtendedResourceClaimStatus != nil):
 		f.plan(pod, watch.TranslatePod)
-	default:
+	default: // also a pod of another scheduler whose limits became a claim: the claim holds the devices
 		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
 	}
 }
+
+func (f *feed) isOthers(pod *v1.Pod) bool { return pod.Spec.SchedulerName != f.scheduler }
 
 func refOf(pod *v1.Pod) planner.Ref {
 	return planner.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}

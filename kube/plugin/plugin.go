@@ -220,9 +220,12 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 }
 
 // Permit lets the pods of a gang wait for each other, so that all of them are bound or none.
-func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+func (p *Plugin) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if !p.feed.usesGPUs(pod) {
 		return nil, 0
+	}
+	if a, planned := p.planner.Assignment(string(pod.UID)); !planned || !isCurrent(state, &a) {
+		return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn"), 0 // nobody would end its wait
 	}
 	release, complete := p.planner.Arrive(string(pod.UID))
 	if !complete {
