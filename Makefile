@@ -182,8 +182,8 @@ test-kube: kube-scheduler kube-tools $(ARES_TEST_ETCD) ## The tests against a re
 # The API server is of the lowest version that the scheduler supports. The controllers, KWOK and the scheduler stay as they are.
 .PHONY: test-kube-136
 test-kube-136: kube-scheduler kube-tools $(KUBE_136) $(ARES_TEST_ETCD) ## The same tests with the API server of Kubernetes 1.36, without the kubelet; the first run compiles it
-	for program in $(filter-out %/kube-apiserver,$(KUBE_PROGRAMS)); do ln -sfn $$program $(dir $(KUBE_136)); done
-	cd kube/plugin && ARES_TEST_KUBE_BIN=$(dir $(KUBE_136)) $(KUBETEST) ./e2e ./installtest ./kubetest
+	for program in $(TOOLS)/kube/*; do [[ $$program == */kube-apiserver ]] || ln -sfn $$program $(dir $(KUBE_136)); done
+	cd kube/plugin && ARES_TEST_KUBE_BIN=$(dir $(KUBE_136)) $(KUBETEST) $(addprefix $(MODULE)/kube/plugin/,e2e installtest kubetest)
 
 .PHONY: failpoints
 failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wants it to
@@ -229,7 +229,7 @@ contract: $(TOOLS)/buf ## Take the .proto files of now as the contract that late
 tools: $(TOOLS)/buf $(TOOLS)/golangci-lint $(ARES_TEST_ETCD) $(ARES_TEST_ETCDCTL) $(ARES_TEST_TOXIPROXY) ## Build every pinned tool into .bin
 
 .PHONY: kube-tools
-kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s or tools/containerd changes
+kube-tools: $(KUBE_PROGRAMS) $(CONTAINERD_PROGRAMS) $(TOOLS)/kube/workloads ## Build Kubernetes for tests into .bin/kube: minutes once, then kept until tools/k8s, tools/containerd or tools/workloads changes
 
 .PHONY: clean
 clean: ## Remove what was built (the tools in .bin stay)
@@ -299,3 +299,7 @@ $(KUBE_136): tools/k8s136/go.mod tools/k8s136/go.sum
 	cd tools/k8s136 && CGO_ENABLED=0 go build -p $(P) -trimpath \
 		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(awk '$$1 == "k8s.io/kubernetes" { print $$2 }' go.mod)" -o $(dir $@) tool
 	touch $@
+
+$(TOOLS)/kube/workloads: tools/workloads/go.mod tools/workloads/go.sum $(wildcard tools/workloads/*.go)
+	mkdir -p $(TOOLS)/kube
+	cd tools/workloads && CGO_ENABLED=0 go build -p $(P) -trimpath -ldflags '-s -w' -o $@ .

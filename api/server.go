@@ -175,6 +175,10 @@ func (d *Server) UnderWay(each func(class string, open, waiting int)) { d.pipeli
 // HTTP returns the REST handler, with the event streams and the OpenAPI document.
 func (d *Server) HTTP() http.Handler { return d.rest }
 
+// streamWorkers is the number of goroutines that stay for the next call. Without them, each call begins with a small stack, and growing it
+// costs more than some of the calls. A call that finds all of them busy, for example with streams, gets a goroutine of its own.
+const streamWorkers = 64
+
 // GRPC returns a gRPC server with every service. The options in `opts` are added to
 // the server's own options.
 func (d *Server) GRPC(opts ...grpc.ServerOption) *grpc.Server {
@@ -199,6 +203,7 @@ func (d *Server) GRPC(opts ...grpc.ServerOption) *grpc.Server {
 		// connection matters. Small buffers do not slow down large frames, which
 		// bypass the buffers.
 		grpc.ReadBufferSize(4 << 10),
+		grpc.NumStreamWorkers(streamWorkers),
 	}
 	s := grpc.NewServer(append(own, opts...)...)
 	d.services.Register(d.pipeline.Guard(s))

@@ -275,8 +275,7 @@ func (r *Runner) sweep(o *seat.Order) (dead bool, err error) {
 
 // killSupervisor kills the supervisor of a seat by its PID, if the seat's lock says that it is alive.
 func (r *Runner) killSupervisor(key Key) {
-	b, unread := r.read(key, seat.PidFile)
-	if pid, bad := strconv.Atoi(string(b)); unread == nil && bad == nil && pid > 1 {
+	if pid := r.pidOfSupervisor(key); pid > 1 {
 		_ = seat.KillPid(pid, func() bool { alive, unknown := r.alive(key); return alive && unknown == nil })
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/ares-scheduler/ares/agent/run/seat"
 )
@@ -21,11 +22,64 @@ func (r *Runner) Forget(key Key) error {
 		return err
 	}
 	from, to := seatsDir+"/"+key.String(), logsDir+"/"+key.String()
-	if _, err := r.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+	order, known := r.ended.take(key)
+	if !known {
+		if _, err := r.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		var err error
+		if order, known, err = r.cleanUp(key); err != nil {
+			return fmt.Errorf("forget %s: %w", key, err)
+		}
+	}
+	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
+	// later.
+	err := r.root.Rename(from, to)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		err = errors.Join(r.discardSeat(to), r.root.Rename(from, to))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("forget %s: %w", key, err)
+	}
+	if !known || order.Sandbox.Shm != "" {
+		r.unmountShm()
+	}
+	if known {
+		r.removeIPC(&order)
+	}
+	return r.keepLog(to)
+}
+
+// endedSeats are the orders of the seats whose end Wait has verified, until they are forgotten. Forget need not verify it again.
+type endedSeats struct {
+	mu  sync.Mutex
+	all map[Key]seat.Order
+}
+
+func (e *endedSeats) add(order *seat.Order) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.all == nil {
+		e.all = map[Key]seat.Order{}
+	}
+	e.all[order.Key] = *order
+}
+
+func (e *endedSeats) take(key Key) (order seat.Order, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	order, ok = e.all[key]
+	delete(e.all, key)
+	return order, ok
+}
+
+// cleanUp removes the cgroups and the secrets of a seat that has ended. It returns ErrAlive while a process of the seat may be alive.
+func (r *Runner) cleanUp(key Key) (order seat.Order, known bool, err error) {
 	alive, err := r.alive(key)
-	order, known := r.whereabouts(key)
+	order, known = r.whereabouts(key)
 	if err == nil && !alive && !r.owners.hasLeft(&order) {
 		if group := seat.Cgroup(order.Cgroup); order.Contained() && !group.RemoveEmpty() {
 			alive, err = group.Populated()
@@ -42,20 +96,10 @@ func (r *Runner) Forget(key Key) error {
 	if err == nil && alive {
 		err = ErrAlive
 	}
-	if err != nil {
-		return fmt.Errorf("forget %s: %w", key, err)
+	if err == nil {
+		r.removeSecrets(key, known && order.SecretCount == 0)
 	}
-	r.removeSecrets(key, known && order.SecretCount == 0)
-	// The seat counts as forgotten once its directory is renamed. If a crash interrupts Forget, tidyLogs completes the deletion
-	// later.
-	if err := errors.Join(r.discardSeat(to), r.root.Rename(from, to)); err != nil {
-		return fmt.Errorf("forget %s: %w", key, err)
-	}
-	r.unmountShm()
-	if known {
-		r.removeIPC(&order)
-	}
-	return r.keepLog(to)
+	return order, known, err
 }
 
 // The type `kept` describes the stored log of one forgotten seat.

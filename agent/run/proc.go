@@ -34,8 +34,9 @@ const (
 // Proc is a seat that has a supervisor. The methods of a Proc may be called concurrently. An agent may drop a Proc and get it again with
 // Find.
 type Proc struct {
-	r     *Runner
-	order seat.Order
+	r         *Runner
+	order     seat.Order
+	isAdopted bool // a previous agent has started it; the order is incomplete if its file was damaged
 
 	mu      sync.Mutex
 	ready   *os.File // the pipe on which the supervisor has reported its start; nil after a restart of the agent
@@ -50,7 +51,7 @@ type Proc struct {
 // The method `adopt` returns a Proc for a seat whose supervisor is alive. If the supervisor does not answer, the time of the last
 // renewal is unknown. The method then assumes the latest possible time, which is now.
 func (r *Runner) adopt(ctx context.Context, order seat.Order) *Proc {
-	p := &Proc{r: r, order: order, renewed: Now(), child: child{next: -1}}
+	p := &Proc{r: r, order: order, isAdopted: true, renewed: Now(), child: child{next: -1}}
 	answer, err := p.ask(ctx, "status")
 	if err != nil {
 		return p
@@ -197,6 +198,9 @@ func (p *Proc) Wait(ctx context.Context) (Result, error) {
 	defer p.mu.Unlock()
 	if p.result == nil {
 		p.result = &res
+		if !p.isAdopted {
+			p.r.ended.add(&p.order)
+		}
 	}
 	return *p.result, nil
 }

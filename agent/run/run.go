@@ -104,6 +104,7 @@ type Runner struct {
 	untidy     error       // what could not be cleaned up when the Runner was opened
 	spares     spares      // supervisors that wait for their next seat
 	owners     slotOwners  // the seats that are in a slot
+	ended      endedSeats  // seats that Wait has returned
 }
 
 // Open prepares the directory `dir` as the state directory of seats. Open fails if the supervisor cannot be executed. If cgroups are the
@@ -339,12 +340,25 @@ func (r *Runner) readResult(key Key) Result {
 
 // lastWords returns the beginning of the supervisor's error output.
 func (r *Runner) lastWords(key Key) string {
-	b, err := r.read(key, seat.ErrorFile)
-	if err != nil {
-		return ""
+	b, _ := r.read(key, seat.LockFile)
+	_, said := seat.ParseLock(string(b))
+	if said == "" {
+		b, _ = r.read(key, seat.OldErrorFile)
+		said = string(b)
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
 	return clean(line, 200)
+}
+
+// pidOfSupervisor returns the PID that a seat's supervisor has written, or 0. Only a locked LockFile shows that the process is alive.
+func (r *Runner) pidOfSupervisor(key Key) int {
+	b, _ := r.read(key, seat.LockFile)
+	pid, _ := seat.ParseLock(string(b))
+	if pid == 0 {
+		b, _ = r.read(key, seat.OldPidFile)
+		pid, _ = seat.ParseLock(string(b))
+	}
+	return pid
 }
 
 func seatPath(key Key, name string) string { return seatsDir + "/" + key.String() + "/" + name }

@@ -289,13 +289,9 @@ func (w *world) pidIn(path string) int {
 
 func (w *world) supervisorPid(p *Proc) int {
 	w.Helper()
-	b, err := w.read(p.Key(), seat.PidFile)
-	if err != nil {
-		w.Fatal(err)
-	}
-	pid, err := strconv.Atoi(string(b))
-	if err != nil {
-		w.Fatal(err)
+	pid := w.pidOfSupervisor(p.Key())
+	if pid == 0 {
+		w.Fatalf("%s has no PID of a supervisor", p.Key())
 	}
 	return pid
 }

@@ -189,14 +189,7 @@ func (r *Runner) removeStraySlot(name string) {
 
 // slotOfSupervisor returns the slot in which a live supervisor is, for a seat whose spec file is damaged.
 func (r *Runner) slotOfSupervisor(key Key) (cgroup string, ok bool) {
-	pid, err := r.read(key, seat.PidFile)
-	if err != nil {
-		return "", false
-	}
-	if _, err := strconv.Atoi(string(pid)); err != nil {
-		return "", false
-	}
-	list, err := os.ReadFile("/proc/" + string(pid) + "/cgroup")
+	list, err := os.ReadFile("/proc/" + strconv.Itoa(r.pidOfSupervisor(key)) + "/cgroup")
 	if err != nil {
 		return "", false
 	}

@@ -168,8 +168,7 @@ func (r *Runner) furnish(ctx context.Context, order seat.Order, again bool) (loc
 // The method `launch` gives the seat a supervisor: the idle one if there is one, or a new one. The supervisor is in the seat's
 // cgroup, so it can be killed together with the job, even if its PID is unknown.
 func (r *Runner) launch(order seat.Order, idle *spare, secrets, ready, lock *os.File) (child, error) {
-	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.ErrorFile),
-		os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	complaints, err := r.root.OpenFile(seatPath(order.Key, seat.LockFile), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return child{}, err
 	}

@@ -25,10 +25,12 @@ const maxSeats = 200
 
 // The type `process` holds what lives longer than a seat.
 type process struct {
-	again      bool // the agent may have another seat for this process
-	served     int  // number of seats so far
-	timer      int  // timerfd on CLOCK_BOOTTIME
-	wake       int  // eventfd for signals
+	again      bool     // the agent may have another seat for this process
+	served     int      // number of seats so far
+	timer      int      // timerfd on CLOCK_BOOTTIME
+	wake       int      // eventfd for signals
+	busy       *parking // the files that wake the loop of a seat
+	idle       *parking // the files that wake a process without a seat; nil if it does not wait for one
 	oomScore   []byte
 	charged    seat.Charged   // the limit of processor time that this process is under; the job's thread of the current seat uses it
 	buffer     [32 << 10]byte // for the output of the current job
@@ -48,6 +50,14 @@ func newProcess(again bool) (*process, error) {
 	}
 	if p.wake, err = eventfd(); err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
+	}
+	if p.busy, err = newParking(p.timer, p.wake); err != nil {
+		return nil, err
+	}
+	if again {
+		if p.idle, err = newParking(seat.NextFD, p.wake); err != nil {
+			return nil, err
+		}
 	}
 	// Register for signals before the start of a job; otherwise the end of a very short job would be missed.
 	c := make(chan os.Signal, 16)
@@ -160,7 +170,10 @@ func (s *supervisor) leaveGroups(used time.Duration) error {
 func (p *process) nextSeat() string {
 	for {
 		fds := []pollFD{{fd: seat.NextFD, events: pollIn}, {fd: int32(p.wake), events: pollIn}}
-		if err := poll(fds, -1); err != nil && err != syscall.EINTR || p.terminated.Load() {
+		if p.idle.wait() != nil {
+			os.Exit(1)
+		}
+		if err := poll(fds, 0); err != nil && err != syscall.EINTR || p.terminated.Load() {
 			os.Exit(0)
 		}
 		if fds[1].revents != 0 {

@@ -24,6 +24,10 @@ func (s *supervisor) accept() {
 	if err != nil {
 		return // the client has gone
 	}
+	if s.process.busy.add(fd) != nil {
+		_ = syscall.Close(fd)
+		return
+	}
 	if len(s.conns) == maxConns {
 		s.hangUp(s.conns[0])
 	}

@@ -14,6 +14,7 @@ import (
 // some output are unknown.
 type index struct {
 	file  int    // -1 if there is no index
+	isNew bool   // the index is not created yet
 	name  string // its name
 	size  int64  // size of the complete records
 	limit int64
@@ -24,20 +25,28 @@ type index struct {
 // newIndexFile is the name of an index until it is complete.
 const newIndexFile = "times.new"
 
-// The method `begin` begins the index of another log file.
+// The method `begin` begins the index of another log file. The index is created with its first record, because many jobs print nothing.
 func (x *index) begin(log string, logSize int64) {
 	x.close()
-	*x = index{file: -1, name: seat.IndexOf(log), limit: seat.IndexLimit(logSize)}
-	if fd, err := openIndex(x.name); err == nil {
-		x.file = fd
-	}
+	*x = index{file: -1, isNew: true, name: seat.IndexOf(log), limit: seat.IndexLimit(logSize)}
 }
 
 func (x *index) close() {
 	if x.name != "" && x.file >= 0 {
 		_ = syscall.Close(x.file)
 	}
-	x.file = -1
+	x.file, x.isNew = -1, false
+}
+
+// The method `opened` opens the index if that was not tried before, and reports whether it is open.
+func (x *index) opened() bool {
+	if x.isNew {
+		x.isNew = false
+		if fd, err := openIndex(x.name); err == nil {
+			x.file = fd
+		}
+	}
+	return x.name != "" && x.file >= 0
 }
 
 func openIndex(name string) (int, error) {
@@ -47,7 +56,7 @@ func openIndex(name string) (int, error) {
 // The method `stamp` records that output will be written at an offset now. It is called before the write, so that a reader never sees
 // output whose record is still missing.
 func (x *index) stamp(offset int64, now time.Time) {
-	if x.name == "" || x.file < 0 {
+	if !x.opened() {
 		return
 	}
 	s := seat.Stamp{Offset: offset, Time: now.UnixNano(), Span: seat.StampEvery}

@@ -239,11 +239,12 @@ func (s *supervisor) wait() {
 	for _, fd := range append([]int{s.timer, s.wake, s.memory, s.listen}, s.conns...) { // poll skips -1
 		fds = append(fds, pollFD{fd: int32(fd), events: pollIn})
 	}
-	timeout := int64(-1)
-	if s.patience > 0 {
-		timeout = int64(s.patience)
+	if s.patience == 0 {
+		if err := s.process.busy.wait(); err != nil {
+			panic("epoll: " + err.Error())
+		}
 	}
-	if err := poll(fds, timeout); err != nil {
+	if err := poll(fds, int64(s.patience)); err != nil {
 		if errors.Is(err, syscall.EINTR) {
 			return
 		}

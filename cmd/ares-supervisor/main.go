@@ -16,6 +16,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
@@ -54,9 +55,12 @@ func main() {
 	if err != nil {
 		die(err.Error())
 	}
-	for dir := os.Args[1]; ; dir = p.nextSeat() {
-		p.supervise(dir)
-	}
+	go func() { // the main thread would have to be woken by another one each time
+		for dir := os.Args[1]; ; dir = p.nextSeat() {
+			p.supervise(dir)
+		}
+	}()
+	select {}
 }
 
 // The method `supervise` runs the job of one seat, and stores its result. It returns only if this process may serve another seat.
@@ -65,8 +69,8 @@ func (p *process) supervise(dir string) {
 		die(err.Error())
 	}
 	// Write the PID first, because an agent must be able to kill this process if it hangs.
-	if err := seat.WriteFile(seat.PidFile, []byte(strconv.Itoa(os.Getpid())), syscall.O_CREAT|syscall.O_TRUNC, 0o600); err != nil {
-		die(err.Error())
+	if _, err := syscall.Pwrite(seat.LockFD, []byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		die("write the PID: " + err.Error())
 	}
 	order, err := readOrder()
 	if err != nil {
@@ -122,6 +126,9 @@ func newSupervisor(p *process, order seat.Order) (*supervisor, error) {
 	}
 	if order.MemoryGroup != "" {
 		s.memory = watchMemory(order.MemoryGroup)
+	}
+	if err := errors.Join(p.busy.add(s.listen), p.busy.add(s.memory)); err != nil {
+		return nil, err
 	}
 	if err := reserveResult(); err != nil {
 		return nil, err

@@ -65,19 +65,18 @@ func (o *output) pump(pipe int, buf []byte) {
 	// Create an empty log even if the job prints nothing. If the file cannot be created, the first write tries again,
 	// and the log then says how much output was lost.
 	_ = o.rotate()
+	_ = syscall.SetNonblock(pipe, true) // for the runtime's poller; see the type `parking`
+	in := os.NewFile(uintptr(pipe), "output")
 	for {
-		n, err := syscall.Read(pipe, buf)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
+		n, err := in.Read(buf)
+		if err != nil {
 			break
 		}
 		o.note()
 		o.write(buf[:n])
 	}
 	o.note()
-	_ = syscall.Close(pipe)
+	_ = in.Close()
 	o.times.close()
 	if o.file >= 0 {
 		_ = syscall.Close(o.file)
@@ -178,23 +177,23 @@ func reserveResult() error {
 
 var reserved [reserveSize]byte
 
-// writeResult writes the result completely or not at all, and syncs it to disk.
+// writeResult writes the result and syncs it to disk. The file is renamed before it is synced: a file system with a journal then writes the
+// data and both names at once, and has nothing left to do for the directory. If the machine crashes meanwhile, the file may be incomplete.
+// Its checksum shows that, and the seat has the outcome Lost, as it would without a file.
 func writeResult(r *seat.Result, out *output) error {
-	err := overwrite(seat.ReserveFile, r.Encode())
+	err := overwrite(seat.ReserveFile, seat.ResultFile, r.Encode())
 	if err != nil { // some file systems need free space even to overwrite
 		out.sacrifice()
-		err = overwrite(seat.ReserveFile, r.Encode())
+		err = overwrite(seat.ReserveFile, seat.ResultFile, r.Encode())
 	}
 	if err != nil {
-		return err
-	}
-	if err = os.Rename(seat.ReserveFile, seat.ResultFile); err != nil {
 		return err
 	}
 	return withFile(".", syscall.O_DIRECTORY|syscall.O_RDONLY, fsync)
 }
 
-func overwrite(name string, b []byte) error {
+// The function `overwrite` writes a file, gives it another name, and syncs it.
+func overwrite(name, final string, b []byte) error {
 	return withFile(name, syscall.O_WRONLY|syscall.O_CREAT, func(fd int) error {
 		for at := 0; at < len(b); {
 			n, err := syscall.Pwrite(fd, b[at:], int64(at))
@@ -204,6 +203,9 @@ func overwrite(name string, b []byte) error {
 			at += max(n, 0)
 		}
 		if err := uninterrupted(func() error { return syscall.Ftruncate(fd, int64(len(b))) }); err != nil {
+			return err
+		}
+		if err := os.Rename(name, final); err != nil {
 			return err
 		}
 		return fsync(fd)

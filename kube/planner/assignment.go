@@ -112,11 +112,15 @@ func (p *Planner) Arrive(uid string) (release []string, complete bool) {
 	return release, true
 }
 
-// departDelay is how long a pod waits that could not be bound, before it is tried again.
-const departDelay = time.Second
+// A pod that could not be bound is tried again on the same node after departDelay, up to departuresBorne times.
+const (
+	departDelay     = time.Second
+	departuresBorne = 3
+)
 
 // Depart records that a pod that had arrived cannot be bound now. It is tried again on the same node after a while. If
-// the rest of its gang has no plan, the whole gang is planned again, so that it does not keep devices for nothing.
+// that does not help, or the rest of its gang has no plan, the whole gang is planned again, so that it does not keep devices
+// for nothing. A gang that is bound in part keeps its plan.
 func (p *Planner) Depart(uid string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +134,10 @@ func (p *Planner) Depart(uid string, now time.Time) {
 			p.release(o, nil)
 			return
 		}
+	}
+	if o.departures++; o.departures > departuresBorne && !o.unit.partyBound() {
+		p.release(o, nil) // dissolves the units of the gang
+		return
 	}
 	p.departed = append(p.departed, departure{o, now.Add(departDelay)})
 }

@@ -114,7 +114,8 @@ func (p *Planner) place(u *unit, run ares.Run) []Ref {
 	p.changeRun(u, func(r *ares.Run) { *r = run })
 	for _, s := range u.run.Last().Seats {
 		p.take(s.Seat, u.ranks[s.Rank].UID)
-		u.ranks[s.Rank].rejections, u.ranks[s.Rank].moved = 0, false
+		o := u.ranks[s.Rank]
+		o.rejections, o.departures, o.moved = 0, 0, false
 	}
 	return u.refs()
 }

@@ -71,6 +71,7 @@ type pod struct {
 	// excluded has the nodes that rejected this pod, and until when they are excluded for it.
 	excluded   map[string]time.Time
 	rejections int    // in a row, on the node that is planned
+	departures int    // since its unit was planned
 	told       string // the last reason that was reported for it
 	moved      bool   // it has other devices than its plan had, because another pod uses those
 }

@@ -520,6 +520,26 @@ func TestPodThatWasNotBoundIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestGangThatIsNeverBoundWhole checks that a gang gives its devices back if one of its pods cannot be bound again and again.
+func TestGangThatIsNeverBoundWhole(t *testing.T) {
+	c := newCluster(t, 1)
+	c.pod("a", 4, "gang", 2)
+	c.pod("b", 4, "gang", 2)
+	c.cycle()
+	before, _ := c.Assignment("uid-a")
+	for range 4 {
+		c.Arrive("uid-a")
+		c.Depart("uid-a", c.now)
+		c.now = c.now.Add(2 * time.Second)
+	}
+	d := c.cycle()
+	after, _ := c.Assignment("uid-a")
+	if len(d.Withdrawn) != 2 || after.Fence == before.Fence {
+		t.Errorf("withdrawn: %v; plan %d before and %d after", d.Withdrawn, before.Fence, after.Fence)
+	}
+	c.checkSeats()
+}
+
 func TestReasonOfAPodThatFitsNowhere(t *testing.T) {
 	c := newCluster(t, 3)
 	c.pod("huge", 16, "", 1)

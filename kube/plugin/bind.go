@@ -39,9 +39,6 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		if a.Leader == uid {
 			p.binds.finish(a.Fence, err)
 		}
-		if err == nil && len(pod.Spec.ResourceClaims) > 0 {
-			p.claims.finish(pod)
-		}
 		return fwk.AsStatus(err)
 	}
 	return fwk.AsStatus(p.bind(ctx, pod, node, annotations))

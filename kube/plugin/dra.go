@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -50,6 +50,7 @@ var (
 	_ fwk.PostFilterPlugin  = (*claimsPlugin)(nil)
 	_ fwk.ReservePlugin     = (*claimsPlugin)(nil)
 	_ fwk.PreBindPlugin     = (*claimsPlugin)(nil)
+	_ fwk.PostBindPlugin    = (*claimsPlugin)(nil)
 	_ fwk.EnqueueExtensions = (*claimsPlugin)(nil)
 )
 
@@ -88,10 +89,9 @@ func (p *claimsPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
 }
 
-// PostFilter deallocates a claim that keeps a pod without GPUs from its nodes. Those of planned pods are released by
-// PreFilter.
+// PostFilter deallocates a claim that keeps a pod from its nodes. The claims of planned pods are released by PreFilter.
 func (p *claimsPlugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if p.ares().feed.usesGPUs(pod) {
+	if len(pod.Spec.ResourceClaims) > 0 && p.ares().feed.usesGPUs(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	return p.DynamicResources.PostFilter(ctx, state, pod, nodes)
@@ -121,6 +121,11 @@ func (p *claimsPlugin) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 	p.finish(pod)
 }
 
+// PostBind notes that the pod is bound.
+func (p *claimsPlugin) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	p.finish(pod)
+}
+
 // finish notes that nothing of the pod is written any more: it is bound, or its claims are released.
 func (p *claimsPlugin) finish(pod *v1.Pod) {
 	p.mu.Lock()
@@ -145,8 +150,13 @@ func (p *claimsPlugin) release(ctx context.Context, pod *v1.Pod) error {
 	return errors.Join(failed...)
 }
 
+// releaseTimeout limits how long the release of a claim takes, because no other claim is allocated meanwhile.
+const releaseTimeout = 10 * time.Second
+
 // deallocate takes a claim's allocation and its only reservation back.
 func (p *claimsPlugin) deallocate(ctx context.Context, c *resourceapi.ResourceClaim, pod *v1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
 	client := p.ares().handle.ClientSet().ResourceV1().ResourceClaims(c.Namespace)
 	for range 3 {
 		free := c.DeepCopy()
@@ -202,6 +212,8 @@ func (p *claimsPlugin) releaseOf(ctx context.Context, pod *v1.Pod) error {
 	if p.inFlight.Has(pod.UID) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
 	// The informer may not have seen yet that the pod was bound.
 	now, err := p.ares().handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
@@ -213,61 +225,4 @@ func (p *claimsPlugin) releaseOf(ctx context.Context, pod *v1.Pod) error {
 		return nil
 	}
 	return p.release(ctx, now)
-}
-
-// maskedHandle is the framework's handle with another tracker of claims.
-type maskedHandle struct {
-	fwk.Handle
-	tracker *maskedTracker
-}
-
-func (h maskedHandle) SharedDRAManager() fwk.SharedDRAManager {
-	return maskedManager{h.Handle.SharedDRAManager(), h.tracker}
-}
-
-type maskedManager struct {
-	fwk.SharedDRAManager
-	tracker *maskedTracker
-}
-
-func (m maskedManager) ResourceClaims() fwk.ResourceClaimTracker { return m.tracker }
-
-// maskedTracker is the framework's tracker of claims. Hidden devices look allocated.
-type maskedTracker struct {
-	fwk.ResourceClaimTracker
-	mu     sync.Mutex
-	hidden []structured.DeviceID
-}
-
-func (t *maskedTracker) hide(list []watch.PoolDevice) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hidden = nil
-	for _, d := range list {
-		t.hidden = append(t.hidden, structured.MakeDeviceID(d.Driver, d.Pool, d.Name))
-	}
-}
-
-// ListAllAllocatedDevices returns the allocated and the hidden devices.
-func (t *maskedTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
-	found, err := t.ResourceClaimTracker.ListAllAllocatedDevices()
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return found.Clone().Insert(t.hidden...), nil
-}
-
-// GatherAllocatedState returns the allocated and the hidden devices.
-func (t *maskedTracker) GatherAllocatedState() (*structured.AllocatedState, error) {
-	found, err := t.ResourceClaimTracker.GatherAllocatedState()
-	if err != nil || found == nil {
-		return found, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	masked := *found
-	masked.AllocatedDevices = found.AllocatedDevices.Clone().Insert(t.hidden...)
-	return &masked, nil
 }

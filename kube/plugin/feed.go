@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	ares "github.com/ares-scheduler/ares"
+	"github.com/ares-scheduler/ares/kube/annotations"
 	"github.com/ares-scheduler/ares/kube/planner"
 	"github.com/ares-scheduler/ares/kube/watch"
 )
@@ -165,12 +166,14 @@ func (f *feed) setPod(pod *v1.Pod) {
 	switch {
 	case len(pod.Spec.ResourceClaims) > 0:
 		f.claims.podChanged(refOf(pod))
-	case watch.UsesGPUs(pod):
+	case watch.UsesGPUs(pod) && !(f.isOthers(pod) && pod.Status.ExtendedResourceClaimStatus != nil):
 		f.plan(pod, watch.TranslatePod)
-	default:
+	default: // also a pod of another scheduler whose limits became a claim: the claim holds the devices
 		f.count(pod, !watch.Ended(pod) && pod.Spec.NodeName != "")
 	}
 }
+
+func (f *feed) isOthers(pod *v1.Pod) bool { return pod.Spec.SchedulerName != f.scheduler }
 
 func refOf(pod *v1.Pod) planner.Ref {
 	return planner.Ref{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
@@ -369,4 +372,25 @@ func (f *feed) pod(r planner.Ref) *v1.Pod {
 		return nil
 	}
 	return pod
+}
+
+// lacksLimits reports whether a pod without GPUs has an annotation that asks for some, or a Job whose pods are all alike has. In
+// a JobSet or a LeaderWorkerSet some pods may use no GPUs.
+func (f *feed) lacksLimits(pod *v1.Pod) bool {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return false
+	}
+	if _, asks := pod.Annotations[annotations.GPUCount]; asks {
+		return true
+	}
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil || ref.Kind != "Job" {
+		return false
+	}
+	job, err := f.factory.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
+	if err != nil || job.UID != ref.UID || watch.InJobSet(job) {
+		return false
+	}
+	_, asks := job.Annotations[annotations.GPUCount]
+	return asks
 }

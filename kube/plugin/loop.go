@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -45,8 +44,10 @@ func (l *loop) standBy(ctx context.Context) {
 		case <-l.leads:
 			return
 		case now := <-tick.C:
-			if l.plugin.feed.synced() && l.plugin.learnedRead.Load() {
+			if l.plugin.ready() {
+				l.plugin.feed.claiming.Lock()
 				l.plugin.planner.Absorb(now)
+				l.plugin.feed.claiming.Unlock()
 			}
 		}
 	}
@@ -54,7 +55,7 @@ func (l *loop) standBy(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("ares")
-	if !cache.WaitForCacheSync(ctx.Done(), l.plugin.feed.synced, l.plugin.configured, l.plugin.learnedRead.Load) {
+	if !awaitSync(ctx, 0, l.plugin.ready) {
 		return
 	}
 	l.plugin.claims.releaseStale(ctx)
@@ -98,6 +99,31 @@ func (l *loop) releaseStale(ctx context.Context) {
 	}
 }
 
+// ready reports whether the planner knows everything that existed when this process started.
+func (p *Plugin) ready() bool {
+	return p.feed.synced() && p.configured() && p.learnedRead.Load()
+}
+
+// awaitSync waits until a condition holds, at most for the given time, or without a limit if it is 0. It reports whether
+// the condition holds.
+func awaitSync(ctx context.Context, limit time.Duration, holds func() bool) bool {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
 // idle is the time between two cycles if nothing happens.
 const idle = time.Minute
 
@@ -105,7 +131,9 @@ const idle = time.Minute
 func (l *loop) cycle(ctx context.Context, logger klog.Logger) time.Duration {
 	p := l.plugin
 	begin := time.Now()
+	p.feed.claiming.Lock() // no decision while devices pass from a pod to a claim, or back
 	d, err := p.planner.Cycle(begin)
+	p.feed.claiming.Unlock()
 	if err != nil {
 		logger.Error(err, "The planner cannot decide; it tries again in a second")
 		return time.Second

@@ -12,7 +12,9 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/ares-scheduler/ares/kube/annotations"
 	"github.com/ares-scheduler/ares/kube/planner"
+	"github.com/ares-scheduler/ares/kube/watch"
 )
 
 // Name is the name of the plugin in the configuration of a scheduler.
@@ -134,6 +136,9 @@ func (p *Plugin) order(e fwk.QueuedEntityInfo) (sequence int64, rank int, planne
 // PreFilter restricts a pod to its planned node, so that the filters run for one node and no node is scored.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.feed.usesGPUs(pod) {
+		if p.feed.lacksLimits(pod) {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, noLimits)
+		}
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	a, planned := p.planner.Assignment(string(pod.UID))
@@ -143,6 +148,10 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	state.Write(planKey, planState{a.Fence, a.Leader == string(pod.UID)})
 	return &fwk.PreFilterResult{NodeNames: sets.New(a.Node)}, nil
 }
+
+// noLimits is told of a pod that would otherwise run without the GPUs that its annotation asks for.
+const noLimits = annotations.GPUCount + " asks for GPUs, but no container has a limit of " + string(watch.GPUResource) +
+	": write the limit, or install the admission policies of Ares, which write it, and create the pod again"
 
 // planKey is the key of the plan that a scheduling cycle carries out, in the state of the cycle.
 const planKey fwk.StateKey = Name
@@ -211,9 +220,12 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 }
 
 // Permit lets the pods of a gang wait for each other, so that all of them are bound or none.
-func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+func (p *Plugin) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	if !p.feed.usesGPUs(pod) {
 		return nil, 0
+	}
+	if a, planned := p.planner.Assignment(string(pod.UID)); !planned || !isCurrent(state, &a) {
+		return fwk.NewStatus(fwk.Unschedulable, "its plan was withdrawn"), 0 // nobody would end its wait
 	}
 	release, complete := p.planner.Arrive(string(pod.UID))
 	if !complete {

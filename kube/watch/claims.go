@@ -91,6 +91,7 @@ func ReservedFor(c *resourceapi.ResourceClaim, p *v1.Pod) (pod, others bool) {
 // Claims is what the ResourceClaims of a pod ask for.
 type Claims struct {
 	GPUs int
+	Type string // the engine's type of the GPUs
 	// Models has the engine's names of the models that satisfy the requests.
 	Models []string
 	// Devices has the indexes of the GPUs that are allocated to the pod on its node, nil if none are.
@@ -103,7 +104,7 @@ type Claims struct {
 func TranslateClaimPod(p *v1.Pod, owner *Owner, namespaceLabels map[string]string, c Claims) *Pod {
 	out := translatePod(p, owner, namespaceLabels, c.GPUs)
 	out.ByClaim = true
-	out.Spec.AcceleratorType = ClaimDevice
+	out.Spec.AcceleratorType = c.Type
 	if n := gpus(p); n > 0 {
 		out.Problem = fmt.Sprintf("the pod asks for GPUs by resourceClaims and for %d in its limits of %s: remove one of the two", n, GPUResource)
 	}

@@ -11,7 +11,7 @@ import (
 	ares "github.com/ares-scheduler/ares"
 )
 
-// ClaimDevice is the engine's type of the GPUs that pods get by ResourceClaims. A GPU of a device plugin has the type
+// ClaimDevice is the engine's type of GPUs that pods get only by ResourceClaims. A GPU of a device plugin has the type
 // ares.DefaultAccelerator, so no pod is planned with GPUs that it cannot get.
 const ClaimDevice = "GPU"
 

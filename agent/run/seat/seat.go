@@ -18,8 +18,7 @@ import (
 // These are the files of a seat directory.
 const (
 	SpecFile     = "spec"       // Order, written by the agent before the start
-	LockFile     = "lock"       // locked while the supervisor is alive
-	PidFile      = "pid"        // the supervisor's pid, in decimal
+	LockFile     = "lock"       // locked while the supervisor is alive; it holds a line with the supervisor's PID, and its own errors
 	ControlFile  = "ctl"        // unix socket (SEQPACKET) with one answer for each request
 	ResultFile   = "result"     // Result, written once, as the last file
 	ReserveFile  = "result.tmp" // space for the result, reserved before the start
@@ -27,7 +26,6 @@ const (
 	// CheckpointFile is the file that the job touches whenever it has saved its progress; see ARES_CHECKPOINT_FILE.
 	// Until the job touches the file, its modification time is the Unix epoch.
 	CheckpointFile = "checkpoint"
-	ErrorFile      = "supervisor.err" // the supervisor's own errors
 )
 
 // These are the file descriptors that the agent passes to the supervisor.
@@ -37,8 +35,23 @@ const (
 	NextFD  = 5 // socket on which a supervisor gets its next seat; only with the argument Again
 )
 
+// These files had the content of LockFile in an earlier version. Its seats may still be alive.
+const (
+	OldPidFile   = "pid"
+	OldErrorFile = "supervisor.err"
+)
+
+// ParseLock returns the supervisor's PID, or 0 if it is unknown, and the supervisor's own errors. The argument is the content of LockFile.
+func ParseLock(content string) (pid int, errors string) {
+	first, rest, _ := strings.Cut(content, "\n")
+	if n, err := strconv.Atoi(first); err == nil && n > 0 {
+		return n, rest
+	}
+	return 0, content
+}
+
 // Again is the argument that lets a supervisor serve another seat when its job has ended. It then writes Idle to NextFD, and waits for
-// a message with the next seat's directory, and with NextFiles: its ErrorFile, the pipe for ReadyFD and the lock for LockFD.
+// a message with the next seat's directory, and with NextFiles: its LockFile for errors, the pipe for ReadyFD and the lock for LockFD.
 const Again = "again"
 
 // Idle is the message of a supervisor that waits for its next seat. Its last seat's cgroup and lock are free when it has sent this.

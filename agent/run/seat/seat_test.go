@@ -196,3 +196,21 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestParseLock(t *testing.T) {
+	for _, c := range []struct {
+		content string
+		pid     int
+		errors  string
+	}{
+		{"", 0, ""},
+		{"123\n", 123, ""},
+		{"123\nares-supervisor: read spec\n", 123, "ares-supervisor: read spec\n"},
+		{"ares-supervisor: started by hand\n", 0, "ares-supervisor: started by hand\n"}, // it died before it wrote its PID
+		{"-1\n", 0, "-1\n"},
+	} {
+		if pid, errors := ParseLock(c.content); pid != c.pid || errors != c.errors {
+			t.Errorf("%q: %d %q", c.content, pid, errors)
+		}
+	}
+}

@@ -31,6 +31,7 @@ func TestBadInput(t *testing.T) {
 		{"latency", 1, []string{"topology.scheduler/latency-sensitive", "yes"}, `"yes" is neither true nor false: write "true" or "false"`},
 		{"no-such-domain", 1, []string{"topology.scheduler/preferred-domain", "no-such-leaf"}, `no node is in the domain "no-such-leaf"`},
 		{"too-large", 9, nil, "9 "},
+		{"no-limits", 0, []string{"topology.scheduler/gpu-count", "2"}, "no container has a limit of nvidia.com/gpu: write the limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.in(t)

@@ -53,6 +53,9 @@ func run(m *testing.M) (code int, err error) {
 	if err = cluster.CreateGroupKinds(ctx); err != nil {
 		return 1, err
 	}
+	if err = cluster.StartWorkloads(ctx); err != nil {
+		return 1, err
+	}
 	if account, err = cluster.ServiceAccountKubeconfig("kube-system", "topology-scheduler"); err != nil {
 		return 1, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/ares-scheduler/ares/kube/plugin/kubetest"
 )
@@ -76,6 +77,11 @@ func (s *scene) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	// The workloads go first: the namespace alone would take seconds.
+	for _, kind := range []string{"jobset.x-k8s.io/v1alpha2 JobSet", "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"} {
+		if err := s.deleteObjects(ctx, kind); err != nil {
+			s.t.Error(err)
+		}
+	}
 	background := metav1.DeletePropagationBackground
 	options, all := metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{}
 	for _, client := range []interface {
@@ -104,6 +110,21 @@ func (s *scene) close() {
 	for _, node := range s.nodes {
 		_ = cluster.Client.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}) // a test may have deleted it
 	}
+}
+
+// deleteObjects deletes the scene's objects of a kind without a typed client, which is written as apiVersion and kind.
+func (s *scene) deleteObjects(ctx context.Context, kind string) error {
+	o := &unstructured.Unstructured{}
+	version, name, _ := strings.Cut(kind, " ")
+	o.SetAPIVersion(version)
+	o.SetKind(name)
+	o.SetNamespace(s.namespace)
+	client, err := resources(o)
+	if err != nil {
+		return err
+	}
+	background := metav1.DeletePropagationBackground
+	return client.DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{})
 }
 
 // useScheduler starts a scheduler of the scene's own.

@@ -72,7 +72,7 @@ func (s *scene) statefulSet(name string, replicas int32, gpus int) {
 
 // TestWorkloads: the pods of every kind of workload are bound, together with exact devices.
 func TestWorkloads(t *testing.T) {
-	s := newScene(t, "workloads", 8)
+	s := newScene(t, "workloads", 3*nodesPerLeaf) // whatever the order of the pods is, a whole leaf stays empty
 	s.create(s.pod("one", 1))
 	s.create(s.pod("whole-node", 8))
 	s.create(s.pod("no-gpu", 0))

@@ -29,7 +29,7 @@ func WithPodGroups(o Options) Options {
 }
 
 // CreateGroupKinds creates the kinds PodGroup of the scheduler plugins and of Volcano, JobSet and LeaderWorkerSet, and
-// waits until the API server has them. The controllers of these kinds do not run.
+// waits until the API server has them. StartWorkloads runs the controllers of the last two.
 func (c *Cluster) CreateGroupKinds(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {

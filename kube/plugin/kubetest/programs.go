@@ -16,6 +16,7 @@ const (
 	Containerd    = "containerd"
 	Shim          = "containerd-shim-runc-v2"
 	Ctr           = "ctr"
+	Workloads     = "workloads" // the controllers of JobSet and LeaderWorkerSet
 )
 
 // Program returns the path of a program that the Makefile builds into .bin/kube, or into the directory named by
