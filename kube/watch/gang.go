@@ -63,7 +63,7 @@ func gang(p *v1.Pod, owner *Owner) (Gang, string) {
 		return Gang{Key: kind + ":" + p.Namespace + "/" + name, Size: size, Total: size}, problem
 	}
 	if ref, has := GroupOf(p); has {
-		return gangOfGroup(p, ref, owner.Group, owner.Pods)
+		return gangOfGroup(p, ref, owner)
 	}
 	switch {
 	case p.Labels[labelKueueGroup] != "":
