@@ -247,3 +247,30 @@ func (t *deviceTable) others(node string, indexes []int) []watch.PoolDevice {
 	}
 	return out
 }
+
+// ids returns the IDs of the GPUs of a node with these indexes, or nil if the node's GPUs are not in ResourceSlices.
+func (t *deviceTable) ids(node string, indexes []int) (out []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[node]
+	for _, i := range indexes {
+		if n == nil || i >= len(n.list) {
+			return nil
+		}
+		out = append(out, n.list[i].ID())
+	}
+	return out
+}
+
+// resolve replaces the IDs in the plan of a bound pod by the indexes that the devices have in this process. What is
+// allocated to the pod wins.
+func (t *deviceTable) resolve(p *watch.Pod) {
+	if b := &p.Plan; len(b.IDs) > 0 && !p.Exact {
+		_, b.Devices = t.find(b.IDs)
+	}
+	for i := range p.Plan.Gang {
+		if g := &p.Plan.Gang[i]; len(g.IDs) > 0 {
+			_, g.Devices = t.find(g.IDs)
+		}
+	}
+}

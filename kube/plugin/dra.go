@@ -68,6 +68,9 @@ func newClaimsPlugin(ctx context.Context, handle fwk.Handle, ares func() *Plugin
 	return p, nil
 }
 
+// claimsKey is the key of the plan whose devices are allocated, in the state of a scheduling cycle.
+const claimsKey fwk.StateKey = ClaimsName
+
 // Name returns the plugin's name.
 func (*claimsPlugin) Name() string { return ClaimsName }
 
@@ -75,15 +78,20 @@ func (*claimsPlugin) Name() string { return ClaimsName }
 // that did not end with a binding, so it is released first.
 func (p *claimsPlugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	ares := p.ares()
+	// Most pods have no claim and a device plugin, so this costs little.
+	if node := ares.planner.PlannedNode(string(pod.UID)); node == "" || !ares.feed.table.has(node) {
+		return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
+	}
 	a, planned := ares.planner.Assignment(string(pod.UID))
 	if !planned {
-		return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "its plan was withdrawn")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.release(ctx, pod); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	state.Write(claimsKey, planState{fence: a.Fence})
 	p.tracker.hide(ares.feed.table.others(a.Node, a.Devices))
 	defer p.tracker.hide(nil)
 	return p.DynamicResources.PreFilter(ctx, state, pod, nodes)

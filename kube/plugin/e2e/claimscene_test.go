@@ -141,14 +141,17 @@ func (s *scene) checkClaim(pod *v1.Pod) []string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var planned []string
-	for word := range strings.SplitSeq(pod.Annotations[devicesAnnotation], ",") {
-		planned = append(planned, "gpu-"+word)
+	planned := strings.Split(pod.Annotations[devicesAnnotation], ",")
+	var has []string
+	if c.Status.Allocation != nil {
+		for _, r := range c.Status.Allocation.Devices.Results {
+			has = append(has, r.Driver+"/"+r.Pool+"/"+r.Device)
+		}
 	}
 	slices.Sort(planned)
-	got := allocation(c)
-	if !slices.Equal(got, planned) {
-		s.t.Errorf("pod %s is planned with the devices %v, and its claim has %v", pod.Name, planned, got)
+	slices.Sort(has)
+	if !slices.Equal(has, planned) {
+		s.t.Errorf("pod %s is planned with the devices %v, and its claim has %v", pod.Name, planned, has)
 	}
 	if len(c.Status.ReservedFor) != 1 || c.Status.ReservedFor[0].UID != pod.UID || !slices.Contains(c.Finalizers, resourceapi.Finalizer) {
 		s.t.Errorf("the claim %s is reserved for %v and has the finalizers %v: want the pod %s and %s", c.Name, c.Status.ReservedFor, c.Finalizers, pod.Name, resourceapi.Finalizer)
@@ -156,7 +159,7 @@ func (s *scene) checkClaim(pod *v1.Pod) []string {
 	if c.Status.Allocation != nil && !strings.Contains(fmt.Sprint(c.Status.Allocation.NodeSelector), pod.Spec.NodeName) {
 		s.t.Errorf("the claim %s is allocated on %v, and its pod runs on %s", c.Name, c.Status.Allocation.NodeSelector, pod.Spec.NodeName)
 	}
-	return got
+	return allocation(c)
 }
 
 // checkClaims checks all bound pods with claims, and that no device belongs to two of them.

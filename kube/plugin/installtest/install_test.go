@@ -119,6 +119,18 @@ func testExamples(t *testing.T, c *kubetest.Cluster, a *applier) {
 	if err != nil {
 		t.Error(err)
 	}
+	// Critical pods take the nodes of the others, through the eviction API.
+	for i := range 8 {
+		spec := kubetest.PodSpec(kubetest.AresSchedulerName, 8)
+		spec.PriorityClassName = "system-cluster-critical"
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("critical-", i), Labels: map[string]string{"app": "critical"}}, Spec: spec}
+		if _, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.AwaitPods(t.Context(), metav1.NamespaceDefault, "app=critical", 8, "bound", bound); err != nil {
+		t.Errorf("%v%s", err, conditions(t.Context(), c, "app=critical"))
+	}
 }
 
 // The function `conditions` says why the selected pods wait.
@@ -145,7 +157,6 @@ func (r right) String() string { return r.verb + " " + strings.TrimPrefix(r.grou
 var unusedHere = map[right]string{
 	{"", "persistentvolumes", "update"}:                        "a pod with an unbound volume binds it",
 	{"", "persistentvolumeclaims", "update"}:                   "a pod with a volume that is provisioned on its node writes the node there",
-	{"", "pods/eviction", "create"}:                            "preemption",
 	{"", "pods/finalizers", "update"}:                          "a pod becomes the owner of a claim, where the API server checks owners",
 	{"", "events", "patch"}:                                    "an event of the election happens again",
 	{"events.k8s.io", "events", "patch"}:                       "an event happens again",
