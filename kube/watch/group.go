@@ -139,6 +139,9 @@ func gangOfGroup(p *v1.Pod, ref GroupRef, owner *Owner) (Gang, string) {
 		}
 		ended := owner.Pods - owner.Left // pods of its Job that succeeded, for which nothing waits
 		gang.Size, gang.Total, gang.Level = max(g.MinCount-g.WithoutGPUs-ended, 1), max(g.MinCount, 1), g.Level
+		if ref.API == KubernetesGroups {
+			gang.Group = ref
+		}
 		gang.Source = fmt.Sprintf("PodGroup %s: %s is %d", ref.Name, field, g.MinCount)
 		return gang, g.Problem
 	}

@@ -1,7 +1,7 @@
 package kubelettest
 
 import (
-	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -44,9 +44,9 @@ func testClaims(t *testing.T, s *scene) {
 		spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpus"}}
 	})
 	pod := s.pod(t, "claim", "running", kubetest.IsRunning)
-	var want []string // the slice names its devices by their indexes
-	for index := range strings.SplitSeq(pod.Annotations[watch.AnnotationDevices], ",") {
-		want = append(want, fmt.Sprintf("gpu-%s", index))
+	var want []string // the plan has the whole IDs of the devices: driver, pool and name
+	for id := range strings.SplitSeq(pod.Annotations[watch.AnnotationDevices], ",") {
+		want = append(want, path.Base(id))
 	}
 	s.end(t, "claim")
 	got := s.completed(t, "claim")
