@@ -55,6 +55,9 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 	if err := checkVersion(ctx, cc.Client.Discovery()); err != nil {
 		return err
 	}
+	if err := adaptGates(cc.Client.Discovery()); err != nil {
+		return err
+	}
 	var made *Plugin
 	var claims *claimsPlugin
 	queue := newEventQueue(func() bool { return len(made.binding) > 0 })
