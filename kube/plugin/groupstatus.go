@@ -31,6 +31,10 @@ func (p *Plugin) reportGroup(ctx context.Context, s planner.GroupState) bool {
 		Reason: schedulingv1beta1.PodGroupReasonUnschedulable, Message: clip(s.Text),
 		LastTransitionTime: metav1.Now(), ObservedGeneration: object.GetGeneration(),
 	}
+	resource := objects.resource(kubernetesGroups)
+	if resource.Version == "v1alpha2" {
+		condition.Type = "PodGroupScheduled" // its name in Kubernetes 1.36
+	}
 	if s.Bound {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonScheduled, "as many pods are bound as the group asks for"
 	}
@@ -40,7 +44,7 @@ func (p *Plugin) reportGroup(ctx context.Context, s planner.GroupState) bool {
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{condition}}})
 	if err == nil {
-		_, err = objects.client.Resource(objects.resource(kubernetesGroups)).Namespace(s.Group.Namespace).
+		_, err = objects.client.Resource(resource).Namespace(s.Group.Namespace).
 			Patch(ctx, s.Group.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	if err == nil || apierrors.IsNotFound(err) {
