@@ -52,6 +52,9 @@ func Run(ctx context.Context, s *Settings, opts *options.Options) error {
 		return err
 	}
 	cc := config.Complete()
+	if err = adaptToServer(ctx, cc.Client); err != nil {
+		return err
+	}
 	if err := checkVersion(ctx, cc.Client.Discovery()); err != nil {
 		return err
 	}
