@@ -193,16 +193,19 @@ failpoints: ## Build .bin/failpoints/ares, which fails where and when a test wan
 .PHONY: mutations
 mutations: build $(ARES_TEST_ETCD) ## Take each safeguard away: a test must fail (ONLY=name for some)
 	go run ./test/mutations -run '$(ONLY)'
+	@[ -n '$(ONLY)' ] || { tools/needs spin gcc && test/model/federation/run mutations; }
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters; the rules and their reasons are in .golangci.yml
 	$(TOOLS)/golangci-lint run --concurrency $(P) ./...
 
 .PHONY: model
-model: ## Search the model of the protocol, and find the bugs planted in it
+model: ## Search the models of the protocols, and find the bugs planted in them
 	@tools/needs spin gcc
 	test/model/run check
 	test/model/run mutations
+	test/model/federation/run check
+	test/model/federation/run mutations
 
 .PHONY: verify
 verify: $(TOOLS)/buf lint model chart-check ## Check contract, generated code, go.mod, lint, the shape of the tree and the protocol's model

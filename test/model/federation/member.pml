@@ -41,7 +41,7 @@ inline start(c) {
 	assert(!alive[1 - c] || misjudged[1 - c] || misjudged[c]);	/* O7: nor with the other cluster */
 	assert(!ran[1 - c] || moved[1 - c] || restored || any_death);	/* O7: one cluster starts it */
 	assert(grant != Final || misjudged[c]);				/* O1: nothing starts after the end */
-	assert(done == 0);						/* O1: nor after an end that a member has recorded */
+	assert(done == 0 || misjudged[c]);						/* O1: nor after an end that a member has recorded */
 	assert(!ONCE || !ran[0] && !ran[1]);				/* A1: at_most_once */
 	assert(rec[c] != Foreign);					/* F7 */
 	assert(token_of(c) > token || misjudged[c]);			/* O9: tokens only grow */
@@ -77,7 +77,7 @@ inline take_bound(c) {
 #ifdef NO_F1_ADMISSION	/* planted: admission is checked after the claim, and the job dropped */
 		if
 		:: healed -> accept(c, bound[c])
-		:: !healed && returns > 0 -> returns--; held[c] = bound[c]; acked[c] = true; rec[c] = Returned;
+		:: !healed && returns > 0 -> returns--; held[c] = bound[c]; rec[c] = None;
 			printf("cluster %d: does not admit epoch %d\n", c, bound[c])
 		:: !healed -> accept(c, bound[c])
 		fi
