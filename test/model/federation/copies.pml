@@ -23,9 +23,9 @@ byte hello[2], hello_rev[2];	/* cookie + revision, under way */
 byte fresh[2];			/* the new cookie, on its way to the member */
 byte confirm[2];		/* the member has written it */
 
-/* one job, bound after the copy was made: 0 no, 1 bound, then who has started it */
+/* one job, bound after the copy was made */
 byte intent[2];			/* federation/claims/<job>: written before the claim */
-bool bound, at[2], started[2];
+bool bound, answer[2], at[2], started[2];
 bool healed, over;
 
 #ifdef NO_F13_COOKIE	/* planted: the cookie is not compared */
@@ -80,7 +80,7 @@ proctype Hub(byte s) {
 #else
 		speaker == s ->
 #endif
-		bound = true; printf("hub: binds the job to store %d\n", s) }
+		bound = true; answer[s] = true; printf("hub: binds the job to store %d\n", s) }
 	/* Hub.reports: a heartbeat tells the revision. */
 	:: d_step { speaker == s && rev[s] > highest -> highest = rev[s] }
 	od
@@ -95,7 +95,9 @@ proctype Store(byte s) {
 	:: d_step { fresh[s] > 0 -> cookie[s] = fresh[s]; confirm[s] = fresh[s]; fresh[s] = 0 }
 	:: d_step { fresh[s] > 0 && losses > 0 -> losses--; fresh[s] = 0; printf("store %d: the new cookie is lost\n", s) }
 	:: d_step { confirm[s] > 0 && losses > 0 -> losses--; confirm[s] = 0; printf("store %d: its confirmation is lost\n", s) }
-	:: d_step { bound && intent[s] > 0 && speaker == s && !at[s] -> at[s] = true }
+	/* Uplink.bound */
+	:: d_step { answer[s] -> answer[s] = false; at[s] = true }
+	:: d_step { answer[s] && losses > 0 -> losses--; answer[s] = false; printf("store %d: the answer to its claim is lost\n", s) }
 	:: d_step { at[s] && !started[s] -> started[s] = true; printf("store %d: STARTS the job\n", s);
 		assert(!started[1 - s]) }	/* O7: one of the two stores starts it */
 	od

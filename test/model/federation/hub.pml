@@ -60,6 +60,7 @@ bool restored;		/* some store was restored */
 bool any_death;
 bool misjudged[2];	/* declared dead while alive, and does not know it yet */
 bool gone[2];
+bool said_taken[2];
 byte true_epoch;	/* the last grant that was bound; restores do not touch it */
 byte true_owner;
 
@@ -184,7 +185,8 @@ inline apply_report(c) {
 		if
 		:: report_kind[c] == Returned -> release(false, KEEP_RETURN)
 		:: report_kind[c] == Foreign ->
-			assert(!excluded[c]);	/* F7: a cluster says taken once */
+			assert(!said_taken[c]);	/* F7: a cluster says taken once */
+			said_taken[c] = true;
 #ifndef NO_F7_EXCLUDE
 			excluded[c] = true;
 #endif
@@ -198,11 +200,6 @@ inline apply_report(c) {
 	fi
 }
 
-#ifdef NO_F6_CONFIRM	/* planted: the hub confirms members before all have answered */
-#define confirms_early (hello_inc[c] > reconciled[c])
-#else
-#define confirms_early false
-#endif
 #ifdef NO_F6_COMMIT	/* planted: the hub takes reports before all have answered */
 #define takes_reports true
 #else
@@ -231,7 +228,11 @@ inline apply_hello(c) {
 	if
 	:: hello_hub[c] != hub_inc || hello_inc[c] < reconciled[c] ->
 		printf("hub: refuses a hello of cluster %d: it is old\n", c)
-	:: hello_hub[c] == hub_inc && hello_inc[c] >= reconciled[c] && asking && !confirms_early ->
+	:: hello_hub[c] == hub_inc && hello_inc[c] >= reconciled[c] && asking ->
+#ifdef NO_F6_CONFIRM	/* planted: the hub confirms members before all have answered */
+		welcome[c] = hello_live[c]; welcome_inc[c] = (hello_live[c] -> hello_inc[c] : 0);
+		welcome_hub[c] = (hello_live[c] -> hub_inc : 0);
+#endif
 		answered[c] = true; answer_kind[c] = hello_kind[c]; answer_epoch[c] = hello_epoch[c]; answer_from[c] = hello_inc[c];
 		printf("hub: cluster %d answers: %e, epoch %d\n", c, hello_kind[c], hello_epoch[c])
 	:: else ->
@@ -372,6 +373,9 @@ inline resolve() {
 	best = 2; best_epoch = 0;
 	consider(0); consider(1);
 	if
+#ifdef NO_F6_OFFER	/* planted: an offer of the backup stays open */
+	:: grant == Offered && (best == 2 || answer_kind[best] == Returned)
+#endif
 	:: grant == Final
 	:: grant != Final && best == 2 -> release(LOST_THEN, KEEP_RESTORE); true_owner = 2
 	:: grant != Final && best < 2 ->

@@ -117,9 +117,7 @@ inline give_back(c) {
 
 /* Uplink.hello. F6: the hub's incarnation is written before the answer. */
 inline say_hello(c) {
-#ifndef NO_F6_INCARNATION
 	known_hub[c] = hub_inc;
-#endif
 	hello[c] = true; hello_live[c] = true; hello_inc[c] = inc[c]; hello_hub[c] = hub_inc;
 	hello_kind[c] = rec[c]; hello_epoch[c] = held[c];
 	if :: hello_kind[c] == Running -> hello_kind[c] = Pending :: else fi
